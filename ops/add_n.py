@@ -175,17 +175,17 @@ class CompiledAddN(Implementation):
         assert gradient is not None
         if not _alike([gradient, *request.in_grad]):
             gradient = unpacked(gradient)
-        made = [spec.with_layout(gradient.layout) for spec in request.in_grad]
+        gradients = [spec.with_layout(gradient.layout) for spec in request.in_grad]
         parts = [
-            _copied(gradient, made[index].dtype, target(index), req, request.threads)
+            _copied(gradient, gradients[index].dtype, target(index), req, request.threads)
             for index, req in enumerate(request.requests)
             if req is not OpReqType.NULL
         ]
         return native_kernel(
             self.name,
             parts,
-            (gradient, *(None,) * (len(made) + 1)),
-            tuple(made),
+            (gradient, *(None,) * (len(gradients) + 1)),
+            tuple(gradients),
             scalar.without_add_requests(request.requests),
             request.threads,
         )

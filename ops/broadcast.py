@@ -95,8 +95,10 @@ class CompiledBroadcast(Implementation):
         output = joint_layout(request.outputs[0], request.inputs)
         sides = tuple(spec.with_layout(output.layout) for spec in request.inputs)
         operands = [(source(index), spec) for index, spec in enumerate(sides)]
-        kernel, (asked,) = prop.entry.forward.traced, request.requests
-        part = strided_part(kernel, (target(0), output), operands, request.threads, request=asked)
+        kernel, (requested,) = prop.entry.forward.traced, request.requests
+        part = strided_part(
+            kernel, (target(0), output), operands, request.threads, request=requested
+        )
         return native_kernel(
             self.name,
             [part],

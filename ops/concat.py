@@ -68,9 +68,9 @@ class ConcatProperty(OperatorProperty[ConcatParameters]):
         named = list(zip((*self.list_arguments(), "output"), (*inputs, *outputs), strict=True))
         common: Dimensions = (None,) * ranks[0]
         for name, shape in named:
-            whole = unify(name, shape, (None,) * ranks[0], "all have one rank")
+            unified = unify(name, shape, (None,) * ranks[0], "all have one rank")
             rule = f"all axes but {axis} are equal"
-            common = unify(name, _with_axis(whole, axis, None), common, rule)
+            common = unify(name, _with_axis(unified, axis, None), common, rule)
         *parts, output = [unify(name, shape, common) for name, shape in named]
         *sizes, total = self._sizes([part[axis] for part in parts], output[axis], output)
         joined = [_with_axis(part, axis, size) for part, size in zip(parts, sizes, strict=True)]
@@ -162,11 +162,11 @@ class Concat(Operator):
 
 
 @dataclass(frozen=True)
-class _PiecePart:
+class _SlicePart:
     """Copy of one input to byte offset `begin` of the output; skipped if already stored there."""
 
     copy: LoopPart
-    piece: Slot
+    slot: Slot
     begin: int
 
     @property
@@ -181,7 +181,7 @@ class _PiecePart:
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
         """Return the copy's call, or none."""
-        if self.piece.address(buffers) == target(0).address(buffers) + self.begin:
+        if self.slot.address(buffers) == target(0).address(buffers) + self.begin:
             return ()
         return self.copy.calls(buffers, scratch)
 
@@ -205,7 +205,7 @@ class CompiledConcat(Implementation):
             arguments = (rows, columns, source(index), 0, pitch, target(0), offset, output_pitch)
             team = team_for_elements(rows * columns, request.threads)
             copy = LoopPart(copy_rows_loop, arguments, team)
-            parts.append(_PiecePart(copy, source(index), item_size(output.dtype) * offset))
+            parts.append(_SlicePart(copy, source(index), item_size(output.dtype) * offset))
         kernel = native_kernel(
             self.name, parts, inputs, (output,), request.requests, request.threads
         )
@@ -236,15 +236,15 @@ class CompiledConcat(Implementation):
 
 
 def _places(
-    prop: AnyProperty, pieces: Sequence[TensorSpec], whole: TensorSpec
+    prop: AnyProperty, slices: Sequence[TensorSpec], parent: TensorSpec
 ) -> list[tuple[int, int, int, int]]:
-    """Return (rows, columns, offset, stride) of each piece in `whole`'s memory, in elements."""
+    """Return (rows, columns, offset, stride) of each slice in `parent`'s memory, in elements."""
     assert isinstance(prop, ConcatProperty)
-    axis = prop.axis(len(whole.shape))
-    _, stride = rows_along(whole, axis)
+    axis = prop.axis(len(parent.shape))
+    _, stride = rows_along(parent, axis)
     places, offset = [], 0
-    for piece in pieces:
-        rows, columns = rows_along(piece, axis)
+    for spec in slices:
+        rows, columns = rows_along(spec, axis)
         places.append((rows, columns, offset, stride))
         offset += columns
     return places

@@ -143,9 +143,9 @@ class Cumsum(Operator):
         assign(in_grad[0], req[0], sums.reshape(shape).astype(gradient.dtype))
 
 
-# Long lines are divided into at most this many pieces, whose sums are computed first, in parallel.
-_PIECES = 32
-_PIECE_ELEMENTS = 16_384
+# Long lines are divided into at most this many chunks, whose sums are computed first, in parallel.
+_CHUNKS = 32
+_CHUNK_ELEMENTS = 16_384
 _SHORT = 16
 
 
@@ -170,20 +170,20 @@ def columns_loop(block: Block) -> None:
 
 @native
 def lines_loop(block: Block) -> None:
-    """output[o, r] = sum of data[o, s] over s <= r, computed by pieces of lines.
+    """output[o, r] = sum of data[o, s] over s <= r, computed by chunks of lines.
 
     Slots: number of lines o, elements of each, output, data, offset of a line's first element and
-    step (1 or -1), pieces per line, elements per piece, the sums before each piece or address 0 for
+    step (1 or -1), chunks per line, elements per chunk, the sums before each chunk or address 0 for
     none.
     """
     size, output, data = integer(block, 1), float32s(block, 2), float32s(block, 3)
-    step, pieces, length = integer(block, 5), integer(block, 6), integer(block, 7)
+    step, chunks, length = integer(block, 5), integer(block, 6), integer(block, 7)
     totals = float64s(block, 8)
-    # share() splits at multiples of 16, so each piece counts as 16 elements.
-    begin, end = share(block, integer(block, 0) * pieces * 16)
+    # share() splits at multiples of 16, so each chunk counts as 16 elements.
+    begin, end = share(block, integer(block, 0) * chunks * 16)
     for item in range(begin // 16, end // 16):
-        line = item // pieces
-        done = (item - line * pieces) * length
+        line = item // chunks
+        done = (item - line * chunks) * length
         position = line * size + integer(block, 4) + done * step
         total = 0.0
         if integer(block, 8) != 0:
@@ -207,13 +207,13 @@ def short_lines_loop(block: Block) -> None:
 
 @native
 def sums_loop(block: Block) -> None:
-    """totals[o, p] = sum of piece p of data[o]; same slots as `lines_loop`."""
+    """totals[o, p] = sum of chunk p of data[o]; same slots as `lines_loop`."""
     size, data, step = integer(block, 1), float32s(block, 3), integer(block, 5)
-    pieces, length, totals = integer(block, 6), integer(block, 7), float64s(block, 8)
-    begin, end = share(block, integer(block, 0) * pieces * 16)
+    chunks, length, totals = integer(block, 6), integer(block, 7), float64s(block, 8)
+    begin, end = share(block, integer(block, 0) * chunks * 16)
     for item in range(begin // 16, end // 16):
-        line = item // pieces
-        done = (item - line * pieces) * length
+        line = item // chunks
+        done = (item - line * chunks) * length
         count = min(length, size - done)
         position = line * size + integer(block, 4) + done * step
         if step < 0:
@@ -223,11 +223,11 @@ def sums_loop(block: Block) -> None:
 
 @native
 def carry_loop(block: Block) -> None:
-    """totals[line, piece] = sum of the totals before it. Slots: lines, pieces, totals."""
-    pieces, totals = integer(block, 1), float64s(block, 2)
+    """totals[line, chunk] = sum of the totals before it. Slots: lines, chunks, totals."""
+    chunks, totals = integer(block, 1), float64s(block, 2)
     for line in range(integer(block, 0)):
         total = 0.0
-        for at in range(line * pieces, line * pieces + pieces):
+        for at in range(line * chunks, line * chunks + chunks):
             own = totals[at]
             totals[at] = total
             total += own
@@ -279,16 +279,16 @@ def _parts(
     if behind > 1:
         columns = (before * behind, size, behind, target(0), source(0), first, step)
         return [LoopPart(columns_loop, columns, team)]
-    wanted = 1 if before >= _PIECES else max(1, min(_PIECES, size // _PIECE_ELEMENTS))
-    length = -(-size // wanted)
-    pieces = -(-size // length)
-    slots = (before, size, target(0), source(0), first, step, pieces, length)
-    if pieces == 1:
+    parallel = 1 if before >= _CHUNKS else max(1, min(_CHUNKS, size // _CHUNK_ELEMENTS))
+    length = -(-size // parallel)
+    chunks = -(-size // length)
+    slots = (before, size, target(0), source(0), first, step, chunks, length)
+    if chunks == 1:
         loop = short_lines_loop if size < _SHORT else lines_loop
         return [LoopPart(loop, (*slots, 0), team)]
-    nbytes = 8 * before * pieces
+    nbytes = 8 * before * chunks
     return [
         LoopPart(sums_loop, slots, team, nbytes),
-        LoopPart(carry_loop, (before, pieces), 1, nbytes),
+        LoopPart(carry_loop, (before, chunks), 1, nbytes),
         LoopPart(lines_loop, slots, team, nbytes),
     ]

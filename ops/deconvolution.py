@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 from pydantic import Field, model_validator
 
@@ -35,7 +34,6 @@ from mxrun.operator.native_kernel import (
 )
 from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
-    OperatorProperty,
     PartialInference,
     PartialShapes,
     ResourceKind,
@@ -45,9 +43,8 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.convolution.operator import MEBIBYTE, ConvolutionParameters
+from mxrun.ops.linear import LinearProperty
 from mxrun.ops.window import NonNegative, Window, WindowProducts, columns_space
-
-T = TypeVar("T")
 
 
 class DeconvolutionParameters(ConvolutionParameters):
@@ -115,7 +112,7 @@ class DeconvolutionParameters(ConvolutionParameters):
 
 
 @register("Deconvolution")
-class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
+class DeconvolutionProperty(LinearProperty[DeconvolutionParameters]):
     """output[n, o, y*stride + k*dilate - pad] = sum of weight[c, o, k] * data[n, c, y] over y, k
     and the channels c of o's group, plus bias[o]. This is the data gradient of a Convolution.
 
@@ -172,17 +169,17 @@ class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
             if any(p.target_shape):
                 return None, p.target_shape[axis]
             return self._size_for(axis, output), given
-        fitting, excess = p.output_size(axis, size), p.excess(axis, size)
-        if fitting < 1:
+        positions, excess = p.output_size(axis, size), p.excess(axis, size)
+        if positions < 1:
             raise ShapeContradiction("data", show(data), "larger", f"pad {list(p.pad)}")
         if any(p.target_shape):
             rule = f"target_shape {list(p.target_shape)}"
             if excess < 0:
                 raise ShapeContradiction("data", show(data), "larger", rule)
             if excess % 2 >= p.window().stride[axis]:
-                inferred = f"[..., {fitting + excess % 2}, ...]"
+                inferred = f"[..., {positions + excess % 2}, ...]"
                 raise ShapeContradiction("output", show(output), inferred, f"{rule} at stride 1")
-        return size, fitting
+        return size, positions
 
     def _size_for(self, axis: int, output: Dimensions) -> int | None:
         """Return data's size for the given output; raises ShapeContradiction if none fits."""
@@ -195,16 +192,6 @@ class DeconvolutionProperty(OperatorProperty[DeconvolutionParameters]):
             inferred = f"{one} and a multiple of {stride} along axis {axis + 2}"
             raise ShapeContradiction("output", show(output), inferred, rule)
         return (size - one) // stride + 1
-
-    def independent_gradients(self) -> list[list[int]]:
-        """Groups: weight and bias, which need data; data."""
-        return [[*range(1, len(self.list_arguments()))], [0]]
-
-    def declare_backward_dependency(
-        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[T]:
-        """Return out_grad, data and weight."""
-        return [out_grad[0], in_data[0], in_data[1]]
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         """Request columns for as many images as `workspace` allows, at least one."""
@@ -396,8 +383,8 @@ def _limit(parameters: DeconvolutionParameters) -> int:
     return parameters.workspace * MEBIBYTE
 
 
-def _geometry(parameters: DeconvolutionParameters, data: Shape) -> operations.Window:
+def _geometry(parameters: DeconvolutionParameters, data: Shape) -> operations.SlidingWindow:
     window = parameters.window_over(data[2:])
-    return operations.Window(
+    return operations.SlidingWindow(
         window.stride, window.dilate, window.pad, window.pad, parameters.num_group
     )

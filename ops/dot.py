@@ -153,14 +153,16 @@ class BatchDotProperty(MatrixProductProperty):
         rhs = unify("rhs", inputs[1], unknown, "the rank of the others")
         output = unify("output", outputs[0], unknown, "the rank of lhs and rhs")
         p = self.parameters
-        left, right = _turned(lhs, p.transpose_a), _turned(rhs, p.transpose_b)
+        left, right = _transposed_shape(lhs, p.transpose_a), _transposed_shape(rhs, p.transpose_b)
         batch = (*left[:-2],)
         right = unify("rhs", right, (*batch, left[-1], None), "lhs's leading and summed axes")
         output = unify("output", output, (*right[:-2], left[-2], right[-1]), "lhs and rhs")
         left = unify("lhs", left, (*output[:-1], right[-2]), "rhs and output")
         right = unify("rhs", right, (*output[:-2], None, output[-1]), "output")
         return PartialInference(
-            [_turned(left, p.transpose_a), _turned(right, p.transpose_b)], [output], []
+            [_transposed_shape(left, p.transpose_a), _transposed_shape(right, p.transpose_b)],
+            [output],
+            [],
         )
 
     def stored(self, lhs: Shape, rhs: Shape) -> tuple[Shape, Shape]:
@@ -169,7 +171,7 @@ class BatchDotProperty(MatrixProductProperty):
         return left, right
 
 
-def _turned(shape: Dimensions, transposed: bool) -> Dimensions:
+def _transposed_shape(shape: Dimensions, transposed: bool) -> Dimensions:
     return (*shape[:-2], shape[-1], shape[-2]) if transposed else shape
 
 

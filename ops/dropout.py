@@ -168,8 +168,8 @@ class Dropout(Operator):
             return
         axes = {axis % data.ndim for axis in self.parameters.axes}
         shape = tuple(1 if axis in axes else size for axis, size in enumerate(data.shape))
-        kept = context.random(0).bits(math.prod(shape)) <= self.parameters.limit
-        mask = np.where(kept, np.asarray(self.parameters.scale, data.dtype), 0).reshape(shape)
+        survives = context.random(0).bits(math.prod(shape)) <= self.parameters.limit
+        mask = np.where(survives, np.asarray(self.parameters.scale, data.dtype), 0).reshape(shape)
         assign(out_data[0], req[0], data * mask)
         assign(out_data[1], req[1], mask)
 
@@ -236,29 +236,29 @@ class CompiledDropout(Implementation):
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the mask and the product; one loop if the mask has data's shape and order."""
         p, data, threads = prop.parameters, unpacked(request.inputs[0]), request.threads
-        output_wanted, mask_wanted = (req is not OpReqType.NULL for req in request.requests)
+        output_requested, mask_requested = (req is not OpReqType.NULL for req in request.requests)
         drops = p.drops(request.is_train)
-        if data.dtype != "float32" or (mask_wanted and not drops):
+        if data.dtype != "float32" or (mask_requested and not drops):
             return None
         mask = TensorSpec(require_complete(prop.infer_shape([data.shape], [None, None]).outputs[1]))
         parts: list[KernelPart] = []
         if drops:
             # A mask with a null request is computed in scratch space.
-            place = target(1) if mask_wanted else between(0)
-            at_once = output_wanted and mask.shape == data.shape and data.layout == PLAIN
+            place = target(1) if mask_requested else between(0)
+            at_once = output_requested and mask.shape == data.shape and data.layout == PLAIN
             drawn: tuple[Slot | int | float, ...] = (
                 *(mask.elements, source(1), request.stream, p.limit, float(p.scale)),
                 *((source(0), target(0)) if at_once else (0, 0)),
                 place,
             )
             parts.append(LoopPart(dropout_loop, drawn, team_for_elements(mask.elements, threads)))
-            if output_wanted and not at_once:
+            if output_requested and not at_once:
                 parts.append(_product(data, (place, mask), threads))
         else:
             parts.append(_copy(data, threads))
         return native_kernel(
             self.name,
-            [ChainPart(tuple(parts), (mask.nbytes,) if drops and not mask_wanted else ())],
+            [ChainPart(tuple(parts), (mask.nbytes,) if drops and not mask_requested else ())],
             (data, *(spec if drops else None for spec in request.inputs[1:])),
             (data, mask),
             request.requests,

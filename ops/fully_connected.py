@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +29,12 @@ from mxrun.operator.native_kernel import (
     target,
 )
 from mxrun.operator.operator import OpContext, Operator, assign, require_array
-from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, Precision
+from mxrun.operator.property import PartialInference, PartialShapes, Precision
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import product, unify, unify_product
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.linear import LinearProperty
 
-T = TypeVar("T")
 Array = npt.NDArray[Any]
 
 _WEIGHT = 1
@@ -53,7 +53,7 @@ class FullyConnectedParameters(Parameters):
 
 
 @register("FullyConnected")
-class FullyConnectedProperty(OperatorProperty[FullyConnectedParameters]):
+class FullyConnectedProperty(LinearProperty[FullyConnectedParameters]):
     """output = data x weight^T + bias.
 
     With flatten: data [N, ...] with K elements per row, output [N, num_hidden]. Otherwise: data
@@ -107,16 +107,6 @@ class FullyConnectedProperty(OperatorProperty[FullyConnectedParameters]):
         data = unify("data", data, (*output[:-1], None), "output")
         features = features if data[-1] is None else data[-1]
         return (*data[:-1], features), output, features
-
-    def independent_gradients(self) -> list[list[int]]:
-        """Groups: weight and bias, which need data; data."""
-        return [[*range(1, len(self.list_arguments()))], [0]]
-
-    def declare_backward_dependency(
-        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[T]:
-        """Return out_grad, data and weight; reading weight schedules its update after backward."""
-        return [out_grad[0], in_data[0], in_data[1]]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """Two per multiply-add."""
@@ -184,12 +174,12 @@ class OnednnFullyConnected(Implementation):
         if not onednn_serves(*request.inputs, low=True):
             return None
         given, weight, *bias = (spec.with_layout(PLAIN) for spec in request.inputs)
-        made = request.outputs[0]
-        data, weight = (replace(spec, dtype=made.dtype) for spec in (given, weight))
+        output = request.outputs[0]
+        data, weight = (replace(spec, dtype=output.dtype) for spec in (given, weight))
         hidden, features = weight.shape
         if _WEIGHT in request.fixed:
             weight = weight.with_layout(ANY)
-        left, output = _matrix(data, features), _matrix(made, hidden)
+        left, output = _matrix(data, features), _matrix(output, hidden)
         flops = 2 * output.elements * features
         team = team_for_flops(flops, request.threads)
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,27 +29,28 @@ from mxrun.backend.jit import (
 )
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Int32, NotNegative, Parameters
-from mxrun.base.tensor import PLAIN, Shape
-from mxrun.operator.kernel import BackwardRequest, Buffers, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import Pitch, Slot, bound, native_kernel, source, target
+from mxrun.base.tensor import Shape
+from mxrun.operator.kernel import Buffers, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import Pitch, Slot, bound, source, target
 from mxrun.operator.operator import OpContext, Operator, assign
 from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
-from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.register import AnyProperty, implement, register
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.forward_only import ForwardOnlyImplementation
 
 Array = npt.NDArray[Any]
 
 # A block of 4,096 elements is summed in 64 interleaved lanes: additions to a single sum depend on
 # each other, but adjacent lanes can be vectorised.
-_PIECE = 4096
+_CHUNK = 4096
 _LANES = 64
 _FLOAT64_BYTES = 8
 
 
 def sums(count: int) -> int:
     """Return the number of partial sums for `count` elements."""
-    return -(-count // _PIECE) * _LANES
+    return -(-count // _CHUNK) * _LANES
 
 
 def sums_bytes(count: int) -> int:
@@ -100,8 +101,8 @@ def square_sums_loop(block: Block) -> None:
     size, lanes = integer(block, 3), integer(block, 4)
     # share() splits at multiples of 16, so each block counts as 16 elements.
     begin, end = share(block, (count + size - 1) // size * 16)
-    for piece in range(begin // 16, end // 16):
-        own, first, last = piece * lanes, piece * size, min(count, piece * size + size)
+    for chunk in range(begin // 16, end // 16):
+        own, first, last = chunk * lanes, chunk * size, min(count, chunk * size + size)
         for lane in range(lanes):
             partial[own + lane] = 0.0
         rows = (last - first) // lanes
@@ -120,7 +121,7 @@ def square_sums(
     count: int, data: Slot | Scratch, partial: Scratch, threads: int, scratch_bytes: int
 ) -> ScratchLoopPart:
     """Return the part that computes the partial sums of `data`."""
-    arguments = (count, data, partial, _PIECE, _LANES)
+    arguments = (count, data, partial, _CHUNK, _LANES)
     return ScratchLoopPart(square_sums_loop, arguments, threads, scratch_bytes)
 
 
@@ -135,9 +136,6 @@ class GlobalNormScaleParameters(Parameters):
         examples=[1.0],
     )
     rescale_grad: Float32 = Field(default=1.0, description="Factor of every gradient in the norm.")
-
-
-T = TypeVar("T")
 
 
 @register("_global_norm_scale")
@@ -209,7 +207,7 @@ def norm_scale_loop(block: Block) -> None:
 
 
 @implement("_global_norm_scale", backend="jit")
-class CompiledGlobalNormScale(Implementation):
+class CompiledGlobalNormScale(ForwardOnlyImplementation):
     """Partial sums of every gradient, then one loop over these sums."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
@@ -229,16 +227,5 @@ class CompiledGlobalNormScale(Implementation):
             *(offset // _FLOAT64_BYTES, Scratch(0), target(0)),
             *(float(p.max_norm), float(p.rescale_grad)),
         )
-        return native_kernel(
-            self.name,
-            [*parts, ScratchLoopPart(norm_scale_loop, arguments, 1, scratch_bytes)],
-            tuple(spec.with_layout(PLAIN) for spec in request.inputs),
-            tuple(spec.with_layout(PLAIN) for spec in request.outputs),
-            request.requests,
-            request.threads,
-            flops=prop.flops([spec.shape for spec in request.inputs], []),
-        )
-
-    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Return None: the operator has no gradient."""
-        return None
+        scale = ScratchLoopPart(norm_scale_loop, arguments, 1, scratch_bytes)
+        return self.plain_kernel(prop, request, [*parts, scale])

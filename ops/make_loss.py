@@ -21,7 +21,6 @@ from mxrun.operator.native_kernel import KernelPart, LoopPart, native_kernel, so
 from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
     GradientKind,
-    OperatorProperty,
     PartialInference,
     PartialShapes,
     PartialType,
@@ -31,6 +30,7 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.shape import ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.hidden_loss import HiddenLossProperty
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.rows import copy_part
 from mxrun.ops.view import ViewProperty
@@ -83,7 +83,7 @@ class MakeLossParameters(Parameters):
 
 
 @register("MakeLoss", "make_loss")
-class MakeLossProperty(OperatorProperty[MakeLossParameters]):
+class MakeLossProperty(HiddenLossProperty[MakeLossParameters]):
     """output = data; data's gradient is grad_scale / divisor everywhere, whatever the output's
     gradient is.
 
@@ -95,7 +95,6 @@ class MakeLossProperty(OperatorProperty[MakeLossParameters]):
     """
 
     type_string = "MakeLoss"
-    is_floating = True
     parameter_type = MakeLossParameters
     nonstandard_gradient = "grad_scale / divisor everywhere, whatever the output's gradient is."
 
@@ -103,24 +102,10 @@ class MakeLossProperty(OperatorProperty[MakeLossParameters]):
         """data, and sample_weight with use_sample_weight."""
         return ("data", "sample_weight") if self.parameters.use_sample_weight else ("data",)
 
-    def list_outputs(self) -> tuple[str, ...]:
-        """output and the hidden loss."""
-        return ("output", "loss")
-
-    @property
-    def num_visible_outputs(self) -> int:
-        """1: loss is hidden."""
-        return 1
-
     @property
     def mixes_samples(self) -> bool:
         """True unless normalization is null: gradients are divided by a count over the batch."""
         return self.parameters.normalization != "null"
-
-    @property
-    def loss_output(self) -> int:
-        """Index of the summed loss."""
-        return 1
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Unify data and output; sample_weight has one element per row."""

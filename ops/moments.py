@@ -27,8 +27,8 @@ from mxrun.ops.reduce.operator import (
     AxesOption,
     chosen_axes,
     count_of,
-    in_kept_order,
-    kept_shape,
+    in_remaining_order,
+    keepdims_shape,
 )
 from mxrun.ops.strided_map import strided_part
 
@@ -76,11 +76,11 @@ class MomentsProperty(OperatorProperty[MomentsParameters]):
             return PartialInference([data], [output, output], [])
         rank, keepdims = len(data), self.parameters.keepdims
         reduced = self.parameters.reduced(rank)
-        kept = [axis for axis in range(rank) if keepdims or axis not in reduced]
-        shape = tuple(1 if axis in reduced else data[axis] for axis in kept) or (1,)
+        output_axes = [axis for axis in range(rank) if keepdims or axis not in reduced]
+        shape = tuple(1 if axis in reduced else data[axis] for axis in output_axes) or (1,)
         output = unify("mean", output, shape, "data and axes")
         sizes: list[int | None] = [None] * rank
-        for axis, size in zip(kept, output, strict=False):
+        for axis, size in zip(output_axes, output, strict=False):
             sizes[axis] = None if axis in reduced else size
         data = unify("data", data, tuple(sizes), "mean")
         return PartialInference([data], [output, output], [])
@@ -138,11 +138,14 @@ class Moments(Operator):
             return
         shape = in_grad[0].shape
         axes = self.parameters.reduced(len(shape))
-        kept = kept_shape(shape, axes)
-        heads = [None if head is None else head.array.reshape(kept) for head in out_grad]
+        reduced_shape = keepdims_shape(shape, axes)
+        heads = [None if head is None else head.array.reshape(reduced_shape) for head in out_grad]
         operands = [head for head in heads if head is not None]
         if heads[1] is not None:
-            operands += [require_array(in_data[0]), require_array(out_data[0]).reshape(kept)]
+            operands += [
+                require_array(in_data[0]),
+                require_array(out_data[0]).reshape(reduced_shape),
+            ]
         formula = _GRADIENTS[tuple(head is not None for head in heads)]
         gradient = scalar.evaluate(formula, operands, [1 / count_of(shape, axes)])
         assign(in_grad[0], req[0], np.broadcast_to(gradient, shape))
@@ -197,22 +200,22 @@ class CompiledMoments(Implementation):
         if data.dtype != "float32" or not data.elements:
             return None
         axes = prop.parameters.reduced(len(data.shape))
-        data = in_kept_order(data, axes)
+        data = in_remaining_order(data, axes)
         count = float(count_of(data.shape, axes))
-        asked = [requested is not OpReqType.NULL for requested in request.requests]
-        mean, deviation = target(0) if asked[0] else between(0), between(1)
+        requested_outputs = [requested is not OpReqType.NULL for requested in request.requests]
+        mean, deviation = target(0) if requested_outputs[0] else between(0), between(1)
         operand = (source(0), data)
         parts: list[KernelPart] = [
             reduce_part(ReductionKind.SUM, mean, operand, axes, threads, count)
         ]
-        if asked[1]:
+        if requested_outputs[1]:
             for kind, slot in (
                 (ReductionKind.SQUARED_DEVIATIONS, target(1)),
                 (ReductionKind.DEVIATIONS, deviation),
             ):
                 parts.append(reduce_part(kind, slot, operand, axes, threads, count, mean))
-            moments, kept = [target(1), deviation], request.outputs[1].elements
-            parts.append(_ABOUT_MEAN.part(target(1), moments, kept, threads=threads))
+            moments, elements = [target(1), deviation], request.outputs[1].elements
+            parts.append(_ABOUT_MEAN.part(target(1), moments, elements, threads=threads))
         return native_kernel(
             self.name,
             [ChainPart(tuple(parts), (request.outputs[0].nbytes,) * 2)],
@@ -228,10 +231,10 @@ class CompiledMoments(Implementation):
         assert isinstance(prop, MomentsProperty)
         data = request.in_grad[0].with_layout(PLAIN)
         axes = prop.parameters.reduced(len(data.shape))
-        kept = TensorSpec(kept_shape(data.shape, axes))
+        reduced = TensorSpec(keepdims_shape(data.shape, axes))
         heads = tuple(head is not None for head in request.out_grad)
-        read: list[TensorSpec | None] = [kept if given else None for given in heads]
-        read += [data, kept] if heads[1] else [None, None]
+        read: list[TensorSpec | None] = [reduced if given else None for given in heads]
+        read += [data, reduced] if heads[1] else [None, None]
         given = (*request.out_grad, data, request.out_data[0])
         part = strided_part(
             _MAPS[heads],

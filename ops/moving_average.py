@@ -12,9 +12,9 @@ from pydantic import Field
 from mxrun.backend.jit import Block, float32s, integer, native, real, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import PLAIN, Shape
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
+from mxrun.base.tensor import Shape
+from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import LoopPart, source, target
 from mxrun.operator.operator import OpContext, Operator, assign
 from mxrun.operator.property import (
     GradientKind,
@@ -23,9 +23,10 @@ from mxrun.operator.property import (
     PartialShapes,
     same_shape,
 )
-from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.register import AnyProperty, implement, register
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.copy_part import InPlaceCopyPart
+from mxrun.ops.forward_only import ForwardOnlyImplementation
 
 T = TypeVar("T")
 
@@ -117,7 +118,7 @@ def moving_average_loop(block: Block) -> None:
 
 
 @implement("_moving_average", backend="jit")
-class CompiledMovingAverage(Implementation):
+class CompiledMovingAverage(ForwardOnlyImplementation):
     """One float32 loop, bit-identical to the NumPy body."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
@@ -128,19 +129,6 @@ class CompiledMovingAverage(Implementation):
         count = request.inputs[0].elements
         threads = team_for_elements(count, request.threads)
         arguments = (count, float(prop.parameters.momentum), target(0), source(1))
-        return native_kernel(
-            self.name,
-            [
-                InPlaceCopyPart(count, source(0), target(0), threads),
-                LoopPart(moving_average_loop, arguments, threads),
-            ],
-            tuple(spec.with_layout(PLAIN) for spec in request.inputs),
-            tuple(spec.with_layout(PLAIN) for spec in request.outputs),
-            request.requests,
-            request.threads,
-            flops=prop.flops([spec.shape for spec in request.inputs], []),
-        )
-
-    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Return None: the operator has no gradient."""
-        return None
+        copy = InPlaceCopyPart(count, source(0), target(0), threads)
+        loop = LoopPart(moving_average_loop, arguments, threads)
+        return self.plain_kernel(prop, request, [copy, loop])

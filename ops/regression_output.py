@@ -18,12 +18,13 @@ from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, require_array
-from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, PartialType
+from mxrun.operator.property import PartialInference, PartialShapes, PartialType
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import evaluate
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.hidden_loss import HiddenLossProperty
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.rows import copy_part
 from mxrun.ops.strided_map import served, strided_part
@@ -63,7 +64,7 @@ class RegressionOutputParameters(Parameters):
     )
 
 
-class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
+class RegressionOutputProperty(HiddenLossProperty[RegressionOutputParameters]):
     """Loss summed over samples, averaged over the elements of a sample.
 
     data and output [N, ...]; label of data's shape, with or without trailing axes of size 1; loss
@@ -73,7 +74,6 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
     """
 
     parameter_type = RegressionOutputParameters
-    is_floating = True
     rule: ClassVar[RegressionFunctions]
     label_arguments = ("label", "sample_weight")
     nonstandard_gradient = (
@@ -84,20 +84,6 @@ class RegressionOutputProperty(OperatorProperty[RegressionOutputParameters]):
         """data, label and, with use_sample_weight, sample_weight."""
         weight = ("sample_weight",) if self.parameters.use_sample_weight else ()
         return ("data", "label", *weight)
-
-    def list_outputs(self) -> tuple[str, ...]:
-        """output and the hidden loss."""
-        return ("output", "loss")
-
-    @property
-    def num_visible_outputs(self) -> int:
-        """1: loss is hidden."""
-        return 1
-
-    @property
-    def loss_output(self) -> int:
-        """Index of the second output."""
-        return 1
 
     def regression(self, data: Shape, label: Shape) -> Regression:
         """A sample is a row of the batch; the logistic operator outputs probabilities."""

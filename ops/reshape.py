@@ -212,8 +212,8 @@ class SqueezeProperty(ViewProperty[SqueezeParameters]):
             if removed is not None:
                 ones = tuple(1 if axis in removed else None for axis in range(len(data)))
                 data = unify("data", data, ones, "squeezed axes have size 1")
-                kept = [size for axis, size in enumerate(data) if axis not in removed]
-                output = unify("output", output, tuple(kept or [1]), "data and axis")
+                remaining = [size for axis, size in enumerate(data) if axis not in removed]
+                output = unify("output", output, tuple(remaining or [1]), "data and axis")
             if output is not None:
                 data, _ = unify_product("data", data, product(output), "output's elements")
         return PartialInference([data], [output], [])

@@ -49,14 +49,14 @@ def copy_rows_loop(block: Block) -> None:
         column = position - row * columns
         read = source_offset + row * source_stride
         write = target_offset + row * target_stride
-        whole = (end - position) // columns
-        if column == 0 and whole > 0:
-            for _ in range(whole):
+        full_rows = (end - position) // columns
+        if column == 0 and full_rows > 0:
+            for _ in range(full_rows):
                 for i in range(columns):
                     target[write + i] = source[read + i]
                 read += source_stride
                 write += target_stride
-            position += whole * columns
+            position += full_rows * columns
         else:
             count = min(columns - column, end - position)
             for i in range(column, column + count):

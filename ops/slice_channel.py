@@ -74,8 +74,8 @@ class SliceChannelProperty(OperatorProperty[SliceChannelParameters]):
             expected = f"axis {axis} of {count}" + ("" if squeezed else " or a multiple")
             raise ShapeContradiction("data", show(data), expected, f"num_outputs {count}")
         length = 1 if squeezed else None if size is None else size // count
-        whole = self._with_axis(data, axis, length)
-        part = unify("output0", part, whole[:axis] + whole[axis + squeezed :], "data")
+        sliced = self._with_axis(data, axis, length)
+        part = unify("output0", part, sliced[:axis] + sliced[axis + squeezed :], "data")
         if squeezed:
             full: Dimensions = (*part[:axis], count, *part[axis:])
         else:
@@ -142,13 +142,13 @@ class SliceChannel(Operator):
         """Slice i of data's gradient = gradient of output i; zero if it is absent."""
         if in_grad[0] is None:
             return
-        whole = np.zeros(in_grad[0].shape, in_grad[0].array.dtype)
+        gradient = np.zeros(in_grad[0].shape, in_grad[0].array.dtype)
         for tensor, part in zip(
-            out_grad, np.split(whole, self.count, self.axis(whole.ndim)), strict=True
+            out_grad, np.split(gradient, self.count, self.axis(gradient.ndim)), strict=True
         ):
             if tensor is not None:
                 part[...] = tensor.array.reshape(part.shape)
-        assign(in_grad[0], req[0], whole)
+        assign(in_grad[0], req[0], gradient)
 
 
 @implement("SliceChannel", backend="jit")
@@ -179,8 +179,8 @@ class CompiledSliceChannel(Implementation):
         """Prepare one copy per given gradient, and zeros for each absent one."""
         before = request.forward.inputs[0]
         assert before is not None
-        whole = request.in_grad[0].with_layout(before.layout)
-        rows, columns, stride = _places(prop, whole)
+        data_grad = request.in_grad[0].with_layout(before.layout)
+        rows, columns, stride = _places(prop, data_grad)
         team = team_for_elements(rows * columns, request.threads)
         parts = []
         for index, gradient in enumerate(request.out_grad):
@@ -191,11 +191,12 @@ class CompiledSliceChannel(Implementation):
                 arguments = (rows, columns, source(index), 0, columns, *place)
                 parts.append(LoopPart(copy_rows_loop, arguments, team))
         gradients = tuple(
-            None if spec is None else spec.with_layout(whole.layout) for spec in request.out_grad
+            None if spec is None else spec.with_layout(data_grad.layout)
+            for spec in request.out_grad
         )
         unread = (None,) * (1 + len(gradients))
         return native_kernel(
-            self.name, parts, (*gradients, *unread), (whole,), request.requests, request.threads
+            self.name, parts, (*gradients, *unread), (data_grad,), request.requests, request.threads
         )
 
 

@@ -56,8 +56,10 @@ def _strides(spec: TensorSpec, shape: Shape) -> Shape:
 def same_order(spec: TensorSpec, axes: Sequence[int]) -> bool:
     """Return whether the axes left by a reduction over `axes` are in order in memory."""
     ranked = strides_of(spec.shape, spec.layout)
-    kept = [ranked[axis] for axis, size in enumerate(spec.shape) if axis not in axes and size > 1]
-    return kept == sorted(kept, reverse=True)
+    remaining = [
+        ranked[axis] for axis, size in enumerate(spec.shape) if axis not in axes and size > 1
+    ]
+    return remaining == sorted(remaining, reverse=True)
 
 
 def broadcast_axes(spec: TensorSpec, shape: Shape) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from mxrun.backend import jit
 from mxrun.backend.call import HEADER_SLOTS, NativeCall
-from mxrun.backend.jit import Block, call_address, float32s, int64s, integer, native, piece, share
+from mxrun.backend.jit import Block, call_address, float32s, inlined, int64s, integer, native, share
 from mxrun.backend.onednn.descriptor import strides_of
 from mxrun.backend.scalar_value import LoopForm
 from mxrun.backend.team import team_for_elements
@@ -41,7 +41,7 @@ _ENDLESS = (2**60, 0)
 _COPY = scalar.compile(lambda x: x)
 
 
-@piece
+@inlined
 def advance_rows(block: Block, words: Any, slot: int, state: int, rows: int) -> Any:
     """Advance an operand by `rows` along its second and outer axes; return the row's offset."""
     row, axis = words[state], 1
@@ -60,7 +60,7 @@ def advance_rows(block: Block, words: Any, slot: int, state: int, rows: int) -> 
     return row
 
 
-@piece
+@inlined
 def gather(
     block: Block, words: Any, slot: int, state: int, cells: Any, base: int, count: int
 ) -> None:
@@ -72,8 +72,8 @@ def gather(
         rows, run = 1, min(inner - first, limit - base)
         if run == inner:
             # Rows along the second axis are a constant stride apart.
-            left = integer(block, slot + 4) - words[state + 2]
-            rows = min(left, (limit - base) // inner)
+            remaining = integer(block, slot + 4) - words[state + 2]
+            rows = min(remaining, (limit - base) // inner)
         stride, place = integer(block, slot + 5), row + first * step
         # In a long run, every store after the first fills complete cache lines.
         second = LANES - base % LANES if run > LANES else LANES
@@ -102,7 +102,7 @@ def gather(
             words[state + 1] = first + run
 
 
-@piece
+@inlined
 def seek(block: Block, words: Any, states: int, begin: int) -> None:
     """Set the operands' positions, stored from `states` on, to output element `begin`."""
     operands, axes = integer(block, 7), integer(block, 8)
@@ -150,15 +150,15 @@ def chunks_loop(block: Block) -> None:
                 count = min(count, integer(block, slot + 2) - words[state + 1])
         for operand in range(operands):
             slot, state = records + operand * record, states + operand * (record // 2)
-            way, place = integer(block, slot + 1), at
-            if way == 3:
+            mode, place = integer(block, slot + 1), at
+            if mode == 3:
                 place = words[state] + words[state + 1]
                 words[state + 1] += count
                 if words[state + 1] == integer(block, slot + 2):
                     advance_rows(block, words, slot, state, 1)
-            if way == 0 or way == 3:
+            if mode == 0 or mode == 3:
                 words[own + 4 + operand] = integer(block, slot) + 4 * place
-            elif way == 1 or at == begin:
+            elif mode == 1 or at == begin:
                 base = 2 * behind - (operand + 1) * (chunk + _GRAIN)
                 words[own + 4 + operand] = scratch + 4 * base
                 gather(block, words, slot, state, cells, base, count)
@@ -179,9 +179,9 @@ def copied_loop(block: Block) -> None:
     at, end = share(block, integer(block, 0))
     seek(block, words, state, at)
     # gather() overwrites cells after its last element, which belong to another thread.
-    whole = max(end - at - LANES, 0)
-    gather(block, words, slot, state, output, at, whole)
-    at, base = at + whole, 2 * behind - _GRAIN
+    direct = max(end - at - LANES, 0)
+    gather(block, words, slot, state, output, at, direct)
+    at, base = at + direct, 2 * behind - _GRAIN
     gather(block, words, slot, state, cells, base, end - at)
     store_lanes(output, at, load_lanes(cells, base, LANES), end - at)
 
@@ -190,7 +190,7 @@ def copied_loop(block: Block) -> None:
 class ChunksPart:
     """Map with operands that are not stored in the output's order.
 
-    loop: None for a copy of the only operand; axes: those of each operand; ways: access modes, see
+    loop: None for a copy of the only operand; axes: those of each operand; modes: access modes, see
     `chunks_loop`.
     """
 
@@ -198,7 +198,7 @@ class ChunksPart:
     output: Slot
     operands: tuple[Slot, ...]
     axes: tuple[Axes, ...]
-    ways: tuple[int, ...]
+    modes: tuple[int, ...]
     parameters: tuple[float, ...]
     elements: int
     chunk: int
@@ -234,8 +234,8 @@ class ChunksPart:
         arguments: list[int | float] = [self.elements, self.chunk, code]
         arguments += [self.threads * self._thread_words, self.output.address(buffers), scratch]
         arguments += [*counts, *self.parameters]
-        for operand, way, axes in zip(self.operands, self.ways, self.axes, strict=True):
-            arguments += [operand.address(buffers), way]
+        for operand, mode, axes in zip(self.operands, self.modes, self.axes, strict=True):
+            arguments += [operand.address(buffers), mode]
             inward = [(size, strides[0]) for size, strides in reversed(axes)]
             for size, stride in (*inward, *(_ENDLESS,) * (self._rank - len(inward))):
                 arguments += [size, stride]
@@ -292,14 +292,14 @@ def _part(
         return kernel.part(
             slot, slots, elements, parameters, threads=threads, request=request, steps=steps
         )
-    chunk, ways = _chunks(elements, axes)
+    chunk, modes = _chunks(elements, axes)
     team, loop = team_for_elements(elements, threads), None
-    if ways == (1,) and request is OpReqType.WRITE and _passes(kernel):
+    if modes == (1,) and request is OpReqType.WRITE and _passes(kernel):
         chunk = 0
     else:
         form = LoopForm(kernel.dtype, (1,) * len(slots), request is OpReqType.ADD)
         loop = MapLoop(kernel.graph, kernel.result, form)
-    return ChunksPart(loop, slot, slots, axes, ways, tuple(parameters), elements, chunk, team)
+    return ChunksPart(loop, slot, slots, axes, modes, tuple(parameters), elements, chunk, team)
 
 
 def _passes(kernel: MapKernel) -> bool:
@@ -313,21 +313,21 @@ def _chunks(elements: int, operands: Sequence[Axes]) -> tuple[int, tuple[int, ..
     If a chunk holds a multiple of a repeating operand's period, all its chunks are equal. Otherwise
     long runs are read in place, in chunks of about equal size.
     """
-    grain, ways = _GRAIN, []
+    grain, modes = _GRAIN, []
     for axes in operands:
         outermost, (stride,) = axes[0]
         period = math.lcm(grain, elements // outermost)
         if axes == [(elements, (1,))]:
-            ways.append(0)
+            modes.append(0)
         elif stride == 0 and period <= _CHUNK:
-            ways.append(2)
+            modes.append(2)
             grain = period
         else:
-            ways.append(1)
+            modes.append(1)
     runs = [axes[-1][0] if axes[-1][1] == (1,) else 0 for axes in operands]
-    long = [way == 1 and run >= _LONG for way, run in zip(ways, runs, strict=True)]
-    if 2 in ways or not any(long):
-        return _CHUNK // grain * grain, tuple(ways)
+    long = [mode == 1 and run >= _LONG for mode, run in zip(modes, runs, strict=True)]
+    if 2 in modes or not any(long):
+        return _CHUNK // grain * grain, tuple(modes)
     run = min(itertools.compress(runs, long))
     chunk = math.ceil(run / math.ceil(run / _CHUNK) / grain) * grain
-    return chunk, tuple(3 if own else way for own, way in zip(long, ways, strict=True))
+    return chunk, tuple(3 if own else mode for own, mode in zip(long, modes, strict=True))

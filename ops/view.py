@@ -37,10 +37,10 @@ class ViewProperty(InPlaceProperty[P]):
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""
-        return View()
+        return Reshaping()
 
 
-class View(Operator):
+class Reshaping(Operator):
     """NumPy body: a copy; not run if the plan makes the output a view."""
 
     def forward(

@@ -187,11 +187,11 @@ class CompiledWhere(Implementation):
         narrow = condition.with_layout(full.layout)
         wide = TensorSpec(_wide(condition.shape, full.shape), layout=full.layout)
         operands = [(source(0), wide), (source(1), full), (source(2), full)]
-        (asked,) = request.requests
+        (requested,) = request.requests
         place, threads = (target(0), full), request.threads
         return native_kernel(
             self.name,
-            [strided_part(_FORWARD, place, operands, threads, request=asked)],
+            [strided_part(_FORWARD, place, operands, threads, request=requested)],
             (narrow, full, full),
             (full,),
             without_add_requests(request.requests),
@@ -206,7 +206,7 @@ class CompiledWhere(Implementation):
         assert condition is not None
         full = _layout_of(gradient, condition)
         wide = TensorSpec(_wide(condition.shape, full.shape), layout=full.layout)
-        asked = [side for side in (2, 1) if request.requests[side] is not OpReqType.NULL]
+        requested = [side for side in (2, 1) if request.requests[side] is not OpReqType.NULL]
         operands, threads = [(source(0), full), (source(1), wide)], request.threads
         return native_kernel(
             self.name,
@@ -218,11 +218,11 @@ class CompiledWhere(Implementation):
                     threads,
                     request=request.requests[side],
                 )
-                for side in asked
+                for side in requested
             ],
             (full, condition.with_layout(full.layout), None, None, None),
-            tuple(full if side in asked else None for side in range(3)),
+            tuple(full if side in requested else None for side in range(3)),
             without_add_requests(request.requests),
             request.threads,
-            flops=len(asked) * full.elements,
+            flops=len(requested) * full.elements,
         )

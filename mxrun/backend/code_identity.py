@@ -2,7 +2,7 @@
 
 The text is equal in two processes if both would generate the same machine code. It contains the
 function's own bytecode and constants, and for each global name it mentions: the value of a number,
-the piece whose code is inlined (which is followed recursively), or the name of a function of the
+the function whose code is inlined (which is followed recursively), or the name of a function of the
 compiler or a library, whose versions are part of every cache key. No source file is read: only what
 was imported counts.
 """
@@ -25,7 +25,7 @@ class _Unknown(Exception):
 
 
 @dataclass(frozen=True)
-class Piece:
+class InlinedBody:
     """Body that native functions call and inline."""
 
     body: Callable[..., Any]
@@ -44,9 +44,9 @@ def identity_of(body: Callable[..., Any], vocabulary: frozenset[str]) -> str | N
 
 
 class _Walk:
-    """Traversal of one function and the pieces it reaches, each once.
+    """Traversal of one function and the inlined functions it reaches, each once.
 
-    Pieces are compiled with the global names of the function that they become part of.
+    These are compiled with the global names of the function that they become part of.
     """
 
     def __init__(self, scope: Mapping[str, Any], vocabulary: frozenset[str]) -> None:
@@ -55,7 +55,7 @@ class _Walk:
         self._lines: list[str] = []
 
     def function(self, code: types.CodeType) -> list[str]:
-        """Return the lines of a function's code and of every piece it reaches."""
+        """Return the lines of a function's code and of every inlined function it reaches."""
         self._reach(code)
         return self._lines
 
@@ -94,6 +94,6 @@ class _Walk:
             return f"{home}.{value.__qualname__}"
         if isinstance(value, types.FunctionType) and home in self._vocabulary:
             return f"{home}.{value.__qualname__}"
-        if isinstance(value, Piece):
-            return f"piece {self._reach(value.body.__code__)}"
+        if isinstance(value, InlinedBody):
+            return f"inlined {self._reach(value.body.__code__)}"
         raise _Unknown(value)

@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from mxrun.backend import object_cache, vectors
 from mxrun.backend.call import HEADER_SLOTS, NativeCall
-from mxrun.backend.code_identity import Piece, identity_of
+from mxrun.backend.code_identity import InlinedBody, identity_of
 from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.team import openmp
 
@@ -223,7 +223,7 @@ class NativeFunction:
 
         scope = {**self.body.__globals__, **VOCABULARY}
         for name, value in self.body.__globals__.items():
-            if isinstance(value, NativePiece):
+            if isinstance(value, InlinedFunction):
                 # Forced inlining: an actual call would check for errors to report, with functions
                 # of the interpreter.
                 scope[name] = numba.njit(error_model="numpy", forceinline=True)(value.within(scope))
@@ -237,7 +237,7 @@ class NativeFunction:
         return CompiledObject(function._wrapper_name, code)
 
 
-class NativePiece(Piece):
+class InlinedFunction(InlinedBody):
     """Body that native functions call and inline, compiled with their globals."""
 
     def within(self, scope: dict[str, Any]) -> Callable[..., Any]:
@@ -245,13 +245,13 @@ class NativePiece(Piece):
         return types.FunctionType(self.body.__code__, scope, self.body.__name__)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Raise TypeError: a piece can only be called by native code."""
+        """Raise TypeError: an inlined function can only be called by native code."""
         raise TypeError("only inside a native function")
 
 
-def piece(body: Callable[..., Any]) -> NativePiece:
+def inlined(body: Callable[..., Any]) -> InlinedFunction:
     """Decorator that makes a body usable by several native functions of one file."""
-    return NativePiece(body)
+    return InlinedFunction(body)
 
 
 def native(body: Callable[[Block], None]) -> NativeFunction:

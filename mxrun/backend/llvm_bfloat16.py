@@ -11,14 +11,14 @@ from typing import Any
 
 from llvmlite import ir
 
-_HALF, _WHOLE = ir.IntType(16), ir.IntType(32)
+_INT16, _INT32 = ir.IntType(16), ir.IntType(32)
 # Bit of a float32 that makes a NaN quiet.
 _QUIET = 0x400000
 
 
 def widened(builder: Any, bits: Any) -> Any:
     """Convert 16-bit values to float32, exactly."""
-    wide = builder.zext(bits, _like(bits.type, _WHOLE))
+    wide = builder.zext(bits, _like(bits.type, _INT32))
     shifted = builder.shl(wide, _number(wide.type, 16))
     return builder.bitcast(shifted, _like(bits.type, ir.FloatType()))
 
@@ -29,14 +29,14 @@ def rounded(builder: Any, value: Any) -> Any:
     Values that are too large become infinite; NaN stays NaN with its sign and upper bits, and is
     quiet.
     """
-    bits = builder.bitcast(value, _like(value.type, _WHOLE))
+    bits = builder.bitcast(value, _like(value.type, _INT32))
     kind = bits.type
     odd = builder.and_(builder.lshr(bits, _number(kind, 16)), _number(kind, 1))
     nearest = builder.add(bits, builder.add(odd, _number(kind, 0x7FFF)))
     quiet = builder.or_(bits, _number(kind, _QUIET))
     is_number = builder.fcmp_ordered("ord", value, value)
     upper = builder.lshr(builder.select(is_number, nearest, quiet), _number(kind, 16))
-    return builder.trunc(upper, _like(kind, _HALF))
+    return builder.trunc(upper, _like(kind, _INT16))
 
 
 def _like(kind: Any, element: Any) -> Any:

@@ -41,8 +41,8 @@ def _runtime(builder: Any, block: Any, position: int, otherwise: int) -> Any:
         kind = ir.FunctionType(_INDEX, [])
         answer = builder.call(builder.inttoptr(address, kind.as_pointer()), [])
         number = builder.sext(answer, _WORD)
-        asked = builder.block
+        call_block = builder.block
     result = builder.phi(_WORD)
     result.add_incoming(_WORD(otherwise), before)
-    result.add_incoming(number, asked)
+    result.add_incoming(number, call_block)
     return result

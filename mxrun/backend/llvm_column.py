@@ -160,11 +160,11 @@ def by_columns(builder: Any, rows: Rows, count: Any, work: Callable[[Any, Column
     """Generate code that does `work` on `count` columns: several vectors, then single ones."""
 
     def singly(first: Any, gathered: bool) -> None:
-        left, width = builder.sub(count, first), WORD(ROW_LANES)
-        turns = builder.sdiv(builder.add(left, WORD(ROW_LANES - 1)), width)
-        with cgutils.for_range(builder, turns) as loop:
+        remaining, width = builder.sub(count, first), WORD(ROW_LANES)
+        vectors = builder.sdiv(builder.add(remaining, WORD(ROW_LANES - 1)), width)
+        with cgutils.for_range(builder, vectors) as loop:
             done = builder.mul(loop.index, width)
-            mask = first_lanes(builder, builder.sub(left, done), ROW_LANES)
+            mask = first_lanes(builder, builder.sub(remaining, done), ROW_LANES)
             work(builder, Columns(rows, [builder.add(first, done)], mask, gathered))
 
     with builder.if_else(builder.icmp_signed("==", rows.step, WORD(1))) as (dense, sparse):

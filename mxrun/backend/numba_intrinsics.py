@@ -133,8 +133,8 @@ def _philox(builder: Any, key: Any, step: Any, number: Any) -> list[Any]:
     half, low = ir.Constant(_WORD, 32), ir.Constant(_WORD, 0xFFFFFFFF)
     x = [part for word in (number, step) for part in _halves(builder, word)]
     keys = _halves(builder, key)
-    for turn in range(philox.ROUNDS):
-        if turn:
+    for round_number in range(philox.ROUNDS):
+        if round_number:
             raised = zip(keys, (philox.W0, philox.W1), strict=True)
             keys = [builder.and_(builder.add(k, ir.Constant(_WORD, w)), low) for k, w in raised]
         p0 = builder.mul(x[0], ir.Constant(_WORD, philox.M0))

@@ -174,13 +174,13 @@ def _reduce_run(
     first = builder.mul(pairs, pair)
     rest = builder.sub(count, first)
     for which in (0, 1):
-        left = builder.sub(rest, WORD(which * width))
-        with builder.if_then(builder.icmp_signed(">", left, WORD(0))):
-            mask = first_lanes(builder, left, width)
+        remaining = builder.sub(rest, WORD(which * width))
+        with builder.if_then(builder.icmp_signed(">", remaining, WORD(0))):
+            mask = first_lanes(builder, remaining, width)
             join(which, builder.add(first, WORD(which * width)), mask)
     both = reduction.join(builder, *map(builder.load, lanes))
-    whole = _widened(builder, joined(builder, reduction.join, both), DOUBLE)
-    builder.store(reduction.join(builder, builder.load(total), whole), total)
+    combined = _widened(builder, joined(builder, reduction.join, both), DOUBLE)
+    builder.store(reduction.join(builder, builder.load(total), combined), total)
 
 
 @intrinsic
@@ -276,9 +276,9 @@ def join_rows(
             arguments
         )
         block = Rows(builder.gep(elements, [first]), between, down, lines)
-        left, moved = builder.gep(results, [target]), builder.gep(means, [mean])
+        outputs, moved = builder.gep(results, [target]), builder.gep(means, [mean])
         for reduction in _cases(builder, number):
-            _join_rows(builder, reduction, block, left, moved, size)
+            _join_rows(builder, reduction, block, outputs, moved, size)
         return context.get_dummy_value()
 
     return types.void(

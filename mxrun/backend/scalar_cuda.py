@@ -33,7 +33,7 @@ _CALLS = {
     "gamma": "tgamma",
     "gammaln": "lgamma",
 }
-_WHOLE_NUMBERS = ("floor", "ceil", "trunc", "fix", "rint", "round")
+_ROUNDING_FUNCTIONS = ("floor", "ceil", "trunc", "fix", "rint", "round")
 _EXPRESSIONS = {
     "add": "{0} + {1}",
     "subtract": "{0} - {1}",
@@ -71,15 +71,15 @@ def source(
 ) -> str:
     """Return the source of the kernel `name(count, output, operands..., parameters...)`."""
     graph, result = expanded(graph, result, _runs)
-    kind, made = _TYPES[form.dtype], _TYPES[form.output_dtype]
+    kind, output_kind = _TYPES[form.dtype], _TYPES[form.output_dtype]
     numbers = [f"{_TYPES[number_dtype(form.dtype)]} {parameter}" for parameter in parameters]
     arguments = [*(f"{kind} {operand}" for operand in operands), *numbers]
-    lines = [f"__device__ __forceinline__ {made} {name}_of({', '.join(arguments)}) {{"]
+    lines = [f"__device__ __forceinline__ {output_kind} {name}_of({', '.join(arguments)}) {{"]
     for index, node in enumerate(graph.nodes):
         text = _expression(node, graph, (*operands, *parameters), len(operands))
         lines.append(f"    const {_TYPES[node.dtype]} v{index} = {text};")
     lines += [f"    return v{result};", "}", ""]
-    signature = ["long long count", f"{made} *output"]
+    signature = ["long long count", f"{output_kind} *output"]
     signature += [f"const {kind} *{operand}" for operand in operands]
     signature += numbers
     places = [f"{o}[{'i' if step else '0'}]" for o, step in zip(operands, form.steps, strict=True)]
@@ -110,7 +110,7 @@ def _expression(node: ScalarNode, graph: ScalarGraph, names: Sequence[str], oper
         return names[node.detail + (operands if node.operation == "parameter" else 0)]
     arguments = [f"v{index}" for index in node.arguments]
     source_type = graph.nodes[node.arguments[0]].dtype
-    if node.operation in _WHOLE_NUMBERS and source_type not in FLOATS:
+    if node.operation in _ROUNDING_FUNCTIONS and source_type not in FLOATS:
         return arguments[0]
     if node.operation == "abs" and source_type in FLOATS:
         return f"fabs{'f' if source_type == 'float32' else ''}({arguments[0]})"

@@ -28,8 +28,8 @@ from mxrun.backend.scalar_instructions import (
 )
 from mxrun.backend.scalar_value import ScalarValue
 
-# Like in scalar_float32, for float64: adding WHOLE leaves an integer in the lowest bits.
-WHOLE, WHOLE_BITS = 6755399441055744.0, 0x4338000000000000
+# Like in scalar_float32, for float64: adding ROUNDING_SHIFT leaves an integer in the lowest bits.
+ROUNDING_SHIFT, ROUNDING_SHIFT_BITS = 6755399441055744.0, 0x4338000000000000
 ONE_BITS = 0x3FF0000000000000
 ROOT_HALF_BITS = 0x3FE6A09E667F3BCD
 LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
@@ -187,8 +187,8 @@ def widened(function: Callable[..., ScalarValue]) -> Callable[..., ScalarValue]:
 def exp(x: ScalarValue) -> ScalarValue:
     """Compute e^x; x is clipped to [-200, 200], beyond the range of float32."""
     z = at_most(at_least(x, -200.0), 200.0)
-    shifted = fma(z, math.log2(math.e), WHOLE)
-    k = shifted - WHOLE
+    shifted = fma(z, math.log2(math.e), ROUNDING_SHIFT)
+    k = shifted - ROUNDING_SHIFT
     r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, z))
     return polynomial(r, EXP) * bits((bits(shifted) << 52) + ONE_BITS)
 
@@ -196,7 +196,7 @@ def exp(x: ScalarValue) -> ScalarValue:
 def _split(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
     """Return integer k and the bits of m with x = 2^k * m, m from sqrt(1/2) to sqrt(2)."""
     above = bits(x) - ROOT_HALF_BITS
-    k = bits((above >> 52) + WHOLE_BITS) - WHOLE
+    k = bits((above >> 52) + ROUNDING_SHIFT_BITS) - ROUNDING_SHIFT
     return k, (above & 0xFFFFFFFFFFFFF) + ROOT_HALF_BITS
 
 
@@ -233,7 +233,7 @@ def log10(x: ScalarValue) -> ScalarValue:
 def log1p(x: ScalarValue) -> ScalarValue:
     """Compute log(1 + x), to full relative accuracy near 0."""
     k, _ = _split(x + 1.0)
-    inverse = bits(ONE_BITS - (bits(k + WHOLE) << 52))
+    inverse = bits(ONE_BITS - (bits(k + ROUNDING_SHIFT) << 52))
     total = _log_of(k, fma(x, inverse, inverse - 1.0))
     total = select(x < math.inf, total, x)
     total = select(x == 0.0, x, total)
@@ -255,11 +255,11 @@ def _limited_power(x: ScalarValue, y: ScalarValue, power: ScalarValue) -> Scalar
     power = select(a == 0.0, select(down, infinite, zero), power)
     power = select(a == infinite, select(down, zero, infinite), power)
     power = select((a == 1.0) | (y == 0.0), 1.0, power)
-    whole = nearest_even(y) == y
+    is_integer = nearest_even(y) == y
     half = y * 0.5
-    odd = whole & (nearest_even(half) != half)
+    odd = is_integer & (nearest_even(half) != half)
     power = select(odd, copy_sign(power, x), power)
-    undefined = ((x < 0.0) & (a < infinite) & ~whole) | (y != y) | (x != x)
+    undefined = ((x < 0.0) & (a < infinite) & ~is_integer) | (y != y) | (x != x)
     return select(undefined & (x != 1.0) & (y != 0.0), math.nan, power)
 
 
@@ -270,8 +270,8 @@ def mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     # steps cover the largest quotient, near 2^277.
     for step in reversed(range(10)):
         part = y * 2.0 ** (29 * step)
-        whole = truncate(rest / part)
-        rest = rest - select(whole == 0.0, 0.0, whole * part)
+        quotient = truncate(rest / part)
+        rest = rest - select(quotient == 0.0, 0.0, quotient * part)
     return with_divisor_sign(rest, y)
 
 
@@ -313,17 +313,17 @@ def _payne_hanek(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
     raw = bits(a)
     exponent = (raw >> 52) - (1023 + 23)
     exponent = at_most(at_least(exponent, 0), 104)
-    whole = ((raw >> 29) & 0x7FFFFF) | 0x800000
-    upper, lower = (table(exponent, words) for words in _turn_windows())
-    turns = whole * upper + ((whole * lower) >> 32)
-    part = (turns << 2) >> 2
+    mantissa = ((raw >> 29) & 0x7FFFFF) | 0x800000
+    upper, lower = (table(exponent, words) for words in _two_over_pi_windows())
+    product = mantissa * upper + ((mantissa * lower) >> 32)
+    part = (product << 2) >> 2
     r = select(a < math.inf, part.convert("float64") * (math.pi / 2 * 2.0**-62), math.nan)
-    quadrant = (turns - part) >> 62
+    quadrant = (product - part) >> 62
     negative = bits(x) < 0
     return select(negative, -quadrant, quadrant), select(negative, -r, r)
 
 
-def _turn_windows() -> tuple[Sequence[int], Sequence[int]]:
+def _two_over_pi_windows() -> tuple[Sequence[int], Sequence[int]]:
     """Return for every e to 104: (2^e * 2 / pi) mod 4 in units of 2^-62, and the next 32 bits."""
     windows = [
         (TWO_OVER_PI >> (TWO_OVER_PI_BITS - exponent - 94)) % 2**96 for exponent in range(105)
@@ -354,30 +354,30 @@ def _wave(r: ScalarValue, shifted: ScalarValue) -> ScalarValue:
 
 def sin(x: ScalarValue) -> ScalarValue:
     """Compute the sine."""
-    shifted = fma(x, 1.0 / math.pi, WHOLE)
-    near = _wave(_without_half_pi(x, (shifted - WHOLE) * 2.0), shifted)
+    shifted = fma(x, 1.0 / math.pi, ROUNDING_SHIFT)
+    ordinary = _wave(_without_half_pi(x, (shifted - ROUNDING_SHIFT) * 2.0), shifted)
     quadrant, r = _payne_hanek(x)
     sine, cosine = sin_cos(r)
     value = select((quadrant & 1) == 1, cosine, sine)
-    return rarely(_is_far(x), select((quadrant & 2) == 2, -value, value), near)
+    return rarely(_is_far(x), select((quadrant & 2) == 2, -value, value), ordinary)
 
 
 def cos(x: ScalarValue) -> ScalarValue:
     """Compute the cosine as the sine of x + pi / 2."""
     a = magnitude(x)
-    shifted = fma(a, 1.0 / math.pi, 0.5) + WHOLE
-    near = _wave(_without_half_pi(a, fma(shifted - WHOLE, 2.0, -1.0)), shifted)
+    shifted = fma(a, 1.0 / math.pi, 0.5) + ROUNDING_SHIFT
+    ordinary = _wave(_without_half_pi(a, fma(shifted - ROUNDING_SHIFT, 2.0, -1.0)), shifted)
     quadrant, r = _payne_hanek(a)
     sine, cosine = sin_cos(r)
     value = select((quadrant & 1) == 1, sine, cosine)
-    return rarely(_is_far(x), select(((quadrant + 1) & 2) == 2, -value, value), near)
+    return rarely(_is_far(x), select(((quadrant + 1) & 2) == 2, -value, value), ordinary)
 
 
 def tan(x: ScalarValue) -> ScalarValue:
     """Compute the tangent."""
-    shifted = fma(x, 2.0 / math.pi, WHOLE)
-    near = _slope_of(bits(shifted), _without_half_pi(x, shifted - WHOLE))
-    return rarely(_is_far(x), _slope_of(*_payne_hanek(x)), near)
+    shifted = fma(x, 2.0 / math.pi, ROUNDING_SHIFT)
+    ordinary = _slope_of(bits(shifted), _without_half_pi(x, shifted - ROUNDING_SHIFT))
+    return rarely(_is_far(x), _slope_of(*_payne_hanek(x)), ordinary)
 
 
 def _slope_of(quadrant: ScalarValue, r: ScalarValue) -> ScalarValue:
@@ -424,9 +424,9 @@ def sinh(x: ScalarValue) -> ScalarValue:
     """Compute the hyperbolic sine."""
     a = magnitude(x)
     square = x * x
-    near = fma(x * square, polynomial(square, SINH), x)
+    series = fma(x * square, polynomial(square, SINH), x)
     power = exp(a)
-    return select(a < 1.0, near, copy_sign((power - 1.0 / power) * 0.5, x))
+    return select(a < 1.0, series, copy_sign((power - 1.0 / power) * 0.5, x))
 
 
 def cosh(x: ScalarValue) -> ScalarValue:

@@ -42,8 +42,8 @@ LOG2_E = math.log2(math.e)
 LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
 # 1.5 * 2^23: adding it leaves an integer in the lowest bits; with 127 more, these are the exponent
 # of a power of two.
-WHOLE = 12582912.0
-BIASED = WHOLE + 127.0
+ROUNDING_SHIFT = 12582912.0
+BIASED = ROUNDING_SHIFT + 127.0
 POSITIVE_LN2_HIGH, POSITIVE_LN2_LOW = 0.69314575195312, 1.4286068203094e-06
 
 # e^r for |r| <= log(2) / 2.
@@ -188,8 +188,8 @@ def _tanh_by_division(a: ScalarValue) -> ScalarValue:
     k = biased - BIASED
     r = fma(k, -0.5 * LN2_LOW, fma(k, -0.5 * LN2_HIGH, a))
     power = fma(r * r, polynomial(r, TANH), r)
-    whole = bits(bits(biased) << 23)
-    h = fma(whole, power, fma(whole, 0.5, -0.5))
+    power_of_two = bits(bits(biased) << 23)
+    h = fma(power_of_two, power, fma(power_of_two, 0.5, -0.5))
     result = h / (h + 1.0)
     # h / (h + 1) = h - h * h / (h + 1), which is less sensitive to rounding for small h.
     return select(h < 0.5, fma(-h, result, h), result)
@@ -223,13 +223,13 @@ def erf(x: ScalarValue) -> ScalarValue:
 def _erf_by_exponent(a: ScalarValue) -> ScalarValue:
     """Compute erf(a) for a from 0 to 4."""
     square = a * a
-    near = fma(a, polynomial(square, ERF), a)
+    series = fma(a, polynomial(square, ERF), a)
     exponent = polynomial(a, ERFC_LOG)
     biased = fma(exponent, LOG2_E, BIASED)
     k = biased - BIASED
     r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, exponent))
     far = 1.0 - polynomial(r, EXP) * bits(bits(biased) << 23)
-    return select(a < 0.92, near, far)
+    return select(a < 0.92, series, far)
 
 
 def gelu(x: ScalarValue) -> ScalarValue:
@@ -237,7 +237,7 @@ def gelu(x: ScalarValue) -> ScalarValue:
     if not looks_up(x):
         return _gelu_by_division(x)
     minus_a = at_least(-magnitude(x), -GELU_END)
-    number = bits(fma(minus_a, -1.0 / GELU_STEP, WHOLE))
+    number = bits(fma(minus_a, -1.0 / GELU_STEP, ROUNDING_SHIFT))
     share = _piecewise(minus_a, number, _normal_pieces())
     usual = select(x < 0.0, minus_a * share, fma(minus_a, share, x))
     return rarely(x < -GELU_END, _gelu_far_below(x), usual)
@@ -294,8 +294,8 @@ def _pieces(
     rows = []
     for low, high in ends:
         middle = np.float32((low + high) / 2 if low * high else 0.0)
-        near = [float(middle + k * np.spacing(middle)) for k in range(128 if middle else 1)]
-        centre = min(near, key=lambda x: _rounding(function(x)))
+        centres = [float(middle + k * np.spacing(middle)) for k in range(128 if middle else 1)]
+        centre = min(centres, key=lambda x: _rounding(function(x)))
         domain = (low - centre, high - centre)
         line = Chebyshev.interpolate(_slope(function, centre), degree - 1, domain)
         others = line.convert(kind=Polynomial).coef
@@ -368,14 +368,14 @@ def mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     """Compute x - floor(x / y) * y."""
     # A quotient that only becomes an integer by rounding may be one too large; `towards` corrects
     # that.
-    whole = round_down(x / y)
-    usual = (magnitude(whole) < 2.0**24) & (magnitude(y) < math.inf)
-    return rarely(~usual, widened(wide_mod)(x, y), with_divisor_sign(fma(-whole, y, x), y))
+    quotient = round_down(x / y)
+    usual = (magnitude(quotient) < 2.0**24) & (magnitude(y) < math.inf)
+    return rarely(~usual, widened(wide_mod)(x, y), with_divisor_sign(fma(-quotient, y, x), y))
 
 
 def _rounded_exponent(x: ScalarValue) -> ScalarValue:
     """Return x / log(2) rounded to an integer."""
-    return fma(x, LOG2_E, WHOLE) - WHOLE
+    return fma(x, LOG2_E, ROUNDING_SHIFT) - ROUNDING_SHIFT
 
 
 def _reduced(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:

@@ -127,8 +127,8 @@ def _tgamma(x: float) -> float:
 
 
 def _round(x: Any) -> Any:
-    whole = np.trunc(x)
-    return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole)[()]
+    truncated = np.trunc(x)
+    return np.where(np.abs(x - truncated) >= 0.5, truncated + np.sign(x), truncated)[()]
 
 
 exp = _function("exp", np.exp, "e^x")

@@ -90,7 +90,7 @@ HALF_WAVE = (
 )
 
 
-def _of_half_turns(x: ScalarValue) -> tuple[ScalarValue, ScalarValue, ScalarValue]:
+def _sin_cos_pi(x: ScalarValue) -> tuple[ScalarValue, ScalarValue, ScalarValue]:
     """Reduce pi * x by the nearest multiple of pi / 2.
 
     Return whether the multiple is odd, and sine and cosine of the remainder.
@@ -101,7 +101,7 @@ def _of_half_turns(x: ScalarValue) -> tuple[ScalarValue, ScalarValue, ScalarValu
     return quarter != 0.0, sine, cosine
 
 
-def _sine_of_turns(x: ScalarValue) -> ScalarValue:
+def _sin_pi(x: ScalarValue) -> ScalarValue:
     """Compute sin(pi * x)."""
     part = x - nearest_even(x * 0.5) * 2.0
     mirrored = copy_sign(x.constant(1.0), part) - part
@@ -114,7 +114,7 @@ def gammaln(x: ScalarValue) -> ScalarValue:
     """Compute log |gamma(x)|, below 1/2 by gamma(x) gamma(1 - x) = pi / sin(pi x)."""
     mirrored = x < 0.5
     value = _gammaln_from_half(select(mirrored, 1.0 - x, x))
-    wave = magnitude(_sine_of_turns(x))
+    wave = magnitude(_sin_pi(x))
     reflected = math.log(math.pi) - positive_log(wave, LOG) - value
     value = rarely(mirrored, select(wave == 0.0, math.inf, reflected), value)
     return select(x == x, select(magnitude(x) == math.inf, math.inf, value), x)
@@ -137,7 +137,7 @@ def gamma(x: ScalarValue) -> ScalarValue:
     """Compute the gamma function, below 1/2 like gammaln; NaN at negative integers."""
     mirrored = x < 0.5
     value = exp(_gammaln_from_half(select(mirrored, 1.0 - x, x)))
-    wave = _sine_of_turns(x)
+    wave = _sin_pi(x)
     reflected = select((wave == 0.0) & (x < 0.0), math.nan, math.pi / (wave * value))
     value = select(x < math.inf, rarely(mirrored, reflected, value), x)
     return select(x == 0.0, copy_sign(x.constant(math.inf), x), value)
@@ -158,7 +158,7 @@ def digamma(x: ScalarValue) -> ScalarValue:
     value = positive_log(far, LOG) - inverse * 0.5 - square * polynomial(square, DIGAMMA)
     value = value - select(early, sum_of_steps, 0.0)
     value = select(y < math.inf, value, y)
-    odd, sine, cosine = _of_half_turns(x)
+    odd, sine, cosine = _sin_cos_pi(x)
     wave = select(odd, -sine, cosine) / select(odd, cosine, sine)
     reflected = select(nearest_even(x) == x, math.nan, value - wave * math.pi)
     value = rarely(mirrored, reflected, value)

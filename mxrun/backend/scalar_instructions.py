@@ -16,7 +16,7 @@ from mxrun.backend.scalar_value import FLOATS, Number, ScalarValue
 # algorithm.
 OPTIONAL = frozenset({"scale", "exponent", "mantissa", "lookup"})
 
-_WHOLE = 12582912.0  # 1.5 * 2^23: adding it leaves the nearest integer in the lowest bits
+_ROUNDING_SHIFT = 12582912.0  # 1.5 * 2^23: adding it leaves the nearest integer in the lowest bits
 _ONE_BITS, _THREE_QUARTERS_BITS = 0x3F800000, 0x3F400000
 _BITS = {"float32": "int32", "float64": "int64", "int32": "float32", "int64": "float64"}
 
@@ -110,7 +110,7 @@ def scale(x: ScalarValue, k: ScalarValue) -> ScalarValue:
     """Compute x * 2^k, rounded once, for float32 x from 1/2 to 2 and integer k from -252 to 252."""
     if "scale" in x.graph.instructions:
         return x.make("scale", k)
-    both = bits(k + _WHOLE)
+    both = bits(k + _ROUNDING_SHIFT)
     # Two factors, because a single one may not be a normal number.
     first = both >> 1
     second = both - first

@@ -82,7 +82,7 @@ def module_text(graph: ScalarGraph, result: int, form: LoopForm) -> str:
 
 def _parsed(symbol: str, graph: ScalarGraph, result: int, form: LoopForm) -> Any:
     module = ir.Module(symbol)
-    _Loop(module, symbol, graph, result, form).build()
+    _LoopGenerator(module, symbol, graph, result, form).build()
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
     return parsed
@@ -109,7 +109,7 @@ def _target_machine() -> Any:
     )
 
 
-class _Loop:
+class _LoopGenerator:
     """Builder of one loop's function."""
 
     def __init__(
@@ -138,7 +138,9 @@ class _Loop:
         self._fixed_nodes(operands)
         moving = [o for o, step in zip(operands, form.steps, strict=True) if step]
         entry = builder.block
-        head, whole_run, done = (self._new_block(name) for name in ("head", "whole_run", "done"))
+        head, next_vector, done = (
+            self._new_block(name) for name in ("head", "next_vector", "done")
+        )
         builder.branch(head)
 
         builder.position_at_end(head)
@@ -146,9 +148,9 @@ class _Loop:
         at.add_incoming(begin, entry)
         places = [builder.gep(place, [at]) for place in (output, *moving)]
         rest = builder.sub(end, at)
-        builder.cbranch(builder.icmp_signed(">", rest, ir.Constant(_WORD, 0)), whole_run, done)
+        builder.cbranch(builder.icmp_signed(">", rest, ir.Constant(_WORD, 0)), next_vector, done)
 
-        builder.position_at_end(whole_run)
+        builder.position_at_end(next_vector)
         last = self._vector(places, cells, rest)
         at.add_incoming(builder.add(at, ir.Constant(_WORD, LANES)), last)
         builder.branch(head)
@@ -173,8 +175,8 @@ class _Loop:
         fill, body, drain, after = (
             self._new_block(name) for name in ("fill", "body", "drain", "after")
         )
-        whole = builder.icmp_signed(">=", rest, ir.Constant(_WORD, LANES))
-        builder.cbranch(whole, body, fill)
+        is_full = builder.icmp_signed(">=", rest, ir.Constant(_WORD, LANES))
+        builder.cbranch(is_full, body, fill)
 
         builder.position_at_end(fill)
         read = list(zip(places, cells, strict=True))
@@ -190,7 +192,7 @@ class _Loop:
         self._body(
             [builder.bitcast(p, self._vector_of(p.type.pointee).as_pointer()) for p in meeting]
         )
-        builder.cbranch(whole, after, drain)
+        builder.cbranch(is_full, after, drain)
 
         builder.position_at_end(drain)
         self._copy([(cells[0], places[0])], rest)
@@ -200,20 +202,20 @@ class _Loop:
 
     def _body(self, places: Sequence[Any]) -> None:
         """Compute the vector at the first place from those at the others."""
-        builder, (made, *read) = self.builder, self.form.memory
+        builder, (output_dtype, *read) = self.builder, self.form.memory
         moving = [dtype for dtype, step in zip(read, self.form.steps, strict=True) if step]
         self._announce(places[0])
         self._moving_nodes([*map(self._loaded, places[1:], moving)])
         value = self.values[self.result]
         if self.form.adds:
-            if made == BFLOAT16:
+            if output_dtype == BFLOAT16:
                 # The added value is rounded exactly as a written one would be.
                 value = widened(builder, rounded(builder, value))
             add = builder.fadd if self.form.output_dtype in FLOATS else builder.add
-            value = add(self._loaded(places[0], made), value)
-        if made == BFLOAT16:
+            value = add(self._loaded(places[0], output_dtype), value)
+        if output_dtype == BFLOAT16:
             value = rounded(builder, value)
-        builder.store(value, places[0], align=_SIZES[made])
+        builder.store(value, places[0], align=_SIZES[output_dtype])
 
     def _loaded(self, place: Any, dtype: str) -> Any:
         """Load a vector; bfloat16 is widened to float32."""
@@ -277,8 +279,8 @@ class _Loop:
     def _from_word(self, word: Any, dtype: str) -> Any:
         """Convert a parameter's bits to a number."""
         bits = ir.IntType(8 * _SIZES[dtype])
-        whole = word if bits.width == 64 else self.builder.trunc(word, bits)
-        return self.builder.bitcast(whole, _TYPES[dtype]) if dtype in FLOATS else whole
+        value = word if bits.width == 64 else self.builder.trunc(word, bits)
+        return self.builder.bitcast(value, _TYPES[dtype]) if dtype in FLOATS else value
 
     def _splat(self, scalar: Any) -> Any:
         builder = self.builder
@@ -304,7 +306,7 @@ class _Loop:
         for index, node in enumerate(self.graph.nodes):
             if index not in self.values and self.contexts.get(index) == choices:
                 rare = node.operation == "rarely"
-                self.values[index] = self._chosen(index, choices) if rare else self._made(node)
+                self.values[index] = self._chosen(index, choices) if rare else self._computed(node)
 
     def _chosen(self, index: int, choices: tuple[int, ...]) -> Any:
         """Compute a `rarely` node: its rare value only if the condition holds for some element."""
@@ -323,7 +325,7 @@ class _Loop:
         value.add_incoming(mixed, chosen)
         return value
 
-    def _made(self, node: ScalarNode) -> Any:
+    def _computed(self, node: ScalarNode) -> Any:
         arguments = [self.values[argument] for argument in node.arguments]
         sources = [self.graph.nodes[argument].dtype for argument in node.arguments]
         result = self._vector_of(_TYPES[node.dtype])
@@ -348,8 +350,8 @@ class _Loop:
             return self._by_element(self._library(node), arguments, result)
         if operation == "table":
             return self._by_element(self._table(node), arguments, result)
-        floating, whole = _ARITHMETIC[operation]
-        return getattr(builder, floating if node.dtype in FLOATS else whole)(*arguments)
+        floating, integral = _ARITHMETIC[operation]
+        return getattr(builder, floating if node.dtype in FLOATS else integral)(*arguments)
 
     def _intrinsic(self, name: str, dtype: str, arguments: Sequence[Any]) -> Any:
         full = f"llvm.{name}.v{LANES}{_NAMES[dtype]}"
@@ -446,10 +448,10 @@ class _Loop:
         """Return a call of a C function of numbers of the node's own type."""
         number = _TYPES[node.dtype]
 
-        def made(*scalars: Any) -> Any:
+        def call(*scalars: Any) -> Any:
             return self.builder.call(self._declared(str(node.detail), number, scalars), scalars)
 
-        return made
+        return call
 
     def _table(self, node: ScalarNode) -> Callable[..., Any]:
         assert isinstance(node.detail, tuple)

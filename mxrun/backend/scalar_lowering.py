@@ -57,9 +57,9 @@ def _sign(x: ScalarValue) -> ScalarValue:
 
 
 def _round(x: ScalarValue) -> ScalarValue:
-    whole = truncate(x)
-    away = magnitude(x - whole) >= 0.5
-    return select(away, whole + copy_sign(x.constant(1.0), x), whole)
+    truncated = truncate(x)
+    away = magnitude(x - truncated) >= 0.5
+    return select(away, truncated + copy_sign(x.constant(1.0), x), truncated)
 
 
 def _maximum(x: ScalarValue, y: ScalarValue) -> ScalarValue:
@@ -92,7 +92,7 @@ _ANY: dict[str, Callable[..., ScalarValue]] = {
     "maximum": _maximum,
     "minimum": _minimum,
 }
-_WHOLE_NUMBERS = {
+_INTEGERS = {
     **_ANY,
     **dict.fromkeys(("floor", "ceil", "trunc", "fix", "rint", "round"), _same),
     "isnan": _false,
@@ -132,5 +132,5 @@ _LOWERINGS: dict[str, dict[str, Callable[..., ScalarValue]]] = {
         **{name: partial(call, function) for name, function in LIBRARY.items()},
         "mod": _library_mod,
     },
-    **dict.fromkeys(("int32", "int64", "uint8"), _WHOLE_NUMBERS),
+    **dict.fromkeys(("int32", "int64", "uint8"), _INTEGERS),
 }

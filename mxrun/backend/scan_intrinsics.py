@@ -73,26 +73,28 @@ class _Line:
             at = builder.add(self.position, at)
         else:
             at = builder.sub(builder.sub(self.position, at), WORD(_LANES - 1))
-            mask = None if mask is None else _turned(builder, mask)
+            mask = None if mask is None else _reversed_lanes(builder, mask)
         places = [vector_place(builder, data, at, _LANES) for data in (self.data, self.output)]
         sums = load_vector(builder, places[0], mask, _LANES)
-        sums = sums if self.onward else _turned(builder, sums)
-        whole = joined(builder, ir.IRBuilder.fadd, builder.fpext(sums, wide))
+        sums = sums if self.onward else _reversed_lanes(builder, sums)
+        group_sum = joined(builder, ir.IRBuilder.fadd, builder.fpext(sums, wide))
         for distance in (1, 2, 4):
             chosen = [_LANES + lane - distance if lane >= distance else 0 for lane in range(_LANES)]
             moved = builder.shuffle_vector(constant(kind, 0.0), sums, _lanes(chosen))
             sums = builder.fadd(sums, moved)
         before = builder.load(total)
-        builder.store(builder.fadd(before, whole), total)
+        builder.store(builder.fadd(before, group_sum), total)
         sums = builder.fadd(sums, broadcast(builder, builder.fptrunc(before, FLOAT), _LANES))
-        store_vector(builder, sums if self.onward else _turned(builder, sums), places[1], mask)
+        store_vector(
+            builder, sums if self.onward else _reversed_lanes(builder, sums), places[1], mask
+        )
 
 
 def _lanes(chosen: Sequence[int]) -> Any:
     return ir.Constant(ir.VectorType(INDEX, len(chosen)), list(chosen))
 
 
-def _turned(builder: Any, vector: Any) -> Any:
+def _reversed_lanes(builder: Any, vector: Any) -> Any:
     """Reverse the lanes."""
     return builder.shuffle_vector(vector, vector, _lanes(range(vector.type.count)[::-1]))
 

@@ -94,13 +94,13 @@ def _masked(builder: Any, name: str, kind: Any, result: Any, arguments: list[Any
 @intrinsic
 def lanes(typing_context: Any, value: Any) -> Any:
     """Broadcast a value to all lanes."""
-    whole = isinstance(value, types.Integer)
+    is_integer = isinstance(value, types.Integer)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         (number,) = arguments
-        return _broadcast(builder, builder.trunc(number, _INDEX) if whole else number)
+        return _broadcast(builder, builder.trunc(number, _INDEX) if is_integer else number)
 
-    if whole:
+    if is_integer:
         return INTEGERS(types.int64), generate
     return FLOATS(types.float32), generate
 
@@ -306,8 +306,8 @@ def transpose_lanes(
             _masked(builder, "store", kind, ir.VoidType(), given)
         return context.get_dummy_value()
 
-    whole = types.int64
-    return types.void(pointer, whole, whole, whole, whole, output, whole, whole), generate
+    word = types.int64
+    return types.void(pointer, word, word, word, word, output, word, word), generate
 
 
 @intrinsic

@@ -20,6 +20,7 @@ TYPE_CODES: dict[str, int] = {
 NAMES_BY_CODE: dict[int, str] = {code: name for name, code in TYPE_CODES.items()}
 
 FLOAT32 = "float32"
+LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 # The upper half of a float32. Only plans store tensors in it (`precision: bfloat16`); networks
 # cannot name it.
 BFLOAT16 = "bfloat16"

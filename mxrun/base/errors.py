@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MAX_SHOWN = 20
 """Maximum number of diagnostics shown for one error; the others are only counted."""
@@ -47,6 +51,27 @@ class Diagnostic:
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
+
+
+class Diagnostics:
+    """Collector of the problems of one input, which are reported together."""
+
+    def __init__(self, found: Iterable[Diagnostic] = ()) -> None:
+        self._found = list(found)
+
+    def add(self, diagnostic: Diagnostic) -> None:
+        """Append one problem."""
+        self._found.append(diagnostic)
+
+    def __iadd__(self, diagnostics: Iterable[Diagnostic]) -> Self:
+        self._found += diagnostics
+        return self
+
+    def __iter__(self) -> Iterator[Diagnostic]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 def shown(diagnostics: Sequence[Diagnostic]) -> list[str]:

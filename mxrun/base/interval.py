@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 Unit = Literal["steps", "epochs", "minutes"]
 
@@ -14,6 +14,8 @@ class Interval:
 
     count: int
     unit: Unit
+
+    written: ClassVar[str] = "a number of steps, epochs or minutes, such as 1 epoch"
 
     def __str__(self) -> str:
         return f"{self.count} {self.unit[:-1] if self.count == 1 else self.unit}"

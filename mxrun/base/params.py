@@ -7,18 +7,16 @@ Error messages are mxrun's own. An operator's parameters also have MXNet's strin
 from __future__ import annotations
 
 import ast
-import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.fields import FieldInfo
 
+from mxrun.base.dtype import LARGEST_FLOAT32
 from mxrun.base.errors import Diagnostic, SourceLocation
-from mxrun.base.near_names import nearest
+from mxrun.base.validation import Path, Source, dotted, explain
 
-LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 LARGEST_INT32 = 2**31 - 1
 NULL = "null"
 """MXNet's name of the choice "none"."""
@@ -49,11 +47,11 @@ M = TypeVar("M", bound=BaseModel)
 P = TypeVar("P", bound=Parameters)
 
 
-Locate = Callable[[tuple[str | int, ...]], SourceLocation | None]
+Locate = Callable[[Path], SourceLocation | None]
 """Returns the place of an invalid value from its path within the parameters."""
 
 
-def _nowhere(path: tuple[str | int, ...]) -> None:
+def _nowhere(path: Path) -> None:
     return None
 
 
@@ -72,13 +70,7 @@ def check(
     try:
         return model.model_validate(_with_tuples(named)), ()
     except ValidationError as error:
-        # pydantic also reports a list with invalid items as too short; the items' errors suffice.
-        parents = {detail["loc"][:-1] for detail in error.errors()}
-        return None, tuple(
-            _explain(model, values, dict(detail), locate)
-            for detail in error.errors()
-            if detail["type"] != "too_short" or detail["loc"] not in parents
-        )
+        return None, explain(error, _ParameterSource(model, values, locate))
 
 
 def from_strings(
@@ -92,102 +84,45 @@ def from_strings(
     return check(model, values)
 
 
-def describe_field(field: FieldInfo) -> str:
-    """Return the type and range of a field in words."""
-    text = describe_type(field.annotation)
-    words = {"Gt": ">", "Ge": ">=", "Lt": "<", "Le": "<="}
-    bounds = []
-    for rule in field.metadata:
-        kind = type(rule).__name__
-        if kind in words:
-            bound = getattr(rule, kind.lower())
-            if abs(bound) != LARGEST_FLOAT32:
-                bounds.append(f"{words[kind]} {bound}")
-    text += _describe_length(field)
-    bounds.sort(reverse=True)
-    if any(getattr(rule, "le", None) == LARGEST_FLOAT32 for rule in field.metadata):
-        bounds.append("within float32")
-    return f"{text} {' and '.join(bounds)}".rstrip()
+class _ParameterSource(Source):
+    """Parameters as the user gave them."""
 
+    noun = "parameter"
 
-def _describe_length(field: FieldInfo) -> str:
-    """Return the limits on a field's number of items in words; empty if there are none."""
-    words = {"min_length": "at least", "max_length": "at most"}
-    limits = [
-        f"{text} {getattr(rule, key)}"
-        for rule in field.metadata
-        for key, text in words.items()
-        if hasattr(rule, key)
-    ]
-    return f" of {' and '.join(limits)}" if limits else ""
+    def __init__(
+        self, model: type[BaseModel], values: Mapping[str, object], locate: Locate
+    ) -> None:
+        super().__init__(model)
+        self._values = values
+        self._locate = locate
 
+    def name(self, path: Path) -> str:
+        return f"parameter {dotted(path)!r}"
 
-def describe_type(annotation: Any) -> str:
-    """Return a type in words: `int`, `[int, ...]`, `one of relu, tanh`."""
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated:
-        return describe_field(FieldInfo.from_annotation(annotation))
-    if origin is typing.Literal:
-        return "one of " + ", ".join(str(value) for value in arguments)
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(describe_type(argument) for argument in arguments)
-    if origin in (tuple, list):
-        return (
-            "[" + ", ".join("..." if a is Ellipsis else describe_type(a) for a in arguments) + "]"
-        )
-    if annotation is type(None) or annotation is None:
-        return "null"
-    names = {str: "text", bool: "true or false", float: "number", int: "integer"}
-    return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+    def place(self, path: Path) -> SourceLocation | None:
+        return self._locate(path)
 
+    def hint(self, kind: str, path: Path, value: object) -> str:
+        """Return how to write one number for a parameter that takes a list."""
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if kind != "tuple_type" or not is_number:
+            return ""
+        count = self._usual_length(str(path[0]))
+        axes = ", one number for each axis" if count > 1 else ""
+        return f"write [{', '.join([str(value)] * count)}]{axes}"
 
-def _explain(
-    model: type[BaseModel], values: Mapping[str, object], detail: dict[str, Any], locate: Locate
-) -> Diagnostic:
-    path = tuple(part for part in detail["loc"] if not _is_union_branch(part))
-    place = locate(path)
-    name = str(path[0]) if path else ""
-    field = model.model_fields.get(name)
-    known = ", ".join(model.model_fields)
-    if detail["type"] == "extra_forbidden":
-        hint = nearest(name, model.model_fields)
-        return Diagnostic(f"unknown parameter {name!r}", place, f"one of {known}", name, hint)
-    expected = describe_field(field) if field is not None else detail["msg"]
-    if detail["type"] == "missing":
-        doc = field.description if field is not None and field.description else ""
-        return Diagnostic(f"missing parameter {name!r}", place, expected, "nothing", doc)
-    if detail["type"] == "value_error":
-        problem = str(detail["ctx"]["error"])
-        if field is None:
-            return Diagnostic(problem, place)
-        return Diagnostic(problem, place, expected, repr(detail["input"]))
-    got = NULL if detail["input"] is None else repr(_with_lists(detail["input"]))
-    hint = ""
-    if detail["type"] == "literal_error" and field is not None:
-        hint = nearest(str(detail["input"]), _literals(field.annotation))
-    elif detail["type"] == "tuple_type" and field is not None:
-        hint = _as_list_hint(detail["input"], _usual_length(model, values, field))
-    return Diagnostic(f"parameter {name!r} cannot be {got}", place, expected, got, hint)
+    def _usual_length(self, name: str) -> int:
+        """Return the probable length of a list: of another list given, or of an example; else 1.
 
-
-def _as_list_hint(value: object, count: int) -> str:
-    """Return how to write one number for a field that takes a list; empty for other values."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return ""
-    axes = ", one number for each axis" if count > 1 else ""
-    return f"write [{', '.join([str(value)] * count)}]{axes}"
-
-
-def _usual_length(model: type[BaseModel], values: Mapping[str, object], field: FieldInfo) -> int:
-    """Return the probable length of a list: that of another given list or an example; else 1.
-
-    The lists of one operator, such as kernel, stride and pad, usually have an item for each axis.
-    """
-    others = (values[name] for name in model.model_fields if name in values)
-    examples = (next(iter(each.examples or ()), None) for each in model.model_fields.values())
-    own = next(iter(field.examples or ()), None)
-    lists = (each for each in (*others, own, *examples) if isinstance(each, (list, tuple)))
-    return next((len(each) for each in lists if each), 1)
+        The lists of one operator, such as kernel, stride and pad, usually have an item for each
+        axis.
+        """
+        fields = self.model.model_fields
+        others = (self._values[each] for each in fields if each in self._values)
+        examples = (next(iter(each.examples or ()), None) for each in fields.values())
+        own = next(iter(fields[name].examples or ()), None)
+        lists = (each for each in (*others, own, *examples) if isinstance(each, (list, tuple)))
+        return next((len(each) for each in lists if each), 1)
 
 
 def _has_null_choice(model: type[BaseModel], name: str) -> bool:
@@ -196,12 +131,6 @@ def _has_null_choice(model: type[BaseModel], name: str) -> bool:
     if field is None or _accepts(field.annotation, type(None)):
         return False
     return NULL in _literals(field.annotation)
-
-
-def _is_union_branch(part: str | int) -> bool:
-    return isinstance(part, str) and (
-        "[" in part or part in ("int", "float", "str", "bool", "none")
-    )
 
 
 def _literals(annotation: Any) -> list[str]:
@@ -216,10 +145,6 @@ def _with_tuples(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(_with_tuples(item) for item in value)
     return value
-
-
-def _with_lists(value: Any) -> Any:
-    return [_with_lists(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _parse(text: str, annotation: Any) -> object:

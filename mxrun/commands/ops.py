@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mxrun import library
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
-from mxrun.base.params import describe_field
+from mxrun.base.description import describe_field
+from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
 from mxrun.config.dump import dump
 from mxrun.config.load import load_text
@@ -97,17 +97,17 @@ def operator(name: str, settings: Sequence[str] = ()) -> Description:
 def _read_settings(settings: Sequence[str]) -> dict[str, Any]:
     """Parse the parameters of `KEY=VALUE` arguments; values are YAML."""
     values: dict[str, Any] = {}
-    problems: list[Diagnostic] = []
+    diagnostics = Diagnostics()
     for number, text in enumerate(settings, 1):
         key, equals, value = text.partition("=")
         if not key or not equals:
             place = SourceLocation(COMMAND_LINE, number, 1)
-            problems.append(Diagnostic("not a parameter", place, "KEY=VALUE", repr(text)))
+            diagnostics.add(Diagnostic("not a parameter", place, "KEY=VALUE", repr(text)))
             continue
         start = SourceLocation(COMMAND_LINE, number, len(key) + 2)
-        values[key] = load_text(value, start, problems).plain()
-    if problems:
-        raise UserError(problems)
+        values[key] = load_text(value, start, diagnostics).plain()
+    if diagnostics:
+        raise UserError(diagnostics)
     return values
 
 

@@ -103,7 +103,7 @@ def verify(
         plan = compile_plan(built.model.symbol, request)
         # Fixed kernels: with other neighbours other kernels may be faster.
         implementations = {name: planned.implementations() for name, planned in plan.phases.items()}
-        request = replace(request, kept=implementations)
+        request = replace(request, autotuned=implementations)
         plan = compile_plan(built.model.symbol, request)
         expected = results(built, plan, PlanVariant("", phase), steps, trained)
         for variant in (*VARIANTS, *_unfused(built, request, phase)):

@@ -59,7 +59,7 @@ class CompileRequest:
     phases: phases to plan; with ACCUMULATE, TRAIN also adds to the running sums.
     implementation: kernel selection for nodes that name none: PREFERRED, AUTO, or a name.
     chooser: times the candidates of AUTO; without it, AUTO is PREFERRED.
-    kept: by phase and step, names of implementations autotuned before, which are used again.
+    autotuned: by phase and step, names of implementations autotuned before, which are used again.
     precision: dtype of the activations that may be bfloat16, where a node names none.
     constant_parameters: if true, no phase (EVALUATE alone) changes parameters or states, and a
         phase PREPARE computes the values that depend on them alone.
@@ -85,7 +85,7 @@ class CompileRequest:
     backward: str = "explicit_graph"
     implementation: str = PREFERRED
     chooser: Chooser | None = None
-    kept: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    autotuned: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     precision: str = FLOAT32
     constant_parameters: bool = False
     fuse: bool = True
@@ -167,10 +167,10 @@ def _placed(
     """Schedule and place one phase."""
     graph = rematerialise_reorders(graph, request.in_place)
     scheduled = schedule(graph, sharing, request.order)
-    whole, storage = assign_storage(scheduled.graph, sharing)
-    planned = place(phase, whole, storage, pinned, request.reuse)
+    placed_graph, storage = assign_storage(scheduled.graph, sharing)
+    planned = place(phase, placed_graph, storage, pinned, request.reuse)
     # The bound does not cover concat in place and add-to, with which peak memory may be lower.
-    is_known = not storage.parts and len(whole.steps) == len(scheduled.graph.steps)
+    is_known = not storage.parts and len(placed_graph.steps) == len(scheduled.graph.steps)
     least = scheduled.least_bytes if is_known else None
     planned = replace(planned, order=scheduled.order, any_order_bytes=least)
     return Plain(planned, scheduled.graph)
@@ -192,10 +192,10 @@ def _phase_graph(
         graph = lower(symbol, inference, request.inputs.keys(), False, stand_ins)
         return _verify(eliminate_dead_code(_fused(graph, request)), "dead_code")
     graph = _fused(lower(symbol, inference, request.inputs.keys(), is_train=True), request)
-    wanted = dict.fromkeys((*request.rules, *request.gradients))
+    differentiated_names = dict.fromkeys((*request.rules, *request.gradients))
     gradients: Mapping[str, ValueId] = {}
-    if wanted:
-        differentiated = BACKWARDS[request.backward](graph, wanted)
+    if differentiated_names:
+        differentiated = BACKWARDS[request.backward](graph, differentiated_names)
         graph = _verify(differentiated.graph, request.backward)
         gradients = differentiated.gradients
         graph = _verify(split_backward(graph), "split_backward")
@@ -211,7 +211,9 @@ def _phase_graph(
 
 
 def _choice(request: CompileRequest, phase: str) -> KernelSelection:
-    return KernelSelection(request.implementation, request.chooser, request.kept.get(phase, {}))
+    return KernelSelection(
+        request.implementation, request.chooser, request.autotuned.get(phase, {})
+    )
 
 
 def _fused(graph: Graph, request: CompileRequest) -> Graph:

@@ -53,8 +53,8 @@ def verify_plan(plan: Plan) -> Plan:
             if block.offset % 64 or block.nbytes % 64:
                 raise InternalError(f"{phase.name}: block {block.name!r} is not aligned")
         for position in range(len(phase.steps)):
-            alive = [block for block in phase.blocks if block.first <= position < block.last]
-            _verify_disjoint(alive, f"{phase.name} step {position}")
+            live = [block for block in phase.blocks if block.first <= position < block.last]
+            _verify_disjoint(live, f"{phase.name} step {position}")
         _verify_offsets(phase)
         _verify_parts(phase)
     return plan
@@ -68,8 +68,8 @@ def _verify_kernel(graph: Graph, step: Step, after: str) -> None:
             raise InternalError(
                 f"after {after}: {step.name!r} requires {spec}, but gets {graph.spec(value)}"
             )
-    made = (*step.kernel.outputs, *step.kernel.extra_outputs)
-    for value, spec in zip(step.outputs, made, strict=True):
+    outputs = (*step.kernel.outputs, *step.kernel.extra_outputs)
+    for value, spec in zip(step.outputs, outputs, strict=True):
         if value is not None and spec is None:
             raise InternalError(f"after {after}: {step.name!r} does not make all its outputs")
 

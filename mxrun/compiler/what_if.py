@@ -14,7 +14,7 @@ from mxrun.graph.graph import Graph, Step, StepKind, ValueId
 from mxrun.planner.liveness import peak_bytes
 from mxrun.planner.place import place
 from mxrun.planner.plan import PhasePlan, Plan
-from mxrun.planner.remat.budget import Budget, PhaseFitting, Plain
+from mxrun.planner.remat.budget import Budget, PhaseBudgetPlanner, Plain
 from mxrun.planner.remat.recompute import ReplayBuilder
 from mxrun.planner.remat.segments import Segment, forward_steps
 from mxrun.planner.storage import Sharing, assign_storage, storage_of
@@ -52,8 +52,8 @@ class Budgets:
     def __init__(self, plan: Plan, apart: Plan, machine: Machine | None, timed: str) -> None:
         self._plan, self._timed = plan, timed
         plains = {name: Plain(plan.phases[name], apart.phases[name].graph) for name in plan.phases}
-        self._fittings = {
-            name: PhaseFitting(plain, plan.pinned, Sharing(), machine)
+        self._planners = {
+            name: PhaseBudgetPlanner(plain, plan.pinned, Sharing(), machine)
             for name, plain in plains.items()
         }
 
@@ -67,20 +67,22 @@ class Budgets:
 
     def least(self) -> PlanEffect:
         """Return the plan with the least memory of all found."""
-        return self._answer({name: fitting.least() for name, fitting in self._fittings.items()})
+        return self._answer({name: planner.least() for name, planner in self._planners.items()})
 
     def _within(self, budget: Budget) -> PlanEffect | None:
         limit = budget.reusable_bytes(self._plan.phases, self._plan.pinned_bytes)
         phases = {}
         for name, plain in self._plan.phases.items():
             fits = plain.reusable_bytes <= limit
-            phases[name] = plain if fits else self._fittings[name].within(limit)
+            phases[name] = plain if fits else self._planners[name].within(limit)
         found = {name: phase for name, phase in phases.items() if phase is not None}
         return self._answer(found) if len(found) == len(phases) else None
 
     def _answer(self, phases: Mapping[str, PhasePlan]) -> PlanEffect:
-        made = phases[self._timed].recomputed
-        return _answer(replace(self._plan, phases=phases), 0.0 if made is None else made.extra_s)
+        recomputed = phases[self._timed].recomputed
+        return _answer(
+            replace(self._plan, phases=phases), 0.0 if recomputed is None else recomputed.extra_s
+        )
 
 
 def single_steps(plan: Plan, apart: Plan, machine: Machine | None, timed: str) -> list[PlanEffect]:
@@ -91,23 +93,23 @@ def single_steps(plan: Plan, apart: Plan, machine: Machine | None, timed: str) -
     with the step recompute it.
     """
     seconds = StepSeconds(machine)
-    wholes = {name: _one_stage(phase.graph) for name, phase in apart.phases.items()}
-    wholes = {name: whole for name, whole in wholes.items() if whole.forward}
+    segments = {name: _one_stage(phase.graph) for name, phase in apart.phases.items()}
+    segments = {name: segment for name, segment in segments.items() if segment.forward}
     largest = plan.largest_phase
-    if largest.name not in wholes:
+    if largest.name not in segments:
         return []
     found: list[tuple[int, str, dict[str, Graph]]] = []
-    for step in _candidates(largest, wholes[largest.name], seconds):
+    for step in _candidates(largest, segments[largest.name], seconds):
         graphs = {
-            name: _running_again(apart.phases[name].graph, whole, step.name)
-            for name, whole in wholes.items()
+            name: _with_recomputed(apart.phases[name].graph, segment, step.name)
+            for name, segment in segments.items()
         }
         peak = max(peak_bytes(each, storage_of(each, Sharing())) for each in graphs.values())
         if peak < largest.lower_bound_bytes:
             found.append((peak, step.name, graphs))
     best = sorted(found, key=lambda each: each[:2])[:_PLACED]
     answers = [
-        _answer(_placed(plan, graphs), _again_s(graphs[timed], seconds), name)
+        _answer(_placed(plan, graphs), _recompute_s(graphs[timed], seconds), name)
         for _, name, graphs in best
     ]
     lower = [answer for answer in answers if answer.planned_bytes < plan.planned_bytes]
@@ -127,12 +129,12 @@ def _one_stage(graph: Graph) -> Segment:
     )
 
 
-def _candidates(phase: PhasePlan, whole: Segment, seconds: StepSeconds) -> list[Step]:
+def _candidates(phase: PhasePlan, segment: Segment, seconds: StepSeconds) -> list[Step]:
     """Return cheap steps whose outputs are live across the peak, those with most bytes first."""
     peak = phase.peak_step()
     makers: Mapping[ValueId, Step] = {
         value: step
-        for step in whole.forward
+        for step in segment.forward
         if seconds.is_cheap(step) and step.kernel is not None and not step.kernel.is_view
         for value in step.writes
     }
@@ -148,16 +150,16 @@ def _candidates(phase: PhasePlan, whole: Segment, seconds: StepSeconds) -> list[
     return [steps[name] for name in largest[:_TRIED]]
 
 
-def _running_again(graph: Graph, whole: Segment, name: str) -> Graph:
+def _with_recomputed(graph: Graph, segment: Segment, name: str) -> Graph:
     """Return the graph in which one step's output is dropped and recomputed."""
-    emission = ReplayBuilder(graph, lambda step: step.name == name, set(graph.results.values()))
-    emission.forward(whole)
-    emission.drop_cheap(whole)
-    emission.backward(whole)
-    return emission.graph(whole.updates)
+    replay = ReplayBuilder(graph, lambda step: step.name == name, set(graph.results.values()))
+    replay.forward(segment)
+    replay.drop_cheap(segment)
+    replay.backward(segment)
+    return replay.graph(segment.updates)
 
 
-def _again_s(graph: Graph, seconds: StepSeconds) -> float:
+def _recompute_s(graph: Graph, seconds: StepSeconds) -> float:
     return sum(seconds(step) for step in graph.steps if step.repeats is not None)
 
 

@@ -19,8 +19,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn, TypeAlias
 
+from mxrun.base.description import describe_value
 from mxrun.base.near_names import nearest
-from mxrun.config.marked import describe
 
 Number: TypeAlias = int | float
 
@@ -204,7 +204,7 @@ class _Parser:
             self._fail(f"unknown name {name!r}", offset, hint)
         value = self._names[name]
         if not isinstance(value, (int, float)):
-            raise ExpressionError(f"{name!r} is not a number but {describe(value)}", offset)
+            raise ExpressionError(f"{name!r} is not a number but {describe_value(value)}", offset)
         return value
 
     def _apply(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-from pydantic_core import PydanticCustomError
+from typing import ClassVar
 
 from mxrun.base.errors import SourceLocation
+from mxrun.base.validation import custom_error
 from mxrun.config.marked import SourceNode
 
-FORM = "{kind: {parameter: value}}"
+_FORM = "{kind: {parameter: value}}"
+_EXAMPLES = "{f1: {average: macro}}, {sgd: {lr: 0.1}}"
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class Choice:
     parameters: Mapping[str, SourceNode]
     place: SourceLocation = field(compare=False)
 
+    written: ClassVar[str] = _FORM
+
 
 def read_choice(given: object) -> object:
     """Convert a marked value to a Choice; raises PydanticCustomError if it has another form."""
     if given is None:
-        raise PydanticCustomError("choice", FORM)
+        raise custom_error("choice", _FORM)
     if not isinstance(given, SourceNode):
         return given
     if isinstance(given.value, str):
@@ -40,4 +43,13 @@ def read_choice(given: object) -> object:
         if isinstance(body.value, Mapping):
             filled = {key: part for key, part in body.value.items() if not part.is_placeholder}
             return Choice(kind, filled, body.start)
-    raise PydanticCustomError("choice", FORM)
+    raise custom_error("choice", _FORM, _hint(given.value))
+
+
+def _hint(value: object) -> str:
+    if not isinstance(value, Mapping) or not value:
+        return ""
+    if len(value) == 1:
+        (kind,) = value
+        return f"name the parameter: {{{kind}: {{NAME: VALUE}}}}, as in {_EXAMPLES}"
+    return f"write one kind in each, with its parameters as its value, as in {_EXAMPLES}"

@@ -23,13 +23,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mxrun.base.errors import MAX_SHOWN, Diagnostic, SourceLocation
+from mxrun.base.description import describe_value
+from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.keywords import REPEAT
 from mxrun.base.near_names import Suggestions, nearest
 from mxrun.config.arithmetic import RESERVED
 from mxrun.config.interpolate import Interpolator, mentions
+from mxrun.config.layers import LayerConfig
 from mxrun.config.load import MAX_VALUES
-from mxrun.config.marked import SourceNode, describe
+from mxrun.config.marked import SourceNode
 from mxrun.config.names import LONGEST_NAME, Names, automatic_stem, is_name, is_word
 
 RESERVED_PARAMETERS = frozenset({"name", "inputs", "input", "i", *RESERVED})
@@ -66,11 +68,11 @@ class Expanded:
     blocks: Mapping[str, SourceLocation]
 
 
-def expand(root: SourceNode, problems: list[Diagnostic]) -> Expanded:
+def expand(root: SourceNode, diagnostics: Diagnostics) -> Expanded:
     """Expand a complete config; raises UserError if it exceeds the limits."""
-    interpolator = Interpolator(problems)
+    interpolator = Interpolator(diagnostics)
     entries = dict(_entries(root))
-    blocks = _blocks(entries.pop("blocks", None), problems)
+    blocks = _blocks(entries.pop("blocks", None), diagnostics)
     places = {name: block.place for name, block in blocks.items()}
     network = entries.get("network")
     layers = _entries(network).get("layers")
@@ -82,7 +84,7 @@ def expand(root: SourceNode, problems: list[Diagnostic]) -> Expanded:
         return Expanded(root, (), (), places)
     network = _entries(root)["network"]
     inputs = _entries(_entries(network).get("inputs"))
-    expander = _Expander(blocks, tuple(inputs), interpolator, problems)
+    expander = _Expander(blocks, tuple(inputs), interpolator, diagnostics)
     if isinstance(layers.value, tuple):
         expander.layers(layers, _Frame())
         layers = replace(layers, value=tuple(expander.flat))
@@ -95,41 +97,41 @@ def _entries(node: SourceNode | None) -> Mapping[str, SourceNode]:
     return node.value if node is not None and isinstance(node.value, Mapping) else {}
 
 
-def _blocks(node: SourceNode | None, problems: list[Diagnostic]) -> dict[str, BlockDefinition]:
+def _blocks(node: SourceNode | None, diagnostics: Diagnostics) -> dict[str, BlockDefinition]:
     if node is None or node.value is None:
         return {}
     if not isinstance(node.value, Mapping):
-        problems.append(
-            Diagnostic("blocks: is a mapping", node.place, "a mapping", describe(node.value))
+        diagnostics.add(
+            Diagnostic("blocks: is a mapping", node.place, "a mapping", describe_value(node.value))
         )
         return {}
-    found = {name: _block(name, body, problems) for name, body in node.value.items()}
+    found = {name: _block(name, body, diagnostics) for name, body in node.value.items()}
     return {name: block for name, block in found.items() if block is not None}
 
 
-def _block(name: str, body: SourceNode, problems: list[Diagnostic]) -> BlockDefinition | None:
-    before = len(problems)
+def _block(name: str, body: SourceNode, diagnostics: Diagnostics) -> BlockDefinition | None:
+    before = len(diagnostics)
     if not is_word(name) or name == REPEAT:
         expected = "letters, digits, _ . -, not 'repeat'"
-        problems.append(Diagnostic("not a name for a block", body.start, expected, repr(name)))
+        diagnostics.add(Diagnostic("not a name for a block", body.start, expected, repr(name)))
     entries = _entries(body)
     for key, part in entries.items():
         if key not in ("parameters", "layers"):
             hint = nearest(key, ("parameters", "layers")) or "a block has parameters and layers"
-            problems.append(Diagnostic(f"unknown key {key!r}", part.start, hint=hint))
+            diagnostics.add(Diagnostic(f"unknown key {key!r}", part.start, hint=hint))
     layers = entries.get("layers")
     if layers is None or not isinstance(layers.value, tuple) or not layers.value:
         place = layers.place if layers else body.start
-        problems.append(Diagnostic(f"block {name!r} needs layers", place, "a list of layers"))
+        diagnostics.add(Diagnostic(f"block {name!r} needs layers", place, "a list of layers"))
     parameters = entries.get("parameters")
     if parameters is not None and not isinstance(parameters.value, (Mapping, type(None))):
-        got = describe(parameters.value)
-        problems.append(Diagnostic("parameters: is a mapping", parameters.place, "a mapping", got))
+        got = describe_value(parameters.value)
+        diagnostics.add(Diagnostic("parameters: is a mapping", parameters.place, "a mapping", got))
     for key, part in _entries(parameters).items():
         if not is_word(key) or key in RESERVED_PARAMETERS:
             problem = f"a parameter of a block cannot be named {key!r}"
-            problems.append(Diagnostic(problem, part.start, hint="choose another name"))
-    if layers is None or len(problems) > before:
+            diagnostics.add(Diagnostic(problem, part.start, hint="choose another name"))
+    if layers is None or len(diagnostics) > before:
         return None
     return BlockDefinition(body.start, _entries(parameters), layers)
 
@@ -142,13 +144,13 @@ class _Expander:
         blocks: Mapping[str, BlockDefinition],
         inputs: Sequence[str],
         interpolator: Interpolator,
-        problems: list[Diagnostic],
+        diagnostics: Diagnostics,
     ) -> None:
         self.flat: list[SourceNode] = []
         self.chains: list[tuple[str, ...]] = []
         self._blocks = blocks
         self._interpolator = interpolator
-        self._problems = problems
+        self._diagnostics = diagnostics
         self._suggestions = Suggestions(MAX_SHOWN)
         self._names = Names(inputs)
         self._automatic: dict[str, int] = {}
@@ -163,20 +165,20 @@ class _Expander:
             self._item(item, frame)
 
     def _problem(self, frame: _Frame, problem: str, place: SourceLocation, **more: str) -> None:
-        self._problems.append(Diagnostic(problem, place, chain=frame.chain, **more))
+        self._diagnostics.add(Diagnostic(problem, place, chain=frame.chain, **more))
 
     def _item(self, item: SourceNode, frame: _Frame) -> None:
         if isinstance(item.value, str):
             item = SourceNode({item.value: SourceNode({}, item.place, item.place)}, item.place)
         if not isinstance(item.value, Mapping) or len(item.value) != 1:
-            got = describe(item.value)
+            got = describe_value(item.value)
             if isinstance(item.value, Mapping):
                 got = f"a mapping with {len(item.value)} keys: {', '.join(item.value)}"
             self._problem(
                 frame,
                 "a layer is one operator with its parameters",
                 item.place,
-                expected="{Operator: {parameter: value}}",
+                expected=LayerConfig.written,
                 got=got,
                 hint="indent the parameters below the operator"
                 if isinstance(item.value, Mapping) and item.value
@@ -192,7 +194,7 @@ class _Expander:
                 f"the parameters of {operator!r} are a mapping",
                 body.place,
                 expected="{parameter: value}",
-                got=describe(body.value),
+                got=describe_value(body.value),
             )
         elif operator == REPEAT:
             self._repeat(body, frame)
@@ -226,7 +228,7 @@ class _Expander:
                 return replace(given, value=full)
             expected = "letters, digits, _ . - and / between words, at most 200 characters"
             self._problem(
-                frame, "not a name", given.place, expected=expected, got=describe(given.value)
+                frame, "not a name", given.place, expected=expected, got=describe_value(given.value)
             )
         stem = prefix + (automatic_stem(kind) or "layer")
         number = self._automatic.get(stem, 0)
@@ -254,7 +256,7 @@ class _Expander:
             return
         count = self._interpolator.interpolate(entries["count"], frame.names, frame.chain)
         if type(count.value) is not int or not 0 <= count.value <= MAX_VALUES:
-            expected, got = f"an integer from 0 to {MAX_VALUES}", describe(count.value)
+            expected, got = f"an integer from 0 to {MAX_VALUES}", describe_value(count.value)
             self._problem(
                 frame, "count is the number of repetitions", count.place, expected=expected, got=got
             )
@@ -291,7 +293,7 @@ class _Expander:
                 f"block {kind!r} is applied to one input",
                 given.place,
                 expected="[name]",
-                got=describe(given.value),
+                got=describe_value(given.value),
             )
             return
         found = self._names.resolve(items[0].value, frame.scope)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.description import describe_value
+from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.config.arithmetic import ExpressionError, evaluate
 from mxrun.config.load import DEEPEST, MAX_VALUES
-from mxrun.config.marked import SourceNode, describe
+from mxrun.config.marked import SourceNode
 
 LONGEST_TEXT = 1000
 
@@ -22,8 +23,8 @@ _EXPRESSION = re.compile(r"\$\$\{|\$\{(?P<expression>[^{}]*)\}|(?P<open>\$\{)")
 class Interpolator:
     """Replaces expressions, and counts all values created to bound the size of a config."""
 
-    def __init__(self, problems: list[Diagnostic]) -> None:
-        self._problems = problems
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self._diagnostics = diagnostics
         self._values = 0
 
     def interpolate(
@@ -71,7 +72,7 @@ class Interpolator:
             written = _EXPRESSION.sub(lambda match: self._written(match, names), text)
         except ExpressionError as error:
             problem = f"{error} (character {error.offset + 1} of the expression)"
-            self._problems.append(
+            self._diagnostics.add(
                 Diagnostic(problem, node.place, got=text, hint=error.hint, chain=chain)
             )
             return SourceNode(0, node.place, node.key_place)
@@ -95,7 +96,7 @@ class Interpolator:
             return "${"
         value = self._value(match["expression"], names).value
         if value is None or isinstance(value, (Mapping, tuple)):
-            raise ExpressionError(f"cannot be written inside a text: {describe(value)}", 0)
+            raise ExpressionError(f"cannot be written inside a text: {describe_value(value)}", 0)
         return str(value).lower() if isinstance(value, bool) else str(value)
 
 

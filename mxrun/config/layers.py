@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from mxrun.base.errors import Diagnostic, SourceLocation
+from mxrun.base.description import describe_value
+from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.keywords import AUTO, PREFERRED, RESERVED_KEYS
 from mxrun.base.near_names import nearest
-from mxrun.config.marked import SourceNode, describe
+from mxrun.config.marked import SourceNode
 from mxrun.config.names import is_reference, scope_of
 
 IMPLEMENTATIONS = (PREFERRED, AUTO, "numpy", "onednn")
@@ -41,6 +43,8 @@ class LayerConfig:
     precision_place: SourceLocation = field(compare=False)
     chain: tuple[str, ...] = field(default=(), compare=False)
 
+    written: ClassVar[str] = "{Operator: {parameter: value}}"
+
     @property
     def scope(self) -> str:
         """Scope in which references of this layer are looked up first."""
@@ -56,17 +60,15 @@ class LayerConfig:
 
 
 def read_layers(
-    layers: Sequence[SourceNode], chains: Sequence[tuple[str, ...]], problems: list[Diagnostic]
+    layers: Sequence[SourceNode], chains: Sequence[tuple[str, ...]], diagnostics: Diagnostics
 ) -> tuple[LayerConfig, ...]:
-    """Convert expanded layers; diagnostics are appended to `problems`."""
+    """Convert expanded layers; problems are added to `diagnostics`."""
     return tuple(
-        _read_layer(item, chain, problems) for item, chain in zip(layers, chains, strict=True)
+        _read_layer(item, chain, diagnostics) for item, chain in zip(layers, chains, strict=True)
     )
 
 
-def _read_layer(
-    item: SourceNode, chain: tuple[str, ...], problems: list[Diagnostic]
-) -> LayerConfig:
+def _read_layer(item: SourceNode, chain: tuple[str, ...], diagnostics: Diagnostics) -> LayerConfig:
     assert isinstance(item.value, Mapping)
     ((operator, body),) = item.value.items()
     assert isinstance(body.value, Mapping)
@@ -74,15 +76,15 @@ def _read_layer(
     for key in _NOT_YET:
         if key in entries:
             problem = f"{key!r} of a layer is not available yet"
-            problems.append(Diagnostic(problem, entries[key].start, chain=chain))
+            diagnostics.add(Diagnostic(problem, entries[key].start, chain=chain))
     return LayerConfig(
         operator=operator,
         name=str(entries["name"].value),
         parameters={key: part for key, part in entries.items() if key not in RESERVED_KEYS},
-        inputs=_inputs(entries.get("inputs"), chain, problems),
-        implementation=_implementation(entries.get("implementation"), chain, problems),
-        precision=_precision(entries.get("precision"), chain, problems),
-        fused=_fused(entries.get("fused"), chain, problems),
+        inputs=_inputs(entries.get("inputs"), chain, diagnostics),
+        implementation=_implementation(entries.get("implementation"), chain, diagnostics),
+        precision=_precision(entries.get("precision"), chain, diagnostics),
+        fused=_fused(entries.get("fused"), chain, diagnostics),
         place=body.start,
         name_place=entries["name"].place,
         precision_place=entries.get("precision", body).start,
@@ -91,7 +93,7 @@ def _read_layer(
 
 
 def _inputs(
-    given: SourceNode | None, chain: tuple[str, ...], problems: list[Diagnostic]
+    given: SourceNode | None, chain: tuple[str, ...], diagnostics: Diagnostics
 ) -> tuple[SourceNode, ...]:
     if given is None:
         return ()
@@ -101,8 +103,8 @@ def _inputs(
         wrong = [given]
     for item in wrong:
         expected = "a name" if item is not given else "a list of names"
-        got = describe(item.value)
-        problems.append(
+        got = describe_value(item.value)
+        diagnostics.add(
             Diagnostic(
                 "inputs: must be a list of layers' names", item.place, expected, got, chain=chain
             )
@@ -111,7 +113,7 @@ def _inputs(
 
 
 def _implementation(
-    given: SourceNode | None, chain: tuple[str, ...], problems: list[Diagnostic]
+    given: SourceNode | None, chain: tuple[str, ...], diagnostics: Diagnostics
 ) -> str | None:
     if given is None:
         return None
@@ -121,29 +123,29 @@ def _implementation(
         problem, hint = "implementation: cupy is not available yet", ""
     else:
         problem, hint = "no such implementation", nearest(str(given.value), IMPLEMENTATIONS)
-    expected, got = ", ".join(IMPLEMENTATIONS), describe(given.value)
-    problems.append(Diagnostic(problem, given.place, expected, got, hint, chain))
+    expected, got = ", ".join(IMPLEMENTATIONS), describe_value(given.value)
+    diagnostics.add(Diagnostic(problem, given.place, expected, got, hint, chain))
     return None
 
 
 def _precision(
-    given: SourceNode | None, chain: tuple[str, ...], problems: list[Diagnostic]
+    given: SourceNode | None, chain: tuple[str, ...], diagnostics: Diagnostics
 ) -> str | None:
     if given is None:
         return None
     if isinstance(given.value, str) and given.value in PRECISIONS:
         return given.value
-    hint, got = nearest(str(given.value), PRECISIONS), describe(given.value)
+    hint, got = nearest(str(given.value), PRECISIONS), describe_value(given.value)
     expected = " or ".join(PRECISIONS)
-    problems.append(Diagnostic("no such precision", given.place, expected, got, hint or "", chain))
+    diagnostics.add(Diagnostic("no such precision", given.place, expected, got, hint or "", chain))
     return None
 
 
-def _fused(given: SourceNode | None, chain: tuple[str, ...], problems: list[Diagnostic]) -> bool:
+def _fused(given: SourceNode | None, chain: tuple[str, ...], diagnostics: Diagnostics) -> bool:
     if given is None or isinstance(given.value, bool):
         return given is None or bool(given.value)
-    got = describe(given.value)
-    problems.append(
+    got = describe_value(given.value)
+    diagnostics.add(
         Diagnostic("fused: must be true or false", given.place, "true or false", got, chain=chain)
     )
     return True

@@ -12,9 +12,10 @@ from typing import Any, NoReturn
 
 import yaml
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.description import describe_value
+from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.config.foreign_files import foreign_file
-from mxrun.config.marked import SourceNode, describe
+from mxrun.config.marked import SourceNode
 from mxrun.config.scalar import resolve
 
 LARGEST_FILE = 1 << 20
@@ -26,18 +27,18 @@ MAX_VALUES = 50_000
 _SCANNER_ERRORS = (ValueError, OverflowError, KeyError, IndexError, AttributeError, TypeError)
 
 
-def load_file(path: Path, shown: str, problems: list[Diagnostic]) -> SourceNode:
+def load_file(path: Path, shown: str, diagnostics: Diagnostics) -> SourceNode:
     """Read a YAML file into marked values; `shown` is its name in places.
 
-    Problems that do not prevent further reading are appended to `problems`. Raises UserError for a
+    Problems that do not prevent further reading are added to `diagnostics`. Raises UserError for a
     file that cannot be read or is not YAML.
     """
-    return load_text(_decode(_read(path, shown), shown), SourceLocation(shown, 1, 1), problems)
+    return load_text(_decode(_read(path, shown), shown), SourceLocation(shown, 1, 1), diagnostics)
 
 
-def load_text(text: str, start: SourceLocation, problems: list[Diagnostic]) -> SourceNode:
+def load_text(text: str, start: SourceLocation, diagnostics: Diagnostics) -> SourceNode:
     """Parse YAML text that begins at `start`; problems as in `load_file`."""
-    return _Reader(text, start, problems).read()
+    return _Reader(text, start, diagnostics).read()
 
 
 def _read(path: Path, shown: str) -> bytes:
@@ -91,10 +92,10 @@ def _event_source(text: str) -> Any:
 class _Reader:
     """Builder of marked values from the events of one document."""
 
-    def __init__(self, text: str, start: SourceLocation, problems: list[Diagnostic]) -> None:
+    def __init__(self, text: str, start: SourceLocation, diagnostics: Diagnostics) -> None:
         self._text = text
         self._start = start
-        self._problems = problems
+        self._diagnostics = diagnostics
         self._anchors: dict[str, tuple[SourceNode, int]] = {}
         self._values = 0
 
@@ -181,7 +182,7 @@ class _Reader:
 
     def _refuse_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
         if event.tag is not None:
-            self._problems.append(
+            self._diagnostics.add(
                 Diagnostic(
                     f"the tag {event.tag[:60]!r} is not supported",
                     self._place(event.start_mark),
@@ -199,7 +200,7 @@ class _Reader:
         try:
             return SourceNode(resolve(event.value), place)
         except ValueError as error:
-            self._problems.append(Diagnostic(f"too long: {error}", place))
+            self._diagnostics.add(Diagnostic(f"too long: {error}", place))
             return SourceNode(0, place)
 
     def _sequence(self, event: yaml.Event, depth: int) -> SourceNode:
@@ -225,18 +226,18 @@ class _Reader:
     ) -> bool:
         if not isinstance(key.value, str):
             hint = "write it in quotes" if not isinstance(key.value, (tuple, dict)) else ""
-            self._problems.append(
-                Diagnostic("a key must be text", place, "text", describe(key.value), hint)
+            self._diagnostics.add(
+                Diagnostic("a key must be text", place, "text", describe_value(key.value), hint)
             )
             return False
         if key.value == "<<":
-            self._problems.append(
+            self._diagnostics.add(
                 Diagnostic("merge keys are not supported", place, hint="use extends: or blocks:")
             )
             return False
         if key.value in entries:
             first = entries[key.value].key_place
-            self._problems.append(
+            self._diagnostics.add(
                 Diagnostic(f"the key {key.value!r} is given twice", place, hint=f"first at {first}")
             )
             return False

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 from mxrun.base.errors import SourceLocation
 
 Scalar: TypeAlias = bool | int | float | str | None
-Path: TypeAlias = tuple[str | int, ...]
 
 REQUIRED = "???"
 """Prefix of a placeholder for a value that the user must give; its description follows."""
@@ -68,33 +67,3 @@ def located(value: Any, place: SourceLocation) -> SourceNode:
     if isinstance(value, (list, tuple)):
         return SourceNode(tuple(located(part, place) for part in value), place)
     return SourceNode(value, place)
-
-
-def describe(value: object) -> str:
-    """Return a description of a value for messages: content and type."""
-    if value is None:
-        return "nothing (null)"
-    if isinstance(value, bool):
-        return f"{str(value).lower()} (true or false)"
-    if isinstance(value, int):
-        return f"{value} (an integer)"
-    if isinstance(value, float):
-        return f"{value} (a number)"
-    if isinstance(value, str):
-        text = value if len(value) <= 60 else value[:57] + "..."
-        return f"{text!r} (text)"
-    if isinstance(value, Mapping):
-        return "a mapping"
-    return "a list"
-
-
-def dotted(path: Path) -> str:
-    """Return a path in command-line form: `network.layers[0].Convolution.num_filter`."""
-    text = ""
-    for step in path:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        else:
-            word = f'"{step}"' if any(mark in step for mark in '.[]="') else step
-            text += f".{word}" if text else word
-    return text

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field, InstanceOf, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
 from mxrun.base.sizes import SIZE_FORM, parse_size
+from mxrun.base.validation import custom_error
 from mxrun.config.section import Section
 
 _SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", re.ASCII)
@@ -26,6 +26,8 @@ class MemoryBudget:
     nbytes: int | None = None
     share: float | None = None
 
+    written: ClassVar[str] = f"{SIZE_FORM}; or a percentage up to 100%"
+
 
 def read_budget(given: object) -> object:
     """Convert a size or a percentage to a MemoryBudget; raises PydanticCustomError otherwise."""
@@ -37,7 +39,7 @@ def read_budget(given: object) -> object:
         return MemoryBudget(share=float(match[1]) / 100)
     size = parse_size(text)
     if not size:
-        raise PydanticCustomError("budget", f"{SIZE_FORM}; or a percentage up to 100%")
+        raise custom_error("budget", MemoryBudget.written)
     return MemoryBudget(nbytes=size)
 
 

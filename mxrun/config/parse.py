@@ -12,14 +12,15 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
+from mxrun.base.validation import Path as KeyPath
+from mxrun.base.validation import dotted
 from mxrun.config.dump import dump
 from mxrun.config.expand import Expanded, expand
 from mxrun.config.interpolate import depth_of
 from mxrun.config.layers import LayerConfig, read_layers
 from mxrun.config.load import DEEPEST, LARGEST_FILE, MAX_VALUES
-from mxrun.config.marked import REQUIRED, SourceNode, dotted, located
-from mxrun.config.marked import Path as KeyPath
+from mxrun.config.marked import REQUIRED, SourceNode, located
 from mxrun.config.schema import Data, DatasetSection, NetworkSection, Settings, are_plugins
 from mxrun.config.section import Section
 from mxrun.config.sources import COMMAND_LINE, read_sources
@@ -145,7 +146,7 @@ class Parsed:
         root = self.expanded.root
         for path, value in values.items():
             root = _put(root, path, located(value, root.find(*path).place))
-        return _validate(replace(self.expanded, root=root), list(self.expansion_problems))
+        return _validate(replace(self.expanded, root=root), Diagnostics(self.expansion_problems))
 
     @property
     def plugins(self) -> Mapping[str, SourceLocation]:
@@ -177,15 +178,15 @@ def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Run
 
 def parse(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Parsed:
     """Parse like `load_config`, but return the problems and the valid parts, never raise."""
-    problems: list[Diagnostic] = []
+    diagnostics = Diagnostics()
     try:
-        tree = read_sources(Path(path), overrides, problems)
-        expanded = expand(_named(tree, Path(path)), problems)
+        tree = read_sources(Path(path), overrides, diagnostics)
+        expanded = expand(_named(tree, Path(path)), diagnostics)
         expanded = replace(expanded, root=_located(expanded.root))
     except UserError as error:
         nothing = SourceNode(None, SourceLocation(str(path), 1, 1))
-        return Parsed(None, _ordered([*problems, *error.diagnostics]), nothing)
-    return _validate(expanded, problems)
+        return Parsed(None, _ordered([*diagnostics, *error.diagnostics]), nothing)
+    return _validate(expanded, diagnostics)
 
 
 def _named(tree: SourceNode, path: Path) -> SourceNode:
@@ -266,10 +267,10 @@ def _all_absolute(paths: SourceNode) -> SourceNode:
     return replace(paths, value=tuple(map(_absolute, paths.value)))
 
 
-def _validate(expanded: Expanded, problems: list[Diagnostic]) -> Parsed:
-    tree, expansion_problems = expanded.root, tuple(problems)
-    layers = read_layers(expanded.layers, expanded.chains, problems)
-    well_formed = not problems
+def _validate(expanded: Expanded, diagnostics: Diagnostics) -> Parsed:
+    tree, expansion_problems = expanded.root, tuple(diagnostics)
+    layers = read_layers(expanded.layers, expanded.chains, diagnostics)
+    well_formed = not diagnostics
     unfilled = _unfilled(tree, ())
     said: list[KeyPath] = [] if well_formed or layers else [("network", "layers")]
     inputs = _inputs(tree, layers)
@@ -277,14 +278,14 @@ def _validate(expanded: Expanded, problems: list[Diagnostic]) -> Parsed:
     try:
         config = RunConfig.model_validate(inputs)
     except ValidationError as error:
-        problems += [_missing(path, tree) for path in unfilled if _is_needed(path, error)]
-        problems += translate(error, tree, RunConfig, leaving_out=[*unfilled, *said])
+        diagnostics += [_missing(path, tree) for path in unfilled if _is_needed(path, error)]
+        diagnostics += translate(error, tree, RunConfig, without=[*unfilled, *said])
     else:
-        problems += [_missing(path, tree) for path in unfilled if path[0] == "network"]
+        diagnostics += [_missing(path, tree) for path in unfilled if path[0] == "network"]
         config._tree = tree
     return Parsed(
-        config=None if problems else config,
-        diagnostics=_ordered(problems),
+        config=None if diagnostics else config,
+        diagnostics=_ordered(diagnostics),
         tree=tree,
         layers=layers,
         network=_section(NetworkSection, inputs.get("network")) if well_formed else None,
@@ -377,10 +378,10 @@ def _missing(path: KeyPath, tree: SourceNode) -> Diagnostic:
     return Diagnostic(f"{dotted(path)} must be given", found.place, what, "???", hint)
 
 
-def _ordered(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+def _ordered(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Return the problems without duplicates, as repeats produce, in the order of the files."""
     first: dict[tuple[SourceLocation | None, str], Diagnostic] = {}
-    for problem in problems:
+    for problem in diagnostics:
         first.setdefault((problem.place, problem.problem), problem)
     return tuple(sorted(first.values(), key=_position))
 

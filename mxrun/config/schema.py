@@ -7,10 +7,10 @@ from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 
 from mxrun.base.keywords import REST
 from mxrun.base.params import NotNegative
+from mxrun.base.validation import custom_error
 from mxrun.config.fields import AnyChoice, AnyLayer, AnyOption, Reference, Shape, Size, Word
 from mxrun.config.memory import MemorySection
 from mxrun.config.section import Section
@@ -61,6 +61,8 @@ class NetworkSection(Section):
 class SplitSection(Section):
     """Part of a data set, and optionally a range or share of its records."""
 
+    written: ClassVar[str] = "a split's name or a mapping"
+
     of: Annotated[str, StringConstraints(min_length=1)] | None = Field(
         default=None,
         description="The split's name, such as train or test; default: the section's usual split.",
@@ -94,9 +96,7 @@ class SplitSection(Section):
     @classmethod
     def _ordered(cls, given: tuple[int, int] | None) -> tuple[int, int] | None:
         if given is not None and not 0 <= given[0] < given[1]:
-            raise PydanticCustomError(
-                "range", "[first, end] with 0 <= first < end; `end` is exclusive"
-            )
+            raise custom_error("range", "[first, end] with 0 <= first < end; `end` is exclusive")
         return given
 
 
@@ -237,5 +237,5 @@ class Settings(Section):
     @classmethod
     def _told_apart(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         if not are_plugins(given):
-            raise PydanticCustomError("plugins", "files with different names, each listed once")
+            raise custom_error("plugins", "files with different names, each listed once")
         return given

@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.description import describe_value
+from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
+from mxrun.base.validation import Path as KeyPath
+from mxrun.base.validation import dotted
 from mxrun.config.foreign_files import mxnet_symbol
 from mxrun.config.load import load_file, load_text
-from mxrun.config.marked import Path as KeyPath
-from mxrun.config.marked import SourceNode, describe, dotted
+from mxrun.config.marked import SourceNode
 
 COMMAND_LINE = "<command line>"
 
@@ -27,29 +29,29 @@ _STEP = re.compile(r'(?P<dot>\.?)(?:"(?P<quoted>[^"]*)"|(?P<word>[^.\[\]="]+)|\[
 _CHOICES = (("train", "optimizer"), ("train", "initializer"), ("train", "schedule"))
 
 
-def read_sources(path: Path, overrides: Sequence[str], problems: list[Diagnostic]) -> SourceNode:
+def read_sources(path: Path, overrides: Sequence[str], diagnostics: Diagnostics) -> SourceNode:
     """Return the merged tree of a config file, the files it extends and the overrides.
 
-    Problems are appended to `problems`; raises UserError if a file cannot be read at all.
+    Problems are added to `diagnostics`; raises UserError if a file cannot be read at all.
     """
-    root = _with_bases(path, str(path), (), problems)
+    root = _with_bases(path, str(path), (), diagnostics)
     for number, argument in enumerate(overrides, 1):
         try:
-            root = _override(root, argument, number, problems)
+            root = _override(root, argument, number, diagnostics)
         except UserError as error:
-            problems.extend(error.diagnostics)
+            diagnostics += error.diagnostics
     return root
 
 
 def _with_bases(
-    path: Path, shown: str, open_files: tuple[Path, ...], problems: list[Diagnostic]
+    path: Path, shown: str, open_files: tuple[Path, ...], diagnostics: Diagnostics
 ) -> SourceNode:
-    root = load_file(path, shown, problems)
+    root = load_file(path, shown, diagnostics)
     if root.value is None:
         raise UserError(Diagnostic("the config is empty", root.place, "a mapping"))
     if not isinstance(root.value, Mapping):
         raise UserError(
-            Diagnostic("a config is a mapping", root.place, "a mapping", describe(root.value))
+            Diagnostic("a config is a mapping", root.place, "a mapping", describe_value(root.value))
         )
     symbol = mxnet_symbol(root.value, root.place)
     if symbol is not None:
@@ -59,8 +61,8 @@ def _with_bases(
         return root
     own = replace(root, value={k: v for k, v in root.value.items() if k != "extends"})
     if not isinstance(base.value, str) or not base.value:
-        problems.append(
-            Diagnostic("extends: names a file", base.place, "a path", describe(base.value))
+        diagnostics.add(
+            Diagnostic("extends: names a file", base.place, "a path", describe_value(base.value))
         )
         return own
     open_files = (*open_files, _identity(path, base.place))
@@ -74,7 +76,7 @@ def _with_bases(
         raise UserError(problem)
     if len(open_files) >= _MAX_FILES:
         raise UserError(Diagnostic(f"more than {_MAX_FILES} files extend one another", base.place))
-    return _merge(_load_base(base_path, base.place, open_files, problems), own, ())
+    return _merge(_load_base(base_path, base.place, open_files, diagnostics), own, ())
 
 
 def _identity(path: Path, place: SourceLocation) -> Path:
@@ -85,10 +87,10 @@ def _identity(path: Path, place: SourceLocation) -> Path:
 
 
 def _load_base(
-    path: Path, named_at: SourceLocation, open_files: tuple[Path, ...], problems: list[Diagnostic]
+    path: Path, named_at: SourceLocation, open_files: tuple[Path, ...], diagnostics: Diagnostics
 ) -> SourceNode:
     try:
-        return _with_bases(path, str(path), open_files, problems)
+        return _with_bases(path, str(path), open_files, diagnostics)
     except UserError as error:
         first = error.diagnostics[0]
         because = (f"extended from {named_at}", *first.chain)
@@ -107,12 +109,10 @@ def _merge(base: SourceNode, later: SourceNode, path: KeyPath) -> SourceNode:
     return replace(later, value=merged)
 
 
-def _override(
-    root: SourceNode, argument: str, number: int, problems: list[Diagnostic]
-) -> SourceNode:
+def _override(root: SourceNode, argument: str, number: int, diagnostics: Diagnostics) -> SourceNode:
     steps, at = _parse_path(argument, number)
     start = SourceLocation(COMMAND_LINE, number, at + 2)
-    value = load_text(argument[at + 1 :], start, problems)
+    value = load_text(argument[at + 1 :], start, diagnostics)
     if steps[0][0] == "extends":
         hint = "write it in the config file"
         raise UserError(Diagnostic("extends cannot be overridden", steps[0][1], hint=hint))
@@ -161,7 +161,7 @@ def _assign(
     if isinstance(step, int):
         items = node.value
         if not isinstance(items, tuple) or step >= len(items):
-            got = f"{len(items)} items" if isinstance(items, tuple) else describe(node.value)
+            got = f"{len(items)} items" if isinstance(items, tuple) else describe_value(node.value)
             problem = f"{where} has no item {step}"
             raise UserError(Diagnostic(problem, place, "an index, counted from 0", got))
         changed = _assign(items[step], rest, value, inner)
@@ -170,7 +170,7 @@ def _assign(
     if not isinstance(entries, Mapping):
         hint = f"write an index: {dotted((*path, 0))}" if isinstance(entries, tuple) else ""
         problem = f"{where} has no key {step!r}"
-        raise UserError(Diagnostic(problem, place, "a mapping", describe(node.value), hint))
+        raise UserError(Diagnostic(problem, place, "a mapping", describe_value(node.value), hint))
     child = entries.get(step, SourceNode(None, place, place))
     changed = replace(_assign(child, rest, value, inner), key_place=place)
     return replace(node, value={**entries, step: changed})

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field, InstanceOf, WithJsonSchema
-from pydantic_core import PydanticCustomError
 
 from mxrun.base.errors import SourceLocation
 from mxrun.base.interval import Interval, Unit
 from mxrun.base.params import NotNegative
+from mxrun.base.validation import custom_error
 from mxrun.config.choice import Choice
 from mxrun.config.fields import AnyChoice, Size
 from mxrun.config.section import Section
@@ -34,9 +34,7 @@ def read_interval(given: object) -> object:
         return given
     match = _INTERVAL.fullmatch(given) if isinstance(given, str) else None
     if match is None:
-        raise PydanticCustomError(
-            "interval", "a number of steps, epochs or minutes, such as 1 epoch"
-        )
+        raise custom_error("interval", Interval.written)
     return Interval(int(match[1]), _UNITS[match[2]])
 
 

@@ -29,27 +29,27 @@ _HALVINGS = 8
 _SEARCHED = 2048
 
 
-def implementations(bench: CaseRunner) -> Iterator[Violation]:
+def implementations(runner: CaseRunner) -> Iterator[Violation]:
     """Compare every implementation with the NumPy body, on teams of 1 and 2 threads."""
-    case, reference = bench.case, bench.accepted(NUMPY)
-    others = [each for each in bench.implementations if each is not NUMPY]
+    case, reference = runner.case, runner.accepted(NUMPY)
+    others = [each for each in runner.implementations if each is not NUMPY]
     for implementation in others:
         for team in (1, 2):
             conditions = Conditions(team)
-            run = bench.run(implementation, conditions=conditions)
+            run = runner.run(implementation, conditions=conditions)
             assert run is not None
             names, got, want = list(case.outputs), list(run.outputs), list(reference.outputs)
-            if case.asked:
+            if case.differentiated:
                 # Both backward calls read the outputs of the NumPy body.
-                data = bench.backward_data(reference, SINGLE)
+                data = runner.backward_data(reference, SINGLE)
                 blank = case.blank_gradients(SINGLE)
                 mine = call.backward(
-                    implementation, bench.prop, data, blank, run, conditions=conditions
+                    implementation, runner.prop, data, blank, run, conditions=conditions
                 )
-                body = bench.backward(NUMPY)
-                names += [f"gradient of {case.arguments[i]}" for i in case.asked]
-                got += [mine.gradients[i] for i in case.asked]
-                want += [body.gradients[i] for i in case.asked]
+                body = runner.backward(NUMPY)
+                names += [f"gradient of {case.arguments[i]}" for i in case.differentiated]
+                got += [mine.gradients[i] for i in case.differentiated]
+                want += [body.gradients[i] for i in case.differentiated]
             for name, one, other in zip(names, got, want, strict=True):
                 problem = (
                     f"{implementation.name} on a team of {team} gives another {name} than numpy"
@@ -61,28 +61,30 @@ def implementations(bench: CaseRunner) -> Iterator[Violation]:
                 yield from differing(problem, one, other, hint, RELATIVE, ABSOLUTE)
 
 
-def element_types(bench: CaseRunner) -> Iterator[Violation]:
+def element_types(runner: CaseRunner) -> Iterator[Violation]:
     """Compare the NumPy body, forward and backward, in float32 and float64, up to rounding.
 
     A loss is left out: for probability 0 it is -log of the smallest number of its type.
     """
-    case = bench.case
-    single, double = (bench.accepted(NUMPY, dtype) for dtype in (SINGLE, DOUBLE))
+    case = runner.case
+    single, double = (runner.accepted(NUMPY, dtype) for dtype in (SINGLE, DOUBLE))
     pairs = [
         (name, single.outputs[index], double.outputs[index])
         for index, name in enumerate(case.outputs)
-        if index != bench.prop.loss_output
+        if index != runner.prop.loss_output
     ]
-    if case.asked:
-        one, other = (bench.backward(NUMPY, dtype).gradients for dtype in (SINGLE, DOUBLE))
-        pairs += [(f"gradient of {case.arguments[i]}", one[i], other[i]) for i in case.asked]
+    if case.differentiated:
+        one, other = (runner.backward(NUMPY, dtype).gradients for dtype in (SINGLE, DOUBLE))
+        pairs += [
+            (f"gradient of {case.arguments[i]}", one[i], other[i]) for i in case.differentiated
+        ]
     for name, narrow, wide in pairs:
         problem = f"numpy gives another {name} in float32 than in float64"
         hint = "compute in the type of the inputs"
         yield from differing(problem, narrow, wide.astype(narrow.dtype), hint, RELATIVE, ABSOLUTE)
 
 
-def gradients(bench: CaseRunner) -> Iterator[Violation]:
+def gradients(runner: CaseRunner) -> Iterator[Violation]:
     """Compare backward in float64 with the derivative along a random direction of each argument.
 
     The objective is <out_grad, outputs>, over the visible outputs whose gradient backward declares
@@ -90,9 +92,9 @@ def gradients(bench: CaseRunner) -> Iterator[Violation]:
     ones. Left out are gradients that deliberately are not the derivative (`nonstandard_gradient`),
     and outputs with integer or lower-precision types, which central differences cannot resolve.
     """
-    case = bench.case
-    subjects = [i for i in _with_gradient(bench) if case.inputs[DOUBLE][i].dtype == DOUBLE]
-    deliberate = bench.prop.nonstandard_gradient and bench.prop.loss_output is None
+    case = runner.case
+    subjects = [i for i in _with_gradient(runner) if case.inputs[DOUBLE][i].dtype == DOUBLE]
+    deliberate = runner.prop.nonstandard_gradient and runner.prop.loss_output is None
     if not case.differentiable or deliberate or not subjects:
         return
     if case.undefined:
@@ -104,7 +106,7 @@ def gradients(bench: CaseRunner) -> Iterator[Violation]:
             "example of it for which some of these values are valid",
         )
         return
-    slope = _Slope(bench)
+    slope = _Slope(runner)
     if any(case.output_types(DOUBLE)[i] != DOUBLE for i in slope.paths):
         return
     for index in subjects:
@@ -118,53 +120,54 @@ def gradients(bench: CaseRunner) -> Iterator[Violation]:
             if smooth:
                 break
         # Step functions, declared with a zero gradient, may jump along every direction.
-        if not agree and (smooth or index in case.asked):
+        if not agree and (smooth or index in case.differentiated):
             yield slope.problem(index, analytic, numeric)
 
 
-def _with_gradient(bench: CaseRunner) -> list[int]:
+def _with_gradient(runner: CaseRunner) -> list[int]:
     """Return the arguments with a computed or zero gradient, except labels.
 
     For losses only those with a computed gradient are returned.
     """
-    case = bench.case
-    if not case.is_train or bench.prop.loss_output is not None:
-        return list(case.asked)
+    case = runner.case
+    if not case.is_train or runner.prop.loss_output is not None:
+        return list(case.differentiated)
     return [
         index
-        for index, kind in enumerate(bench.prop.list_gradients())
-        if kind is not GradientKind.NONE and case.arguments[index] not in bench.prop.label_arguments
+        for index, kind in enumerate(runner.prop.list_gradients())
+        if kind is not GradientKind.NONE
+        and case.arguments[index] not in runner.prop.label_arguments
     ]
 
 
 class _Slope:
     """Numeric derivative of a case's objective, and the gradient that backward computes."""
 
-    def __init__(self, bench: CaseRunner) -> None:
-        self.bench = bench
-        self.inputs = list(bench.case.inputs[DOUBLE])
-        self.loss = bench.prop.loss_output
-        self.out_grad = bench.out_grad(DOUBLE)
-        if bench.case.objective is None and self.loss is not None:
+    def __init__(self, runner: CaseRunner) -> None:
+        self.runner = runner
+        self.inputs = list(runner.case.inputs[DOUBLE])
+        self.loss = runner.prop.loss_output
+        self.out_grad = runner.out_grad(DOUBLE)
+        if runner.case.objective is None and self.loss is not None:
             self.out_grad = [np.ones_like(array) for array in self.out_grad]
         # Arguments without a computed gradient have a zero one.
-        self.gradients = bench.case.blank_gradients(DOUBLE, 0.0)
-        if bench.case.asked:
-            run = bench.accepted(NUMPY, DOUBLE)
-            arguments = self.inputs[: len(bench.case.arguments)]
+        self.gradients = runner.case.blank_gradients(DOUBLE, 0.0)
+        if runner.case.differentiated:
+            run = runner.accepted(NUMPY, DOUBLE)
+            arguments = self.inputs[: len(runner.case.arguments)]
             data = call.BackwardData(self.out_grad, arguments, run.outputs)
-            self.gradients = call.backward(NUMPY, bench.prop, data, self.gradients, run).gradients
-        visible = range(bench.prop.num_visible_outputs)
-        self.paths = [i for i in visible if i in call.declared(bench.prop)] or visible
+            self.gradients = call.backward(NUMPY, runner.prop, data, self.gradients, run).gradients
+        visible = range(runner.prop.num_visible_outputs)
+        self.paths = [i for i in visible if i in call.declared(runner.prop)] or visible
         # A loss's gradient is scaled by its parameters, by one common factor.
         self.factor = 1.0
-        if bench.case.objective is None and self.loss is not None:
+        if runner.case.objective is None and self.loss is not None:
             self.factor = self._factor()
 
     def objective(self, inputs: Sequence[Array]) -> float:
         """Return the scalar whose derivative backward computes."""
-        case = self.bench.case
-        run = self.bench.run(NUMPY, inputs=inputs, dtype=DOUBLE)
+        case = self.runner.case
+        run = self.runner.run(NUMPY, inputs=inputs, dtype=DOUBLE)
         assert run is not None
         if case.objective is not None:
             return case.objective(list(inputs), run.outputs, self.out_grad)
@@ -211,7 +214,7 @@ class _Slope:
 
     def problem(self, index: int, analytic: float, numeric: float) -> Violation:
         """Return the violation, at the element of largest error if the tensor is small."""
-        name = self.bench.case.arguments[index]
+        name = self.runner.case.arguments[index]
         hint = "derive the gradient anew; backward multiplies by out_grad and sums over all paths"
         gradient = self.gradients[index]
         problem = f"backward's gradient of {name} is not the derivative"
@@ -233,7 +236,7 @@ class _Slope:
 
         It is measured along the gradient of the first argument.
         """
-        index = self.bench.case.asked[0]
+        index = self.runner.case.differentiated[0]
         direction = self.gradients[index]
         length = float((direction * direction).sum())
         slope, noise = self.along(index, direction)

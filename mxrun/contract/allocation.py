@@ -32,7 +32,7 @@ PAGE = 4096
 TIMES, FREE_BYTES = 16, 1 << 16
 # Number of calls whose growth is measured, and the allowed growth in bytes: the interpreter caches
 # small objects, but nothing as large as an array.
-CALLS, LEFT_BYTES = 16, 4096
+CALLS, RETAINED_BYTES = 16, 4096
 _ATTEMPTS = 5
 
 
@@ -41,13 +41,13 @@ def missing() -> str:
     return "" if _meter_works() else "the checker cannot count page faults on this system"
 
 
-def allocations(bench: CaseRunner) -> Iterator[Violation]:
+def allocations(runner: CaseRunner) -> Iterator[Violation]:
     """Check that native calls allocate nothing and Python bodies neither leak nor hide memory."""
-    for implementation in bench.implementations:
-        run = bench.accepted(implementation)
+    for implementation in runner.implementations:
+        run = runner.accepted(implementation)
         yield from _of_calls(f"{implementation.name} forward", run.kernel, run.calls)
-        if bench.case.asked:
-            back = bench.backward(implementation)
+        if runner.case.differentiated:
+            back = runner.backward(implementation)
             yield from _of_calls(f"{implementation.name} backward", back.kernel, back.calls)
 
 
@@ -56,7 +56,7 @@ def _of_calls(whose: str, kernel: Kernel, calls: Sequence[Call]) -> Iterator[Vio
     python = [each for each in calls if isinstance(each, PythonCall)]
     if native and _meter_works():
         with team(1):
-            pages = _pages(lambda: call.run(native)) - _pages_of_nothing()
+            pages = _pages(lambda: call.run(native)) - _baseline_pages()
         if pages > 0:
             yield Violation(
                 f"{whose} allocates memory inside the call",
@@ -71,12 +71,12 @@ def _of_calls(whose: str, kernel: Kernel, calls: Sequence[Call]) -> Iterator[Vio
 def _of_python(whose: str, kernel: Kernel, function: Callable[[], None]) -> Iterator[Violation]:
     specs = (*kernel.inputs, *kernel.outputs)
     allowed = TIMES * (sum(spec.nbytes for spec in specs if spec) + kernel.workspace_bytes)
-    left, peak = _left_and_peak(function)
-    if left > LEFT_BYTES:
+    retained, peak = _retained_and_peak(function)
+    if retained > RETAINED_BYTES:
         yield Violation(
             f"{whose} leaks memory",
             "nothing",
-            f"{left:,} bytes after {CALLS} calls",
+            f"{retained:,} bytes after {CALLS} calls",
             "keep nothing between calls: lasting data is an auxiliary state",
         )
     elif peak > allowed + FREE_BYTES:
@@ -89,12 +89,12 @@ def _of_python(whose: str, kernel: Kernel, function: Callable[[], None]) -> Iter
         )
 
 
-def _left_and_peak(function: Callable[[], None]) -> tuple[int, int]:
+def _retained_and_peak(function: Callable[[], None]) -> tuple[int, int]:
     """Return the bytes that calls leave allocated, and their peak use.
 
     The least of a few attempts counts, because the interpreter itself sometimes retains objects.
     """
-    left, peak = 1 << 62, 0
+    retained, peak = 1 << 62, 0
     with _traced():
         function()
         for _ in range(_ATTEMPTS):
@@ -103,13 +103,13 @@ def _left_and_peak(function: Callable[[], None]) -> tuple[int, int]:
             tracemalloc.reset_peak()
             for _ in range(CALLS):
                 function()
-            most = tracemalloc.get_traced_memory()[1]
+            highest = tracemalloc.get_traced_memory()[1]
             gc.collect()
-            left = min(left, tracemalloc.get_traced_memory()[0] - before)
-            peak = most - before
-            if left <= LEFT_BYTES:
+            retained = min(retained, tracemalloc.get_traced_memory()[0] - before)
+            peak = highest - before
+            if retained <= RETAINED_BYTES:
                 break
-    return left, peak
+    return retained, peak
 
 
 @contextmanager
@@ -148,7 +148,7 @@ def _pages(function: Callable[[], None]) -> int:
 
 
 @cache
-def _pages_of_nothing() -> int:
+def _baseline_pages() -> int:
     """Return the page faults of a native call that does nothing."""
     if openmp() is None:
         return 0

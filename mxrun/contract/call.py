@@ -399,7 +399,7 @@ class Trial:
 
     def run(self) -> tuple[Call, ...]:
         """Bind and run; raises Breach on a write outside the tensors or to an input."""
-        kept = [
+        saved = [
             (named.name, named.memory, named.memory.bytes.tobytes())
             for index, named in enumerate(self.inputs)
             if named.memory is not None and index not in self.shared
@@ -411,7 +411,7 @@ class Trial:
         extra = [Named(f"extra output {index}", memory) for index, memory in enumerate(self.extra)]
         workspace = Named("its workspace", self.workspace)
         _stays_within(self.whose, [*self.inputs, *self.outputs, *extra, workspace])
-        for name, memory, content in kept:
+        for name, memory, content in saved:
             if memory.bytes.tobytes() != content:
                 raise Breach(_changed(self.whose, name, memory, content))
         return calls

@@ -67,7 +67,7 @@ class Case:
         return self.prop.list_outputs()
 
     @cached_property
-    def asked(self) -> tuple[int, ...]:
+    def differentiated(self) -> tuple[int, ...]:
         """Indices of the arguments with a computed gradient; none outside training."""
         kinds = self.prop.list_gradients() if self.is_train else ()
         return tuple(i for i, kind in enumerate(kinds) if kind is GradientKind.COMPUTES)

@@ -38,15 +38,15 @@ class Check:
     missing: Callable[[], str] = str
     extents: Sequence[Extent] = (Extent.ORDINARY,)
 
-    def problems(self, benches: Sequence[CaseRunner]) -> Iterator[Violation]:
+    def problems(self, runners: Sequence[CaseRunner]) -> Iterator[Violation]:
         """Yield all violations, each with the name of its case."""
-        benches = [bench for bench in benches if bench.case.extent in self.extents]
+        runners = [runner for runner in runners if runner.case.extent in self.extents]
         if self.of_all is not None:
-            yield from _caught(self.name, self.of_all, benches)
+            yield from _caught(self.name, self.of_all, runners)
         if self.of_case is not None:
-            for bench in benches:
-                for problem in _caught(self.name, self.of_case, bench):
-                    yield problem.of(bench.case.name)
+            for runner in runners:
+                for problem in _caught(self.name, self.of_case, runner):
+                    yield problem.of(runner.case.name)
 
 
 def _caught(
@@ -63,16 +63,19 @@ def _caught(
     return found
 
 
-def calls(bench: CaseRunner) -> Iterator[Violation]:
+def calls(runner: CaseRunner) -> Iterator[Violation]:
     """Run every implementation forward and backward; the NumPy body in float64 too."""
-    for implementation in bench.implementations:
+    for implementation in runner.implementations:
         for dtype in (SINGLE, DOUBLE) if implementation is NUMPY else (SINGLE,):
-            bench.forward(implementation, dtype)
-            if bench.case.asked:
-                bench.backward(implementation, dtype)
+            runner.forward(implementation, dtype)
+            if runner.case.differentiated:
+                runner.backward(implementation, dtype)
     yield from ()
 
 
+# Promises of a forward and a backward check.
+_EVERY_REQUEST = "null, write and add in every combination"
+_SAME_BITS_IN_PLACE = "every hint gives the bits of an out-of-place call"
 # Extents of checks that involve a team of several threads.
 TEAMWORK = (Extent.ORDINARY, Extent.LARGE)
 # Prerequisites: a case that fails one of these is left out of all other checks.
@@ -111,22 +114,10 @@ THEN: tuple[Check, ...] = (
     Check("types", "inferred types are complete, given ones stay", inference.types),
     Check("hints", "hints and dependencies name existing tensors", interface.hints),
     Check("costs", "FLOPs and resource sizes are valid numbers", interface.costs),
-    Check(
-        "forward requests", "null, write and add in every combination", requests.forward_requests
-    ),
-    Check(
-        "backward requests", "null, write and add in every combination", requests.backward_requests
-    ),
-    Check(
-        "forward in place",
-        "every hint gives the bits of an out-of-place call",
-        requests.forward_in_place,
-    ),
-    Check(
-        "backward in place",
-        "every hint gives the bits of an out-of-place call",
-        requests.backward_in_place,
-    ),
+    Check("forward requests", _EVERY_REQUEST, requests.forward_requests),
+    Check("backward requests", _EVERY_REQUEST, requests.backward_requests),
+    Check("forward in place", _SAME_BITS_IN_PLACE, requests.forward_in_place),
+    Check("backward in place", _SAME_BITS_IN_PLACE, requests.backward_in_place),
     Check("undeclared inputs", "backward reads declared tensors only", reading.undeclared_inputs),
     Check(
         "larger tensors",
@@ -233,16 +224,16 @@ def check_operator(operator: str, cases: Sequence[Case]) -> Report:
     A case that fails a prerequisite check is left out of the others, whose findings would only be
     consequences.
     """
-    benches = [CaseRunner(case) for case in cases]
+    runners = [CaseRunner(case) for case in cases]
     outcomes = []
     for check in FIRST:
         sound, problems = [], []
-        for bench in benches:
-            found = list(check.problems([bench]))
+        for runner in runners:
+            found = list(check.problems([runner]))
             problems += found
-            sound += [] if found else [bench]
+            sound += [] if found else [runner]
         outcomes.append(CheckOutcome(check, tuple(problems)))
-        benches = sound
-    for check in THEN if benches else ():
-        outcomes.append(CheckOutcome(check, tuple(check.problems(benches)), check.missing()))
+        runners = sound
+    for check in THEN if runners else ():
+        outcomes.append(CheckOutcome(check, tuple(check.problems(runners)), check.missing()))
     return Report(operator, tuple(case.name for case in cases), tuple(outcomes))

@@ -105,8 +105,8 @@ def _wide(plain: Case, found: Sequence[Case]) -> list[Case]:
     sizes = [sum(math.prod(shape) for shape in case.input_shapes) for case in same]
     case = same[min(range(len(same)), key=lambda i: abs(sizes[i] - _WIDE_ELEMENTS))]
     shapes = [array.shape for array in case.inputs[SINGLE]]
-    for what, draw in _WIDE.items():
-        name = f"{case.name}, {what}"
+    for label, draw in _WIDE.items():
+        name = f"{case.name}, {label}"
         values = _values(case.prop, shapes, draw, name)
         wide = replace(case, name=name, inputs=values, extent=Extent.WIDE)
         if all(_is_finite(wide, dtype) for dtype in values):
@@ -128,8 +128,8 @@ def numeric_variants(prop: AnyProperty, fixed: Sequence[str]) -> Iterator[AnyPro
             numbers = [value for value in _NUMBERS if value != now]
         elif int in types and isinstance(now, int):
             numbers = [now + 1]
-        made = (_with(prop, kind, {**given, name: value}) for value in numbers)
-        yield from itertools.islice(filter(None, made), _MAX_NUMBERS)
+        changed = (_with(prop, kind, {**given, name: value}) for value in numbers)
+        yield from itertools.islice(filter(None, changed), _MAX_NUMBERS)
 
 
 def variants(prop: AnyProperty, fixed: Sequence[str]) -> Iterator[AnyProperty]:
@@ -143,9 +143,9 @@ def variants(prop: AnyProperty, fixed: Sequence[str]) -> Iterator[AnyProperty]:
         others = [*(field.examples or ()), *_choices(field.annotation)]
         others = [value for value in others if value != now or type(value) is not type(now)]
         for value in others[:_MAX_CHOICES]:
-            made = _with(prop, kind, {**given, name: value})
-            if made is not None:
-                yield made
+            changed = _with(prop, kind, {**given, name: value})
+            if changed is not None:
+                yield changed
 
 
 def _with(
@@ -187,11 +187,11 @@ def _case(prop: AnyProperty, sample: Shape) -> list[Case]:
     shapes = [require_complete(shape) for shape in (*inferred.inputs, *inferred.auxiliary)]
     first = f"{prop.list_arguments()[0]} {_times(shapes[0])}"
     name = ", ".join(filter(None, (describe(prop), first)))
-    made = [Case(name, prop, _values(prop, shapes, draw, name)) for draw in _DOMAINS.values()]
-    for case in made:
+    cases = [Case(name, prop, _values(prop, shapes, draw, name)) for draw in _DOMAINS.values()]
+    for case in cases:
         if _is_finite(case):
             return [case]
-    return [replace(made[0], undefined=enumerated(list(_DOMAINS)))]
+    return [replace(cases[0], undefined=enumerated(list(_DOMAINS)))]
 
 
 def _times(shape: Shape) -> str:

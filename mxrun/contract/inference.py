@@ -15,30 +15,30 @@ _CONTRADICTION_HINT = (
 )
 
 
-def shapes(bench: CaseRunner) -> Iterator[Violation]:
+def shapes(runner: CaseRunner) -> Iterator[Violation]:
     """Check shape inference with all inputs, with each part unknown, and with contradictions."""
-    trial = _Trial(bench)
-    yield from trial.complete()
-    for said, partial in trial.partial():
-        yield from trial.never_false(said, partial)
-    for position in range(trial.count, len(trial.names)):
-        shape = trial.truth[position]
+    inference = _CaseInference(runner)
+    yield from inference.complete()
+    for description, partial in inference.partial():
+        yield from inference.never_false(description, partial)
+    for position in range(inference.count, len(inference.names)):
+        shape = inference.truth[position]
         wrong = [tuple(d + (i == axis) for i, d in enumerate(shape)) for axis in range(len(shape))]
         for other in [*wrong, (*shape, 2)]:
-            yield from trial.contradiction(position, other)
+            yield from inference.contradiction(position, other)
 
 
-def no_known_shapes(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
+def no_known_shapes(runners: Sequence[CaseRunner]) -> Iterator[Violation]:
     """Check that shapes inferred from parameters alone hold for all cases with them."""
-    for bench in benches:
-        trial = _Trial(bench)
-        nothing: PartialShapes = [None] * len(trial.names)
-        found = trial.infer("nothing is known", nothing)
-        for other in benches:
-            if other.prop.parameters != bench.prop.parameters:
+    for runner in runners:
+        inference = _CaseInference(runner)
+        nothing: PartialShapes = [None] * len(inference.names)
+        found = inference.infer("nothing is known", nothing)
+        for other in runners:
+            if other.prop.parameters != runner.prop.parameters:
                 continue
-            truth = _Trial(other).truth
-            for name, got, want in zip(trial.names, found, truth, strict=True):
+            truth = _CaseInference(other).truth
+            for name, got, want in zip(inference.names, found, truth, strict=True):
                 if not _holds(got, want):
                     yield Violation(
                         f"infer_shape gives {name} a shape though none is known",
@@ -49,17 +49,17 @@ def no_known_shapes(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
                     return
 
 
-def types(bench: CaseRunner) -> Iterator[Violation]:
+def types(runner: CaseRunner) -> Iterator[Violation]:
     """Check type inference: complete from the inputs, keeping given types, and a fixpoint."""
-    case = bench.case
+    case = runner.case
     names = [*case.arguments, *case.outputs]
     count = len(case.arguments)
     for dtype, arrays in case.inputs.items():
         given: list[str | None] = [str(array.dtype) for array in arrays[:count]]
         with attempting("infer_type"):
-            inputs, outputs = bench.prop.infer_type([*given], [None] * len(case.outputs))
-            again = bench.prop.infer_type([*inputs], [*outputs])
-            bench.prop.infer_type([None] * count, [None] * len(case.outputs))
+            inputs, outputs = runner.prop.infer_type([*given], [None] * len(case.outputs))
+            again = runner.prop.infer_type([*inputs], [*outputs])
+            runner.prop.infer_type([None] * count, [None] * len(case.outputs))
         for name, before, got, later in zip(
             names, [*given, *outputs], [*inputs, *outputs], [*again[0], *again[1]], strict=True
         ):
@@ -71,26 +71,26 @@ def types(bench: CaseRunner) -> Iterator[Violation]:
                 yield Violation(problem, str(before), str(later), "keep known types")
 
 
-class _Trial:
+class _CaseInference:
     """True shapes of a case, and shape inference from parts of them."""
 
-    def __init__(self, bench: CaseRunner) -> None:
-        case = bench.case
-        self.prop = bench.prop
+    def __init__(self, runner: CaseRunner) -> None:
+        case = runner.case
+        self.prop = runner.prop
         self.count = len(case.arguments)
         self.names = [*case.arguments, *case.outputs]
         self.inputs: list[Shape] = case.input_shapes
         self.truth: list[Shape] = [*self.inputs, *case.output_shapes]
 
-    def infer(self, said: str, partial: PartialShapes) -> PartialShapes:
+    def infer(self, description: str, partial: PartialShapes) -> PartialShapes:
         """Run one inference step; raises Breach if it refuses true partial knowledge."""
-        with attempting(f"infer_shape where {said}"):
+        with attempting(f"infer_shape where {description}"):
             try:
                 found = self.prop.infer_shape([*partial[: self.count]], [*partial[self.count :]])
             except ShapeContradiction as error:
                 raise Breach(
                     Violation(
-                        f"infer_shape sees a contradiction where {said}: {error}",
+                        f"infer_shape sees a contradiction where {description}: {error}",
                         hint="incomplete knowledge is no error: return None for unknown shapes",
                     )
                 ) from error
@@ -98,16 +98,16 @@ class _Trial:
 
     def _checked(self, found: PartialInference) -> PartialShapes:
         counts = len(found.inputs), len(found.outputs), len(found.auxiliary)
-        wanted = (
+        expected = (
             self.count,
             len(self.names) - self.count,
             len(self.prop.list_auxiliary_states()),
         )
-        if counts != wanted:
+        if counts != expected:
             raise Breach(
                 Violation(
                     "infer_shape returns another number of (inputs, outputs, auxiliary states)",
-                    str(wanted),
+                    str(expected),
                     str(counts),
                     "return one shape for each, None if it is unknown",
                 )
@@ -139,17 +139,17 @@ class _Trial:
             yield f"only {name} is known", _with(only, position, truth[position])
             for axis in range(len(self.truth[position])):
                 hidden = tuple(None if i == axis else d for i, d in enumerate(self.truth[position]))
-                said = f"{name} is {show(hidden)}"
-                yield said, _with(truth, position, hidden)
-                yield f"{said} and all else unknown", _with(only, position, hidden)
+                description = f"{name} is {show(hidden)}"
+                yield description, _with(truth, position, hidden)
+                yield f"{description} and all else unknown", _with(only, position, hidden)
         yield "only ranks are known", [(None,) * len(shape) for shape in self.truth]
         yield "nothing is known", [None] * len(truth)
 
-    def never_false(self, said: str, partial: PartialShapes) -> Iterator[Violation]:
+    def never_false(self, description: str, partial: PartialShapes) -> Iterator[Violation]:
         """Check that shapes inferred from a part of the truth are true and stable."""
-        found = self.infer(said, partial)
+        found = self.infer(description, partial)
         for _ in self.names:
-            later = self.infer(said, found)
+            later = self.infer(description, found)
             if later == found:
                 break
             found = later
@@ -159,12 +159,12 @@ class _Trial:
             if name in self.prop.label_arguments:
                 continue
             if not _holds(got, want):
-                problem = f"infer_shape infers a false shape of {name} where {said}"
+                problem = f"infer_shape infers a false shape of {name} where {description}"
                 yield Violation(
                     problem, show(want), show(got), "infer only shapes that follow in every case"
                 )
-            elif not _keeps(got, given):
-                problem = f"infer_shape drops the given shape of {name} where {said}"
+            elif not _preserves(got, given):
+                problem = f"infer_shape drops the given shape of {name} where {description}"
                 yield Violation(problem, show(given), show(got), _CONTRADICTION_HINT)
 
     def contradiction(self, position: int, wrong: Shape) -> Iterator[Violation]:
@@ -198,7 +198,7 @@ def _holds(got: PartialShape, want: Shape) -> bool:
     return len(got) == len(want) and all(g in (None, w) for g, w in zip(got, want, strict=True))
 
 
-def _keeps(got: PartialShape, given: PartialShape) -> bool:
+def _preserves(got: PartialShape, given: PartialShape) -> bool:
     """Return whether everything that was given is still known."""
     if given is None:
         return True

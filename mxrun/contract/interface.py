@@ -15,9 +15,9 @@ from mxrun.operator.property import GradientKind
 from mxrun.operator.register import AnyProperty
 
 
-def documentation(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
+def documentation(runners: Sequence[CaseRunner]) -> Iterator[Violation]:
     """Check that the operator and each of its parameters are documented."""
-    prop = benches[0].prop
+    prop = runners[0].prop
     kind = type(prop)
     if flags.docstrings() and not (kind.__doc__ or "").strip():
         hint = "begin the class with a docstring: the formula, shapes, what backward reads"
@@ -36,25 +36,25 @@ def documentation(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
             yield Violation(f"the required parameter {name} has no example", hint=hint)
 
 
-def names(bench: CaseRunner) -> Iterator[Violation]:
+def names(runner: CaseRunner) -> Iterator[Violation]:
     """Check that arguments, outputs and states have unique names, and that references are valid."""
-    prop, case = bench.prop, bench.case
+    prop, case = runner.prop, runner.case
     states = prop.list_auxiliary_states()
-    for what, group in (
+    for methods, group in (
         ("list_arguments and list_auxiliary_states", (*case.arguments, *states)),
         ("list_outputs", case.outputs),
     ):
         twice = sorted({name for name in group if group.count(name) > 1})
         if twice or not group:
             got = f"{enumerated(twice)} twice" if twice else "none"
-            yield Violation(f"{what}: every tensor needs a name of its own", "names", got)
+            yield Violation(f"{methods}: every tensor needs a name of its own", "names", got)
     visible, loss = prop.num_visible_outputs, prop.loss_output
     if not 1 <= visible <= len(case.outputs):
-        wanted = f"1 to {len(case.outputs)}, as many as list_outputs at most"
-        yield Violation("num_visible_outputs does not fit", wanted, str(visible))
+        expected = f"1 to {len(case.outputs)}, as many as list_outputs at most"
+        yield Violation("num_visible_outputs does not fit", expected, str(visible))
     if loss is not None and not 0 <= loss < len(case.outputs):
-        wanted = f"the index of one of {list(case.outputs)}"
-        yield Violation("loss_output is not the index of an output", wanted, str(loss))
+        expected = f"the index of one of {list(case.outputs)}"
+        yield Violation("loss_output is not the index of an output", expected, str(loss))
     kinds = prop.list_gradients()
     if len(kinds) != len(case.arguments):
         problem = "list_gradients returns another number of kinds than there are arguments"
@@ -63,21 +63,21 @@ def names(bench: CaseRunner) -> Iterator[Violation]:
         if name in prop.label_arguments and kind is GradientKind.COMPUTES:
             hint = "labels have a gradient of zero"
             yield Violation(f"the label {name} has a computed gradient", hint=hint)
-    yield from _states(bench)
-    yield from _view(bench)
+    yield from _states(runner)
+    yield from _view(runner)
 
 
-def _states(bench: CaseRunner) -> Iterator[Violation]:
+def _states(runner: CaseRunner) -> Iterator[Violation]:
     """Check that state updates and overwritten inputs pair tensors of the same shape."""
-    prop, case = bench.prop, bench.case
+    prop, case = runner.prop, runner.case
     states = prop.list_auxiliary_states()
     shapes = [array.shape for array in case.inputs[SINGLE]]
     outputs = dict(zip(case.outputs, case.output_shapes, strict=True))
     for update in prop.list_state_updates():
         if update.state not in states or update.output not in outputs:
             got = f"{update.state} from {update.output}"
-            wanted = f"a state of {list(states)} and an output of {list(outputs)}"
-            yield Violation("list_state_updates names what does not exist", wanted, got)
+            expected = f"a state of {list(states)} and an output of {list(outputs)}"
+            yield Violation("list_state_updates names what does not exist", expected, got)
             continue
         state = shapes[len(case.arguments) + states.index(update.state)]
         if state != outputs[update.output]:
@@ -90,19 +90,19 @@ def _states(bench: CaseRunner) -> Iterator[Violation]:
             yield Violation(problem, "one shape", f"input {source} and output {target}")
 
 
-def _view(bench: CaseRunner) -> Iterator[Violation]:
+def _view(runner: CaseRunner) -> Iterator[Violation]:
     """Check that a view's output has the bytes of its input."""
-    if not bench.prop.is_view:
+    if not runner.prop.is_view:
         return
-    output = bench.accepted(NUMPY).outputs[0]
-    if output.tobytes() != bench.case.inputs[SINGLE][0].tobytes():
+    output = runner.accepted(NUMPY).outputs[0]
+    if output.tobytes() != runner.case.inputs[SINGLE][0].tobytes():
         hint = "a view has another shape, and the same elements in the same order"
         yield Violation("is_view is set, but the output is not the bytes of the input", hint=hint)
 
 
-def parameters(bench: CaseRunner) -> Iterator[Violation]:
+def parameters(runner: CaseRunner) -> Iterator[Violation]:
     """Check that parameters survive a round trip through strings, the form in saved models."""
-    given = bench.prop.parameters
+    given = runner.prop.parameters
     strings = given.to_strings()
     again, problems = from_strings(type(given), strings)
     if again != given:
@@ -114,9 +114,9 @@ def parameters(bench: CaseRunner) -> Iterator[Violation]:
         )
 
 
-def hints(bench: CaseRunner) -> Iterator[Violation]:
+def hints(runner: CaseRunner) -> Iterator[Violation]:
     """Check that in-place hints and backward dependencies name existing tensors."""
-    prop, case = bench.prop, bench.case
+    prop, case = runner.prop, runner.case
     in_data, out_data = case.arguments, case.outputs
     out_grad = [f"gradient of {name}" for name in out_data]
     in_grad = [f"gradient of {name}" for name in in_data]
@@ -124,7 +124,7 @@ def hints(bench: CaseRunner) -> Iterator[Violation]:
     with attempting("forward_inplace_option"):
         pairs = prop.forward_inplace_option(all_inputs, out_data)
     yield from _pairs("forward_inplace_option", pairs, all_inputs, out_data)
-    if not case.asked:
+    if not case.differentiated:
         return
     readable = [*out_grad, *in_data, *out_data]
     with attempting("declare_backward_dependency"):
@@ -139,7 +139,7 @@ def hints(bench: CaseRunner) -> Iterator[Violation]:
 
 
 def _pairs(
-    what: str,
+    method: str,
     pairs: Sequence[tuple[str, str]],
     sources: Sequence[str],
     targets: Sequence[str],
@@ -147,16 +147,16 @@ def _pairs(
     for source, target in pairs:
         if source not in sources or target not in targets:
             yield Violation(
-                f"{what} pairs tensors that cannot share memory",
+                f"{method} pairs tensors that cannot share memory",
                 f"one of {list(sources)} and one of {list(targets)}",
                 f"{source} and {target}",
                 "the call must read the first and write the second",
             )
 
 
-def costs(bench: CaseRunner) -> Iterator[Violation]:
+def costs(runner: CaseRunner) -> Iterator[Violation]:
     """Check that FLOPs and resource sizes are valid numbers."""
-    prop, case = bench.prop, bench.case
+    prop, case = runner.prop, runner.case
     specs = [call.spec_of(array) for array in case.inputs[SINGLE][: len(case.arguments)]]
     with attempting("flops"):
         flops: Any = prop.flops(case.input_shapes, case.output_shapes)

@@ -18,19 +18,19 @@ _GARBAGE = 3e38
 _TINY = 1e-44
 
 
-def losses(bench: CaseRunner) -> Iterator[Violation]:
+def losses(runner: CaseRunner) -> Iterator[Violation]:
     """Check that the loss has shape [1], and that rows of weight 0 do not affect it.
 
     Such rows get a zero gradient.
     """
-    prop, case = bench.prop, bench.case
+    prop, case = runner.prop, runner.case
     if prop.loss_output is None:
         return
     shape = case.output_shapes[prop.loss_output]
     if shape != (1,):
         yield Violation("the loss is not one number", "[1]", str(list(shape)), "sum over the batch")
         return
-    if case.is_train and not case.asked:
+    if case.is_train and not case.differentiated:
         yield Violation(
             "the loss has no gradient: no network that ends in it can be trained",
             "a gradient of its data",
@@ -39,21 +39,21 @@ def losses(bench: CaseRunner) -> Iterator[Violation]:
         )
         return
     weighted = WEIGHT in case.arguments and case.input_shapes[0]
-    for implementation in bench.implementations if weighted else ():
-        yield from _silence(bench, implementation, prop.loss_output)
+    for implementation in runner.implementations if weighted else ():
+        yield from _silence(runner, implementation, prop.loss_output)
 
 
-def _silence(bench: CaseRunner, implementation: Implementation, loss: int) -> Iterator[Violation]:
+def _silence(runner: CaseRunner, implementation: Implementation, loss: int) -> Iterator[Violation]:
     """Check that the content of a row of weight 0 affects neither loss nor gradients."""
-    case = bench.case
+    case = runner.case
     clean = [array.copy() for array in case.inputs[SINGLE]]
     clean[case.arguments.index(WEIGHT)][0] = 0
     dirty = [array.copy() for array in clean]
-    for index in {0, *_labels(bench)} - {case.arguments.index(WEIGHT)}:
+    for index in {0, *_labels(runner)} - {case.arguments.index(WEIGHT)}:
         row = dirty[index][:1]
         floating = np.issubdtype(row.dtype, np.floating)
         row[...] = _GARBAGE if floating else 1 << 30
-    before, after = (_results(bench, implementation, each, loss) for each in (clean, dirty))
+    before, after = (_results(runner, implementation, each, loss) for each in (clean, dirty))
     whose = f"{implementation.name}: garbage in a row of {WEIGHT} 0"
     hint = f"multiply each row's part by its {WEIGHT}, and skip the row where that is 0"
     yield from differing(f"{whose} changes the loss", after[0], before[0], hint)
@@ -63,17 +63,17 @@ def _silence(bench: CaseRunner, implementation: Implementation, loss: int) -> It
         yield from differing(f"{whose} has a gradient", gradient[:1], silent, hint, 0.0, _TINY)
 
 
-def _labels(bench: CaseRunner) -> list[int]:
+def _labels(runner: CaseRunner) -> list[int]:
     """Return the label arguments whose rows are rows of the batch.
 
     Some of MXNet's label forms are read across rows.
     """
-    case = bench.case
+    case = runner.case
     data, found = case.input_shapes[0], []
     for index, name in enumerate(case.arguments):
         shape = case.input_shapes[index]
-        classes = bench.prop.classification(data, shape)
-        if name in bench.prop.label_arguments and (
+        classes = runner.prop.classification(data, shape)
+        if name in runner.prop.label_arguments and (
             classes is None or classes.labelled or shape == data
         ):
             found.append(index)
@@ -81,18 +81,18 @@ def _labels(bench: CaseRunner) -> list[int]:
 
 
 def _results(
-    bench: CaseRunner, implementation: Implementation, inputs: Sequence[Array], loss: int
+    runner: CaseRunner, implementation: Implementation, inputs: Sequence[Array], loss: int
 ) -> list[Array]:
     """Return the loss and the gradients whose first axis is the batch."""
-    case = bench.case
-    run = bench.run(implementation, inputs=inputs)
+    case = runner.case
+    run = runner.run(implementation, inputs=inputs)
     assert run is not None
     results = [run.outputs[loss]]
-    if case.asked:
+    if case.differentiated:
         arguments = list(inputs[: len(case.arguments)])
-        data = call.BackwardData(bench.out_grad(SINGLE), arguments, run.outputs)
+        data = call.BackwardData(runner.out_grad(SINGLE), arguments, run.outputs)
         blank = case.blank_gradients(SINGLE)
-        gradients = call.backward(implementation, bench.prop, data, blank, run).gradients
+        gradients = call.backward(implementation, runner.prop, data, blank, run).gradients
         batch = case.input_shapes[0][0]
-        results += [gradients[i] for i in case.asked if gradients[i].shape[:1] == (batch,)]
+        results += [gradients[i] for i in case.differentiated if gradients[i].shape[:1] == (batch,)]
     return results

@@ -103,8 +103,8 @@ class PitchedMemory(GuardedMemory):
 
     @property
     def _rows(self) -> Array:
-        whole = super().elements().reshape(-1, self.pitch)
-        return whole[:, _LEFT : _LEFT + self.width]
+        padded = super().elements().reshape(-1, self.pitch)
+        return padded[:, _LEFT : _LEFT + self.width]
 
     def overrun(self) -> str:
         """Return where a call wrote outside the tensor; empty if it did not."""

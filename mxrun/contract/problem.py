@@ -53,7 +53,7 @@ class Breach(Exception):
 
 
 @contextmanager
-def attempting(what: str) -> Iterator[None]:
+def attempting(action: str) -> Iterator[None]:
     """Context manager that converts exceptions of an operator into a Breach with a location."""
     try:
         yield
@@ -63,7 +63,7 @@ def attempting(what: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         raise Breach(
             Violation(
-                f"{what} raises {type(error).__name__}: {_first_line(error)}",
+                f"{action} raises {type(error).__name__}: {_first_line(error)}",
                 hint=f"see {_last_line(error)}",
             )
         ) from error

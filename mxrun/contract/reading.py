@@ -30,16 +30,16 @@ TEAMS = (1, 2, 3)
 RELATIVE, ABSOLUTE = 1e-4, 2e-5
 
 
-def undeclared_inputs(bench: CaseRunner) -> Iterator[Violation]:
+def undeclared_inputs(runner: CaseRunner) -> Iterator[Violation]:
     """Compare backward with undeclared tensors absent, and present but NaN."""
-    case = bench.case
-    for way in bench.variants if case.asked else ():
-        absent = bench.backward(way.implementation, way.dtype).gradients
-        run = bench.run_backward(way.implementation, poison=True, dtype=way.dtype)
+    case = runner.case
+    for variant in runner.variants if case.differentiated else ():
+        absent = runner.backward(variant.implementation, variant.dtype).gradients
+        run = runner.run_backward(variant.implementation, poison=True, dtype=variant.dtype)
         poisoned = run.gradients
-        for index in case.asked:
+        for index in case.differentiated:
             yield from differing(
-                f"{way} backward reads a tensor that it does not declare: with "
+                f"{variant} backward reads a tensor that it does not declare: with "
                 f"NaN in those it gives another gradient of {case.arguments[index]}",
                 poisoned[index],
                 absent[index],
@@ -47,11 +47,17 @@ def undeclared_inputs(bench: CaseRunner) -> Iterator[Violation]:
             )
 
 
-def larger_tensors(bench: CaseRunner) -> Iterator[Violation]:
+def larger_tensors(runner: CaseRunner) -> Iterator[Violation]:
     """Check calls on slices of larger tensors, as far as the kernels declare support."""
-    for way in bench.variants:
-        runs: list[ForwardRun | BackwardRun] = [bench.accepted(way.implementation, way.dtype)]
-        runs += [bench.backward(way.implementation, way.dtype)] if bench.case.asked else []
+    for variant in runner.variants:
+        runs: list[ForwardRun | BackwardRun] = [
+            runner.accepted(variant.implementation, variant.dtype)
+        ]
+        runs += (
+            [runner.backward(variant.implementation, variant.dtype)]
+            if runner.case.differentiated
+            else []
+        )
         for run in runs:
             kernel, trial = run.kernel, run.owner
             if not kernel.pitched_inputs and not kernel.pitched_outputs:
@@ -71,48 +77,50 @@ def larger_tensors(bench: CaseRunner) -> Iterator[Violation]:
                 )
 
 
-def unread_outputs(bench: CaseRunner) -> Iterator[Violation]:
+def unread_outputs(runner: CaseRunner) -> Iterator[Violation]:
     """Check that an absent output gradient is treated like zeros, for each visible output."""
-    case, prop = bench.case, bench.prop
+    case, prop = runner.case, runner.prop
     # Backward is not called if all gradients it declares to read are absent.
     read = [i for i in range(prop.num_visible_outputs) if i in call.declared(prop)]
     unread = read if len(read) > 1 else []
-    for way in bench.variants if case.asked else ():
-        run = bench.accepted(way.implementation, way.dtype)
-        data = bench.backward_data(run, way.dtype)
-        blank = case.blank_gradients(way.dtype)
+    for variant in runner.variants if case.differentiated else ():
+        run = runner.accepted(variant.implementation, variant.dtype)
+        data = runner.backward_data(run, variant.dtype)
+        blank = case.blank_gradients(variant.dtype)
         for output in unread:
             silent = list(data.out_grad)
             silent[output] = np.zeros_like(silent[output])
             zeros = replace(data, out_grad=silent)
-            want = call.backward(way.implementation, prop, zeros, blank, run).gradients
-            whose = f"where nothing reads {case.outputs[output]}, {way} backward"
+            want = call.backward(variant.implementation, prop, zeros, blank, run).gradients
+            whose = f"where nothing reads {case.outputs[output]}, {variant} backward"
             hint = "the gradient of an unread output is None: treat it as zero"
             try:
-                absent = call.backward(way.implementation, prop, data, blank, run, unread=(output,))
+                absent = call.backward(
+                    variant.implementation, prop, data, blank, run, unread=(output,)
+                )
             except Breach as breach:
                 yield Violation(f"{whose} fails: {breach.problem.problem}", hint=hint)
                 continue
-            for index in case.asked:
+            for index in case.differentiated:
                 problem = f"{whose} gives another gradient of {case.arguments[index]} than of zeros"
                 got = absent.gradients[index]
                 yield from differing(problem, got, want[index], hint, RELATIVE, ABSOLUTE)
 
 
-def repetition(bench: CaseRunner) -> Iterator[Violation]:
+def repetition(runner: CaseRunner) -> Iterator[Violation]:
     """Check that results do not depend on memory content, and hardly on the team size.
 
     Repeated calls give the same bits on one team size, and close results on others.
     """
-    case = bench.case
-    for way in bench.variants:
-        first = bench.accepted(way.implementation, way.dtype)
-        names = [*case.outputs, *(f"gradient of {case.arguments[i]}" for i in case.asked)]
-        base = [*first.outputs, *_asked(bench, way, first, call.STANDARD)]
-        teams = TEAMS if way.implementation is not NUMPY else TEAMS[:1]
+    case = runner.case
+    for variant in runner.variants:
+        first = runner.accepted(variant.implementation, variant.dtype)
+        names = [*case.outputs, *(f"gradient of {case.arguments[i]}" for i in case.differentiated)]
+        base = [*first.outputs, *_gradients(runner, variant, first, call.STANDARD)]
+        teams = TEAMS if variant.implementation is not NUMPY else TEAMS[:1]
         for team in teams:
-            again = [_all(bench, way, Conditions(team, garbage)) for garbage in (0xFF, 0x42)]
-            whose = f"{way} on a team of {team}"
+            again = [_all(runner, variant, Conditions(team, garbage)) for garbage in (0xFF, 0x42)]
+            whose = f"{variant} on a team of {team}"
             for name, one, other, known in zip(names, *again, base, strict=True):
                 yield from differing(
                     f"{whose} gives {name} that depends on previous memory content, or differs "
@@ -131,40 +139,40 @@ def repetition(bench: CaseRunner) -> Iterator[Violation]:
                 )
 
 
-def _all(bench: CaseRunner, way: Variant, conditions: Conditions) -> list[Array]:
+def _all(runner: CaseRunner, variant: Variant, conditions: Conditions) -> list[Array]:
     """Return outputs and gradients under conditions that must not affect them."""
     fill = np.nan if conditions.garbage == call.GARBAGE else 48.0
-    before = bench.case.blank_outputs(way.dtype, fill)
-    run = bench.run(way.implementation, before, dtype=way.dtype, conditions=conditions)
+    before = runner.case.blank_outputs(variant.dtype, fill)
+    run = runner.run(variant.implementation, before, dtype=variant.dtype, conditions=conditions)
     assert run is not None
-    return [*run.outputs, *_asked(bench, way, run, conditions, fill)]
+    return [*run.outputs, *_gradients(runner, variant, run, conditions, fill)]
 
 
-def _asked(
-    bench: CaseRunner,
-    way: Variant,
+def _gradients(
+    runner: CaseRunner,
+    variant: Variant,
     run: ForwardRun,
     conditions: Conditions,
     fill: float = np.nan,
 ) -> list[Array]:
-    if not bench.case.asked:
+    if not runner.case.differentiated:
         return []
-    before = bench.case.blank_gradients(way.dtype, fill)
-    done = bench.run_backward(
-        way.implementation, before, dtype=way.dtype, conditions=conditions, following=run
+    before = runner.case.blank_gradients(variant.dtype, fill)
+    done = runner.run_backward(
+        variant.implementation, before, dtype=variant.dtype, conditions=conditions, following=run
     )
-    return [done.gradients[index] for index in bench.case.asked]
+    return [done.gradients[index] for index in runner.case.differentiated]
 
 
-def shared_body(bench: CaseRunner) -> Iterator[Violation]:
+def shared_body(runner: CaseRunner) -> Iterator[Violation]:
     """Check that an Operator object shared by two networks gives each the right results."""
-    body = bench.prop.create_operator()
+    body = runner.prop.create_operator()
     attributes = dict(getattr(body, "__dict__", {}))
-    shared = _with_body(bench.prop, body)
-    pair = (bench, bench.reversed_case)
+    shared = _with_body(runner.prop, body)
+    pair = (runner, runner.reversed_case)
     names = [
-        *bench.case.outputs,
-        *(f"gradient of {bench.case.arguments[i]}" for i in bench.case.asked),
+        *runner.case.outputs,
+        *(f"gradient of {runner.case.arguments[i]}" for i in runner.case.differentiated),
     ]
     alone = [_shared(each, each.prop, None) for each in pair]
     runs = [
@@ -177,10 +185,10 @@ def shared_body(bench: CaseRunner) -> Iterator[Violation]:
         )
         for each in pair
     ]
-    yield from _kept(body, attributes)
-    for turn in (1, 0, 1):
-        got = _shared(pair[turn], shared, runs[turn])
-        for name, one, other in zip(names, got, alone[turn], strict=True):
+    yield from _changed_attributes(body, attributes)
+    for index in (1, 0, 1):
+        got = _shared(pair[index], shared, runs[index])
+        for name, one, other in zip(names, got, alone[index], strict=True):
             yield from differing(
                 f"an Operator object shared by two networks mixes up their {name}",
                 one,
@@ -190,29 +198,29 @@ def shared_body(bench: CaseRunner) -> Iterator[Violation]:
             )
 
 
-def _kept(body: Operator, before: Mapping[str, object]) -> Iterator[Violation]:
+def _changed_attributes(body: Operator, before: Mapping[str, object]) -> Iterator[Violation]:
     """Yield a violation for attributes that a call has set on an Operator object."""
     now = getattr(body, "__dict__", {})
-    kept = [name for name in now if name not in before or now[name] is not before[name]]
-    if kept:
+    changed = [name for name in now if name not in before or now[name] is not before[name]]
+    if changed:
         yield Violation(
-            f"a call leaves {enumerated(kept)} on its Operator object, outside the plan",
+            f"a call leaves {enumerated(changed)} on its Operator object, outside the plan",
             hint="compute it again, or make it a hidden output that backward reads",
         )
 
 
-def _shared(bench: CaseRunner, prop: AnyProperty, run: ForwardRun | None) -> list[Array]:
+def _shared(runner: CaseRunner, prop: AnyProperty, run: ForwardRun | None) -> list[Array]:
     """Return outputs and gradients of a case under another property."""
-    case = bench.case
+    case = runner.case
     run = run or call.forward(
         NUMPY, prop, case.inputs[SINGLE], case.blank_outputs(SINGLE), is_train=case.is_train
     )
     assert run is not None
-    if not case.asked:
+    if not case.differentiated:
         return run.outputs
-    data = bench.backward_data(run, SINGLE)
+    data = runner.backward_data(run, SINGLE)
     done = call.backward(NUMPY, prop, data, case.blank_gradients(SINGLE), run)
-    return [*run.outputs, *(done.gradients[index] for index in case.asked)]
+    return [*run.outputs, *(done.gradients[index] for index in case.differentiated)]
 
 
 def _with_body(prop: AnyProperty, body: Operator) -> AnyProperty:
@@ -226,16 +234,19 @@ def _with_body(prop: AnyProperty, body: Operator) -> AnyProperty:
     return shared
 
 
-def determinism(bench: CaseRunner) -> Iterator[Violation]:
+def determinism(runner: CaseRunner) -> Iterator[Violation]:
     """Check that two identical calls give the same bits.
 
     Yields at most one violation, because other results of a nondeterministic operator mean nothing.
     """
-    case = bench.case
-    for implementation in bench.implementations:
+    case = runner.case
+    for implementation in runner.implementations:
         before = {library: state() for library, state in _DRAWS.items()}
-        names = [*case.outputs, *(f"the gradient of {case.arguments[i]}" for i in case.asked)]
-        first, second = _both(bench, implementation), _both(bench, implementation)
+        names = [
+            *case.outputs,
+            *(f"the gradient of {case.arguments[i]}" for i in case.differentiated),
+        ]
+        first, second = _both(runner, implementation), _both(runner, implementation)
         drawn = [library for library, state in _DRAWS.items() if state() != before[library]]
         for name, one, other in zip(names, first, second, strict=True):
             index = first_difference(other, one)
@@ -253,23 +264,23 @@ def determinism(bench: CaseRunner) -> Iterator[Violation]:
             return
 
 
-def _both(bench: CaseRunner, implementation: Implementation) -> list[Array]:
+def _both(runner: CaseRunner, implementation: Implementation) -> list[Array]:
     """Return the outputs and gradients of one forward and one backward call."""
-    run = bench.run(implementation)
+    run = runner.run(implementation)
     assert run is not None
-    if not bench.case.asked:
+    if not runner.case.differentiated:
         return run.outputs
-    done = bench.run_backward(implementation, following=run)
-    return [*run.outputs, *(done.gradients[index] for index in bench.case.asked)]
+    done = runner.run_backward(implementation, following=run)
+    return [*run.outputs, *(done.gradients[index] for index in runner.case.differentiated)]
 
 
-def random_numbers(bench: CaseRunner) -> Iterator[Violation]:
+def random_numbers(runner: CaseRunner) -> Iterator[Violation]:
     """Check that other libraries' random generators are not used."""
-    for implementation in bench.implementations:
+    for implementation in runner.implementations:
         before = [state() for state in _DRAWS.values()]
-        run = bench.run(implementation)
-        if bench.case.asked:
-            bench.run_backward(implementation, following=run)
+        run = runner.run(implementation)
+        if runner.case.differentiated:
+            runner.run_backward(implementation, following=run)
         for (library, state), then in zip(_DRAWS.items(), before, strict=True):
             if state() != then:
                 yield Violation(
@@ -296,23 +307,23 @@ _REQUEST_RANDOM = (
 )
 
 
-def draws_by_step(benches: Sequence[CaseRunner]) -> Iterator[Violation]:
+def draws_by_step(runners: Sequence[CaseRunner]) -> Iterator[Violation]:
     """Check that an operator which requests random numbers gives other results at another step."""
     asking = [
-        bench
-        for bench in benches
-        if bench.case.is_train
+        runner
+        for runner in runners
+        if runner.case.is_train
         and any(
             request.kind is ResourceKind.RANDOM
-            for request in call.resources(bench.prop, bench.case.inputs[SINGLE])
+            for request in call.resources(runner.prop, runner.case.inputs[SINGLE])
         )
     ]
     if not asking:
         return
-    for bench in asking:
-        later = bench.run(NUMPY, conditions=Conditions(step=call.RANDOM[1] + 1))
+    for runner in asking:
+        later = runner.run(NUMPY, conditions=Conditions(step=call.RANDOM[1] + 1))
         assert later is not None
-        now = bench.accepted(NUMPY)
+        now = runner.accepted(NUMPY)
         if any(
             first_difference(one, other) is not None
             for one, other in zip(now.outputs, later.outputs, strict=True)

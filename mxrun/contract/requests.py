@@ -24,35 +24,37 @@ NULL, WRITE, INPLACE, ADD = OpReqType
 Mix = tuple[OpReqType, ...]
 
 
-def forward_requests(bench: CaseRunner) -> Iterator[Violation]:
+def forward_requests(runner: CaseRunner) -> Iterator[Violation]:
     """Check outputs under every combination of null, write and add."""
-    names = bench.case.outputs
-    for way in bench.variants:
-        plain = bench.accepted(way.implementation, way.dtype)
+    names = runner.case.outputs
+    for variant in runner.variants:
+        plain = runner.accepted(variant.implementation, variant.dtype)
         for mix in mixes([(NULL, WRITE, ADD)] * len(names)):
-            before = _before(bench.case.blank_outputs(way.dtype), mix)
-            run = bench.run(way.implementation, before, mix, dtype=way.dtype)
+            before = _before(runner.case.blank_outputs(variant.dtype), mix)
+            run = runner.run(variant.implementation, before, mix, dtype=variant.dtype)
             if run is not None:
                 exact = () if NULL in mix else plain.kernel.adding
                 got, written = run.outputs, plain.outputs
-                yield from _each(f"{way} forward", names, mix, got, written, before, exact)
+                yield from _each(f"{variant} forward", names, mix, got, written, before, exact)
 
 
-def backward_requests(bench: CaseRunner) -> Iterator[Violation]:
+def backward_requests(runner: CaseRunner) -> Iterator[Violation]:
     """Check input gradients under every combination of null, write and add."""
-    case = bench.case
+    case = runner.case
     names = [f"gradient of {name}" for name in case.arguments]
-    choices = [(NULL, WRITE, ADD) if i in case.asked else (NULL,) for i in range(len(names))]
-    for way in bench.variants if case.asked else ():
-        plain = bench.backward(way.implementation, way.dtype)
+    choices = [
+        (NULL, WRITE, ADD) if i in case.differentiated else (NULL,) for i in range(len(names))
+    ]
+    for variant in runner.variants if case.differentiated else ():
+        plain = runner.backward(variant.implementation, variant.dtype)
         for mix in mixes(choices):
             if all(request is NULL for request in mix):
                 continue
-            before = _before(case.blank_gradients(way.dtype), mix)
-            run = bench.run_backward(way.implementation, before, mix, dtype=way.dtype)
-            exact = () if NULL in (mix[i] for i in case.asked) else plain.kernel.adding
+            before = _before(case.blank_gradients(variant.dtype), mix)
+            run = runner.run_backward(variant.implementation, before, mix, dtype=variant.dtype)
+            exact = () if NULL in (mix[i] for i in case.differentiated) else plain.kernel.adding
             got, written = run.gradients, plain.gradients
-            yield from _each(f"{way} backward", names, mix, got, written, before, exact)
+            yield from _each(f"{variant} backward", names, mix, got, written, before, exact)
 
 
 def mixes(choices: Sequence[Sequence[OpReqType]]) -> Iterator[Mix]:
@@ -72,28 +74,28 @@ def mixes(choices: Sequence[Sequence[OpReqType]]) -> Iterator[Mix]:
             yield tuple(mix)
 
 
-def forward_in_place(bench: CaseRunner) -> Iterator[Violation]:
+def forward_in_place(runner: CaseRunner) -> Iterator[Violation]:
     """Check outputs in the memory of inputs, for each hint alone and for several at once."""
-    prop, case = bench.prop, bench.case
+    prop, case = runner.prop, runner.case
     inputs, outputs = len(case.inputs[SINGLE]), len(case.outputs)
     hints = prop.forward_inplace_option(range(inputs), range(outputs))
     mutated = [(source, target) for source, target in prop.list_mutated_inputs().items()]
-    for way in bench.variants:
-        written = bench.accepted(way.implementation, way.dtype).outputs
+    for variant in runner.variants:
+        written = runner.accepted(variant.implementation, variant.dtype).outputs
         for places in _choices([*hints, *mutated]):
             requests = [INPLACE if i in places else WRITE for i in range(outputs)]
-            run = bench.run(way.implementation, None, requests, places, dtype=way.dtype)
+            run = runner.run(variant.implementation, None, requests, places, dtype=variant.dtype)
             if run is None:
                 continue
             names = [*case.arguments, *prop.list_auxiliary_states()]
-            whose = f"{way} forward with {_said(places, case.outputs, names)}"
+            whose = f"{variant} forward with {_described(places, case.outputs, names)}"
             hint = "drop the pair from forward_inplace_option, or read each element before writing"
             yield from _bits(whose, case.outputs, run.outputs, written, hint)
 
 
-def backward_in_place(bench: CaseRunner) -> Iterator[Violation]:
+def backward_in_place(runner: CaseRunner) -> Iterator[Violation]:
     """Check input gradients computed in place, for each hint alone and for several at once."""
-    prop, case = bench.prop, bench.case
+    prop, case = runner.prop, runner.case
     outputs, arguments = len(case.outputs), len(case.arguments)
     positions = range(2 * outputs + arguments)
     hints = [
@@ -104,24 +106,26 @@ def backward_in_place(bench: CaseRunner) -> Iterator[Violation]:
             positions[outputs + arguments :],
             range(arguments),
         )
-        if target in case.asked
+        if target in case.differentiated
     ]
     names = [f"gradient of {name}" for name in case.arguments]
-    for way in bench.variants if hints else ():
-        written = bench.backward(way.implementation, way.dtype).gradients
+    for variant in runner.variants if hints else ():
+        written = runner.backward(variant.implementation, variant.dtype).gradients
         for places in _choices(hints):
             requests = call.default_requests(prop)
             for target in places:
                 requests[target] = INPLACE
-            run = bench.run_backward(way.implementation, None, requests, places, dtype=way.dtype)
-            where = _said(places, names, call.names_of(prop))
+            run = runner.run_backward(
+                variant.implementation, None, requests, places, dtype=variant.dtype
+            )
+            where = _described(places, names, call.names_of(prop))
             hint = "drop the pair from backward_inplace_option, or read each element before writing"
-            kept = case.asked
+            indices = case.differentiated
             yield from _bits(
-                f"{way} backward with {where}",
-                [names[i] for i in kept],
-                [run.gradients[i] for i in kept],
-                [written[i] for i in kept],
+                f"{variant} backward with {where}",
+                [names[i] for i in indices],
+                [run.gradients[i] for i in indices],
+                [written[i] for i in indices],
                 hint,
             )
 
@@ -147,10 +151,10 @@ def _each(
 
     exact: outputs for which the kernel guarantees the bits of a separate addition.
     """
-    asked = ", ".join(request.name.lower() for request in mix)
+    combination = ", ".join(request.name.lower() for request in mix)
     results = zip(names, mix, got, written, before, strict=True)
     for index, (name, request, result, value, old) in enumerate(results):
-        which = f"{name} under the requests ({asked})" if len(mix) > 1 else name
+        which = f"{name} under the requests ({combination})" if len(mix) > 1 else name
         if request is NULL:
             problem = f"{whose} writes {which}, whose request is null"
             hint = "store results with assign(out, req, value)"
@@ -191,7 +195,7 @@ def _choices(hints: Sequence[tuple[int, int]]) -> Iterator[Mapping[int, int]]:
         yield together
 
 
-def _said(places: Mapping[int, int], targets: Sequence[str], sources: Sequence[str]) -> str:
+def _described(places: Mapping[int, int], targets: Sequence[str], sources: Sequence[str]) -> str:
     return ", ".join(f"{targets[target]} over {sources[i]}" for target, i in places.items())
 
 

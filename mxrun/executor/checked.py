@@ -60,9 +60,9 @@ def _found(executor: Executor, phase: str, step: Step, value: ValueId) -> list[N
         size = item_size(spec.dtype)
         rows = count // part.width
         reach = (rows - 1) * part.pitch + part.width
-        whole = executor.arena.array(planned.offsets[value], (reach,), spec.dtype)
+        strided_range = executor.arena.array(planned.offsets[value], (reach,), spec.dtype)
         strides = (part.pitch * size, size)
-        flat = np.lib.stride_tricks.as_strided(whole, (rows, part.width), strides).ravel()
+        flat = np.lib.stride_tricks.as_strided(strided_range, (rows, part.width), strides).ravel()
     if np.isfinite(flat).all():
         return []
     # Imported here because only runs with a non-finite value need them.

@@ -59,9 +59,12 @@ class Executor:
             self.tapes[PREPARE].run()
         self._prepared = True
 
-    def profile(self, phase: str, kept_steps: int = 0) -> Profile:
-        """Return a profile that times every call of a phase; a trace covers `kept_steps` steps."""
-        return Profile(self.plan.phases[phase], self.tapes[phase], kept_steps, self.arena)
+    def profile(self, phase: str, recorded_steps: int = 0) -> Profile:
+        """Return a profile that times every call of a phase.
+
+        recorded_steps: number of steps that a trace covers.
+        """
+        return Profile(self.plan.phases[phase], self.tapes[phase], recorded_steps, self.arena)
 
     def run_poisoned(self, phase: str) -> None:
         """Run one phase with all dead memory poisoned.

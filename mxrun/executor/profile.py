@@ -68,12 +68,12 @@ def run_entries_timed(block: Block) -> None:
 class Profile:
     """Times of a phase's calls: sums over all runs, and every single time of the first steps.
 
-    kept_steps: number of first steps whose single times are saved for a trace; the sums cover every
-    run. memory: arena that contains the calls' addresses; the profile holds a reference to it.
+    recorded_steps: number of first steps whose single times are saved for a trace; the sums cover
+    every run. memory: arena that contains the calls' addresses, referenced by the profile.
     """
 
     def __init__(
-        self, phase: PhasePlan, tape: Tape, kept_steps: int = 0, memory: Arena | None = None
+        self, phase: PhasePlan, tape: Tape, recorded_steps: int = 0, memory: Arena | None = None
     ) -> None:
         self.steps = 0
         self._memory = memory
@@ -84,7 +84,7 @@ class Profile:
         self._end: Nanoseconds = np.zeros(count, np.int64)
         self._elapsed: Nanoseconds = np.zeros(count, np.int64)
         self._totals: Nanoseconds = np.zeros(count, np.int64)
-        self._kept: Nanoseconds = np.zeros((kept_steps, 2, count), np.int64)
+        self._recorded: Nanoseconds = np.zeros((recorded_steps, 2, count), np.int64)
         self._now: Nanoseconds = np.zeros(2, np.int64)
         self._segments = [self._segment(*bounds) for bounds in segments(self._entries)]
 
@@ -94,9 +94,9 @@ class Profile:
             segment()
         np.subtract(self._end, self._begin, out=self._elapsed)
         np.add(self._totals, self._elapsed, out=self._totals)
-        if self.steps < len(self._kept):
-            self._kept[self.steps, 0] = self._begin
-            self._kept[self.steps, 1] = self._end
+        if self.steps < len(self._recorded):
+            self._recorded[self.steps, 0] = self._begin
+            self._recorded[self.steps, 1] = self._end
         self.steps += 1
 
     def operators(self) -> tuple[OperatorTime, ...]:
@@ -105,9 +105,9 @@ class Profile:
         totals: dict[str, int] = {}
         for entry, nanoseconds in zip(self._entries, self._totals.tolist(), strict=True):
             totals[entry.name] = totals.get(entry.name, 0) + nanoseconds
-        whole = sum(totals.values())
+        total = sum(totals.values())
         return tuple(
-            _operator_time(steps[name], self.steps, nanoseconds, whole)
+            _operator_time(steps[name], self.steps, nanoseconds, total)
             for name, nanoseconds in totals.items()
         )
 
@@ -125,7 +125,7 @@ class Profile:
             )
             for number in range(len(group))
         ]
-        for number, (begin, end) in enumerate(self._kept[: self.steps].tolist()):
+        for number, (begin, end) in enumerate(self._recorded[: self.steps].tolist()):
             for (step, call), start, stop in zip(calls, begin, end, strict=True):
                 yield _event(step, call, number, start, stop)
 
@@ -156,7 +156,7 @@ class Profile:
         return run
 
 
-def _operator_time(step: Step, calls: int, nanoseconds: int, whole: int) -> OperatorTime:
+def _operator_time(step: Step, calls: int, nanoseconds: int, total: int) -> OperatorTime:
     assert step.prop is not None
     assert step.kernel is not None
     each = nanoseconds / max(1, calls)
@@ -167,7 +167,7 @@ def _operator_time(step: Step, calls: int, nanoseconds: int, whole: int) -> Oper
         implementation=step.kernel.implementation,
         calls=calls,
         ms=each / 1e6,
-        share=nanoseconds / max(1, whole),
+        share=nanoseconds / max(1, total),
         # Operations or bytes per nanosecond equal 10^9 of them per second.
         gflops=step.kernel.flops / max(1.0, each),
         gbytes_per_s=step.kernel.bytes_moved / max(1.0, each),

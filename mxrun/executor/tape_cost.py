@@ -10,7 +10,7 @@ from mxrun.backend.call import NativeCall
 from mxrun.backend.team import openmp, team
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator.kernel import PythonCall
-from mxrun.runtime.measurement import nothing_loop
+from mxrun.runtime.measurement import empty_loop
 
 # Number of runs; the fastest counts, because other work can only slow a run down.
 _RUNS = 200
@@ -49,13 +49,13 @@ def _switches(entry: TapeEntry) -> bool:
 def _emptied(entry: TapeEntry, switching: bool) -> TapeEntry:
     """Return the entry with an empty function; if `switching`, a call that sets the team stays."""
     if isinstance(entry.call, PythonCall):
-        return replace(entry, call=PythonCall(_nothing))
+        return replace(entry, call=PythonCall(_empty_call))
     if switching and _switches(entry):
         return entry
-    return replace(entry, call=jit.bind(nothing_loop, (), 1))
+    return replace(entry, call=jit.bind(empty_loop, (), 1))
 
 
-def _nothing() -> None:
+def _empty_call() -> None:
     """Replace the Python function of an entry in an emptied tape."""
 
 

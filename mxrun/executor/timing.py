@@ -39,10 +39,10 @@ def time_candidates(candidates: Mapping[str, Kernels], threads: int) -> dict[str
     if other work keeps the times from becoming stable, or if the machine lacks the memory for a
     candidate.
     """
-    trials: dict[str, _Trial] = {}
+    trials: dict[str, _TimedCandidate] = {}
     with team(threads):
         for name, kernels in candidates.items():
-            trials[name] = _Trial(tuple(kernels()))
+            trials[name] = _TimedCandidate(tuple(kernels()))
             if trials[name].nbytes > memory_limit():
                 return {}
             if len(trials) == 1 and trials[name].run_round(Arena(trials[name].nbytes)) < _SHORT_S:
@@ -57,7 +57,7 @@ def time_candidates(candidates: Mapping[str, Kernels], threads: int) -> dict[str
     return {name: Candidate(trial.name, trial.best) for name, trial in trials.items()}
 
 
-def _running(trials: Sequence[_Trial], number: int) -> Sequence[_Trial]:
+def _running(trials: Sequence[_TimedCandidate], number: int) -> Sequence[_TimedCandidate]:
     """Return the candidates to run in a round: those that may still be the fastest.
 
     Round 0 runs the candidates that have no time yet. The result is empty once all times are
@@ -65,12 +65,12 @@ def _running(trials: Sequence[_Trial], number: int) -> Sequence[_Trial]:
     """
     if number == 0:
         return [trial for trial in trials if math.isinf(trial.best)]
-    left = _contenders(trials)
-    settled = number >= _ROUNDS.start and all(trial.is_stable for trial in left)
-    return () if settled or len(left) == 1 else left
+    contenders = _contenders(trials)
+    settled = number >= _ROUNDS.start and all(trial.is_stable for trial in contenders)
+    return () if settled or len(contenders) == 1 else contenders
 
 
-def _contenders(trials: Sequence[_Trial]) -> Sequence[_Trial]:
+def _contenders(trials: Sequence[_TimedCandidate]) -> Sequence[_TimedCandidate]:
     best = min(trial.best for trial in trials)
     return [
         trial
@@ -79,7 +79,7 @@ def _contenders(trials: Sequence[_Trial]) -> Sequence[_Trial]:
     ]
 
 
-class _Trial:
+class _TimedCandidate:
     """Kernels of one candidate, run one after the other."""
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.config import Parsed, RunConfig
 from mxrun.frontend.data import data_requests, missing_data
 from mxrun.frontend.labels import label_problems
@@ -63,25 +63,25 @@ def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
 
     Raises UserError with every diagnostic of the config and of its parts.
     """
-    problems = list(parsed.diagnostics)
-    told = len(problems)
-    symbol = wire(parsed, problems)
+    diagnostics = Diagnostics(parsed.diagnostics)
+    before = len(diagnostics)
+    symbol = wire(parsed, diagnostics)
     model = training = None
     if symbol is not None and parsed.network is not None:
         # Without a valid batch size, shapes are checked for one sample.
         size = batch_size or (1 if parsed.data is None else parsed.data.batch_size)
-        if len(problems) == told:
-            model = build_model(parsed, parsed.network, symbol, size, problems)
+        if len(diagnostics) == before:
+            model = build_model(parsed, parsed.network, symbol, size, diagnostics)
         else:
-            problems += contradictions(parsed.network, symbol, size)
+            diagnostics += contradictions(parsed.network, symbol, size)
     if parsed.train is not None:
         size = 1 if model is None else model.batch_size
-        training = build_training(parsed, parsed.train, model, size, problems)
-    requests = {} if parsed.data is None else data_requests(parsed, parsed.data, problems)
+        training = build_training(parsed, parsed.train, model, size, diagnostics)
+    requests = {} if parsed.data is None else data_requests(parsed, parsed.data, diagnostics)
     if parsed.config is not None and model is not None:
-        problems += micro_batch_problems(parsed.config, model)
-    if problems or parsed.config is None or model is None or training is None:
-        raise UserError(sorted(problems, key=_place))
+        diagnostics += micro_batch_problems(parsed.config, model)
+    if diagnostics or parsed.config is None or model is None or training is None:
+        raise UserError(sorted(diagnostics, key=_place))
     return ModelDefinition(parsed.config, model, training, requests)
 
 
@@ -92,10 +92,10 @@ def check_labels(built: ModelDefinition, datasets: Mapping[str, Dataset]) -> Non
     loss reads as probabilities are not probabilities.
     """
     places = {role: built.config.place("data", role, "dataset") for role in datasets}
-    problems = label_problems(built.model, datasets, places)
-    problems += soft_label_problems(built.model, datasets, places)
-    if problems:
-        raise UserError(problems)
+    diagnostics = label_problems(built.model, datasets, places)
+    diagnostics += soft_label_problems(built.model, datasets, places)
+    if diagnostics:
+        raise UserError(diagnostics)
 
 
 def _place(problem: Diagnostic) -> SourceLocation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.keywords import REST
 from mxrun.config import Data, DatasetSection, Parsed, RunConfig, SourceNode
 from mxrun.frontend.instantiate import instantiate
@@ -20,14 +20,14 @@ _ANY_PATH = "path"
 
 
 def data_requests(
-    parsed: Parsed, data: Data, problems: list[Diagnostic]
+    parsed: Parsed, data: Data, diagnostics: Diagnostics
 ) -> dict[str, DatasetRequest]:
-    """Return the requests of `data.train` and `data.eval`; append diagnostics to `problems`.
+    """Return the requests of `data.train` and `data.eval`; add problems to `diagnostics`.
 
     A section in which a required value is missing is left out (`missing_data`).
     """
     requests = {}
-    pipelines = _pipelines(data, problems)
+    pipelines = _pipelines(data, diagnostics)
     without = pathless(data)
     for role, section in _sections(data).items():
         options = _options(data, section)
@@ -44,7 +44,7 @@ def data_requests(
             request = replace(request, own=frozenset(section.options))
         except UserError as error:
             # eval may inherit a wrong path of data.train, which is reported once.
-            problems += (found for found in error.diagnostics if found not in problems)
+            diagnostics += (found for found in error.diagnostics if found not in diagnostics)
         else:
             if role not in without:
                 if section.options and _PATH not in section.options:
@@ -52,7 +52,7 @@ def data_requests(
                     # not to the path's location.
                     places = {key: place for key, place in places.items() if key != _PATH}
                 requests[role] = replace(request, pipeline=pipelines[role], places=places)
-    _resolve_rest(parsed, data, requests, problems)
+    _resolve_rest(parsed, data, requests, diagnostics)
     return requests
 
 
@@ -67,7 +67,7 @@ def _split(section: DatasetSection) -> object:
 
 
 def _resolve_rest(
-    parsed: Parsed, data: Data, requests: dict[str, DatasetRequest], problems: list[Diagnostic]
+    parsed: Parsed, data: Data, requests: dict[str, DatasetRequest], diagnostics: Diagnostics
 ) -> None:
     """Replace `rest` in the split of eval by the records that the split of train leaves.
 
@@ -77,7 +77,7 @@ def _resolve_rest(
     if train is not None and train.split.rest:
         place = parsed.place("data", "train", "split")
         problem = "data.train.split: the rest is what data.train leaves for data.eval"
-        problems.append(Diagnostic(problem, place, "a split, a range or a share", REST))
+        diagnostics.add(Diagnostic(problem, place, "a split, a range or a share", REST))
         return
     if evaluation is None or data.eval is None:
         return
@@ -94,7 +94,7 @@ def _resolve_rest(
         why = "leaves no records out" if same else "reads other records"
         problem = f"data.eval.split: the rest is what data.train leaves, and data.train {why}"
         hint = SHARE_HINT if same else "without options of its own data.eval has those of train"
-        problems.append(Diagnostic(problem, parsed.place("data", "eval", "split"), hint=hint))
+        diagnostics.add(Diagnostic(problem, parsed.place("data", "eval", "split"), hint=hint))
         return
     # The split that train uses by default is looked up with train's role.
     rest = replace(train.split, rest=True)
@@ -148,32 +148,34 @@ def _path_option(section: DatasetSection) -> str | None:
 
 def evaluation_pipeline(data: Data) -> Pipeline:
     """Return the transforms of evaluation; `data` must be free of errors."""
-    return _pipelines(data, [])["eval"]
+    return _pipelines(data, Diagnostics())["eval"]
 
 
-def _pipelines(data: Data, problems: list[Diagnostic]) -> dict[str, Pipeline]:
+def _pipelines(data: Data, diagnostics: Diagnostics) -> dict[str, Pipeline]:
     """Return the transforms of both sections by role.
 
     An eval section without transforms uses train's, without the random ones.
     """
-    train = _pipeline(data.train, problems)
+    train = _pipeline(data.train, diagnostics)
     evaluation = train
     if data.eval is not None and data.eval.transforms is not None:
-        evaluation = _pipeline(data.eval, problems)
+        evaluation = _pipeline(data.eval, diagnostics)
     return {"train": train, "eval": evaluation.evaluation()}
 
 
-def _pipeline(section: DatasetSection, problems: list[Diagnostic]) -> Pipeline:
-    """Return the transforms of a section; append diagnostics to `problems`."""
-    before = len(problems)
+def _pipeline(section: DatasetSection, diagnostics: Diagnostics) -> Pipeline:
+    """Return the transforms of a section; add problems to `diagnostics`."""
+    before = len(diagnostics)
     choices = section.transforms or ()
-    transforms = [(instantiate(choice, TRANSFORMS, problems), choice.place) for choice in choices]
-    if len(problems) > before:
+    transforms = [
+        (instantiate(choice, TRANSFORMS, diagnostics), choice.place) for choice in choices
+    ]
+    if len(diagnostics) > before:
         return NO_TRANSFORMS
     try:
         return pipeline(transforms)
     except UserError as error:
-        problems += error.diagnostics
+        diagnostics += error.diagnostics
         return NO_TRANSFORMS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mxrun.base.errors import Diagnostic
+from mxrun.base.errors import Diagnostic, Diagnostics
 from mxrun.config import Variable
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
@@ -14,20 +14,20 @@ from mxrun.operator.register import AnyProperty
 
 
 def with_frozen_states(
-    symbol: Symbol, settings: Mapping[str, Variable], problems: list[Diagnostic]
+    symbol: Symbol, settings: Mapping[str, Variable], diagnostics: Diagnostics
 ) -> Symbol:
     """Replace each operator whose auxiliary states are frozen by a variant that updates none.
 
     settings: those of every parameter and state by name. States are frozen if their own setting
     says so or, without a setting, if every parameter of the layer is frozen. Returns `symbol`
-    itself if nothing is frozen. Diagnostics for states that cannot be frozen are appended to
-    `problems`.
+    itself if nothing is frozen. Diagnostics for states that cannot be frozen are added to
+    `diagnostics`.
     """
     frozen: dict[Node, AnyProperty] = {}
     for node in symbol.nodes:
         if node.prop is None or not node.prop.list_state_updates():
             continue
-        prop = _frozen(node, node.prop, settings, problems)
+        prop = _frozen(node, node.prop, settings, diagnostics)
         if prop is not None:
             frozen[node] = prop
     return _replaced(symbol, frozen) if frozen else symbol
@@ -37,14 +37,14 @@ def _frozen(
     node: Node,
     prop: AnyProperty,
     settings: Mapping[str, Variable],
-    problems: list[Diagnostic],
+    diagnostics: Diagnostics,
 ) -> AnyProperty | None:
     """Return the operator with frozen states; None if they are not frozen."""
     states = [entry.name for entry in node.inputs[len(node.argument_entries()) :]]
     own = {name: settings[name].frozen for name in states if name in settings}
     said = {name: frozen for name, frozen in own.items() if frozen is not None}
     if len(set(said.values())) > 1:
-        problems.append(
+        diagnostics.add(
             Diagnostic(
                 f"{node.operator} {node.name!r}: some of its moving statistics are frozen, others "
                 "not",
@@ -59,7 +59,7 @@ def _frozen(
         return None
     form = prop.with_frozen_states()
     if form is None and said:
-        problems.append(
+        diagnostics.add(
             Diagnostic(
                 f"{node.operator} {node.name!r} cannot be frozen: it updates its states in "
                 "training",

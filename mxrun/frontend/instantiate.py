@@ -6,25 +6,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.errors import Diagnostics, SourceLocation, UserError
 from mxrun.base.params import Locate, check
 from mxrun.base.registry import Registry
 from mxrun.config import Choice, SourceNode
 
 
-def instantiate(choice: Choice, registry: Registry[Any], problems: list[Diagnostic]) -> Any:
+def instantiate(choice: Choice, registry: Registry[Any], diagnostics: Diagnostics) -> Any:
     """Return the registered model that `choice` names, with its parameters.
 
-    If it is unknown, the result is None; diagnostics are appended to `problems`.
+    If it is unknown, the result is None; problems are added to `diagnostics`.
     """
     try:
         model = registry.get(choice.kind)
     except UserError as error:
-        problems += (replace(found, place=choice.place) for found in error.diagnostics)
+        diagnostics += (replace(found, place=choice.place) for found in error.diagnostics)
         return None
     values = {key: marked.plain() for key, marked in choice.parameters.items()}
     instance, wrong = check(model, values, location_in(choice.parameters, choice.place))
-    problems += (replace(found, problem=f"{choice.kind}: {found.problem}") for found in wrong)
+    diagnostics += (replace(found, problem=f"{choice.kind}: {found.problem}") for found in wrong)
     return instance
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from mxrun.base.errors import MAX_SHOWN, Diagnostic, UserError
+from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, UserError
 from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import LARGEST_INT32
 from mxrun.base.patterns import PatternTable
@@ -121,21 +121,21 @@ def build_model(
     network: NetworkSection,
     symbol: Symbol,
     batch_size: int,
-    problems: list[Diagnostic],
+    diagnostics: Diagnostics,
 ) -> Model | None:
     """Infer every shape for `batch_size` and return the model.
 
-    On errors the result is None, and diagnostics are appended to `problems`.
+    On errors the result is None, and problems are added to `diagnostics`.
     """
-    before = len(problems)
-    settings = _variables(parsed, network, symbol, problems)
-    symbol = with_frozen_states(symbol, settings, problems)
+    before = len(diagnostics)
+    settings = _variables(parsed, network, symbol, diagnostics)
+    symbol = with_frozen_states(symbol, settings, diagnostics)
     shapes = _given(network, batch_size)
     shapes |= {name: v.shape for name, v in settings.items() if v.shape is not None}
     inference = infer(symbol.heads, shapes)
-    problems += inference.diagnostics
+    diagnostics += inference.diagnostics
     nodes = {node.name: node for node in symbol.nodes}
-    problems += (
+    diagnostics += (
         Diagnostic(
             f"not enough is known: need shape of {name!r}",
             place=nodes[name].place,
@@ -143,15 +143,15 @@ def build_model(
         )
         for name in inference.unknown
     )
-    if len(problems) > before:
+    if len(diagnostics) > before:
         return None
     inputs = {
         name: inference.spec(NodeEntry(node))
         for name, node in nodes.items()
         if node.is_variable and (name in network.inputs or name == SAMPLE_WEIGHT)
     }
-    problems += _too_large(symbol, inference)
-    if len(problems) > before:
+    diagnostics += _too_large(symbol, inference)
+    if len(diagnostics) > before:
         return None
     losses = tuple(_loss(node, inference) for node in symbol.nodes if is_loss(node))
     return Model(symbol, inference, batch_size, inputs, settings, losses)
@@ -174,7 +174,7 @@ def _given(network: NetworkSection, batch_size: int) -> dict[str, Shape]:
 
 
 def _variables(
-    parsed: Parsed, network: NetworkSection, symbol: Symbol, problems: list[Diagnostic]
+    parsed: Parsed, network: NetworkSection, symbol: Symbol, diagnostics: Diagnostics
 ) -> dict[str, Variable]:
     """Return the settings of each variable, by exact name or else by the last matching pattern."""
     names = [
@@ -190,7 +190,7 @@ def _variables(
         own = name if name in network.variables else matching[-1] if matching else None
         settings[name] = Variable() if own is None else network.variables[own]
     suggestions = Suggestions(MAX_SHOWN)
-    problems += (
+    diagnostics += (
         Diagnostic(
             f"no variable is named or matches {pattern!r}",
             place=parsed.key_place("network", "variables", pattern),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from mxrun.base.dtype import BFLOAT16
-from mxrun.base.errors import MAX_SHOWN, Diagnostic, SourceLocation
+from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import check
 from mxrun.config import LayerConfig, Names, Parsed, SourceNode
@@ -29,23 +29,23 @@ _NUMBERED = re.compile(r"arg([0-9]{1,4})")
 _MAX_NAMED_OUTPUTS = 8
 
 
-def wire(parsed: Parsed, problems: list[Diagnostic]) -> Symbol | None:
-    """Return the network's symbol; append the diagnostics of its layers to `problems`.
+def wire(parsed: Parsed, diagnostics: Diagnostics) -> Symbol | None:
+    """Return the network's symbol; add the problems of its layers to `diagnostics`.
 
     A layer that cannot be built is replaced by a variable, and an unread layer becomes an output,
     so that all other shapes can be checked in the same pass. None if the network section is
     unusable: then only operators and their parameters are checked.
     """
-    wiring = _Wiring(parsed, problems)
+    wiring = _Wiring(parsed, diagnostics)
     for layer in parsed.layers:
         wiring.add(layer)
     return None if parsed.network is None else wiring.symbol(parsed.network.outputs)
 
 
 class _Wiring:
-    def __init__(self, parsed: Parsed, problems: list[Diagnostic]) -> None:
-        self.problems = problems
-        self.told = len(problems)
+    def __init__(self, parsed: Parsed, diagnostics: Diagnostics) -> None:
+        self.diagnostics = diagnostics
+        self.before = len(diagnostics)
         self.suggestions = Suggestions(MAX_SHOWN)
         self.parsed = parsed
         self.nodes: dict[str, Node] = {}
@@ -97,14 +97,14 @@ class _Wiring:
                 heads.append(entry)
         if not heads and self.previous is not None:
             heads = [self.previous]
-        if len(self.problems) == self.told:
+        if len(self.diagnostics) == self.before:
             self._check_names()
             self._check_labels()
             self._check_gradients()
         reached = set(Symbol(heads).nodes)
         unread = [n for n in self.nodes.values() if n not in reached and not n.is_variable]
-        if len(self.problems) == self.told:
-            self.problems += (
+        if len(self.diagnostics) == self.before:
+            self.diagnostics += (
                 Diagnostic(
                     f"nothing reads the layer {node.name!r}",
                     place=node.place,
@@ -282,7 +282,7 @@ class _Wiring:
         """Return whether a name is reserved for an input that mxrun fills, and report it."""
         if name == SAMPLE_WEIGHT:
             text = f"the name {name!r} is reserved: mxrun has an input of this name"
-            self.problems.append(Diagnostic(text, place, hint="choose another name", chain=chain))
+            self.diagnostics.add(Diagnostic(text, place, hint="choose another name", chain=chain))
         return name == SAMPLE_WEIGHT
 
     def _check_names(self) -> None:
@@ -293,7 +293,7 @@ class _Wiring:
             for name in dict.fromkeys((node.name, *tensors)):
                 other = first.setdefault(name, node)
                 if other is not node:
-                    self.problems.append(
+                    self.diagnostics.add(
                         Diagnostic(
                             f"two tensors are named {name!r}: of {_described(other)} and of "
                             f"{_described(node)}",
@@ -316,7 +316,7 @@ class _Wiring:
                     others.append((entry.node, node))
                 elif dtype != "float32":
                     labels.add(entry.node)
-        self.problems += (
+        self.diagnostics += (
             Diagnostic(
                 f"{read.name!r} is a label, yet {reader.operator} {reader.name!r} reads it as data",
                 place=reader.place,
@@ -343,7 +343,7 @@ class _Wiring:
             tensors = [f"input {index}" for index in range(len(loss.inputs))]
             read = loss.prop.declare_backward_dependency(gradients, tensors, outputs)
             if loss not in before and set(read) & set(gradients):
-                self.problems.append(
+                self.diagnostics.add(
                     Diagnostic(
                         f"{loss.operator} {loss.name!r} needs the gradient of its output "
                         "(out_grad), which no layer provides",
@@ -381,11 +381,11 @@ class _Wiring:
         if found is None:
             if reference in self.variables or reference in self.declared:
                 return NodeEntry(self._variable(reference, place))
-            self.problems.append(self._dangling(reference, place, chain, layer))
+            self.diagnostics.add(self._dangling(reference, place, chain, layer))
             return None
         node, index = self.nodes[found[0]], found[1]
         if index >= (1 if node.prop is None else node.prop.num_visible_outputs):
-            self.problems.append(_no_such_output(node, index, place, chain))
+            self.diagnostics.add(_no_such_output(node, index, place, chain))
             return None
         return NodeEntry(node, index)
 
@@ -434,7 +434,7 @@ class _Wiring:
         got: str = "",
         hint: str = "",
     ) -> None:
-        self.problems.append(Diagnostic(text, place, expected, got, hint, layer.chain))
+        self.diagnostics.add(Diagnostic(text, place, expected, got, hint, layer.chain))
 
 
 def _described(node: Node) -> str:

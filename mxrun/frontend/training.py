@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.dtype import LARGEST_FLOAT32
+from mxrun.base.errors import Diagnostic, Diagnostics, UserError
 from mxrun.base.near_names import nearest
-from mxrun.base.params import LARGEST_FLOAT32
 from mxrun.config import Choice, Parsed, Train
 from mxrun.frontend.instantiate import instantiate
 from mxrun.frontend.model import Model
@@ -47,27 +47,27 @@ class TrainingSetup:
 
 
 def build_training(
-    parsed: Parsed, train: Train, model: Model | None, batch_size: int, problems: list[Diagnostic]
+    parsed: Parsed, train: Train, model: Model | None, batch_size: int, diagnostics: Diagnostics
 ) -> TrainingSetup | None:
     """Check the training section against the registries and return its setup.
 
-    On errors the result is None, and diagnostics are appended to `problems`. Without a model only
-    the section itself is checked.
+    On errors, which are added to `diagnostics`, the result is None. Without a model only the
+    section itself is checked.
     """
-    before = len(problems)
-    optimizer = instantiate(train.optimizer, OPTIMIZERS, problems)
-    schedule = instantiate(train.schedule, SCHEDULES, problems)
-    default = instantiate(train.initializer, INITIALIZERS, problems)
-    metrics = _metrics(train, model, problems)
+    before = len(diagnostics)
+    optimizer = instantiate(train.optimizer, OPTIMIZERS, diagnostics)
+    schedule = instantiate(train.schedule, SCHEDULES, diagnostics)
+    default = instantiate(train.initializer, INITIALIZERS, diagnostics)
+    metrics = _metrics(train, model, diagnostics)
     initializers: dict[str, Initializer] = {}
     variables = {} if model is None else model.variables
     for name, variable in variables.items():
         explicit = (
-            None if variable.init is None else instantiate(variable.init, INITIALIZERS, problems)
+            None if variable.init is None else instantiate(variable.init, INITIALIZERS, diagnostics)
         )
         if default is not None:
             initializers[name] = initializer_for(name, default, explicit)
-    if model is None or optimizer is None or schedule is None or len(problems) > before:
+    if model is None or optimizer is None or schedule is None or len(diagnostics) > before:
         return None
     multipliers = {
         name: Multipliers(variable.lr_mult, variable.wd_mult)
@@ -76,13 +76,13 @@ def build_training(
     }
     impossible = _impossible(parsed, model, multipliers)
     if impossible is not None:
-        problems.append(impossible)
+        diagnostics.add(impossible)
         return None
-    problems += _without_gradient(model, multipliers)
-    problems += _unfit(parsed, model, initializers)
-    problems += _beyond_float32(parsed, optimizer, multipliers)
-    watch = _watch(parsed, train, model, metrics, schedule, problems)
-    if len(problems) > before:
+    diagnostics += _without_gradient(model, multipliers)
+    diagnostics += _unfit(parsed, model, initializers)
+    diagnostics += _beyond_float32(parsed, optimizer, multipliers)
+    watch = _watch(parsed, train, model, metrics, schedule, diagnostics)
+    if len(diagnostics) > before:
         return None
     together = batch_size * train.accumulate
     return TrainingSetup(
@@ -117,7 +117,7 @@ def _watch(
     model: Model,
     metrics: Sequence[MetricKind],
     schedule: Schedule,
-    problems: list[Diagnostic],
+    diagnostics: Diagnostics,
 ) -> EvaluationMonitor:
     """Return the monitor of evaluations; report metrics that are not measured."""
     several = len(model.losses) > 1
@@ -144,7 +144,7 @@ def _watch(
             problem, hint = f"nothing measures {metric!r}", "add it to train.metrics"
             if metric in measured:
                 problem, hint = f"{metric!r} is a table, not a number", ""
-            problems.append(
+            diagnostics.add(
                 Diagnostic(
                     f"train.{'.'.join(path)}: {problem}",
                     place=parsed.place("train", *path),
@@ -189,27 +189,27 @@ def _impossible(
     return None
 
 
-def _metrics(
-    train: Train, model: Model | None, problems: list[Diagnostic]
-) -> tuple[MetricKind, ...]:
-    """Return the metrics to measure besides the losses; append diagnostics to `problems`."""
+def _metrics(train: Train, model: Model | None, diagnostics: Diagnostics) -> tuple[MetricKind, ...]:
+    """Return the metrics to measure besides the losses; add problems to `diagnostics`."""
     seen = () if model is None else tuple(loss.task for loss in model.losses)
     if train.metrics is None:
         return default_metrics(seen)
     kinds: dict[str, MetricKind] = {}
     for choice in train.metrics:
-        before = len(problems)
-        kind = instantiate(choice, METRICS, problems)
+        found = Diagnostics()
+        kind = instantiate(choice, METRICS, found)
+        if choice.kind not in METRICS:
+            known = f"one of {', '.join(config_forms())}"
+            diagnostics += (replace(each, expected=known) for each in found)
+            continue
+        diagnostics += found
         if kind is None:
-            if choice.kind not in METRICS:
-                known = f"one of {', '.join(config_forms())}"
-                problems[before:] = [replace(each, expected=known) for each in problems[before:]]
             continue
         if kind.figure in kinds:
             problem = f"two metrics are named {kind.figure!r}"
-            problems.append(Diagnostic(problem, choice.place, hint="leave one of them out"))
+            diagnostics.add(Diagnostic(problem, choice.place, hint="leave one of them out"))
         elif model is not None and model.losses and all(map(kind.why_unsupported, seen)):
-            problems.append(_unmeasured(choice, kind, model))
+            diagnostics.add(_unmeasured(choice, kind, model))
         kinds[kind.figure] = kind
     return tuple(kinds.values())
 

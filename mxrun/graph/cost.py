@@ -170,9 +170,9 @@ class StepSeconds:
         kernel = step.kernel
         if kernel is None or kernel.is_view:
             return True
-        made = sum(spec.nbytes for spec in (*kernel.outputs, *kernel.extra_outputs) if spec)
-        few = kernel.bytes_moved <= _CHEAP_TRAFFIC * made
-        return few and kernel.flops <= _CHEAP_INTENSITY * kernel.bytes_moved
+        output_bytes = sum(spec.nbytes for spec in (*kernel.outputs, *kernel.extra_outputs) if spec)
+        moves_few_bytes = kernel.bytes_moved <= _CHEAP_TRAFFIC * output_bytes
+        return moves_few_bytes and kernel.flops <= _CHEAP_INTENSITY * kernel.bytes_moved
 
 
 def _kernel(step: Step) -> Kernel:

@@ -43,24 +43,24 @@ class Differentiated:
     gradients: Mapping[str, ValueId]
 
 
-def gradient(graph: Graph, wanted: Collection[str]) -> Differentiated:
-    """Append the backward steps that compute the gradients of the sources named in `wanted`.
+def gradient(graph: Graph, requested: Collection[str]) -> Differentiated:
+    """Append the backward steps that compute the gradients of the sources named in `requested`.
 
     Raises UserError if the graph cannot be differentiated, see `untrainable`.
     """
-    require_trainable(graph, wanted)
-    reaching = depending_on(graph, {graph.sources[name] for name in wanted})
+    require_trainable(graph, requested)
+    reaching = depending_on(graph, {graph.sources[name] for name in requested})
     builder = GraphBuilder(graph)
     contributions = Contributions(builder, graph)
     for step in reversed(graph.steps):
         _differentiate(builder, step, reaching, contributions)
-    gradients = contributions.of(wanted)
+    gradients = contributions.of(requested)
     return Differentiated(builder.build(), gradients)
 
 
-def require_trainable(graph: Graph, wanted: Collection[str]) -> None:
+def require_trainable(graph: Graph, requested: Collection[str]) -> None:
     """Raise UserError with all diagnostics unless each requested source has a gradient."""
-    problems = untrainable(graph, wanted)
+    problems = untrainable(graph, requested)
     if problems:
         raise UserError(problems)
 
@@ -114,19 +114,19 @@ class Contributions:
         self._totals[value] = total
         return total
 
-    def of(self, wanted: Collection[str]) -> dict[str, ValueId]:
+    def of(self, requested: Collection[str]) -> dict[str, ValueId]:
         """Return the gradients of the named sources; further steps add up their parts.
 
         Raises InternalError if one has none.
         """
-        totals = {name: self.total(self._sources[name]) for name in wanted}
+        totals = {name: self.total(self._sources[name]) for name in requested}
         found = {name: value for name, value in totals.items() if value is not None}
         if len(found) < len(totals):
             lacking = ", ".join(totals.keys() - found.keys())
             raise InternalError(f"trainable, and yet without a gradient: {lacking}")
         return found
 
-    def _add(self, value: ValueId, left: ValueId, right: ValueId) -> ValueId:
+    def _add(self, value: ValueId, earlier: ValueId, later: ValueId) -> ValueId:
         source = self._values[value]
         result = self._builder.value(
             f"{source.name}_grad_sum", source.spec, self._memory_class(value)
@@ -136,7 +136,7 @@ class Contributions:
                 name=f"{source.name}:grad_sum{result}",
                 kind=StepKind.BACKWARD,
                 prop=create("elemwise_add", {}),
-                inputs=(left, right),
+                inputs=(earlier, later),
                 outputs=(result,),
                 requests=writes((result,)),
             )

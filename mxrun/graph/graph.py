@@ -94,11 +94,11 @@ class Step:
     @property
     def title(self) -> str:
         """Description of the step in messages: its operation, and the layer or variable."""
-        whose, _, what = (self.repeats or self.forward or self.name).partition(":")
+        whose, _, role = (self.repeats or self.forward or self.name).partition(":")
         if self.kind is StepKind.REORDER:
             return f"another layout of {whose!r}"
         if self.kind is StepKind.UPDATE:
-            return f"{_UPDATES.get(what, what)} of {whose!r}"
+            return f"{_UPDATES.get(role, role)} of {whose!r}"
         if self.kind is StepKind.BACKWARD and self.forward is None:
             return f"sum of the gradients of {whose!r}"
         is_named = self.prop is not None and not self.prop.is_internal

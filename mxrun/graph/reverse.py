@@ -24,9 +24,9 @@ from mxrun.graph.trainability import has_backward
 from mxrun.operator.property import GradientKind
 
 
-def reverse(graph: Graph, wanted: Collection[str]) -> Differentiated:
+def reverse(graph: Graph, requested: Collection[str]) -> Differentiated:
     """Append a backward step for every forward step. Raises UserError as `gradient` does."""
-    require_trainable(graph, wanted)
+    require_trainable(graph, requested)
     builder = GraphBuilder(graph)
     contributions = Contributions(builder, graph)
     for step in reversed(graph.steps):
@@ -46,5 +46,5 @@ def reverse(graph: Graph, wanted: Collection[str]) -> Differentiated:
         if all(value is None for value in in_grad):
             continue
         builder.step(backward_step(step, backward_inputs(step, out_grad), in_grad))
-    gradients = contributions.of(wanted)
+    gradients = contributions.of(requested)
     return Differentiated(builder.build(), gradients)

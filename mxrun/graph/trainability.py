@@ -16,13 +16,13 @@ from mxrun.operator.property import GradientKind
 _MAX_NAMED = 6
 
 
-def untrainable(graph: Graph, wanted: Collection[str]) -> list[Diagnostic]:
-    """Return why sources named in `wanted` have no gradient, in the order of the steps.
+def untrainable(graph: Graph, requested: Collection[str]) -> list[Diagnostic]:
+    """Return why sources named in `requested` have no gradient, in the order of the steps.
 
-    There is one diagnostic for each step without a gradient between a wanted source and a loss, and
-    one for each step whose wanted sources no loss depends on.
+    There is one diagnostic for each step without a gradient between a requested source and a loss,
+    and one for each step whose requested sources no loss depends on.
     """
-    reaching = depending_on(graph, {graph.sources[name] for name in wanted})
+    reaching = depending_on(graph, {graph.sources[name] for name in requested})
     given: set[ValueId] = set()
     # For each value with a gradient, the step that contributes to it nearest to the value's
     # producer.
@@ -43,7 +43,7 @@ def untrainable(graph: Graph, wanted: Collection[str]) -> list[Diagnostic]:
             if value is not None and kinds[index] is not GradientKind.ZERO:
                 given.add(value)
                 readers[value] = step
-    missing = [name for name in wanted if graph.sources[name] not in given]
+    missing = [name for name in requested if graph.sources[name] not in given]
     return [*reversed(problems), *_unreached(graph, missing)]
 
 
@@ -92,18 +92,18 @@ def declared_reads(step: Step) -> set[tuple[int, int]]:
 def _blocked(step: Step, index: int, readers: Mapping[ValueId, Step]) -> Diagnostic:
     """Return the diagnostic of a step that lacks a needed gradient."""
     assert step.prop is not None
-    way = " -> ".join(_way_to_loss(step, readers))
+    path = " -> ".join(_path_to_loss(step, readers))
     return Diagnostic(
         f"{step.prop.type_string} {step.name!r} has no gradient for "
         f"{step.prop.list_arguments()[index]!r}, which is between a trained parameter and the "
         "loss",
         place=step.place,
-        chain=(f"the loss depends on it: {way}",),
+        chain=(f"the loss depends on it: {path}",),
         hint="freeze the parameters before it, or use another operator",
     )
 
 
-def _way_to_loss(step: Step, readers: Mapping[ValueId, Step]) -> list[str]:
+def _path_to_loss(step: Step, readers: Mapping[ValueId, Step]) -> list[str]:
     """Return the names of the forward steps from this one to a loss that depends on it."""
     names = [step.name]
     following = _reader(step, readers)

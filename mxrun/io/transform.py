@@ -107,7 +107,7 @@ class Draws:
     def at(self, position: int) -> Draw:
         """Return the stream of the transform at `position`."""
         name = f"transform/{self.epoch}/{self.record}/{position}"
-        return partial(random.few_uniform, self.seed, name)
+        return partial(random.hashed_uniform, self.seed, name)
 
 
 def values(record: NDArray[Any], scale: float | None) -> NDArray[Any]:

@@ -27,8 +27,8 @@ ComputationType = TypeVar("ComputationType", bound=Computation)
 class Choices:
     """Requested implementation of each part of one kernel, and the alternatives of each."""
 
-    def __init__(self, wanted: Mapping[str, str] | None = None) -> None:
-        self._wanted = dict(wanted or {})
+    def __init__(self, requested: Mapping[str, str] | None = None) -> None:
+        self._requested = dict(requested or {})
         self._taken: dict[str, Computation] = {}
 
     def prepare(
@@ -40,7 +40,7 @@ class Choices:
         """Prepare `part` with the requested implementation; `scratch_bytes` limits its scratch
         space.
         """
-        computation = prepare(ImplementationConstraints(self._wanted.get(part), scratch_bytes))
+        computation = prepare(ImplementationConstraints(self._requested.get(part), scratch_bytes))
         self._taken[part] = computation
         return computation
 

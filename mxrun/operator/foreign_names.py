@@ -27,7 +27,7 @@ def counterpart(name: str) -> Counterpart | None:
 
 
 def missing(name: str) -> str:
-    """Return the feature, missing from mxrun, for which the foreign `name` stands; else empty."""
+    """Return the feature, missing from mxrun, that the foreign `name` denotes; else empty."""
     return _MISSING.get(folded(name), "")
 
 

@@ -74,24 +74,24 @@ class MapImplementation(Implementation):
             for index, given in enumerate((gradient, *request.in_data, *request.out_data))
         ]
         operands = select_inputs(entry.reads, sources[0], sources[1:-1], sources[-1])
-        made = [_stored_as(spec, given) for given in request.in_grad]
+        gradients = [_stored_as(spec, given) for given in request.in_grad]
         parts, read = [], set[Slot]()
-        for side in reversed(range(len(made))):
+        for side in reversed(range(len(gradients))):
             formula = entry.gradients[side]
             if isinstance(formula, Formula) and requests[side] is not OpReqType.NULL:
                 pairs = zip(operands, formula.reads, strict=True)
                 read |= {slot for (slot, _), reads in pairs if reads}
-                place = (target(side), made[side])
+                place = (target(side), gradients[side])
                 parts.append(map_part(formula, prop.parameters, place, operands, requests, threads))
         return native_kernel(
             self.name,
             parts,
             tuple(own if slot in read else None for slot, own in sources),
-            tuple(made),
+            tuple(gradients),
             without_add_requests(requests),
             threads,
             flops=len(parts) * spec.elements,
-            adding=adding(partial(self.prepare_backward, prop), request, range(len(made))),
+            adding=adding(partial(self.prepare_backward, prop), request, range(len(gradients))),
         )
 
 

@@ -92,14 +92,14 @@ class NumpyImplementation(Implementation):
                 ),
             )
 
-        asked = sum(req is not OpReqType.NULL for req in request.requests)
+        requested = sum(req is not OpReqType.NULL for req in request.requests)
         return Kernel(
             implementation=self.name,
             inputs=inputs,
             outputs=outputs,
             bind=bind,
             workspace_bytes=_workspace(resources),
-            flops=asked * request.forward.flops,
+            flops=requested * request.forward.flops,
             bytes_moved=_bytes((*inputs, *outputs)),
         )
 

@@ -253,8 +253,8 @@ class MapKernel:
         narrow = BFLOAT16 in stored
         assert not narrow or self.dtype == self.result_dtype == FLOAT32
         assert not narrow or len(stored) == 1 + len(taken)
-        kept = tuple(stored) if narrow else ()
-        form = LoopForm(self.dtype, taken, adds, self.result_dtype, kept)
+        dtypes_in_memory = tuple(stored) if narrow else ()
+        form = LoopForm(self.dtype, taken, adds, self.result_dtype, dtypes_in_memory)
         loop = MapLoop(self.graph, self.result, form)
         words = (_word(number, self.dtype) for number in parameters)
         team = team_for_elements(count, threads)
@@ -283,9 +283,11 @@ def compile(
     is bound to addresses. Raises UserError, at the line of the function, for an unsupported
     operation.
     """
-    made = result_dtype or dtype
-    operands, graph, result = _traced(function, tuple(parameters), dtype, made)
-    return MapKernel(function.__name__, operands, tuple(parameters), dtype, graph, result, made)
+    output_dtype = result_dtype or dtype
+    operands, graph, result = _traced(function, tuple(parameters), dtype, output_dtype)
+    return MapKernel(
+        function.__name__, operands, tuple(parameters), dtype, graph, result, output_dtype
+    )
 
 
 def evaluate(
@@ -319,9 +321,9 @@ def cuda_source(
 
     The source compiles without headers, and the kernel supports any grid size for any count.
     """
-    made = result_dtype or dtype
-    operands, graph, result = _traced(function, tuple(parameters), dtype, made)
-    form = LoopForm(dtype, tuple(steps or (1,) * len(operands)), adds, made)
+    output_dtype = result_dtype or dtype
+    operands, graph, result = _traced(function, tuple(parameters), dtype, output_dtype)
+    form = LoopForm(dtype, tuple(steps or (1,) * len(operands)), adds, output_dtype)
     return scalar_cuda.source(function.__name__, graph, result, form, operands, tuple(parameters))
 
 
@@ -359,13 +361,13 @@ def _traced(
     beside = number_dtype(dtype)
     values += [graph.add("parameter", beside, (), index) for index in range(len(parameters))]
     try:
-        made = function(*values)
-        if not isinstance(made, (ScalarValue, bool, int, float, np.number)):
+        traced = function(*values)
+        if not isinstance(traced, (ScalarValue, bool, int, float, np.number)):
             raise UnsupportedMap(
-                f"{function.__name__} returns {type(made).__name__}, not one value",
+                f"{function.__name__} returns {type(traced).__name__}, not one value",
                 "a map has one output; register an OperatorProperty for several",
             )
-        result = made if isinstance(made, ScalarValue) else graph.constant(made, dtype)
+        result = traced if isinstance(traced, ScalarValue) else graph.constant(traced, dtype)
         return operands, graph, result.convert(result_dtype).index
     except UnsupportedMap as refused:
         hint = nearest(refused.name, _NAMES) if refused.name else ""

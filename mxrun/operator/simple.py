@@ -31,9 +31,10 @@ from typing import Any, TypeVar
 from pydantic import Field, create_model
 
 from mxrun.base import flags
+from mxrun.base.dtype import LARGEST_FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
-from mxrun.base.params import LARGEST_FLOAT32, Float32, Parameters
+from mxrun.base.params import Float32, Parameters
 from mxrun.operator.map_kernel import MapImplementation
 from mxrun.operator.property import GradientKind, ResourceRequest
 from mxrun.operator.register import OPERATORS, Implementation, implement, register
@@ -287,14 +288,14 @@ def _gradients(
 ) -> tuple[Reads, tuple[Formula | GradientKind, ...]]:
     """Return which tensors the gradients read, and a formula for each gradient."""
     inputs = forward.tensors
-    wanted = "reads_out_grad(f), reads_output(f) or reads_inputs(f)"
+    readers = "reads_out_grad(f), reads_output(f) or reads_inputs(f)"
     if not isinstance(gradient, (Gradient, GradientKind)):
         problem = "gradient does not declare what its functions read"
         got = type(gradient).__name__
-        raise entry_error(function, problem, f"{wanted}, or GradientKind.ZERO", got)
+        raise entry_error(function, problem, f"{readers}, or GradientKind.ZERO", got)
     if isinstance(gradient, GradientKind):
         if gradient is GradientKind.COMPUTES:
-            raise entry_error(function, "a computed gradient needs a function", hint=wanted)
+            raise entry_error(function, "a computed gradient needs a function", hint=readers)
         return Reads.OUT_GRAD, (gradient,) * len(inputs)
     if len(gradient.sides) != len(inputs):
         expected = f"a gradient for each of {', '.join(inputs)}"

@@ -243,8 +243,8 @@ def formula_of(
     given = names[: len(tensors)] if tensors is not None else [n for n in names if n not in known]
     numbers = names[len(given) :]
     if names[: len(given)] != given or (tensors is not None and len(given) != len(tensors)):
-        wanted = ", ".join(tensors or given)
-        raise entry_error(function, f"the arguments of {owner}", f"{wanted}, then numbers", names)
+        expected = ", ".join(tensors or given)
+        raise entry_error(function, f"the arguments of {owner}", f"{expected}, then numbers", names)
     unknown = [name for name in numbers if name not in known]
     if unknown:
         allowed = ", ".join(parameters.model_fields) or "none"

@@ -62,11 +62,11 @@ class SimpleProperty(OperatorProperty[P]):
             return PartialInference(inputs, [output], [])
         if not all(map(is_known, inputs)):
             return PartialInference(inputs, outputs, [])
-        made = shape_of(self.parameters, *map(require_complete, inputs))
-        if not _is_shape(made):
-            problem = f"the shape function of {self.type_string} returns {made!r}"
+        shape = shape_of(self.parameters, *map(require_complete, inputs))
+        if not _is_shape(shape):
+            problem = f"the shape function of {self.type_string} returns {shape!r}"
             raise entry_error(shape_of, problem, "a tuple of sizes, which are integers from 0")
-        output = unify("output", outputs[0], tuple(map(int, made)), "the shape function")
+        output = unify("output", outputs[0], tuple(map(int, shape)), "the shape function")
         return PartialInference(inputs, [output], [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
@@ -206,9 +206,9 @@ class SimpleOperator(Operator):
         return gradient
 
 
-def _is_shape(made: object) -> bool:
-    return isinstance(made, (tuple, list)) and all(
-        isinstance(size, (int, np.integer)) and size >= 0 for size in made
+def _is_shape(value: object) -> bool:
+    return isinstance(value, (tuple, list)) and all(
+        isinstance(size, (int, np.integer)) and size >= 0 for size in value
     )
 
 
@@ -218,14 +218,14 @@ def checked_result(formula: Formula, value: object, tensor: Tensor, name: str) -
     Raises UserError, at the function's line, for another shape or an incompatible dtype. NumPy
     would broadcast a result that is too small, such as a sum over one axis too many.
     """
-    made, target = np.asarray(value), tensor.array
+    result, target = np.asarray(value), tensor.array
     is_array = isinstance(value, (np.ndarray, np.generic))
-    repeats = made.shape == () and (formula.is_map or not is_array or target.size == 1)
-    if (made.shape == target.shape or repeats) and np.can_cast(
-        made.dtype, target.dtype, "same_kind"
+    repeats = result.shape == () and (formula.is_map or not is_array or target.size == 1)
+    if (result.shape == target.shape or repeats) and np.can_cast(
+        result.dtype, target.dtype, "same_kind"
     ):
-        return made
-    got = _described(made) if is_array else type(value).__name__
+        return result
+    got = _described(result) if is_array else type(value).__name__
     # All on the first line, because `check-op` shows only that line.
     problem = f"{formula.function.__name__} returns {got} as {name}, {_described(target)}"
     raise entry_error(formula.function, problem, hint="return an array of that shape")

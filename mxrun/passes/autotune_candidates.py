@@ -54,8 +54,8 @@ def fastest(
     taken: dict[str, str] = {}
     timed: dict[str, Candidate] = {}
 
-    def kernels(wanted: Mapping[str, str]) -> Sequence[Kernel]:
-        kernel = _prepared(prepare, wanted)
+    def kernels(selection: Mapping[str, str]) -> Sequence[Kernel]:
+        kernel = _prepared(prepare, selection)
         return (kernel, *surroundings(kernel))
 
     for part, names in offered.items():
@@ -116,7 +116,7 @@ def question_of(prop: AnyProperty, request: ForwardRequest | BackwardRequest) ->
     return "\n".join([*lines, f"threads: {request.threads}"])
 
 
-def _prepared(prepare: Prepare, wanted: Mapping[str, str]) -> Kernel:
-    kernel = prepare(Choices(wanted))
+def _prepared(prepare: Prepare, selection: Mapping[str, str]) -> Kernel:
+    kernel = prepare(Choices(selection))
     assert kernel is not None, "code that was offered is refused"
     return kernel

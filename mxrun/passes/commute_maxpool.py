@@ -26,29 +26,29 @@ def commute_maxpool(graph: Graph) -> Graph:
     functions = {}
     for step in graph.steps:
         following = readers.only_one(step.outputs[0])
-        if following is not None and _may_change_places(graph, step, following):
+        if following is not None and _may_commute(graph, step, following):
             functions[following.name] = step
-    return with_pairs(graph, functions, _changed)
+    return with_pairs(graph, functions, _commuted)
 
 
-def _may_change_places(graph: Graph, function: Step, maximum: Step) -> bool:
+def _may_commute(graph: Graph, function: Step, maximum: Step) -> bool:
     if function.prop is None or maximum.prop is None:
         return False
     if not (function.prop.is_monotone and maximum.prop.is_max_selection):
         return False
-    read, made, chosen = (
+    read, mapped, pooled = (
         graph.spec(value) for value in (function.reads[0], *function.writes, *maximum.writes)
     )
-    alike = read.dtype == made.dtype == chosen.dtype
-    fewer = chosen.elements * _MIN_REDUCTION <= made.elements
+    alike = read.dtype == mapped.dtype == pooled.dtype
+    fewer = pooled.elements * _MIN_REDUCTION <= mapped.elements
     return alike and fewer and may_fuse(function) and may_fuse(maximum)
 
 
-def _changed(builder: GraphBuilder, function: Step, maximum: Step) -> tuple[Step, Step]:
+def _commuted(builder: GraphBuilder, function: Step, maximum: Step) -> tuple[Step, Step]:
     """Return the pooling applied to the map's input, then the map."""
     (end,) = maximum.writes
     spec = builder.values[end].spec
-    chosen = builder.value(f"{maximum.name}_maxima", spec, MemoryClass.ACTIVATIONS)
+    pooled = builder.value(f"{maximum.name}_maxima", spec, MemoryClass.ACTIVATIONS)
     place = (function.order, 0)
-    first = replace(maximum, inputs=function.inputs, outputs=(chosen,), readings=(place,))
-    return first, replace(function, inputs=(chosen,), outputs=(end,))
+    first = replace(maximum, inputs=function.inputs, outputs=(pooled,), readings=(place,))
+    return first, replace(function, inputs=(pooled,), outputs=(end,))

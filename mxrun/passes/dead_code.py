@@ -17,7 +17,7 @@ from mxrun.graph.graph import Graph, Step, ValueId, writes
 def eliminate_dead_code(graph: Graph) -> Graph:
     """Return the graph without unread outputs and without the steps that have no other."""
     needed: set[ValueId] = {*graph.results.values(), *graph.mutations}
-    kept: list[Step] = []
+    live: list[Step] = []
     for step in reversed(graph.steps):
         outputs = tuple(value if value in needed else None for value in step.outputs)
         if not any(value is not None for value in outputs):
@@ -25,5 +25,5 @@ def eliminate_dead_code(graph: Graph) -> Graph:
         needed.update(step.reads)
         if outputs != step.outputs:
             step = replace(step, outputs=outputs, requests=writes(outputs))
-        kept.append(step)
-    return replace(graph, steps=tuple(reversed(kept)))
+        live.append(step)
+    return replace(graph, steps=tuple(reversed(live)))

@@ -50,8 +50,8 @@ def _normalization(graph: Graph, readers: Readers, step: Step) -> Step | None:
     if following.prop.type_string != NORMALIZATION or not given.issuperset(step.reads[1:]):
         return None
     # A folded product runs in one dtype.
-    made, normalized = graph.spec(step.writes[0]), graph.spec(following.writes[0])
-    if made.dtype != normalized.dtype:
+    product, normalized = graph.spec(step.writes[0]), graph.spec(following.writes[0])
+    if product.dtype != normalized.dtype:
         return None
     parameters, rank = following.prop.parameters, len(graph.spec(following.reads[0]).shape)
     # A dense layer that preserves further axes has its channels last.

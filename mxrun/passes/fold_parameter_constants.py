@@ -24,11 +24,11 @@ def fold_parameter_constants(graph: Graph) -> tuple[Graph, Graph]:
     # A view costs nothing, so it stays in every graph in which it is read.
     moved = {step.name for step in constant if not _is_view(step)}
     views = {step.name for step in constant if _is_view(step)}
-    left = _without_idle_views([step for step in graph.steps if step.name not in moved], graph)
-    read = {value for step in left for value in step.reads} | set(graph.results.values())
+    remaining = _without_idle_views([step for step in graph.steps if step.name not in moved], graph)
+    read = {value for step in remaining for value in step.reads} | set(graph.results.values())
     before = [step for step in graph.steps if step.name in moved or step.name in views]
-    kept = [v for step in before if step.name in moved for v in step.writes if v in read]
-    return _before(graph, before, kept), _after(graph, left, kept)
+    stored = [v for step in before if step.name in moved for v in step.writes if v in read]
+    return _before(graph, before, stored), _after(graph, remaining, stored)
 
 
 def _without_idle_views(steps: list[Step], graph: Graph) -> list[Step]:
@@ -59,13 +59,13 @@ def _name(graph: Graph, value: ValueId) -> str:
     return f"{graph.values[value].name}:{value}"
 
 
-def _before(graph: Graph, steps: list[Step], kept: list[ValueId]) -> Graph:
+def _before(graph: Graph, steps: list[Step], stored: list[ValueId]) -> Graph:
     """Return the first graph, in which each stored value overwrites its storage."""
     steps, values = _without_idle_views(steps, replace(graph, results={})), list(graph.values)
     read = {value for step in steps for value in step.reads}
     sources = {name: value for name, value in graph.sources.items() if value in read}
     mutations = {}
-    for value in kept:
+    for value in stored:
         place = Value(_name(graph, value), graph.spec(value), MemoryClass.CONSTANTS)
         mutations[value] = sources[place.name] = len(values)
         values.append(place)
@@ -79,11 +79,11 @@ def _before(graph: Graph, steps: list[Step], kept: list[ValueId]) -> Graph:
     )
 
 
-def _after(graph: Graph, steps: list[Step], kept: list[ValueId]) -> Graph:
+def _after(graph: Graph, steps: list[Step], stored: list[ValueId]) -> Graph:
     values = list(graph.values)
     read = {value for step in steps for value in step.reads} | set(graph.results.values())
     sources = {name: value for name, value in graph.sources.items() if value in read}
-    for value in kept:
+    for value in stored:
         sources[_name(graph, value)] = value
         values[value] = replace(values[value], memory_class=MemoryClass.CONSTANTS)
     return replace(graph, values=tuple(values), steps=tuple(steps), sources=sources)

@@ -19,11 +19,11 @@ from mxrun.graph.graph import Graph, MemoryClass, Step, Value
 from mxrun.operator.property import Precision
 
 # Memory classes that are always float32.
-KEPT_WIDE = (MemoryClass.PARAMETERS, MemoryClass.AUXILIARY, MemoryClass.OPTIMIZER)
+ALWAYS_FLOAT32 = (MemoryClass.PARAMETERS, MemoryClass.AUXILIARY, MemoryClass.OPTIMIZER)
 
 
-def precision(graph: Graph, wanted: str) -> Graph:
-    """Return the graph with dtypes assigned; `wanted` applies to steps that name none.
+def precision(graph: Graph, dtype: str) -> Graph:
+    """Return the graph with dtypes assigned; `dtype` applies to steps that name none.
 
     Raises UserError for a step that requests bfloat16 but does not support it.
     """
@@ -45,20 +45,20 @@ def precision(graph: Graph, wanted: str) -> Graph:
         output = step.outputs[0]
         if output is None or values[output].spec.dtype != FLOAT32:
             continue
-        if _is_low(step, values, step.precision or wanted):
+        if _is_low(step, values, step.precision or dtype):
             spec = replace(values[output].spec, dtype=BFLOAT16)
             values[output] = replace(values[output], spec=spec)
     return replace(graph, values=tuple(values))
 
 
-def _is_low(step: Step, values: Sequence[Value], wanted: str) -> bool:
+def _is_low(step: Step, values: Sequence[Value], dtype: str) -> bool:
     assert step.prop is not None
     arguments = step.inputs[: len(step.prop.list_arguments())]
     reads = [values[value] for value in arguments if value is not None]
     if step.prop.is_view:
         return reads[0].spec.dtype == BFLOAT16
     kind = step.prop.precision
-    if wanted != BFLOAT16 or kind is not Precision.INHERIT:
-        return wanted == BFLOAT16 and kind is Precision.BFLOAT16
-    types = {value.spec.dtype for value in reads if value.memory_class not in KEPT_WIDE}
+    if dtype != BFLOAT16 or kind is not Precision.INHERIT:
+        return dtype == BFLOAT16 and kind is Precision.BFLOAT16
+    types = {value.spec.dtype for value in reads if value.memory_class not in ALWAYS_FLOAT32}
     return step.precision == BFLOAT16 or types == {BFLOAT16}

@@ -39,7 +39,7 @@ from mxrun.operator.property import Precision
 from mxrun.operator.register import AnyProperty, Implementation, create, implementations
 from mxrun.passes.autotune_candidates import Chooser, decide, fastest, named, question_of
 from mxrun.passes.fold_parameter_constants import GIVEN
-from mxrun.passes.precision import KEPT_WIDE
+from mxrun.passes.precision import ALWAYS_FLOAT32
 
 REORDER = "_reorder"
 
@@ -52,12 +52,12 @@ class KernelSelection:
 
     implementation: for steps that name none: PREFERRED, AUTO, or the name of an implementation,
     used where it exists. chooser: times the candidates of AUTO; without it, AUTO is PREFERRED.
-    kept: by step, the implementation to use without timing.
+    autotuned: by step, the implementation to use without timing.
     """
 
     implementation: str = PREFERRED
     chooser: Chooser | None = None
-    kept: Mapping[str, str] = field(default_factory=dict)
+    autotuned: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,13 +119,13 @@ class _Selection:
         if step.forward is not None and step.forward in self.chosen:
             sources = (*sources, *self.chosen[step.forward].extra)
         inputs = tuple(
-            None if value is None or wanted is None else self._as_wanted(value, wanted)
-            for value, wanted in zip(sources, kernel.inputs, strict=True)
+            None if value is None or required is None else self._converted(value, required)
+            for value, required in zip(sources, kernel.inputs, strict=True)
         )
         outputs = list(step.outputs)
-        for value, made in zip(step.outputs, kernel.outputs, strict=True):
-            if value is not None and made is not None and made != self._spec(value):
-                self.builder.values[value] = replace(self.builder.values[value], spec=made)
+        for value, produced in zip(step.outputs, kernel.outputs, strict=True):
+            if value is not None and produced is not None and produced != self._spec(value):
+                self.builder.values[value] = replace(self.builder.values[value], spec=produced)
         extra = tuple(
             self.builder.value(f"{step.name}_extra{i}", spec, MemoryClass.ACTIVATIONS)
             for i, spec in enumerate(kernel.extra_outputs)
@@ -142,17 +142,17 @@ class _Selection:
         """Convert all results to the plain layout, and from bfloat16 to float32."""
         for name, value in self.builder.results.items():
             spec = _wide(self.builder.values[value].spec)
-            self.builder.results[name] = self._as_wanted(value, spec.with_layout(PLAIN))
+            self.builder.results[name] = self._converted(value, spec.with_layout(PLAIN))
 
     def _round_gradients(self, step: Step) -> None:
         """Replace float32 gradients of bfloat16 values by bfloat16 copies for all later readers."""
         values = self.steps[step.forward or ""].inputs
-        for value, made in zip(values, step.outputs, strict=False):
-            if value is None or made is None:
+        for value, gradient in zip(values, step.outputs, strict=False):
+            if value is None or gradient is None:
                 continue
-            spec = self._spec(made)
+            spec = self._spec(gradient)
             if spec.dtype == FLOAT32 and self._spec(value).dtype == BFLOAT16:
-                self.rounded[made] = self._as_wanted(made, _low(spec))
+                self.rounded[gradient] = self._converted(gradient, _low(spec))
 
     def _as_rounded(self, value: ValueId | None) -> ValueId | None:
         return value if value is None else self.rounded.get(value, value)
@@ -191,10 +191,10 @@ class _Selection:
         if (inputs, outputs) != (request.inputs, request.outputs):
             wide = replace(request, inputs=inputs, outputs=outputs)
         full = step.prop.precision is Precision.FLOAT32
-        for asked in [wide] if full or wide is request else [request, wide]:
+        for attempt in [wide] if full or wide is request else [request, wide]:
             # NumPy bodies do not support bfloat16.
-            known = [c for c in self._candidates(step) if c is not NUMPY or asked == wide]
-            chosen = self._chosen(step, known, asked)
+            known = [c for c in self._candidates(step) if c is not NUMPY or attempt == wide]
+            chosen = self._chosen(step, known, attempt)
             if chosen is not None:
                 self.chosen[step.name] = chosen
                 return chosen.kernel
@@ -208,19 +208,25 @@ class _Selection:
         )
 
     def _chosen(
-        self, step: Step, known: Sequence[Implementation], asked: ForwardRequest
+        self, step: Step, known: Sequence[Implementation], request: ForwardRequest
     ) -> SelectedKernel | None:
         """Return the first implementation that accepts, unless another is fixed or faster."""
-        prepared = ((each, self._prepared(step, each.prepare_forward, asked)) for each in known)
+        prepared = ((each, self._prepared(step, each.prepare_forward, request)) for each in known)
         accepting = (
             SelectedKernel(each, kernel) for each, kernel in prepared if kernel is not None
         )
         first = next(accepting, None)
-        kept = self.choice.kept.get(step.name)
-        if first is None or first.implementation is NUMPY or first.kernel.implementation == kept:
+        autotuned = self.choice.autotuned.get(step.name)
+        if (
+            first is None
+            or first.implementation is NUMPY
+            or first.kernel.implementation == autotuned
+        ):
             return first
-        if kept is not None:
-            return next((each for each in accepting if each.kernel.implementation == kept), first)
+        if autotuned is not None:
+            return next(
+                (each for each in accepting if each.kernel.implementation == autotuned), first
+            )
         chooser = self._chooser(step)
         if chooser is None:
             return first
@@ -229,7 +235,7 @@ class _Selection:
         candidates = {each.implementation.name: each for each in (first, *others)}
         kernels = {name: partial(self._all_of, step, each) for name, each in candidates.items()}
         assert step.prop is not None
-        question = question_of(step.prop, asked)
+        question = question_of(step.prop, request)
         name, timed = decide("implementation", kernels, question, chooser)
         chosen = candidates[name]
         kernel = replace(chosen.kernel, candidates=(*timed, *chosen.kernel.candidates))
@@ -262,16 +268,16 @@ class _Selection:
         assert step.prop is not None
         operator = step.prop.type_string
         known = {**implementations(operator), NUMPY.name: NUMPY}
-        wanted = self._wanted(step)
-        if wanted in (PREFERRED, AUTO):
+        requested = self._requested(step)
+        if requested in (PREFERRED, AUTO):
             return list(known.values())
         if step.implementation is None:
-            return sorted(known.values(), key=lambda each: each.name != wanted)
-        if wanted in known:
-            return [known[wanted]]
+            return sorted(known.values(), key=lambda each: each.name != requested)
+        if requested in known:
+            return [known[requested]]
         raise UserError(
             Diagnostic(
-                f"{operator} has no implementation {wanted!r}",
+                f"{operator} has no implementation {requested!r}",
                 place=step.place,
                 expected=f"one of {PREFERRED}, {AUTO}, {', '.join(known)}",
             )
@@ -306,15 +312,15 @@ class _Selection:
 
     def _low_spec(self, value: ValueId) -> TensorSpec:
         """Return the spec of a value as a bfloat16 step reads it; states keep their dtype."""
-        kept = self.builder.values[value].memory_class in KEPT_WIDE
-        return self._spec(value) if kept else _low(self._spec(value))
+        always_float32 = self.builder.values[value].memory_class in ALWAYS_FLOAT32
+        return self._spec(value) if always_float32 else _low(self._spec(value))
 
-    def _wanted(self, step: Step) -> str:
+    def _requested(self, step: Step) -> str:
         return step.implementation or self.choice.implementation
 
     def _chooser(self, step: Step) -> Chooser | None:
         """Return the callable that times the step's candidates; None without autotuning."""
-        return self.choice.chooser if self._wanted(step) == AUTO else None
+        return self.choice.chooser if self._requested(step) == AUTO else None
 
     def _prepared(
         self, step: Step, prepare: Callable[[AnyProperty, Request], Kernel | None], request: Request
@@ -326,8 +332,8 @@ class _Selection:
         def prepare_as(choices: Choices) -> Kernel | None:
             return prepare(prop, replace(request, choices=choices))
 
-        if step.name in choice.kept:
-            return named(prepare_as, choice.kept[step.name])
+        if step.name in choice.autotuned:
+            return named(prepare_as, choice.autotuned[step.name])
         chooser = self._chooser(step)
         if chooser is None:
             return prepare(prop, request)
@@ -339,14 +345,14 @@ class _Selection:
 
         An output in a packed layout is assumed to be read in the plain layout elsewhere.
         """
-        for value, wanted in zip(step.inputs, kernel.inputs, strict=False):
-            if value is None or wanted is None or value in self.fixed:
+        for value, required in zip(step.inputs, kernel.inputs, strict=False):
+            if value is None or required is None or value in self.fixed:
                 continue
-            if not self._spec(value).same_bytes(wanted):
-                yield self._reorder_kernel(self._spec(value), wanted)
-        for made in kernel.outputs:
-            if made is not None and made != unpacked(made):
-                yield self._reorder_kernel(made, unpacked(made))
+            if not self._spec(value).same_bytes(required):
+                yield self._reorder_kernel(self._spec(value), required)
+        for spec in kernel.outputs:
+            if spec is not None and spec != unpacked(spec):
+                yield self._reorder_kernel(spec, unpacked(spec))
 
     def _forward_step(self, step: Step) -> tuple[ValueId, ...]:
         assert step.prop is not None
@@ -360,8 +366,8 @@ class _Selection:
         Input and output are plain, or of any layout if their shapes are equal. The output has the
         dtype of the input.
         """
-        given, made = (self._spec(values[0]) for values in (step.reads, step.writes))
-        layout = given.layout if given.shape == made.shape else PLAIN
+        given, viewed = (self._spec(values[0]) for values in (step.reads, step.writes))
+        layout = given.layout if given.shape == viewed.shape else PLAIN
         inputs = tuple(
             None if spec is None else spec.with_layout(layout) for spec in self._specs(step.inputs)
         )
@@ -371,25 +377,25 @@ class _Selection:
         )
         return Kernel("view", inputs, outputs, bind=lambda buffers: (), is_view=True)
 
-    def _as_wanted(self, value: ValueId, wanted: TensorSpec) -> ValueId:
+    def _converted(self, value: ValueId, required: TensorSpec) -> ValueId:
         """Return `value`, or its copy in the required layout and dtype; each copy is made once."""
         spec = self._spec(value)
-        if spec.same_bytes(wanted):
+        if spec.same_bytes(required):
             return value
-        key = (value, wanted.layout.name, wanted.dtype)
+        key = (value, required.layout.name, required.dtype)
         if key not in self.reordered:
-            self.reordered[key] = self._reorder(value, spec, wanted)
+            self.reordered[key] = self._reorder(value, spec, required)
         return self.reordered[key]
 
-    def _reorder(self, value: ValueId, spec: TensorSpec, wanted: TensorSpec) -> ValueId:
+    def _reorder(self, value: ValueId, spec: TensorSpec, required: TensorSpec) -> ValueId:
         source = self.builder.values[value]
         kind = source.memory_class
         if kind in (MemoryClass.PARAMETERS, MemoryClass.IO):
             kind = MemoryClass.WORKSPACE
-        name = f"{source.name}@{wanted.layout.name.split(':')[0]}"
-        if wanted.dtype != spec.dtype:
-            name += f":{wanted.dtype}"
-        copy = self.builder.value(name, wanted, kind)
+        name = f"{source.name}@{required.layout.name.split(':')[0]}"
+        if required.dtype != spec.dtype:
+            name += f":{required.dtype}"
+        copy = self.builder.value(name, required, kind)
         self.builder.step(
             Step(
                 name=f"{source.name}:reorder{copy}",
@@ -398,18 +404,18 @@ class _Selection:
                 inputs=(value,),
                 outputs=(copy,),
                 requests=writes((copy,)),
-                kernel=self._reorder_kernel(spec, wanted),
+                kernel=self._reorder_kernel(spec, required),
             )
         )
         return copy
 
-    def _reorder_kernel(self, spec: TensorSpec, wanted: TensorSpec) -> Kernel:
-        request = ForwardRequest((spec,), (wanted,), (OpReqType.WRITE,), False, self.threads)
+    def _reorder_kernel(self, spec: TensorSpec, required: TensorSpec) -> Kernel:
+        request = ForwardRequest((spec,), (required,), (OpReqType.WRITE,), False, self.threads)
         for candidate in implementations(REORDER).values():
             kernel = candidate.prepare_forward(create(REORDER, {}), request)
             if kernel is not None:
                 return kernel
-        raise InternalError(f"nothing reorders {spec} to {wanted}")
+        raise InternalError(f"nothing reorders {spec} to {required}")
 
 
 def _is_low_itself(step: Step) -> bool:

@@ -37,9 +37,9 @@ def may_fuse(step: Step) -> bool:
 def with_pairs(
     graph: Graph,
     pairs: Mapping[str, Step],
-    made: Callable[[GraphBuilder, Step, Step], Iterable[Step]],
+    replacement: Callable[[GraphBuilder, Step, Step], Iterable[Step]],
 ) -> Graph:
-    """Replace pairs of steps by the steps that `made` returns, at the position of the second.
+    """Replace pairs of steps by what `replacement` returns, at the position of the second step.
 
     pairs: the first step by the name of the second.
     """
@@ -48,7 +48,7 @@ def with_pairs(
     builder.steps = []
     for step in graph.steps:
         if step.name in pairs:
-            builder.steps += made(builder, pairs[step.name], step)
+            builder.steps += replacement(builder, pairs[step.name], step)
         elif step.name not in gone:
             builder.step(step)
     return builder.build()

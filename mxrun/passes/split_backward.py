@@ -23,9 +23,9 @@ def split_backward(graph: Graph) -> Graph:
 def _parts(step: Step) -> Iterator[Step]:
     groups: list[list[int]] = []
     if step.forward is not None and step.prop is not None:
-        asked = {i for i, value in enumerate(step.outputs) if value is not None}
+        requested = {i for i, value in enumerate(step.outputs) if value is not None}
         separate_groups = step.prop.independent_gradients()
-        groups = [wanted for group in separate_groups if (wanted := sorted(asked & {*group}))]
+        groups = [needed for group in separate_groups if (needed := sorted(requested & {*group}))]
     if len(groups) < 2:
         yield step
         return

@@ -23,9 +23,9 @@ _EXECUTOR = ("executor",)
 
 @dataclass(frozen=True)
 class BaselineKind:
-    """A peer framework: its package, its worker module, and its ways to run a network.
+    """A peer framework: its package, its worker module, and its modes of execution.
 
-    train, infer: ways by precision. reads: format of the network, `symbol` or `onnx`.
+    train, infer: modes by precision. reads: format of the network, `symbol` or `onnx`.
     """
 
     package: str
@@ -34,25 +34,25 @@ class BaselineKind:
     infer: Mapping[str, tuple[str, ...]]
     reads: str = "symbol"
 
-    def ways(self, phase: str, precision: str, images: bool) -> tuple[str, ...]:
-        """Return the ways to run a phase; empty if unsupported.
+    def modes(self, phase: str, precision: str, images: bool) -> tuple[str, ...]:
+        """Return the modes that run a phase; empty if unsupported.
 
-        The channels-last ways are included only if the network has image inputs.
+        The channels-last modes are included only if the network has image inputs.
         """
-        ways = (self.train if phase == "train" else self.infer).get(precision, ())
-        return ways if images else tuple(way for way in ways if not way.endswith(_LAYOUTS[1]))
+        modes = (self.train if phase == "train" else self.infer).get(precision, ())
+        return modes if images else tuple(mode for mode in modes if not mode.endswith(_LAYOUTS[1]))
 
     def refusal(self, phase: str, precision: str) -> str:
         """Return why the phase is unsupported in this precision; empty if it is supported."""
-        if self.ways(phase, precision, images=True):
+        if self.modes(phase, precision, images=True):
             return ""
         if phase == "train" and self.infer.get(precision):
             return "runs inference only: use --phase infer"
         return f"does not run {precision} on the CPU: use precision={FLOAT32}"
 
 
-def _both_layouts(*ways: str) -> tuple[str, ...]:
-    return tuple(f"{way}{layout}" for way in ways for layout in _LAYOUTS)
+def _both_layouts(*modes: str) -> tuple[str, ...]:
+    return tuple(f"{mode}{layout}" for mode in modes for layout in _LAYOUTS)
 
 
 # Two forms of bfloat16: autocast, where the peer converts the inputs of suitable operators; or a
@@ -144,12 +144,12 @@ def _find(name: str, pythons: Mapping[str, str]) -> InstalledBaseline:
     python = shutil.which(path) or path
     script = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
     try:
-        asked = subprocess.run(
+        check = subprocess.run(
             [python, "-c", script, package], capture_output=True, text=True, check=False
         )
     except OSError as error:
         return InstalledBaseline(name, python, f"{python} does not start: {error}")
-    return InstalledBaseline(name, python, f"not installed in {python}" if asked.returncode else "")
+    return InstalledBaseline(name, python, f"not installed in {python}" if check.returncode else "")
 
 
 @dataclass(frozen=True)
@@ -194,31 +194,31 @@ class BaselineProcess:
         arrays = {**prefixed("variables", variables), **prefixed("batches", batches)}
         self._process.request("hold", {}, arrays)
 
-    def open(self, contest: Comparison, way: str) -> None:
-        """Create the runner that runs the comparison in one way."""
-        self._process.request("open", {**vars(contest), "way": way, "key": way}, {})
+    def open(self, contest: Comparison, mode: str) -> None:
+        """Create the runner that runs the comparison in one mode."""
+        self._process.request("open", {**vars(contest), "mode": mode, "key": mode}, {})
 
-    def losses(self, way: str, steps: int) -> list[float]:
+    def losses(self, mode: str, steps: int) -> list[float]:
         """Run training steps and return their losses."""
-        fields = {"key": way, "steps": steps, "phase": "train"}
+        fields = {"key": mode, "steps": steps}
         losses: list[float] = self._process.request("check", fields, {}).fields["losses"]
         return losses
 
-    def outputs(self, way: str, steps: int) -> list[list[Array]]:
+    def outputs(self, mode: str, steps: int) -> list[list[Array]]:
         """Run inference steps and return all outputs of each."""
-        fields = {"key": way, "steps": steps, "phase": "infer"}
+        fields = {"key": mode, "steps": steps}
         arrays = self._process.request("check", fields, {}).arrays
         return [list(group(arrays, str(step)).values()) for step in range(steps)]
 
-    def measure_round(self, way: str, steps: int, lead: int) -> list[float]:
+    def measure_round(self, mode: str, steps: int, lead: int) -> list[float]:
         """Run one round: `lead` untimed and `steps` timed steps; return their milliseconds."""
-        fields = {"key": way, "steps": steps, "lead": lead}
-        times: list[float] = self._process.request("turn", fields, {}).fields["milliseconds"]
+        fields = {"key": mode, "steps": steps, "lead": lead}
+        times: list[float] = self._process.request("measure", fields, {}).fields["milliseconds"]
         return times
 
-    def close_runner(self, way: str) -> None:
+    def close_runner(self, mode: str) -> None:
         """Drop a runner."""
-        self._process.request("close", {"key": way}, {})
+        self._process.request("close", {"key": mode}, {})
 
     def close(self) -> None:
         """End the process."""

@@ -1,21 +1,22 @@
 """Benchmark server of a helper process: holds the data, opens runners, runs timed rounds.
 
-A `Runner` runs the network in one way, such as PyTorch's compiler with channels last.
+A runner runs the network in one mode, such as PyTorch's compiler with channels last.
 """
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from mxrun.peers.wire import Array, Handlers, Message, group, numbered, prefixed
 
 
 @dataclass(frozen=True)
 class Task:
-    """Workload of a runner: one phase, train or infer, of a symbol in MXNet's JSON, run in one way.
+    """Workload of a runner: one phase, train or infer, of a symbol in MXNet's JSON, in one mode.
 
     updates: for each trained parameter its update operator, the operator's parameters and number of
     states. rate: factor of their `lr`. batches: stacked along a first axis.
@@ -23,7 +24,7 @@ class Task:
 
     symbol: str
     phase: str
-    way: str
+    mode: str
     updates: Mapping[str, Any]
     rate: float
     threads: int
@@ -36,17 +37,28 @@ class Task:
         return len(next(iter(self.batches.values())))
 
 
-class Runner(Protocol):
+class Runner(ABC):
     """Network that runs steps, each on the next batch, which is copied from the host."""
 
+    @abstractmethod
     def step(self) -> None:
         """Run one complete step; returns when all of its work is finished."""
 
-    def loss(self) -> float:
-        """Return the last training step's loss: a mean per loss, summed over the losses."""
 
+class TrainingRunner(Runner):
+    """Runner of forward, backward and the optimizer's update."""
+
+    @abstractmethod
+    def loss(self) -> float:
+        """Return the last step's loss: a mean per loss, summed over the losses."""
+
+
+class InferenceRunner(Runner):
+    """Runner of forward alone."""
+
+    @abstractmethod
     def outputs(self) -> list[Array]:
-        """Return the last inference step's outputs."""
+        """Return the last step's outputs."""
 
 
 class BenchmarkServer:
@@ -69,7 +81,7 @@ class BenchmarkServer:
             "hold": self.hold,
             "open": self.open,
             "check": self.check,
-            "turn": self.turn,
+            "measure": self.measure,
             "close": self.close,
         }
 
@@ -99,13 +111,13 @@ class BenchmarkServer:
         losses, outputs = [], {}
         for index in range(message.fields["steps"]):
             runner.step()
-            if message.fields["phase"] == "train":
+            if isinstance(runner, TrainingRunner):
                 losses.append(runner.loss())
-            else:
+            if isinstance(runner, InferenceRunner):
                 outputs.update(prefixed(str(index), numbered(runner.outputs())))
         return Message({"losses": losses}, outputs)
 
-    def turn(self, message: Message) -> Message:
+    def measure(self, message: Message) -> Message:
         """Run one round: `lead` untimed and `steps` timed steps; return their milliseconds."""
         runner = self._open[message.fields["key"]]
         for _ in range(message.fields["lead"]):

@@ -9,7 +9,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
-from mxrun.peers.benchmark_server import BenchmarkServer, Runner, Task
+from mxrun.peers.benchmark_server import InferenceRunner, Runner, Task, TrainingRunner
 from mxrun.peers.losses import mean_loss
 from mxrun.peers.mxnet_symbol import bind
 from mxrun.peers.wire import Array
@@ -51,7 +51,7 @@ class BoundSymbol:
         return self.batches[self.steps % len(self.batches)]
 
 
-class TrainingRunner:
+class MXNetTraining(TrainingRunner):
     """Runner of forward, backward and one update operator per parameter."""
 
     def __init__(self, task: Task) -> None:
@@ -97,12 +97,8 @@ class TrainingRunner:
             total += mean_loss(operator, attributes, result.asnumpy(), labels)
         return total
 
-    def outputs(self) -> list[Array]:
-        """Return an empty list: training is compared by losses."""
-        return []
 
-
-class InferenceRunner:
+class MXNetInference(InferenceRunner):
     """Runner of forward alone."""
 
     def __init__(self, task: Task) -> None:
@@ -112,10 +108,6 @@ class InferenceRunner:
         """Run one step and wait for its outputs."""
         self._executor.forward(is_train=False)
         mx.nd.waitall()
-
-    def loss(self) -> float:
-        """Return 0: inference has no loss."""
-        return 0.0
 
     def outputs(self) -> list[Array]:
         """Return the last step's outputs."""
@@ -134,9 +126,6 @@ def _heads(symbol: str) -> list[tuple[str, Mapping[str, str], str]]:
     return heads
 
 
-def open_contestant(task: Task) -> Runner:
+def open_runner(task: Task) -> Runner:
     """Create the runner of a task; raises ValueError for unsupported operators."""
-    return TrainingRunner(task) if task.phase == "train" else InferenceRunner(task)
-
-
-HANDLERS = BenchmarkServer(open_contestant, mx.__version__).handlers
+    return MXNetTraining(task) if task.phase == "train" else MXNetInference(task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mxrun.peers.benchmark_server import Task
+from mxrun.peers.benchmark_server import InferenceRunner, Task
 from mxrun.peers.wire import Array
 
 # Name of the array that carries the model's bytes.
@@ -14,7 +14,7 @@ MODEL = "model"
 Run = Callable[[Mapping[str, Array]], list[Any]]
 
 
-class InferenceRunner:
+class ONNXInference(InferenceRunner):
     """Runner of a loaded model on the host's batches; `run` returns all its outputs."""
 
     def __init__(self, task: Task, names: list[str], run: Run) -> None:
@@ -29,10 +29,6 @@ class InferenceRunner:
         """Run one step."""
         self._outputs = self._run(self._batches[self._steps % len(self._batches)])
         self._steps += 1
-
-    def loss(self) -> float:
-        """Return 0: inference has no loss."""
-        return 0.0
 
     def outputs(self) -> list[Array]:
         """Return the last step's outputs."""

@@ -6,7 +6,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state
 
 from mxrun.peers.benchmark_server import BenchmarkServer, Runner, Task
-from mxrun.peers.onnx_runner import InferenceRunner, model_of
+from mxrun.peers.onnx_runner import ONNXInference, model_of
 
 # One exception class per status code; they have no common base class.
 REJECTIONS: tuple[type[Exception], ...] = tuple(
@@ -16,7 +16,7 @@ REJECTIONS: tuple[type[Exception], ...] = tuple(
 )
 
 
-def open_contestant(task: Task) -> Runner:
+def open_runner(task: Task) -> Runner:
     """Create a runner: a CPU session with all graph optimisations."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = task.threads
@@ -25,7 +25,7 @@ def open_contestant(task: Task) -> Runner:
         model_of(task), options, providers=["CPUExecutionProvider"]
     )
     names = [given.name for given in session.get_inputs()]
-    return InferenceRunner(task, names, lambda batch: session.run(None, batch))
+    return ONNXInference(task, names, lambda batch: session.run(None, batch))
 
 
-HANDLERS = BenchmarkServer(open_contestant, onnxruntime.__version__).handlers
+HANDLERS = BenchmarkServer(open_runner, onnxruntime.__version__).handlers

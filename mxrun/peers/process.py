@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from typing_extensions import Self
+
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.peers.wire import Array, Message, read, write
 
@@ -23,7 +25,7 @@ def worker_command(interpreter: str, module: Path) -> list[str]:
     """Return the command that serves a module's HANDLERS and reports its REJECTIONS.
 
     The module may import NumPy, the peer and worker modules of `mxrun.peers`; mxrun itself is not
-    installed in the peer's environment.
+    installed in the peer's environment. A module of another folder needs a name of its own there.
     """
     return [interpreter, str(_WORKER), str(module)]
 
@@ -108,7 +110,7 @@ class HelperProcess:
             self._stderr.close()
         return status
 
-    def __enter__(self) -> HelperProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

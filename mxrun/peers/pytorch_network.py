@@ -9,10 +9,9 @@ from typing import Any
 
 from torch import fx, nn
 
-from mxrun.peers.pytorch import OPERATORS
+from mxrun.peers.pytorch import LOSSES, MODULES, OPERATORS, RESULTS
+from mxrun.peers.pytorch.module import ReferenceModule
 from mxrun.peers.pytorch.parameters import MXNetParameters, Tensor
-from mxrun.peers.pytorch_losses import loss_module, result_module
-from mxrun.peers.pytorch_modules import OracleModule, library_module
 from mxrun.peers.pytorch_symbol import SymbolGraph, SymbolNode
 
 # Their backward does not read their outputs, so a following ReLU may run in place.
@@ -80,7 +79,7 @@ class _Builder:
         total = None
         for (index, _), head in zip(self.graph.heads, heads, strict=True):
             node = self.graph.nodes[index]
-            if node.operator == "null" or loss_module(node.operator, MXNetParameters({})) is None:
+            if node.operator not in LOSSES:
                 raise ValueError(
                     f"the output {node.operator} {node.name!r} is not a supported loss"
                 )
@@ -97,19 +96,19 @@ class _Builder:
         if module is None:
             if node.operator not in OPERATORS:
                 raise ValueError(f"operator {node.operator} ({node.name!r}) is not supported")
-            module, read = OracleModule(node.operator, parameters), len(node.inputs)
+            module, read = ReferenceModule(OPERATORS[node.operator], parameters), len(node.inputs)
         if isinstance(module, nn.ReLU):
             module.inplace = self._may_overwrite(node)
         self.root.add_module(f"node{index}", module)
         sources = [self._value(*source) for source in node.inputs[:read]]
         called = self.code.call_module(f"node{index}", tuple(sources))
-        return _Several(called) if isinstance(module, OracleModule) else called
+        return _Several(called) if isinstance(module, ReferenceModule) else called
 
     def _module(self, index: int, node: SymbolNode, parameters: MXNetParameters) -> tuple[Any, int]:
         """Return a loss or library module, or None, and the number of inputs to call it with."""
-        make = loss_module if self.training else result_module
-        loss = make(node.operator, parameters)
-        if loss is not None:
+        make_loss = (LOSSES if self.training else RESULTS).get(node.operator)
+        if make_loss is not None:
+            loss = make_loss(parameters)
             if self.training and self.readers[index] > 1:
                 raise ValueError(
                     f"{node.operator} {node.name!r} is a loss that other operators read"
@@ -117,10 +116,10 @@ class _Builder:
             return loss, len(node.inputs) if self.training else 1
         names = [self.graph.nodes[source].name for source, _ in node.inputs[1:]]
         statistics = node.operator == "BatchNorm" and self._reads_statistics(index)
-        if statistics or not all(name in self.variables for name in names):
+        make = MODULES.get(node.operator)
+        if make is None or statistics or not all(name in self.variables for name in names):
             return None, 0
-        own = [self.variables[name] for name in names]
-        return library_module(node.operator, parameters, own), 1
+        return make(parameters, [self.variables[name] for name in names]), 1
 
     def _reads_statistics(self, index: int) -> bool:
         """Return whether an output of the node other than the first is used."""

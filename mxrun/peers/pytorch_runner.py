@@ -1,6 +1,6 @@
 """PyTorch runners: eager or compiled, in either layout and precision.
 
-The words of a way select these. `autocast-bfloat16`: parameters stay float32, and operators that
+The words of a mode select these. `autocast-bfloat16`: parameters stay float32, and operators that
 benefit run in bfloat16; `bfloat16`: the entire module is converted.
 """
 
@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from mxrun.peers.benchmark_server import BenchmarkServer, Runner, Task
+from mxrun.peers.benchmark_server import InferenceRunner, Runner, Task, TrainingRunner
 from mxrun.peers.pytorch.parameters import Tensor
 from mxrun.peers.pytorch_network import TorchNetwork, build_network
 from mxrun.peers.pytorch_optimizer import build_optimizer, largest_gradient
@@ -58,7 +58,7 @@ def _network(task: Task) -> TorchNetwork:
 
 
 def _has(task: Task, word: str) -> bool:
-    return word in task.way.split()
+    return word in task.mode.split()
 
 
 def _region(task: Task) -> AbstractContextManager[object]:
@@ -69,7 +69,7 @@ def _region(task: Task) -> AbstractContextManager[object]:
     return region
 
 
-class TrainingRunner:
+class PyTorchTraining(TrainingRunner):
     """Runner of forward, loss, backward and the optimizer's update."""
 
     def __init__(self, task: Task) -> None:
@@ -108,12 +108,8 @@ class TrainingRunner:
         """Return the last step's loss."""
         return float(self._loss)
 
-    def outputs(self) -> list[Array]:
-        """Return an empty list: training is compared by losses."""
-        return []
 
-
-class InferenceRunner:
+class PyTorchInference(InferenceRunner):
     """Runner of forward alone."""
 
     def __init__(self, task: Task) -> None:
@@ -135,19 +131,12 @@ class InferenceRunner:
         with torch.no_grad(), self._region:
             self._outputs = self._forward(*inputs)
 
-    def loss(self) -> float:
-        """Return 0: inference has no loss."""
-        return 0.0
-
     def outputs(self) -> list[Array]:
         """Return the last step's outputs."""
         return [output.detach().float().contiguous().numpy() for output in self._outputs]
 
 
-def open_contestant(task: Task) -> Runner:
+def open_runner(task: Task) -> Runner:
     """Create the runner of a task; raises ValueError for unsupported operators."""
     torch.set_num_threads(task.threads)
-    return TrainingRunner(task) if task.phase == "train" else InferenceRunner(task)
-
-
-HANDLERS = BenchmarkServer(open_contestant, torch.__version__).handlers
+    return PyTorchTraining(task) if task.phase == "train" else PyTorchInference(task)

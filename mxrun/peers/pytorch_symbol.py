@@ -1,4 +1,4 @@
-"""Parser and interpreter of MXNet's symbol JSON for PyTorch."""
+"""Parser of MXNet's symbol JSON, and its arrays as PyTorch's tensors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from mxrun.peers.pytorch import AUXILIARY_INPUTS, OPERATORS
-from mxrun.peers.pytorch.parameters import MXNetParameters, Tensor
+from mxrun.peers.pytorch import AUXILIARY_INPUTS
+from mxrun.peers.pytorch.parameters import Tensor
 
 
 @dataclass(frozen=True)
@@ -52,25 +52,6 @@ def read_symbol(text: str) -> SymbolGraph:
         sources = tuple((source[0], source[1]) for source in entry["inputs"])
         nodes.append(SymbolNode(entry["op"], entry["name"], attributes, sources))
     return SymbolGraph(tuple(nodes), tuple((head[0], head[1]) for head in content["heads"]))
-
-
-def run_graph(
-    graph: SymbolGraph, arrays: Mapping[str, Tensor], is_train: bool = True
-) -> list[Tensor]:
-    """Return the outputs; raises ValueError for a missing array or an unsupported operator."""
-    values: list[tuple[Tensor, ...]] = []
-    for node in graph.nodes:
-        if node.operator == "null":
-            if node.name not in arrays:
-                raise ValueError(f"no array for {node.name}")
-            values.append((arrays[node.name],))
-            continue
-        if node.operator not in OPERATORS:
-            raise ValueError(f"operator {node.operator} is not supported")
-        sources = [values[source][output] for source, output in node.inputs]
-        result = OPERATORS[node.operator](MXNetParameters(node.attributes, is_train), *sources)
-        values.append(tuple(result) if isinstance(result, (tuple, list)) else (result,))
-    return [values[head][output] for head, output in graph.heads]
 
 
 def as_tensors(arrays: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -38,22 +38,22 @@ def add_to(graph: Graph, enabled: bool = True) -> AddedTo:
 
     enabled: if false, no sum is replaced, and every hint is refused.
     """
-    joining, hints = _Joining(graph), []
+    rewriter, hints = _AddToRewriter(graph), []
     for position, step in enumerate(graph.steps):
         if not _is_sum(step):
             continue
-        there, added = joining.sides(position)
+        earlier, later = rewriter.sides(position)
         reason, kernel = "add-to is off", None
         if enabled:
-            reason = joining.refusal(position, there, added)
+            reason = rewriter.refusal(position, earlier, later)
         if not reason:
-            kernel = joining.kernel(added)
+            kernel = rewriter.kernel(later)
             reason = "" if kernel is not None else "its kernel does not add in place"
         if kernel is not None:
-            joining.join(position, there, added, kernel)
-        source, target = (graph.values[value].name for value in (there, *step.writes))
-        hints.append(Hint(joining.producer_name(added), source, target, reason, ADD_TO))
-    return AddedTo(joining.graph(), tuple(hints))
+            rewriter.join(position, earlier, later, kernel)
+        source, target = (graph.values[value].name for value in (earlier, *step.writes))
+        hints.append(Hint(rewriter.producer_name(later), source, target, reason, ADD_TO))
+    return AddedTo(rewriter.graph(), tuple(hints))
 
 
 def _is_sum(step: Step) -> bool:
@@ -63,7 +63,7 @@ def _is_sum(step: Step) -> bool:
     return is_own and step.prop is not None and step.prop.type_string == _SUM
 
 
-class _Joining:
+class _AddToRewriter:
     """Mutable list of steps in which sums are merged into the steps that make their summands."""
 
     def __init__(self, graph: Graph) -> None:
@@ -71,14 +71,14 @@ class _Joining:
         self._steps: list[Step | None] = list(graph.steps)
         self._mutations = dict(graph.mutations)
         # Values whose memory must not be overwritten.
-        self._kept = {*graph.results.values(), *graph.sources.values()}
-        self._made_at = dict.fromkeys(graph.sources.values(), -1)
+        self._protected = {*graph.results.values(), *graph.sources.values()}
+        self._produced_at = dict.fromkeys(graph.sources.values(), -1)
         # Union-find over values that share memory, and the positions of the steps that read it, by
         # root.
         self._memory = list(range(len(graph.values)))
         self._readers: dict[ValueId, set[int]] = {}
         for position, step in enumerate(graph.steps):
-            self._made_at.update(dict.fromkeys(step.writes, position))
+            self._produced_at.update(dict.fromkeys(step.writes, position))
             for value in step.reads:
                 self._readers.setdefault(self._root(value), set()).add(position)
             if step.kernel is not None and step.kernel.is_view:
@@ -87,36 +87,39 @@ class _Joining:
     def sides(self, position: int) -> tuple[ValueId, ValueId]:
         """Return the two summands of a sum: the one made first, then the one made later."""
         step = self._graph.steps[position]
-        (there, added), (total,) = step.reads, step.writes
-        if total not in self._graph.mutations and self._made_at[there] > self._made_at[added]:
-            return added, there
-        return there, added
+        (earlier, later), (total,) = step.reads, step.writes
+        if (
+            total not in self._graph.mutations
+            and self._produced_at[earlier] > self._produced_at[later]
+        ):
+            return later, earlier
+        return earlier, later
 
     def producer_name(self, value: ValueId) -> str:
         """Return the name of the step that makes a value; of a source, the value's own name."""
         producer = self._producer(value)
         return self._graph.values[value].name if producer is None else producer.name
 
-    def refusal(self, position: int, there: ValueId, added: ValueId) -> str:
-        """Return the reason why the step that makes `added` cannot add it to `there`, or ""."""
-        values, made_at = self._graph.values, self._made_at[added]
+    def refusal(self, position: int, earlier: ValueId, later: ValueId) -> str:
+        """Return the reason why the step that makes `later` cannot add it to `earlier`, or ""."""
+        values, produced_at = self._graph.values, self._produced_at[later]
         (total,) = self._graph.steps[position].writes
-        if len({values[value].spec for value in (there, added, total)}) > 1:
+        if len({values[value].spec for value in (earlier, later, total)}) > 1:
             return "types or layouts differ"
-        if self._made_at[there] == made_at:
+        if self._produced_at[earlier] == produced_at:
             return "both are made by one step"
-        if added in self._mutations:
-            return f"{values[added].name} is added to {values[self._mutations[added]].name} already"
+        if later in self._mutations:
+            return f"{values[later].name} is added to {values[self._mutations[later]].name} already"
         # A running sum over batches is overwritten in any case.
-        kept = [added] if self._mutations.get(total) == there else [there, added]
-        for value in kept:
-            if self._root(value) in self._kept:
+        merged = [later] if self._mutations.get(total) == earlier else [earlier, later]
+        for value in merged:
+            if self._root(value) in self._protected:
                 return f"{values[value].name} is a result, or given from outside"
-        others = self._readers[self._root(added)] - {position}
+        others = self._readers[self._root(later)] - {position}
         if others:
-            return f"{values[added].name} is read by {self._names(others)} as well"
-        late = {at for at in self._readers[self._root(there)] - {position} if at >= made_at}
-        return f"{values[there].name} is still read by {self._names(late)}" if late else ""
+            return f"{values[later].name} is read by {self._names(others)} as well"
+        late = {at for at in self._readers[self._root(earlier)] - {position} if at >= produced_at}
+        return f"{values[earlier].name} is still read by {self._names(late)}" if late else ""
 
     def kernel(self, value: ValueId) -> Kernel | None:
         """Return the add-to variant of the kernel that makes a value.
@@ -132,28 +135,28 @@ class _Joining:
             return None
         return replace(kernel, candidates=producer.kernel.candidates)
 
-    def join(self, position: int, there: ValueId, added: ValueId, kernel: Kernel) -> None:
-        """Remove the sum at `position`; the step that makes `added` writes the sum instead."""
-        step, at = self._graph.steps[position], self._made_at[added]
-        producer = self._producer(added)
+    def join(self, position: int, earlier: ValueId, later: ValueId, kernel: Kernel) -> None:
+        """Remove the sum at `position`; the step that makes `later` writes the sum instead."""
+        step, at = self._graph.steps[position], self._produced_at[later]
+        producer = self._producer(later)
         assert producer is not None
         (total,) = step.writes
-        index = producer.outputs.index(added)
+        index = producer.outputs.index(later)
         outputs, requests = list(producer.outputs), list(producer.requests)
         outputs[index], requests[index] = total, OpReqType.ADD
         self._steps[at] = replace(
             producer,
             outputs=tuple(outputs),
             requests=tuple(requests),
-            added_to=(*producer.added_to, there),
+            added_to=(*producer.added_to, earlier),
             kernel=kernel,
         )
         self._steps[position] = None
-        self._made_at[total] = at
-        self._mutations[total] = there
-        self._readers[self._root(there)].remove(position)
-        self._readers[self._root(there)].add(at)
-        self._share(there, total)
+        self._produced_at[total] = at
+        self._mutations[total] = earlier
+        self._readers[self._root(earlier)].remove(position)
+        self._readers[self._root(earlier)].add(at)
+        self._share(earlier, total)
 
     def graph(self) -> Graph:
         """Return the graph of the remaining steps."""
@@ -161,7 +164,7 @@ class _Joining:
         return replace(self._graph, steps=steps, mutations=self._mutations)
 
     def _producer(self, value: ValueId) -> Step | None:
-        at = self._made_at[value]
+        at = self._produced_at[value]
         return None if at < 0 else self._steps[at]
 
     def _names(self, positions: Iterable[int]) -> str:
@@ -176,6 +179,6 @@ class _Joining:
         """Record that `target` shares the memory of `source`."""
         root, own = self._root(source), self._root(target)
         self._memory[own] = root
-        if own in self._kept:
-            self._kept.add(root)
+        if own in self._protected:
+            self._protected.add(root)
         self._readers.setdefault(root, set()).update(self._readers.pop(own, set()))

@@ -26,7 +26,7 @@ from mxrun.planner.hint import CONCAT_IN_PLACE, Hint
 class BufferSlice:
     """Location of a tensor within its outermost parent buffer.
 
-    whole: the parent buffer. begin: offset in bytes. width: elements of one row of the slice.
+    parent: the parent buffer. begin: offset in bytes. width: elements of one row of the slice.
     pitch: elements of the parent buffer from one row to the next; 0 if it has one row.
     """
 
@@ -43,12 +43,12 @@ class BufferSlices:
     parts: Mapping[ValueId, BufferSlice] = field(default_factory=dict)
     inputs: tuple[tuple[ValueId, Hint], ...] = ()
 
-    def of_parents(self, wholes: Collection[ValueId], otherwise: str) -> BufferSlices:
+    def of_parents(self, parents: Collection[ValueId], otherwise: str) -> BufferSlices:
         """Return the slices of the given parent buffers.
 
         otherwise: the reason by which all others are refused.
         """
-        parts = {value: part for value, part in self.parts.items() if part.parent in wholes}
+        parts = {value: part for value, part in self.parts.items() if part.parent in parents}
         inputs = tuple(
             (value, replace(hint, reason=otherwise) if hint.taken and value not in parts else hint)
             for value, hint in self.inputs
@@ -60,7 +60,7 @@ def find_slices(graph: Graph) -> BufferSlices:
     """Return all slices that the kernels permit, without regard to peak memory."""
     if all(step.kernel is None or step.kernel.join is None for step in graph.steps):
         return BufferSlices()
-    found = _Joining(graph)
+    found = _SliceAssignment(graph)
     # Last concatenation first: the location of a parent buffer decides the pitch of its slices.
     for step in reversed(graph.steps):
         if step.kernel is not None and step.kernel.join is not None and step.outputs[0] is not None:
@@ -68,7 +68,7 @@ def find_slices(graph: Graph) -> BufferSlices:
     return BufferSlices(found.parts, tuple(reversed(found.inputs)))
 
 
-class _Joining:
+class _SliceAssignment:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.parts: dict[ValueId, BufferSlice] = {}

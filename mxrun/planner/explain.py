@@ -148,5 +148,5 @@ class _Reads:
             return f"{in_words(step.name)} reads it"
         outputs, arguments = step.prop.list_outputs(), step.prop.list_arguments()
         names = (*(f"gradient of {name}" for name in outputs), *arguments, *outputs)
-        what = names[index] if index < len(names) else "kept by its forward kernel"
-        return f"backward of {in_words(step.forward)} reads it ({what})"
+        role = names[index] if index < len(names) else "kept by its forward kernel"
+        return f"backward of {in_words(step.forward)} reads it ({role})"

@@ -80,7 +80,7 @@ class _Sharing:
                 view = self.last_read.get(step.writes[0], -1)
                 source = step.reads[0]
                 self.last_read[source] = max(self.last_read[source], view)
-        self.kept = {self._view_source(value) for value in graph.results.values()}
+        self.protected = {self._view_source(value) for value in graph.results.values()}
         for value, part in parts.items():
             self.join(part.parent, value)
 
@@ -103,8 +103,8 @@ class _Sharing:
         self.targets.add(target)
         # The lifetime of the source's memory now includes the target's.
         self.last_read[root] = max(self.last_read.get(root, -1), self.last_read.get(target, -1))
-        if target in self.kept:
-            self.kept.add(root)
+        if target in self.protected:
+            self.protected.add(root)
 
     def roots(self) -> dict[ValueId, ValueId]:
         parents = enumerate(self.parent)
@@ -120,7 +120,7 @@ class _Sharing:
             return f"it is a slice of {in_words(values[root].name)}"
         if root in self.given:
             return f"{in_words(values[root].name)} is given from outside"
-        if root in self.kept or source in self.kept:
+        if root in self.protected or source in self.protected:
             return f"{in_words(values[source].name)} is a result"
         if values[source].spec.nbytes != values[target].spec.nbytes:
             return "the sizes differ"

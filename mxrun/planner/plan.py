@@ -211,9 +211,9 @@ class Plan:
         for kind in MemoryClass:
             pinned = sum(block.nbytes for block in self.pinned if block.memory_class is kind)
             blocks = [block for block in phase.blocks if block.memory_class is kind]
-            alive = [block for block in blocks if block.first <= peak < block.last]
+            live = [block for block in blocks if block.first <= peak < block.last]
             figures[kind.value] = ClassBytes(
                 pinned + sum(block.nbytes for block in blocks),
-                pinned + sum(block.nbytes for block in alive),
+                pinned + sum(block.nbytes for block in live),
             )
         return figures

@@ -55,18 +55,18 @@ def storage_of(graph: Graph, sharing: Sharing, decided: Iterable[Hint] = ()) -> 
     joined = inplace(graph, sharing.in_place, found, decided)
     changes = list(_changes(graph, plain, joined))
     live = np.array(live_bytes(graph, plain))
-    kept: set[ValueId] = set()
+    joined_values: set[ValueId] = set()
     while changes:
         best = min(changes, key=lambda change: int((live + change.live).max()))
         if (live + best.live).max() > live.max():
             break
         live += best.live
-        kept |= best.values
+        joined_values |= best.values
         changes.remove(best)
-    wholes = {part.parent for part in found.parts.values()} & kept
+    parents = {part.parent for part in found.parts.values()} & joined_values
     if not changes:
         return joined
-    return inplace(graph, sharing.in_place, found.of_parents(wholes, otherwise), decided)
+    return inplace(graph, sharing.in_place, found.of_parents(parents, otherwise), decided)
 
 
 @dataclass(frozen=True, eq=False)

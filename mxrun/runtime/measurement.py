@@ -59,20 +59,20 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 def measure(threads: int) -> Machine:
     """Measure the machine for a team of `threads`."""
     caches = cache_sizes(threads)
-    primitive, alone, together = _primitive(), _nothing(1), _nothing(threads)
+    primitive, alone, together = _primitive(), _empty_call(1), _empty_call(threads)
     products = list(_products(threads))
     passes = _passes(threads, max(caches, default=0))
     loops = itertools.chain.from_iterable(passes.values())
-    trials = [alone, together, *(trial for _, trial in products), *loops]
+    trials = [alone, together, *(measurement for _, measurement in products), *loops]
     for _ in range(_ROUNDS):
         with team(1):
-            primitive.take_turn()
+            primitive.run_round()
         with team(threads):
-            for trial in trials:
-                trial.take_turn()
+            for measurement in trials:
+                measurement.run_round()
     flops_per_s: dict[str, float] = {}
-    for dtype, trial in products:
-        flops_per_s[dtype] = max(trial.rate, flops_per_s.get(dtype, 0.0))
+    for dtype, measurement in products:
+        flops_per_s[dtype] = max(measurement.rate, flops_per_s.get(dtype, 0.0))
     return Machine(
         threads=threads,
         flops_per_s=flops_per_s,
@@ -84,8 +84,8 @@ def measure(threads: int) -> Machine:
     )
 
 
-class _Trial:
-    """Measurement of one figure: repeats of a piece of work, of which the fastest counts.
+class _Measurement:
+    """Measurement of one figure: repeats of some work, of which the fastest counts.
 
     `repeat` receives the running number of the repeat. repeats: number of repeats that cover the
     working set once.
@@ -96,7 +96,7 @@ class _Trial:
         self._taken = 0
         self._best = math.inf
 
-    def take_turn(self) -> None:
+    def run_round(self) -> None:
         """Repeat the work for at least `_SECONDS` and at least one pass of the working set."""
         clock = time.perf_counter
         begun, least = clock(), self._taken + self._repeats
@@ -152,7 +152,7 @@ def repeat_loop(block: Block) -> None:
 
 
 @native
-def nothing_loop(block: Block) -> None:
+def empty_loop(block: Block) -> None:
     """Do nothing: the cost of a call alone."""
 
 
@@ -202,10 +202,10 @@ def product_loop(block: Block) -> None:
                 target[i * side + j] += factor * right[k * side + j]
 
 
-def _primitive() -> _Trial:
+def _primitive() -> _Measurement:
     """Measure calls of a oneDNN reorder of eight numbers; of an empty loop without oneDNN."""
     if library.load() is None:
-        return _nothing(1)
+        return _empty_call(1)
     plain = TensorSpec((1, 2, 2, 2))
     reorder = operations.reorder(plain, plain.with_layout(CHANNELS_LAST), 1)
     output = align(plain.nbytes)
@@ -218,12 +218,12 @@ def _primitive() -> _Trial:
     return _repeated(replace(call, owner=(call.owner, memory)), _CALLS, _CALLS)
 
 
-def _nothing(threads: int) -> _Trial:
+def _empty_call(threads: int) -> _Measurement:
     """Measure calls of an empty loop."""
-    return _repeated(jit.bind(nothing_loop, (), threads), _CALLS, _CALLS)
+    return _repeated(jit.bind(empty_loop, (), threads), _CALLS, _CALLS)
 
 
-def _repeated(call: NativeCall, work: float, count: int = 1) -> _Trial:
+def _repeated(call: NativeCall, work: float, count: int = 1) -> _Measurement:
     """Measure `count` calls in a row."""
     arguments = (*call.arguments, *[0] * (6 - len(call.arguments)))
     loop = HostLoop(repeat_loop, (count, call.function, *arguments), unlocked=True)
@@ -234,10 +234,10 @@ def _repeated(call: NativeCall, work: float, count: int = 1) -> _Trial:
         # Holds a reference to the memory that the arguments point to.
         assert owner is not None
 
-    return _Trial(work, repeat)
+    return _Measurement(work, repeat)
 
 
-def _products(threads: int) -> Iterator[tuple[str, _Trial]]:
+def _products(threads: int) -> Iterator[tuple[str, _Measurement]]:
     """Yield matrix products in several sizes, each with the dtype of its factors.
 
     One factor of oneDNN's products is in oneDNN's preferred packed layout, as in convolutions.
@@ -274,7 +274,7 @@ def _product(product: Primitive) -> NativeCall:
     return replace(call, owner=(call.owner, memory))
 
 
-def _passes(threads: int, cache_bytes: int) -> dict[int, tuple[_Trial, ...]]:
+def _passes(threads: int, cache_bytes: int) -> dict[int, tuple[_Measurement, ...]]:
     """Return loops that update, copy and read a working set, by its size in bytes.
 
     Sizes range from one that fits the nearest caches to one that exceeds the last cache, if memory
@@ -304,27 +304,27 @@ def _passing(
     nbytes: int,
     threads: int,
     moves: int = 1,
-) -> _Trial:
+) -> _Measurement:
     """Measure a loop over `nbytes`, divided equally among regions that start at `begins`.
 
-    Large regions are processed in pieces, one per repeat. moves: number of times each byte counts.
+    Large regions are processed in chunks, one per repeat. moves: number of times each byte counts.
     """
     part = nbytes // len(begins)
-    piece = min(part, _REPEAT_BYTES // len(begins))
+    chunk = min(part, _REPEAT_BYTES // len(begins))
     passes = max(1, _REPEAT_BYTES // nbytes)
-    pieces = part // piece
-    arguments = (piece // 8, passes, *(memory.address + begin for begin in begins))
+    chunks = part // chunk
+    arguments = (chunk // 8, passes, *(memory.address + begin for begin in begins))
     loop = HostLoop(function, arguments, threads, unlocked=True)
 
     def repeat(number: int) -> None:
         for index, begin in enumerate(begins, 2):
-            loop.set(index, memory.address + begin + number % pieces * piece)
+            loop.set(index, memory.address + begin + number % chunks * chunk)
         loop()
 
-    return _Trial(moves * passes * piece * len(begins), repeat, pieces)
+    return _Measurement(moves * passes * chunk * len(begins), repeat, chunks)
 
 
-def _bandwidths(passes: Mapping[int, Sequence[_Trial]]) -> tuple[Bandwidth, ...]:
+def _bandwidths(passes: Mapping[int, Sequence[_Measurement]]) -> tuple[Bandwidth, ...]:
     """Return bandwidths that never increase with the size of the working set.
 
     If a larger working set was measured as faster, other work disturbed the smaller one, which then

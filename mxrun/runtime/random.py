@@ -72,7 +72,7 @@ def uniform(seed: int, name: str, shape: tuple[int, ...], first: int = 0) -> NDA
     return values
 
 
-def few_uniform(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def hashed_uniform(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return float64 in [0, 1), optimised for small arrays such as a record's transforms.
 
     The words are those of SHA-256 over `seed/name/block`, four per block. Creating a new Philox
@@ -96,17 +96,17 @@ def normal(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
     logarithm is finite.
     """
     count = math.prod(shape)
-    parts = [part for _, part in normal_pieces(seed, name, count, max(count, 1))]
+    parts = [part for _, part in normal_chunks(seed, name, count, max(count, 1))]
     return np.concatenate(parts or [np.empty(0)]).reshape(shape)
 
 
-def normal_pieces(
-    seed: int, name: str, count: int, most: int
+def normal_chunks(
+    seed: int, name: str, count: int, max_size: int
 ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """Yield the numbers of `normal` in arrays of at most `most`, each with its first index."""
+    """Yield the numbers of `normal` in arrays of at most `max_size`, each with its first index."""
     pairs = (count + 1) // 2
-    for first in range(0, pairs, most):
-        size = min(most, pairs - first)
+    for first in range(0, pairs, max_size):
+        size = min(max_size, pairs - first)
         radius = np.sqrt(-2.0 * np.log1p(-uniform(seed, name, (size,), first)))
         angle = 2.0 * math.pi * uniform(seed, name, (size,), pairs + first)
         yield first, radius * np.cos(angle)

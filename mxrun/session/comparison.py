@@ -197,7 +197,7 @@ def _searched(
     """Try every mode and leave the fastest open."""
     modes: dict[str, PeerMode] = {}
     best = ""
-    for name in peer.kind.ways(work.timed.phase, work.precision, work.on_images):
+    for name in peer.kind.modes(work.timed.phase, work.precision, work.on_images):
         modes[name] = mode = _tried(baseline, name, work, peer.kind.reads, length)
         if mode.error:
             continue

@@ -14,7 +14,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.phases import ACCUMULATE, TRAIN
 from mxrun.planner.plan import Plan
-from mxrun.planner.remat.budget import Budget, OverBudget, share_that_would_do
+from mxrun.planner.remat.budget import Budget, OverBudget, sufficient_share
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.planning import AutotunedKernels, request_for
 
@@ -50,7 +50,7 @@ def planned(
     """
 
     def request(split: ModelDefinition) -> CompileRequest:
-        return replace(request_for(split, training, threads, notify), kept=autotuned or {})
+        return replace(request_for(split, training, threads, notify), autotuned=autotuned or {})
 
     first = request(built)
     budget = first.budget
@@ -110,7 +110,7 @@ def _smallest_failure(
     hint = "give it more memory"
     if budget.share is not None:
         required = failure.least_bytes - unsplit.pinned_bytes
-        hint = share_that_would_do(required, unsplit.reusable_bytes)
+        hint = sufficient_share(required, unsplit.reusable_bytes)
     return OverBudget(replace(diagnostic, chain=(reason,), hint=hint), failure.least_bytes)
 
 

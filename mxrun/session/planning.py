@@ -80,7 +80,7 @@ def plan_for(
     The batch size is that of `built`; `micro_batches.planned` may split batches. notify: receives
     notes while kernels are autotuned. autotuned: kernels to use again without timing.
     """
-    request = replace(request_for(built, training, threads, notify), kept=autotuned or {})
+    request = replace(request_for(built, training, threads, notify), autotuned=autotuned or {})
     return compile_plan(built.model.symbol, request)
 
 

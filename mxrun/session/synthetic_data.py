@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mxrun import library
 from mxrun.base.errors import UserError
+from mxrun.base.validation import Path as KeyPath
 from mxrun.config import RunConfig, load_config
-from mxrun.config.marked import Path as KeyPath
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import pathless
 from mxrun.io.dataset import DATASETS

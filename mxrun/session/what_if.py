@@ -12,10 +12,10 @@ from typing import Any
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import UserError
+from mxrun.base.validation import Path as KeyPath
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.what_if import Budgets, PlanEffect, single_steps, step_seconds
 from mxrun.config import Parsed
-from mxrun.config.marked import Path as KeyPath
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, TRAIN
@@ -133,7 +133,7 @@ class _Changes:
         implementations = {
             name: phase.implementations() for name, phase in self._plan.phases.items()
         }
-        request = replace(request, budget=None, kept=implementations, add_to=add_to)
+        request = replace(request, budget=None, autotuned=implementations, add_to=add_to)
         return compile_plan(built.model.symbol, request)
 
     def _configured(self) -> Iterator[SettingChange]:

@@ -11,11 +11,11 @@ from mxrun.backend.jit import (
     Block,
     float32s,
     float64s,
+    inlined,
     int32s,
     int64s,
     integer,
     native,
-    piece,
     reduced_run,
 )
 
@@ -37,7 +37,7 @@ _MAX_CLASS = 2.0**53
 _CHUNK = 256
 
 
-@piece
+@inlined
 def label_at(block: Block, i: int, is_binary: bool) -> int:
     """Return label i as a class; of a probability label, class 1 above 0.5."""
     kind = integer(block, 1)
@@ -52,7 +52,7 @@ def label_at(block: Block, i: int, is_binary: bool) -> int:
     return int(value if -_MAX_CLASS < value < _MAX_CLASS else -_MAX_CLASS)
 
 
-@piece
+@inlined
 def best_of(output: Any, first: int, classes: int) -> int:
     """Return the index of the first maximum of a row, or of its first NaN."""
     largest = reduced_run(1, -np.inf, output, first, min(classes, _CHUNK), output[first], 0)

@@ -78,7 +78,7 @@ class Normal(Initializer):
 
     def chunks(self, seed: int, stream: str, shape: Shape) -> Iterator[Chunk]:
         """Yield z * sigma with z standard normal."""
-        for first, values in random.normal_pieces(seed, stream, math.prod(shape), CHUNK):
+        for first, values in random.normal_chunks(seed, stream, math.prod(shape), CHUNK):
             values *= self.sigma
             yield first, values
 

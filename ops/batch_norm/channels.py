@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.jit import Block, float32s, float64s, integer, native, piece, real
+from mxrun.backend.jit import Block, float32s, float64s, inlined, integer, native, real
 
 
-@piece
+@inlined
 def added_up(block: Block) -> Any:
     """Add the partial sums and return the totals [2, C]; uses slots 0, 1, 4 and 5 of both loops."""
     channels, sums, totals = integer(block, 0), float32s(block, 4), float64s(block, 5)
@@ -37,7 +37,7 @@ def scale_loop(block: Block) -> None:
     shift, given, gamma = float32s(block, 6), float32s(block, 7), float32s(block, 8)
     mean, scale = float32s(block, 9), float32s(block, 10)
     mean_output, var_output = float32s(block, 11), float32s(block, 12)
-    beta, kept = float32s(block, 13), float32s(block, 14)
+    beta, beta_copy = float32s(block, 13), float32s(block, 14)
     for c in range(channels):
         # Mean distance from the shift; 0 if the mean is given.
         distance = totals[c] / count
@@ -54,7 +54,7 @@ def scale_loop(block: Block) -> None:
         if integer(block, 12) != 0:
             var_output[c] = variance
         if integer(block, 14) != 0:
-            kept[c] = beta[c]
+            beta_copy[c] = beta[c]
 
 
 @native

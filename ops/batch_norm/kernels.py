@@ -163,11 +163,11 @@ class CompiledBatchNorm(Implementation):
             return None
         data = _laid_out(request.inputs[DATA], p.axis)
         loops = _loops(data, p.axis, request.threads)
-        output, *statistics = _wanted(request.requests)
+        output, *statistics = _requested_slots(request.requests)
         mean, scale, shift = map(loops.channels, range(3))
         limits = Limits.of(prop, data.dtype)
         handed = request.is_train and limits.kind != NOT and not _adds(prop)
-        kept = (extra(0), extra(1)) if handed else (scale, 0)
+        scale_and_beta = (extra(0), extra(1)) if handed else (scale, 0)
         given = p.use_global_stats or not request.is_train
         pitch, data_rows = loops.pitch(source(DATA)), Pitch(source(DATA), loops.width)
         parts: list[KernelPart] = []
@@ -182,10 +182,10 @@ class CompiledBatchNorm(Implementation):
             ]
             found = (shift, 0)
         gamma = 0 if p.fix_gamma else source(GAMMA)
-        places = (gamma, mean, kept[0], *statistics, source(BETA), kept[1])
+        places = (gamma, mean, scale_and_beta[0], *statistics, source(BETA), scale_and_beta[1])
         parts.append(loops.alone(scale_loop, *loops.summed(given, p.eps), *found, *places))
         if output:
-            arrays = (mean, kept[0], source(BETA))
+            arrays = (mean, scale_and_beta[0], source(BETA))
             further = (source(RESIDUAL) if _adds(prop) else 0, *limits.forward)
             slots = (source(DATA), output, *further, pitch, loops.pitch(output))
             parts.append(loops.together(loops.of.normalize, arrays, *slots))
@@ -212,7 +212,7 @@ class CompiledBatchNorm(Implementation):
         data, channels = request.forward.inputs[DATA], request.in_grad[BETA].with_layout(PLAIN)
         assert data is not None
         loops = _loops(data, p.axis, request.threads)
-        data_grad, gamma_grad, beta_grad, *residual_grad = _wanted(request.requests)
+        data_grad, gamma_grad, beta_grad, *residual_grad = _requested_slots(request.requests)
         scale, center, slope = map(loops.channels, range(3))
         first, second = len(request.out_grad), len(request.out_grad) + len(request.in_data)
         values, mean, var = (source(at) for at in (first + DATA, second + MEAN, second + VAR))
@@ -274,7 +274,7 @@ def _adds(prop: AnyProperty) -> bool:
     return isinstance(prop, BatchNormLimitedProperty) and prop.parameters.residual
 
 
-def _wanted(requests: Sequence[OpReqType]) -> list[Slot | int]:
+def _requested_slots(requests: Sequence[OpReqType]) -> list[Slot | int]:
     """Return the outputs' slots; 0 for a null request."""
     return [
         0 if request is OpReqType.NULL else target(index) for index, request in enumerate(requests)

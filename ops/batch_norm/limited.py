@@ -51,7 +51,7 @@ class LimitedParameters(BatchNormParameters):
     )
 
     @model_validator(mode="after")
-    def _limits_tell_what_passes(self) -> LimitedParameters:
+    def _limits_exclude_residual(self) -> LimitedParameters:
         """Reject limits with a residual: backward recomputes clip's input from data only."""
         if self.residual and self.limits is not None:
             raise ValueError("a residual is added before relu alone: leave out limits")

@@ -26,9 +26,9 @@ from mxrun.backend.jit import (
     Block,
     bfloat16s,
     float32s,
+    inlined,
     integer,
     native,
-    piece,
     real,
 )
 from mxrun.backend.vectors import (
@@ -63,7 +63,7 @@ _SAMPLE_STEP = 2_654_435_761
 NOT, RECTIFIED, CLIPPED, READ = range(4)
 
 
-@piece
+@inlined
 def sample(block: Block, data: Any) -> None:
     """Body of shift_loop."""
     count, channels, inner = integer(block, 0), integer(block, 1), integer(block, 2)
@@ -75,8 +75,8 @@ def sample(block: Block, data: Any) -> None:
         position = number * _SAMPLE_STEP % count
         at = position // inner * integer(block, 6) + position % inner
         for c in range(0, channels, step):
-            left = min(step, channels - c)
-            accumulate(shift, c, left, load_lanes(data, at + c * inner, left))
+            width = min(step, channels - c)
+            accumulate(shift, c, width, load_lanes(data, at + c * inner, width))
     for c in range(channels):
         shift[c] /= np.float32(samples)
 
@@ -97,15 +97,15 @@ def shift_bfloat16_loop(block: Block) -> None:
     sample(block, bfloat16s(block, 4))
 
 
-@piece
-def add_moments(data: Any, at: int, mine: Any, k: int, pitch: int, left: int) -> None:
+@inlined
+def add_moments(data: Any, at: int, mine: Any, k: int, pitch: int, count: int) -> None:
     """Add a vector's distances from the shift, and their squares, to the sums."""
-    value = subtract_lanes(load_lanes(data, at, left), load_lanes(mine, k, left))
-    accumulate(mine, k + 3 * pitch, left, value)
-    accumulate(mine, k + 4 * pitch, left, multiply_lanes(value, value))
+    value = subtract_lanes(load_lanes(data, at, count), load_lanes(mine, k, count))
+    accumulate(mine, k + 3 * pitch, count, value)
+    accumulate(mine, k + 4 * pitch, count, multiply_lanes(value, value))
 
 
-@piece
+@inlined
 def measure(block: Block, data: Any) -> None:
     """Body of statistics_loop."""
     mine, sums, apart = float32s(block, 16), float32s(block, 25), integer(block, 26)
@@ -118,15 +118,15 @@ def measure(block: Block, data: Any) -> None:
             spread(block, mine, own, first)
         clear(block, mine, own, columns)
         run, runs = runs_of(block, columns, apart, apart)
-        whole, left = run // LANES * LANES, run % LANES
+        full, tail = run // LANES * LANES, run % LANES
         for row in range(rows):
             for number in range(runs):
                 a, k = at + row * stride + number * run, own + number * run
                 b = place(block, a, apart)
-                for j in range(0, whole, LANES):
+                for j in range(0, full, LANES):
                     add_moments(data, b + j, mine, k + j, pitch, LANES)
-                if left > 0:
-                    add_moments(data, b + whole, mine, k + whole, pitch, left)
+                if tail > 0:
+                    add_moments(data, b + full, mine, k + full, pitch, tail)
         store_sums(block, mine, own, columns, sums, to + first)
 
 
@@ -145,14 +145,14 @@ def statistics_bfloat16_loop(block: Block) -> None:
     measure(block, bfloat16s(block, 24))
 
 
-@piece
-def normalized(distance: Any, mine: Any, k: int, pitch: int, left: int) -> Any:
+@inlined
+def normalized(distance: Any, mine: Any, k: int, pitch: int, count: int) -> Any:
     """Return a vector of BatchNorm's output, from the distances from the mean."""
-    value = multiply_lanes(distance, load_lanes(mine, k + pitch, left))
-    return add_lanes(value, load_lanes(mine, k + 2 * pitch, left))
+    value = multiply_lanes(distance, load_lanes(mine, k + pitch, count))
+    return add_lanes(value, load_lanes(mine, k + 2 * pitch, count))
 
 
-@piece
+@inlined
 def limited(block: Block, value: Any) -> Any:
     """Apply the rectifier or clip to a vector; NaN stays NaN."""
     found = value
@@ -166,7 +166,7 @@ def limited(block: Block, value: Any) -> Any:
     return found
 
 
-@piece
+@inlined
 def normalize_vector(
     block: Block,
     data: Any,
@@ -179,17 +179,17 @@ def normalize_vector(
     mine: Any,
     k: int,
     pitch: int,
-    left: int,
+    count: int,
 ) -> None:
     """Compute a vector of the output."""
-    distance = subtract_lanes(load_lanes(data, data_at, left), load_lanes(mine, k, left))
-    value = normalized(distance, mine, k, pitch, left)
+    distance = subtract_lanes(load_lanes(data, data_at, count), load_lanes(mine, k, count))
+    value = normalized(distance, mine, k, pitch, count)
     if adds:
-        value = add_lanes(stored_lanes(output, value), load_lanes(residual, at, left))
-    store_lanes(output, output_at, limited(block, value), left)
+        value = add_lanes(stored_lanes(output, value), load_lanes(residual, at, count))
+    store_lanes(output, output_at, limited(block, value), count)
 
 
-@piece
+@inlined
 def normalize(block: Block, data: Any, output: Any, residual: Any) -> None:
     """Body of normalize_loop."""
     mine, adds = float32s(block, 16), integer(block, 26) != 0
@@ -203,20 +203,20 @@ def normalize(block: Block, data: Any, output: Any, residual: Any) -> None:
             filled = first
             spread(block, mine, own, first)
         run, runs = runs_of(block, columns, apart, output_apart)
-        whole, left = run // LANES * LANES, run % LANES
+        full, tail = run // LANES * LANES, run % LANES
         for row in range(rows):
             for number in range(runs):
                 a, k = at + row * stride + number * run, own + number * run
                 b, c = place(block, a, apart), place(block, a, output_apart)
-                for j in range(0, whole, LANES):
+                for j in range(0, full, LANES):
                     normalize_vector(
                         *(block, data, residual, adds, output),
                         *(a + j, b + j, c + j, mine, k + j, pitch, LANES),
                     )
-                if left > 0:
+                if tail > 0:
                     normalize_vector(
                         *(block, data, residual, adds, output),
-                        *(a + whole, b + whole, c + whole, mine, k + whole, pitch, left),
+                        *(a + full, b + full, c + full, mine, k + full, pitch, tail),
                     )
 
 
@@ -240,7 +240,7 @@ def normalize_bfloat16_loop(block: Block) -> None:
     normalize(block, bfloat16s(block, 24), bfloat16s(block, 25), bfloat16s(block, 26))
 
 
-@piece
+@inlined
 def passing(low: Any, high: Any, value: Any, by: Any, clips: bool) -> Any:
     """Return the gradient that passes the limits, given clip's input or a rectifier's output.
 
@@ -256,7 +256,7 @@ def passing(low: Any, high: Any, value: Any, by: Any, clips: bool) -> Any:
     return found
 
 
-@piece
+@inlined
 def gradient_vector(
     low: Any,
     high: Any,
@@ -268,23 +268,23 @@ def gradient_vector(
     mine: Any,
     k: int,
     pitch: int,
-    left: int,
+    count: int,
 ) -> Any:
     """Return a vector of the gradient that passes the limits, if there are any.
 
     Recomputing the limited value needs no memory and gives the same bits.
     """
-    value = load_lanes(grad, at, left)
+    value = load_lanes(grad, at, count)
     if kind == RECTIFIED:
-        value = passing(low, high, value, normalized(distance, mine, k, pitch, left), False)
+        value = passing(low, high, value, normalized(distance, mine, k, pitch, count), False)
     if kind == CLIPPED:
-        value = passing(low, high, value, normalized(distance, mine, k, pitch, left), True)
+        value = passing(low, high, value, normalized(distance, mine, k, pitch, count), True)
     if kind == READ:
-        value = passing(low, high, value, load_lanes(output, at, left), False)
+        value = passing(low, high, value, load_lanes(output, at, count), False)
     return value
 
 
-@piece
+@inlined
 def add_gradient(
     low: Any,
     high: Any,
@@ -293,28 +293,28 @@ def add_gradient(
     output: Any,
     kind: int,
     passed: Any,
-    keeps: bool,
+    stores: bool,
     at: int,
     data_at: int,
     mine: Any,
     k: int,
     pitch: int,
-    left: int,
+    count: int,
 ) -> None:
     """Add a vector's gradients and their products with the distances from the mean to the sums."""
-    distance = subtract_lanes(load_lanes(data, data_at, left), load_lanes(mine, k, left))
-    value = gradient_vector(low, high, grad, output, kind, distance, at, mine, k, pitch, left)
-    if keeps:
-        store_lanes(passed, at, value, left)
-    accumulate(mine, k + 3 * pitch, left, value)
-    accumulate(mine, k + 4 * pitch, left, multiply_lanes(value, distance))
+    distance = subtract_lanes(load_lanes(data, data_at, count), load_lanes(mine, k, count))
+    value = gradient_vector(low, high, grad, output, kind, distance, at, mine, k, pitch, count)
+    if stores:
+        store_lanes(passed, at, value, count)
+    accumulate(mine, k + 3 * pitch, count, value)
+    accumulate(mine, k + 4 * pitch, count, multiply_lanes(value, distance))
 
 
-@piece
+@inlined
 def add_gradients(block: Block, data: Any, grad: Any, output: Any, passed: Any) -> None:
     """Body of gradient_sums_loop."""
     mine, sums = float32s(block, 16), float32s(block, 30)
-    kind, keeps = integer(block, 27), integer(block, 31) != 0
+    kind, stores = integer(block, 27), integer(block, 31) != 0
     low, high = lanes(real(block, 28)), lanes(real(block, 29))
     stride, pitch, filled = integer(block, 2), integer(block, 14), -1
     begin, end, own = tasks_of(block)
@@ -326,20 +326,20 @@ def add_gradients(block: Block, data: Any, grad: Any, output: Any, passed: Any) 
             spread(block, mine, own, first)
         clear(block, mine, own, columns)
         run, runs = runs_of(block, columns, apart, apart)
-        whole, left = run // LANES * LANES, run % LANES
+        full, tail = run // LANES * LANES, run % LANES
         for row in range(rows):
             for number in range(runs):
                 a, k = at + row * stride + number * run, own + number * run
                 b = place(block, a, apart)
-                for j in range(0, whole, LANES):
+                for j in range(0, full, LANES):
                     add_gradient(
-                        *(low, high, data, grad, output, kind, passed, keeps),
+                        *(low, high, data, grad, output, kind, passed, stores),
                         *(a + j, b + j, mine, k + j, pitch, LANES),
                     )
-                if left > 0:
+                if tail > 0:
                     add_gradient(
-                        *(low, high, data, grad, output, kind, passed, keeps),
-                        *(a + whole, b + whole, mine, k + whole, pitch, left),
+                        *(low, high, data, grad, output, kind, passed, stores),
+                        *(a + full, b + full, mine, k + full, pitch, tail),
                     )
         store_sums(block, mine, own, columns, sums, to + first)
 
@@ -367,7 +367,7 @@ def gradient_sums_bfloat16_loop(block: Block) -> None:
     add_gradients(block, data, grad, bfloat16s(block, 26), bfloat16s(block, 31))
 
 
-@piece
+@inlined
 def data_gradient_vector(
     low: Any,
     high: Any,
@@ -382,22 +382,22 @@ def data_gradient_vector(
     mine: Any,
     k: int,
     pitch: int,
-    left: int,
+    count: int,
 ) -> None:
     """Write a vector of data's gradient, or add it after the rounding that a write performs."""
-    distance = subtract_lanes(load_lanes(data, data_at, left), load_lanes(mine, k, left))
-    value = gradient_vector(low, high, grad, output, kind, distance, at, mine, k, pitch, left)
-    value = subtract_lanes(value, load_lanes(mine, k + 4 * pitch, left))
-    along = multiply_lanes(distance, load_lanes(mine, k + 5 * pitch, left))
-    value = multiply_lanes(subtract_lanes(value, along), load_lanes(mine, k + 3 * pitch, left))
+    distance = subtract_lanes(load_lanes(data, data_at, count), load_lanes(mine, k, count))
+    value = gradient_vector(low, high, grad, output, kind, distance, at, mine, k, pitch, count)
+    value = subtract_lanes(value, load_lanes(mine, k + 4 * pitch, count))
+    along = multiply_lanes(distance, load_lanes(mine, k + 5 * pitch, count))
+    value = multiply_lanes(subtract_lanes(value, along), load_lanes(mine, k + 3 * pitch, count))
     if adds:
-        before = load_lanes(data_grad, at, left)
-        store_lanes(data_grad, at, value, left)
-        value = add_lanes(before, load_lanes(data_grad, at, left))
-    store_lanes(data_grad, at, value, left)
+        before = load_lanes(data_grad, at, count)
+        store_lanes(data_grad, at, value, count)
+        value = add_lanes(before, load_lanes(data_grad, at, count))
+    store_lanes(data_grad, at, value, count)
 
 
-@piece
+@inlined
 def data_gradients(block: Block, data: Any, grad: Any, output: Any, data_grad: Any) -> None:
     """Body of data_gradient_loop."""
     mine, kind, adds = float32s(block, 16), integer(block, 27), integer(block, 31) != 0
@@ -412,20 +412,20 @@ def data_gradients(block: Block, data: Any, grad: Any, output: Any, data_grad: A
             filled = first
             spread(block, mine, own, first)
         run, runs = runs_of(block, columns, apart, apart)
-        whole, left = run // LANES * LANES, run % LANES
+        full, tail = run // LANES * LANES, run % LANES
         for row in range(rows):
             for number in range(runs):
                 a, k = at + row * stride + number * run, own + number * run
                 b = place(block, a, apart)
-                for j in range(0, whole, LANES):
+                for j in range(0, full, LANES):
                     data_gradient_vector(
                         *(low, high, data, grad, output, kind, data_grad, adds),
                         *(a + j, b + j, mine, k + j, pitch, LANES),
                     )
-                if left > 0:
+                if tail > 0:
                     data_gradient_vector(
                         *(low, high, data, grad, output, kind, data_grad, adds),
-                        *(a + whole, b + whole, mine, k + whole, pitch, left),
+                        *(a + full, b + full, mine, k + full, pitch, tail),
                     )
 
 

@@ -25,7 +25,7 @@ _CONFLICT = 1024
 class Tasks:
     """Partition of data [before, channels, inner] into row_blocks * lines * cuts tasks.
 
-    A row has `lines` lines of `line` columns, each divided into `cuts` pieces of `width` (the last
+    A row has `lines` lines of `line` columns, each divided into `cuts` chunks of `width` (the last
     may be shorter). With inner > 1 a line is one channel's plane. Otherwise there is one line, of
     as many complete rows of channels as fit.
     """
@@ -53,8 +53,8 @@ class Tasks:
         # Wide rows get few blocks, because one thread adds the blocks' partial sums of each
         # channel.
         apart = lines * cuts if planes else -(-line // _JOINED)
-        wanted = min(elements // _ELEMENTS_PER_TASK, _MAX_CUTS) // apart
-        rows_per_block = -(-rows // max(wanted, 1))
+        blocks = min(elements // _ELEMENTS_PER_TASK, _MAX_CUTS) // apart
+        rows_per_block = -(-rows // max(blocks, 1))
         return Tasks(before, channels, inner, rows, line, lines, cuts, rows_per_block)
 
     @property
@@ -113,5 +113,5 @@ class Tasks:
 
 def _joined(rows: int, channels: int) -> int:
     """Return how many rows of channels are merged into one row of a task: a divisor of `rows`."""
-    most = max(_JOINED // channels, 1)
-    return next(count for count in range(most, 0, -1) if rows % count == 0)
+    max_repeats = max(_JOINED // channels, 1)
+    return next(count for count in range(max_repeats, 0, -1) if rows % count == 0)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.jit import Block, float32s, integer, piece, share
+from mxrun.backend.jit import Block, float32s, inlined, integer, share
 from mxrun.backend.vectors import add_lanes, load_lanes, store_lanes
 
 
-@piece
+@inlined
 def task_at(block: Block, task: int) -> tuple[int, int, int, int, int]:
     """Return a task's offset, rows, columns, first channel and offset in the partial sums."""
     rest = task // integer(block, 7)
@@ -27,7 +27,7 @@ def task_at(block: Block, task: int) -> tuple[int, int, int, int, int]:
     return at, rows, columns, number + cut * integer(block, 11), sums * 2 * integer(block, 9)
 
 
-@piece
+@inlined
 def tasks_of(block: Block) -> tuple[int, int, int]:
     """Return the calling thread's first task, the end of its tasks and its arrays' offset."""
     # share() splits at multiples of 16, so each task counts as 16 elements.
@@ -35,7 +35,7 @@ def tasks_of(block: Block) -> tuple[int, int, int]:
     return begin // 16, end // 16, begin // 16 // integer(block, 1) * integer(block, 15)
 
 
-@piece
+@inlined
 def runs_of(block: Block, columns: int, pitch: int, other: int) -> tuple[int, int]:
     """Return the number of columns that are contiguous in all tensors, and the number of such runs.
 
@@ -48,7 +48,7 @@ def runs_of(block: Block, columns: int, pitch: int, other: int) -> tuple[int, in
     return run, columns // run
 
 
-@piece
+@inlined
 def place(block: Block, at: int, pitch: int) -> int:
     """Return the offset of element `at` in a tensor whose rows of channels have that pitch."""
     channels, found = integer(block, 9), at
@@ -57,7 +57,7 @@ def place(block: Block, at: int, pitch: int) -> int:
     return found
 
 
-@piece
+@inlined
 def spread(block: Block, mine: Any, own: int, first: int) -> None:
     """Copy the arrays [C] to one value per column: channels repeat; a plane has one value."""
     width, unit = integer(block, 8), integer(block, 10)
@@ -70,7 +70,7 @@ def spread(block: Block, mine: Any, own: int, first: int) -> None:
                         mine[to + group * unit + c] = values[first + c]
 
 
-@piece
+@inlined
 def clear(block: Block, mine: Any, own: int, columns: int) -> None:
     """Set both running sums to zero."""
     pitch = integer(block, 14)
@@ -79,13 +79,13 @@ def clear(block: Block, mine: Any, own: int, columns: int) -> None:
         mine[j + pitch] = np.float32(0)
 
 
-@piece
-def accumulate(mine: Any, place: int, left: int, value: Any) -> None:
+@inlined
+def accumulate(mine: Any, place: int, count: int, value: Any) -> None:
     """Add a vector to a running sum."""
-    store_lanes(mine, place, add_lanes(load_lanes(mine, place, left), value), left)
+    store_lanes(mine, place, add_lanes(load_lanes(mine, place, count), value), count)
 
 
-@piece
+@inlined
 def store_sums(block: Block, mine: Any, own: int, columns: int, sums: Any, at: int) -> None:
     """sums[at + c] and sums[at + C + c] = pairwise sums over the columns of each channel."""
     unit, pitch = integer(block, 10), integer(block, 14)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import numpy.typing as npt
 from pydantic import Field, model_validator
@@ -37,7 +37,6 @@ from mxrun.operator.native_kernel import (
 )
 from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
-    OperatorProperty,
     PartialInference,
     PartialShapes,
     Precision,
@@ -48,9 +47,9 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.copy_part import InPlaceCopyPart
+from mxrun.ops.linear import LinearProperty
 from mxrun.ops.window import NonNegative, Positive, Window, WindowProducts, columns_space
 
-T = TypeVar("T")
 Array = npt.NDArray[Any]
 
 MEBIBYTE = 1 << 20
@@ -125,7 +124,7 @@ class ConvolutionParameters(Parameters):
 
 
 @register("Convolution")
-class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
+class ConvolutionProperty(LinearProperty[ConvolutionParameters]):
     """output[n, o, y] = bias[o] + sum over c, k of weight[o, c, k] * data[n, c, y*stride + k*dilate
     - pad]. The positions y and k have one coordinate per spatial axis; c runs over the channels of
     o's group.
@@ -181,26 +180,16 @@ class ConvolutionProperty(OperatorProperty[ConvolutionParameters]):
         window = self.parameters.window()
         size, count = data[axis + 2], output[axis + 2]
         if size is not None:
-            fitting = window.output_size(axis, size)
-            if fitting < 1:
+            windows = window.output_size(axis, size)
+            if windows < 1:
                 rule = f"kernel {list(window.kernel)} within the padded input"
                 raise ShapeContradiction(
                     "data", show(data), f"at least {window.extent(axis)}", rule
                 )
-            return size, fitting
+            return size, windows
         if count is not None and window.stride[axis] == 1:
             size = count - 1 + window.extent(axis) - 2 * window.pad[axis]
         return size, count
-
-    def independent_gradients(self) -> list[list[int]]:
-        """Groups: weight and bias, which need data; data."""
-        return [[*range(1, len(self.list_arguments()))], [0]]
-
-    def declare_backward_dependency(
-        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[T]:
-        """Return out_grad, data and weight."""
-        return [out_grad[0], in_data[0], in_data[1]]
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         """Request columns for as many images as `workspace` allows, at least one."""
@@ -311,13 +300,13 @@ class OnednnConvolution(Implementation):
         if not onednn_serves(*request.inputs, low=True):
             return None
         adds = residual is not None
-        wanted = request.outputs[0].with_layout(CHANNELS_LAST)
-        data = replace(data, dtype=wanted.dtype, layout=CHANNELS_LAST)
-        weight = replace(weight, dtype=wanted.dtype, layout=ANY)
-        flops = prop.flops([data.shape, weight.shape], [wanted.shape])
+        result = request.outputs[0].with_layout(CHANNELS_LAST)
+        data = replace(data, dtype=result.dtype, layout=CHANNELS_LAST)
+        weight = replace(weight, dtype=result.dtype, layout=ANY)
+        flops = prop.flops([data.shape, weight.shape], [result.shape])
         team = team_for_flops(flops, request.threads)
         steps = (*((Sum(),) if adds else ()), *after)
-        primitive = _product(prop, request, (data, weight, wanted), team, bool(bias), steps)
+        primitive = _product(prop, request, (data, weight, result), team, bool(bias), steps)
         if primitive is None:
             return None
         specs = primitive.specs
@@ -411,7 +400,11 @@ def _product(
 
 
 def _has_gradients(
-    data: TensorSpec, weight: TensorSpec, output: TensorSpec, window: operations.Window, team: int
+    data: TensorSpec,
+    weight: TensorSpec,
+    output: TensorSpec,
+    window: operations.SlidingWindow,
+    team: int,
 ) -> bool:
     """Return whether oneDNN computes the gradients correctly, in bfloat16 without reference code.
 
@@ -428,9 +421,9 @@ def _has_gradients(
     )
 
 
-def geometry(parameters: ConvolutionParameters) -> operations.Window:
+def geometry(parameters: ConvolutionParameters) -> operations.SlidingWindow:
     """Return the window in oneDNN's terms."""
     window = parameters.window()
-    return operations.Window(
+    return operations.SlidingWindow(
         window.stride, window.dilate, window.pad, window.pad, parameters.num_group
     )

@@ -123,8 +123,8 @@ def prelu_gamma_loop(block: Block) -> None:
         for row in range(rows):
             first = row * channels
             for c in range(begin, end):
-                kept = nothing if data[first + c] > 0 else data[first + c]
-                gamma_grad[c] += grad[first + c] * kept
+                negative_part = nothing if data[first + c] > 0 else data[first + c]
+                gamma_grad[c] += grad[first + c] * negative_part
 
 
 @implement("LeakyReLU", backend="jit")
@@ -157,13 +157,13 @@ class CompiledLeakyReLU(MapImplementation):
 def _rrelu_forward(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel:
     """Draw the slopes into the mask, or into scratch space if the mask has a null request."""
     data = request.inputs[0].with_layout(PLAIN)
-    output_wanted, mask_wanted = (req is not OpReqType.NULL for req in request.requests)
+    output_requested, mask_requested = (req is not OpReqType.NULL for req in request.requests)
     # The address of scratch space is a loop's last argument.
-    place, scratch = ((target(1),), 0) if mask_wanted else ((), data.nbytes)
+    place, scratch = ((target(1),), 0) if mask_requested else ((), data.nbytes)
     arguments: tuple[Slot | int | float, ...] = (
         *(data.elements, source(1), request.stream),
         *(float(p.lower_bound), float(p.upper_bound - p.lower_bound)),
-        *(source(0), target(0) if output_wanted else 0, *place),
+        *(source(0), target(0) if output_requested else 0, *place),
     )
     team = team_for_elements(data.elements, request.threads)
     return native_kernel(
@@ -238,10 +238,10 @@ def _prelu_backward(request: BackwardRequest) -> Kernel:
     data_grad = (*geometry, source(0), source(1), source(2), target(0))
     gamma_grad = (*geometry, source(0), source(1), target(1))
     loops = (LoopPart(prelu_loop, data_grad, team), LoopPart(prelu_gamma_loop, gamma_grad, team))
-    asked = (req is not OpReqType.NULL for req in request.requests)
+    requested = (req is not OpReqType.NULL for req in request.requests)
     return native_kernel(
         "jit",
-        [loop for loop, wanted in zip(loops, asked, strict=True) if wanted],
+        [loop for loop, is_requested in zip(loops, requested, strict=True) if is_requested],
         (data, data, gamma, None),
         (data, gamma),
         request.requests,

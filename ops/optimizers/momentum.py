@@ -93,8 +93,8 @@ class SignsgdUpdate(Update):
 
     def update(self, step: UpdateStep) -> Sequence[Array]:
         """output = (1 - lr * wd) * weight - lr * sign(grad)."""
-        kept = 1 - step.rate * step.number(self.parameters.wd)
-        return [step.weight * kept - _sign(step.clipped(step.gradient)) * step.rate]
+        decay_factor = 1 - step.rate * step.number(self.parameters.wd)
+        return [step.weight * decay_factor - _sign(step.clipped(step.gradient)) * step.rate]
 
 
 class SignumUpdate(Update):
@@ -106,8 +106,8 @@ class SignumUpdate(Update):
         momentum = step.number(p.momentum)
         gradient = step.clipped(step.gradient) + step.weight * step.number(p.wd)
         moved = mom * momentum - gradient * (1 - momentum)
-        kept = 1 - step.rate * step.number(p.wd_lh)
-        return [step.weight * kept + _sign(moved) * step.rate, moved]
+        decay_factor = 1 - step.rate * step.number(p.wd_lh)
+        return [step.weight * decay_factor + _sign(moved) * step.rate, moved]
 
 
 def _sign(values: Array) -> Array:
@@ -236,12 +236,12 @@ def signsgd_loop(block: Block) -> None:
     rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
     rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
     weight, grad = float32s(block, 7), float32s(block, 8)
-    kept = one - rate * wd
+    decay_factor = one - rate * wd
     begin, end = share(block, integer(block, 0))
     for i in range(begin, end):
         gradient = clipped(grad[i] * rescale, limit)
         sign = one if gradient > zero else (-one if gradient < zero else gradient)
-        weight[i] = weight[i] * kept - sign * rate
+        weight[i] = weight[i] * decay_factor - sign * rate
 
 
 @native
@@ -252,14 +252,14 @@ def signum_loop(block: Block) -> None:
     rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
     weight, grad, mom = float32s(block, 7), float32s(block, 8), float32s(block, 9)
     momentum, wd_lh = real(block, 10), real(block, 11)
-    kept = one - rate * wd_lh
+    decay_factor = one - rate * wd_lh
     begin, end = share(block, integer(block, 0))
     for i in range(begin, end):
         gradient = clipped(grad[i] * rescale, limit) + weight[i] * wd
         moved = mom[i] * momentum - gradient * (one - momentum)
         sign = one if moved > zero else (-one if moved < zero else moved)
         mom[i] = moved
-        weight[i] = weight[i] * kept + (sign + (moved - moved)) * rate
+        weight[i] = weight[i] * decay_factor + (sign + (moved - moved)) * rate
 
 
 @implement(

@@ -28,14 +28,13 @@ from pydantic import Field
 from mxrun.backend.jit import NativeFunction
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Parameters
-from mxrun.base.tensor import PLAIN, Shape
+from mxrun.base.tensor import Shape
 from mxrun.operator.kernel import (
-    BackwardRequest,
     ForwardRequest,
     Kernel,
     OpReqType,
 )
-from mxrun.operator.native_kernel import KernelPart, LoopPart, Slot, native_kernel, source, target
+from mxrun.operator.native_kernel import KernelPart, LoopPart, Slot, source, target
 from mxrun.operator.operator import OpContext, Operator, assign
 from mxrun.operator.property import (
     GradientKind,
@@ -45,10 +44,11 @@ from mxrun.operator.property import (
     PartialType,
     same_shape,
 )
-from mxrun.operator.register import AnyProperty, Implementation
+from mxrun.operator.register import AnyProperty
 from mxrun.operator.shape import unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.copy_part import InPlaceCopyPart
+from mxrun.ops.forward_only import ForwardOnlyImplementation
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -94,8 +94,8 @@ class UpdateProperty(OperatorProperty[Any]):
 
     def list_arguments(self) -> tuple[str, ...]:
         """weight, grad, the states; gradient_scale with scaled, schedule with scheduled."""
-        asked = {"gradient_scale": self.parameters.scaled, "schedule": self.parameters.scheduled}
-        return ("weight", "grad", *self.states, *(name for name in asked if asked[name]))
+        optional = {"gradient_scale": self.parameters.scaled, "schedule": self.parameters.scheduled}
+        return ("weight", "grad", *self.states, *(name for name in optional if optional[name]))
 
     def list_outputs(self) -> tuple[str, ...]:
         """The new weight and the hidden new states."""
@@ -257,7 +257,7 @@ class UpdateLoop:
         )
 
 
-class CompiledUpdate(Implementation):
+class CompiledUpdate(ForwardOnlyImplementation):
     """Compiled float32 loops, bit-identical to the NumPy bodies."""
 
     loops: ClassVar[Mapping[str, UpdateLoop]]
@@ -278,16 +278,4 @@ class CompiledUpdate(Implementation):
             InPlaceCopyPart(count, source(old), target(new), threads)
             for old, new in prop.list_mutated_inputs().items()
         ]
-        return native_kernel(
-            self.name,
-            [*copies, *self.parts(prop, count, threads)],
-            tuple(spec.with_layout(PLAIN) for spec in request.inputs),
-            tuple(spec.with_layout(PLAIN) for spec in request.outputs),
-            request.requests,
-            request.threads,
-            flops=prop.flops([spec.shape for spec in request.inputs], []),
-        )
-
-    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Return None: an update has no gradient."""
-        return None
+        return self.plain_kernel(prop, request, [*copies, *self.parts(prop, count, threads)])

@@ -22,10 +22,10 @@ from mxrun.backend.jit import (
     NativeFunction,
     bfloat16s,
     float32s,
+    inlined,
     int32s,
     integer,
     native,
-    piece,
     share,
     uint8s,
 )
@@ -77,7 +77,7 @@ def _touching(data: TensorSpec, output: TensorSpec, window: Window) -> bool:
     return all(start < size for start, size in starts)
 
 
-@piece
+@inlined
 def find_maxima(block: Block, data: Any, output: Any) -> None:
     """output[n, y, c] = first maximum of data[n, x, c] over the x in window y.
 
@@ -140,14 +140,14 @@ def maximum_bfloat16_loop(block: Block) -> None:
     find_maxima(block, bfloat16s(block, 21), bfloat16s(block, 22))
 
 
-@piece
+@inlined
 def find_maxima_of_4(block: Block, data: Any, output: Any) -> None:
     """`find_maxima` for windows of 2 x 2 that are entirely inside the data."""
     channels, windows_y, windows_x = integer(block, 1), integer(block, 6), integer(block, 7)
     height, row = integer(block, 3), integer(block, 4) * channels
     stride_y, stride_x = integer(block, 12), integer(block, 13)
     winners = uint8s(block, 23)
-    wanted = integer(block, 24)
+    storing = integer(block, 24)
     begin, end = share(block, integer(block, 0) * windows_y * windows_x)
     if begin >= end:
         return
@@ -167,7 +167,7 @@ def find_maxima_of_4(block: Block, data: Any, output: Any) -> None:
                 under = exceeds(lower, upper)
                 to = window * channels + c
                 store_lanes(output, to, choose(under, lower, upper), count)
-                if wanted:
+                if storing:
                     winner = choose(below, lanes(3), lanes(2))
                     winner = choose(under, winner, choose(above, lanes(1), lanes(0)))
                     store_lanes(winners, to, winner, count)
@@ -185,14 +185,14 @@ def maximum_of_4_bfloat16_loop(block: Block) -> None:
     find_maxima_of_4(block, bfloat16s(block, 21), bfloat16s(block, 22))
 
 
-@piece
+@inlined
 def find_maxima_of_9(block: Block, data: Any, output: Any) -> None:
     """`find_maxima` for windows of 3 x 3 that each contain at least one element of the data."""
     channels, windows_y, windows_x = integer(block, 1), integer(block, 6), integer(block, 7)
     height, width = integer(block, 3), integer(block, 4)
     stride_y, stride_x, pad_y = integer(block, 12), integer(block, 13), integer(block, 15)
     winners = uint8s(block, 23)
-    pad_x, wanted = integer(block, 16), integer(block, 24)
+    pad_x, storing = integer(block, 16), integer(block, 24)
     begin, end = share(block, integer(block, 0) * windows_y * windows_x)
     if begin >= end:
         return
@@ -226,7 +226,7 @@ def find_maxima_of_9(block: Block, data: Any, output: Any) -> None:
                     winner = number if k == 0 else choose(under, number, winner)
                 to = window * channels + c
                 store_lanes(output, to, best, count)
-                if wanted:
+                if storing:
                     store_lanes(winners, to, winner, count)
 
 

@@ -14,15 +14,15 @@ import numpy as np
 
 from mxrun.backend.jit import (
     Block,
+    InlinedFunction,
     NativeCode,
     NativeFunction,
-    NativePiece,
     bfloat16s,
     float32s,
+    inlined,
     int32s,
     integer,
     native,
-    piece,
     share,
     uint8s,
 )
@@ -53,19 +53,19 @@ def maximum_gradient_code(
     return loops.any
 
 
-@piece
+@inlined
 def numbers(block: Block, index: int) -> Any:
     """Return argument `index` as float32 memory."""
     return float32s(block, index)
 
 
-@piece
+@inlined
 def low_numbers(block: Block, index: int) -> Any:
     """Return argument `index` as bfloat16 memory."""
     return bfloat16s(block, index)
 
 
-@piece
+@inlined
 def held_winners(bytes_: Any, integers: Any, size: int, at: int, count: int) -> Any:
     """Load winners of `size` bytes; both views are of the same memory."""
     if size == 1:
@@ -73,13 +73,13 @@ def held_winners(bytes_: Any, integers: Any, size: int, at: int, count: int) -> 
     return load_lanes(integers, at, count)
 
 
-@piece
+@inlined
 def write_vector(gradient: Any, at: int, value: Any, count: int) -> None:
     """Write a vector."""
     store_lanes(gradient, at, value, count)
 
 
-@piece
+@inlined
 def add_vector(gradient: Any, at: int, value: Any, count: int) -> None:
     """Add a vector to the memory, after the rounding that a write performs."""
     before = load_lanes(gradient, at, count)
@@ -138,26 +138,28 @@ def maximum_gradient_loop(block: Block) -> None:
                 write_vector(gradient, pixel * channels + c, total, count)
 
 
-def _with_pieces(loop: NativeFunction, kind: str, **pieces: NativePiece) -> NativeFunction:
+def _with_functions(
+    loop: NativeFunction, kind: str, **functions: InlinedFunction
+) -> NativeFunction:
     """Return a copy of the loop with other functions for some names in its scope.
 
     A function shared by two native functions would be optimised separately first: its short loops
     would be unrolled and take one and a half times as long.
     """
-    assert pieces.keys() <= loop.body.__globals__.keys(), "no such function in the loop's scope"
-    scope = {**loop.body.__globals__, **pieces}
+    assert functions.keys() <= loop.body.__globals__.keys(), "no such function in the loop's scope"
+    scope = {**loop.body.__globals__, **functions}
     name = loop.body.__name__.replace("gradient", f"gradient_{kind}")
     body = types.FunctionType(loop.body.__code__, scope, name)
     body.__qualname__ = name
     return native(body)
 
 
-maximum_gradient_bfloat16_loop = _with_pieces(
+maximum_gradient_bfloat16_loop = _with_functions(
     maximum_gradient_loop, "bfloat16", numbers=low_numbers
 )
 
 
-@piece
+@inlined
 def give_to_winners_of_4(block: Block, out_grad: Any, gradient: Any) -> None:
     """`maximum_gradient_loop` for windows of 2 x 2 that tile the data."""
     channels, windows_x = integer(block, 1), integer(block, 7)
@@ -191,14 +193,14 @@ def maximum_of_4_gradient_bfloat16_loop(block: Block) -> None:
     give_to_winners_of_4(block, bfloat16s(block, 21), bfloat16s(block, 22))
 
 
-@piece
+@inlined
 def with_window(total: Any, winners: Any, out_grad: Any, at: int, number: int, count: int) -> Any:
     """Return total, plus out_grad of a window where its winner has this index."""
     won = equals(load_lanes(winners, at, count), lanes(number))
     return choose(won, add_lanes(total, load_lanes(out_grad, at, count)), total)
 
 
-@piece
+@inlined
 def sum_of_four(
     winners: Any, out_grad: Any, at: int, right: int, below: int, sought: Any, count: int
 ) -> Any:
@@ -214,7 +216,7 @@ def sum_of_four(
     return with_window(total, winners, out_grad, at + below + right, sought[3], count)
 
 
-@piece
+@inlined
 def gather_from_four(
     block: Block,
     out_grad: Any,
@@ -227,24 +229,24 @@ def gather_from_four(
 ) -> None:
     """`give_to_winners_of_9` for a position in at most two rows and columns of windows."""
     channels, winners = integer(block, 1), uint8s(block, 23)
-    stride_y, stride_x, nobody = integer(block, 12), integer(block, 13), 9
+    stride_y, stride_x, no_position = integer(block, 12), integer(block, 13), 9
     # A missing window is replaced by an existing one, with an index that no winner has.
     right, below = (columns - 1) * channels, (rows - 1) * integer(block, 7) * channels
-    beside = first - stride_x if columns == 2 else nobody
-    under = first - 3 * stride_y if rows == 2 else nobody
-    last = under - stride_x if rows == 2 and columns == 2 else nobody
-    sought, whole = (first, beside, under, last), channels // 16 * 16
+    beside = first - stride_x if columns == 2 else no_position
+    under = first - 3 * stride_y if rows == 2 else no_position
+    last = under - stride_x if rows == 2 and columns == 2 else no_position
+    sought, full = (first, beside, under, last), channels // 16 * 16
     # Complete vectors need no masks.
-    for c in range(0, whole, 16):
+    for c in range(0, full, 16):
         total = sum_of_four(winners, out_grad, at + c, right, below, sought, 16)
         write_vector(gradient, to + c, total, 16)
-    if whole < channels:
-        count = channels - whole
-        total = sum_of_four(winners, out_grad, at + whole, right, below, sought, count)
-        write_vector(gradient, to + whole, total, count)
+    if full < channels:
+        count = channels - full
+        total = sum_of_four(winners, out_grad, at + full, right, below, sought, count)
+        write_vector(gradient, to + full, total, count)
 
 
-@piece
+@inlined
 def gather_from_all(
     block: Block,
     out_grad: Any,
@@ -270,7 +272,7 @@ def gather_from_all(
         write_vector(gradient, to + c, total, count)
 
 
-@piece
+@inlined
 def give_to_winners_of_9(block: Block, out_grad: Any, gradient: Any) -> None:
     """`maximum_gradient_loop` for windows of 3 x 3."""
     channels, windows_y, windows_x = integer(block, 1), integer(block, 6), integer(block, 7)
@@ -331,7 +333,7 @@ def _adding(loops: MaximumLoops) -> MaximumLoops:
     """Return the loops that add their results to the memory."""
     return MaximumLoops(
         *(
-            _with_pieces(loop, "sum", write_vector=add_vector)
+            _with_functions(loop, "sum", write_vector=add_vector)
             for loop in (loops.any, loops.of_4, loops.of_9)
         )
     )

@@ -192,15 +192,15 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
         window = self.parameters.window((1,) * (len(data) - 2))
         size, count = data[axis + 2], output[axis + 2]
         if size is not None:
-            fitting = window.output_size(axis, size, round_up=convention == "full")
-            if fitting < 1:
+            windows = window.output_size(axis, size, round_up=convention == "full")
+            if windows < 1:
                 rule = f"kernel {list(window.kernel)} within the padded input"
                 raise ShapeContradiction(
                     "data", show(data), f"at least {window.kernel[axis]}", rule
                 )
             if convention == "same":
-                fitting = -(-size // window.stride[axis])
-            return size, fitting
+                windows = -(-size // window.stride[axis])
+            return size, windows
         if count is not None and window.stride[axis] == 1:
             gain = 0 if convention == "same" else window.kernel[axis] - 1 - 2 * window.pad[axis]
             size = count + gain
@@ -391,7 +391,7 @@ class OnednnPooling(Implementation):
 
 def _pooling(
     parameters: PoolingParameters, data: Shape, output: Shape
-) -> tuple[operations.PoolType, Shape, operations.Window] | None:
+) -> tuple[operations.PoolType, Shape, operations.SlidingWindow] | None:
     """Return kind, kernel and geometry in oneDNN's terms, or None if it is not supported."""
     if parameters.pool_type != "avg":
         return None
@@ -408,7 +408,7 @@ def _pooling(
     if cut_off and any(window.pad) and parameters.count_include_pad is not False:
         return None
     pad_end = tuple(max(window.pad[axis], beyond[axis]) for axis in axes)
-    geometry = operations.Window(window.stride, window.dilate, window.pad, pad_end)
+    geometry = operations.SlidingWindow(window.stride, window.dilate, window.pad, pad_end)
     return kind, window.kernel, geometry
 
 

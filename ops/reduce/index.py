@@ -62,12 +62,12 @@ class IndexSearch:
         """Return the output's shape for data's shape; raises ShapeContradiction."""
         rank = len(data)
         searched = range(rank) if self.axis is None else chosen_axes([self.axis], rank)
-        kept = tuple(
+        shape = tuple(
             1 if axis in searched else size
             for axis, size in enumerate(data)
             if self.keepdims or axis not in searched
         )
-        return kept or (1,)
+        return shape or (1,)
 
 
 class IndexProperty(OperatorProperty[Any]):

@@ -2,7 +2,7 @@
 
 The order in which the elements of an output are combined depends on the shape only, not on the team
 size or the machine. If there are too few outputs for a team, or contiguous runs are short, a
-reduction has stages: first pieces of fixed size, then their results in order.
+reduction has stages: first chunks of fixed size, then their results in order.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from mxrun.backend.jit import (
     Block,
     NativeFunction,
     float32s,
+    inlined,
     integer,
     join_rows,
     native,
-    piece,
     real,
     reduced_run,
     share,
@@ -56,8 +56,8 @@ _START = {
     ReductionKind.PRODUCT_WITHOUT_NAN: 1.0,
 }
 
-# Kind that combines the results of pieces, where it differs from that of elements.
-_OF_PIECES = {
+# Kind that combines the results of chunks, where it differs from that of elements.
+_OF_CHUNKS = {
     ReductionKind.SUM_WITHOUT_NAN: ReductionKind.SUM,
     ReductionKind.PRODUCT_WITHOUT_NAN: ReductionKind.PRODUCT,
     ReductionKind.MAGNITUDES: ReductionKind.SUM,
@@ -65,10 +65,10 @@ _OF_PIECES = {
     ReductionKind.DEVIATIONS: ReductionKind.SUM,
 }
 
-# Minimum elements and rows of a piece, and maximum number of pieces, enough for any team.
-_PIECE_ELEMENTS = 32_768
-_PIECE_ROWS = 16
-_PIECES = 32
+# Minimum elements and rows of a chunk, and maximum number of chunks, enough for any team.
+_CHUNK_ELEMENTS = 32_768
+_CHUNK_ROWS = 16
+_CHUNKS = 32
 # Maximum rows in one float32 sum.
 _MAX_ROWS = 512
 # Number of adjacent outputs that suffices to occupy a team.
@@ -83,7 +83,7 @@ _LONG = 128
 _FAR = 512
 
 
-@piece
+@inlined
 def place_of(block: Block, begin: int, end: int, number: int) -> int:
     """Return the offset of element `number` along the axes in slots `begin` to `end`."""
     place, rest = 0, number
@@ -95,46 +95,46 @@ def place_of(block: Block, begin: int, end: int, number: int) -> int:
 
 @native
 def reduce_runs_loop(block: Block) -> None:
-    """output[k, p] = piece p of data[k, r], reduced over r, then divided; for contiguous runs of r.
+    """output[k, p] = chunk p of data[k, r], reduced over r, then divided; for contiguous runs of r.
 
     Computed in float64, or in float32 where that is exact. Each run is reduced in separate lanes
     (`reduced_run`), and the runs are reduced in sequence.
 
-    Slots: output, data, one shift for each k or address 0, the kind, outputs, pieces per output,
-    elements per piece, elements per innermost run, divisor, start, numbers of remaining and of
+    Slots: output, data, one shift for each k or address 0, the kind, outputs, chunks per output,
+    elements per chunk, elements per innermost run, divisor, start, numbers of remaining and of
     outer reduced axes, the gap between runs; then size and stride of each axis, innermost first,
     the remaining axes before the reduced ones.
     """
     output, data, shifts = float32s(block, 0), float32s(block, 1), float32s(block, 2)
-    kind, pieces, length = integer(block, 3), integer(block, 5), integer(block, 6)
+    kind, chunks, length = integer(block, 3), integer(block, 5), integer(block, 6)
     inner, divisor, gap = integer(block, 7), real(block, 8), integer(block, 12)
     reduced = 13 + 2 * integer(block, 10)
     last = reduced + 2 * integer(block, 11)
     elements = inner
     for axis in range(reduced, last, 2):
         elements *= integer(block, axis)
-    # share() splits at multiples of 16, so each piece counts as 16 elements.
-    item, end = share(block, integer(block, 4) * pieces * 16)
+    # share() splits at multiples of 16, so each chunk counts as 16 elements.
+    item, end = share(block, integer(block, 4) * chunks * 16)
     item, end = item // 16, end // 16
     while item < end:
-        k = item // pieces
-        part, base = item - k * pieces, place_of(block, 13, reduced, k)
+        k = item // chunks
+        part, base = item - k * chunks, place_of(block, 13, reduced, k)
         neighbours, stride = 1, 0
-        if reduced > 13 and pieces == 1:
+        if reduced > 13 and chunks == 1:
             stride = integer(block, 14)
             neighbours = min(end - item, integer(block, 13) - k % integer(block, 13))
         for i in range(neighbours):
-            row, first, left = 0, 0, min(elements, length)
+            row, first, remaining = 0, 0, min(elements, length)
             if part:
-                row, left = part * length // inner, min(elements - part * length, length)
+                row, remaining = part * length // inner, min(elements - part * length, length)
                 first = part * length - row * inner
             shift = shifts[k + i] if kind >= 8 else real(block, 9)
             total = 1.0 * real(block, 9) + 0.0
-            while left > 0:
-                count = min(left, inner - first)
+            while remaining > 0:
+                count = min(remaining, inner - first)
                 place = base + first + place_of(block, reduced, last, row)
                 total = reduced_run(kind, total, data, place, count, shift, gap)
-                left, first, row = left - count, 0, row + 1
+                remaining, first, row = remaining - count, 0, row + 1
             if kind == 7:
                 total = math.sqrt(total)
             output[item + i] = total / divisor
@@ -144,10 +144,10 @@ def reduce_runs_loop(block: Block) -> None:
 
 @native
 def reduce_rows_loop(block: Block) -> None:
-    """output[p, k] = piece p of data[k, r], reduced over r, then divided; for adjacent k.
+    """output[p, k] = chunk p of data[k, r], reduced over r, then divided; for adjacent k.
 
     Computed in float32, row by row, in blocks of columns that stay in the cache. Slots: those of
-    `reduce_runs_loop`, with the piece's size in rows. The innermost run is a remaining axis; the
+    `reduce_runs_loop`, with the chunk's size in rows. The innermost run is a remaining axis; the
     distance between its elements replaces the gap.
     """
     output, data, shifts = float32s(block, 0), float32s(block, 1), float32s(block, 2)
@@ -263,14 +263,14 @@ def _stages(kind: ReductionKind, axes: Axes, threads: int, divisor: float) -> tu
     else:
         outputs = math.prod(size for size, (_, moves) in axes if moves)
         by_rows, inner = _innermost(axes)
-        pieces = _pieces(by_rows, outputs, math.prod(size for size, _ in axes))
-        first = (_stage(kind, axes, inner, pieces, threads, divisor if pieces == 1 else 1.0),)
-        if pieces == 1:
+        chunks = _chunk_count(by_rows, outputs, math.prod(size for size, _ in axes))
+        first = (_stage(kind, axes, inner, chunks, threads, divisor if chunks == 1 else 1.0),)
+        if chunks == 1:
             return first
-        shape = (pieces, outputs) if by_rows else (outputs, pieces)
+        shape = (chunks, outputs) if by_rows else (outputs, chunks)
         split = _Split(axes, shape, (0 if by_rows else 1,))
     rest = _axes(TensorSpec(split.shape), split.reduced)
-    return (*first, *_stages(_OF_PIECES.get(kind, kind), rest, threads, divisor))
+    return (*first, *_stages(_OF_CHUNKS.get(kind, kind), rest, threads, divisor))
 
 
 @dataclass(frozen=True)
@@ -293,9 +293,9 @@ def _innermost(axes: Axes) -> tuple[bool, int]:
     last = len(axes) - 1
     if axes[last][1][1]:
         return True, last
-    kept = [place for place, (_, (_, moves)) in enumerate(axes) if moves]
-    if kept and axes[last][0] < _SHORT <= axes[kept[-1]][0]:
-        return True, kept[-1]
+    remaining = [place for place, (_, (_, moves)) in enumerate(axes) if moves]
+    if remaining and axes[last][0] < _SHORT <= axes[remaining[-1]][0]:
+        return True, remaining[-1]
     return False, last
 
 
@@ -309,8 +309,8 @@ def _joined_rows(axes: Axes) -> _Split | None:
     (rows, (row, moves)), (columns, strides) = axes[-2:]
     if moves or not strides[1] or row != columns or columns >= _SHORT or rows < _MANY:
         return None
-    most = min(_LONG // columns, rows // _PIECE_ROWS)
-    repeats = max((n for n in range(1, most + 1) if rows % n == 0), default=1)
+    max_repeats = min(_LONG // columns, rows // _CHUNK_ROWS)
+    repeats = max((n for n in range(1, max_repeats + 1) if rows % n == 0), default=1)
     if repeats == 1:
         return None
     long = (repeats * columns, strides)
@@ -324,40 +324,40 @@ def _runs_alone(axes: Axes) -> _Split | None:
     if len(axes) < 3 or axes[-1][1][1] or not _SHORT <= axes[-1][0] < _FAR:
         return None
     outer, shape = axes[:-1], tuple(size for size, _ in axes[:-1])
-    kept = strides_of(shape, PLAIN)
-    alone = [(size, (stride, own)) for (size, (stride, _)), own in zip(outer, kept, strict=True)]
+    plain = strides_of(shape, PLAIN)
+    alone = [(size, (stride, own)) for (size, (stride, _)), own in zip(outer, plain, strict=True)]
     reduced = tuple(place for place, (_, (_, moves)) in enumerate(outer) if not moves)
     return _Split(collapsed([*alone, axes[-1]]), shape, reduced)
 
 
-def _pieces(by_rows: bool, outputs: int, elements: int) -> int:
-    """Return the number of pieces into which the elements of each output are divided."""
-    pieces = elements // _PIECE_ELEMENTS
+def _chunk_count(by_rows: bool, outputs: int, elements: int) -> int:
+    """Return the number of chunks into which the elements of each output are divided."""
+    chunks = elements // _CHUNK_ELEMENTS
     if not by_rows:
-        return max(1, min(-(-_PIECES // outputs), pieces))
+        return max(1, min(-(-_CHUNKS // outputs), chunks))
     rows = elements // outputs
-    wanted = _PIECES if outputs < _ENOUGH_COLUMNS else 1
-    return max(1, min(wanted, pieces, rows // _PIECE_ROWS), -(-rows // _MAX_ROWS))
+    parallel = _CHUNKS if outputs < _ENOUGH_COLUMNS else 1
+    return max(1, min(parallel, chunks, rows // _CHUNK_ROWS), -(-rows // _MAX_ROWS))
 
 
 def _stage(
-    kind: ReductionKind, axes: Axes, inner: int, pieces: int, threads: int, divisor: float
+    kind: ReductionKind, axes: Axes, inner: int, chunks: int, threads: int, divisor: float
 ) -> _Stage:
     """Return one loop over the axes; `inner`: index of the axis taken as runs."""
     size, (step, moves) = axes[inner] if axes else (1, (1, 0))
     outer = [axis for place, axis in enumerate(axes) if place != inner][::-1]
-    kept = [(n, stride) for n, (stride, moved) in outer if moved]
+    remaining = [(n, stride) for n, (stride, moved) in outer if moved]
     reduced = [(n, stride) for n, (stride, moved) in outer if not moved]
     outputs = math.prod(n for n, (_, moved) in axes if moved)
     elements = math.prod(n for n, _ in axes)
     rows = elements // outputs
-    numbers: list[int | float] = [int(kind), outputs, pieces, -(-rows // pieces), size]
-    numbers += [divisor, _START.get(kind, 0.0), len(kept), len(reduced)]
-    following = reduced if reduced or pieces > 1 else kept
+    numbers: list[int | float] = [int(kind), outputs, chunks, -(-rows // chunks), size]
+    numbers += [divisor, _START.get(kind, 0.0), len(remaining), len(reduced)]
+    following = reduced if reduced or chunks > 1 else remaining
     numbers.append(step if moves else _gap(size, following))
-    numbers += [number for axis in (*kept, *reduced) for number in axis]
+    numbers += [number for axis in (*remaining, *reduced) for number in axis]
     loop = reduce_rows_loop if moves else reduce_runs_loop
-    return _Stage(loop, tuple(numbers), outputs * pieces, team_for_elements(elements, threads))
+    return _Stage(loop, tuple(numbers), outputs * chunks, team_for_elements(elements, threads))
 
 
 def _gap(size: int, following: Sequence[tuple[int, int]]) -> int:
@@ -378,8 +378,8 @@ def _axes(spec: TensorSpec, axes: Sequence[int]) -> Axes:
     """Return the axes in memory order, with the strides of the tensor and of the output."""
     own = strides_of(spec.shape, spec.layout)
     sizes: Shape = tuple(1 if axis in axes else size for axis, size in enumerate(spec.shape))
-    kept = strides_of(sizes, PLAIN)
+    output = strides_of(sizes, PLAIN)
     order = sorted(range(len(own)), key=lambda axis: (-own[axis], axis))
     return collapsed(
-        (spec.shape[axis], (own[axis], 0 if axis in axes else kept[axis])) for axis in order
+        (spec.shape[axis], (own[axis], 0 if axis in axes else output[axis])) for axis in order
     )

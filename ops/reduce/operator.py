@@ -167,24 +167,24 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
         if data is None:
             return PartialInference([data], [output], [])
         reduced = self.parameters.reduced(len(data))
-        shape: PartialShape = self._kept(data, reduced)
+        shape: PartialShape = self._output_shape(data, reduced)
         output = unify("output", output, shape, "data and axis")
-        if output is not None and len(output) == len(self._kept_axes(len(data), reduced)):
+        if output is not None and len(output) == len(self._output_axes(len(data), reduced)):
             sizes: list[int | None] = [None] * len(data)
-            for axis, size in zip(self._kept_axes(len(data), reduced), output, strict=True):
+            for axis, size in zip(self._output_axes(len(data), reduced), output, strict=True):
                 sizes[axis] = None if axis in reduced else size
             data = unify("data", data, tuple(sizes), "output")
         return PartialInference([data], [output], [])
 
-    def _kept_axes(self, rank: int, reduced: Sequence[int]) -> tuple[int, ...]:
+    def _output_axes(self, rank: int, reduced: Sequence[int]) -> tuple[int, ...]:
         """Return the axes of data that the output has."""
         return tuple(
             axis for axis in range(rank) if self.parameters.keepdims or axis not in reduced
         )
 
-    def _kept(self, data: tuple[int | None, ...], reduced: Sequence[int]) -> PartialShape:
-        kept = self._kept_axes(len(data), reduced)
-        return tuple(1 if axis in reduced else data[axis] for axis in kept) or (1,)
+    def _output_shape(self, data: tuple[int | None, ...], reduced: Sequence[int]) -> PartialShape:
+        axes = self._output_axes(len(data), reduced)
+        return tuple(1 if axis in reduced else data[axis] for axis in axes) or (1,)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -237,9 +237,9 @@ class Reduce(Operator):
             return
         shape = in_grad[0].shape
         axes = self.parameters.reduced(len(shape))
-        kept = kept_shape(shape, axes)
-        rule, head = self.rule, require_array(out_grad[0]).reshape(kept)
-        output = [require_array(out_data[0]).reshape(kept)] if rule.reads_output else []
+        reduced_shape = keepdims_shape(shape, axes)
+        rule, head = self.rule, require_array(out_grad[0]).reshape(reduced_shape)
+        output = [require_array(out_data[0]).reshape(reduced_shape)] if rule.reads_output else []
         if rule.head is not None:
             head = scalar.evaluate(rule.head, [head, *output])
         operands = [np.broadcast_to(head, shape), *map(require_array, in_data[: rule.reads])]
@@ -253,12 +253,12 @@ def count_of(shape: Shape, axes: Sequence[int]) -> int:
     return math.prod(shape[axis] for axis in axes)
 
 
-def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
+def keepdims_shape(shape: Shape, axes: Sequence[int]) -> Shape:
     """Return `shape` with size 1 for the reduced axes."""
     return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
 
 
-def in_kept_order(data: TensorSpec, axes: Sequence[int]) -> TensorSpec:
+def in_remaining_order(data: TensorSpec, axes: Sequence[int]) -> TensorSpec:
     """Return data in its own layout if that allows a reduction over `axes`, else plain."""
     data = unpacked(data)
     return data if same_order(data, axes) else data.with_layout(PLAIN)
@@ -306,8 +306,8 @@ def _average(data: Array, axis: Sequence[int], keepdims: bool) -> Array:
         floating: Array = np.mean(data, axis=tuple(axis), keepdims=keepdims)
         return floating
     total = np.sum(data, axis=tuple(axis), keepdims=keepdims, dtype=np.int64)
-    whole: Array = quotient(total, np.int64(count_of(data.shape, axis)))
-    return whole.astype(data.dtype)
+    mean: Array = quotient(total, np.int64(count_of(data.shape, axis)))
+    return mean.astype(data.dtype)
 
 
 def _magnitudes(data: Array, axis: Sequence[int], keepdims: bool) -> Array:
@@ -431,7 +431,7 @@ class CompiledReduce(Implementation):
         if OpReqType.NULL in request.requests or data.dtype != "float32" or not data.elements:
             return None
         axes = prop.parameters.reduced(len(data.shape))
-        data = in_kept_order(data, axes)
+        data = in_remaining_order(data, axes)
         divisor = float(count_of(data.shape, axes)) if prop.rule.mean else 1.0
         operand = (source(0), data)
         return native_kernel(
@@ -451,7 +451,7 @@ class CompiledReduce(Implementation):
         assert gradient is not None
         data, gradient = data.with_layout(PLAIN), gradient.with_layout(PLAIN)
         rule, axes = prop.rule, prop.parameters.reduced(len(data.shape))
-        kept = TensorSpec(kept_shape(data.shape, axes))
+        reduced = TensorSpec(keepdims_shape(data.shape, axes))
         threads, head, parts = request.threads, source(0), list[KernelPart]()
         if rule.compiled_head is not None:
             head = between(0)
@@ -460,7 +460,7 @@ class CompiledReduce(Implementation):
         part = strided_part(
             rule.compiled_gradient,
             (target(0), data),
-            [(head, kept), (source(1), data), (source(2), kept)][: 1 + rule.reads],
+            [(head, reduced), (source(1), data), (source(2), reduced)][: 1 + rule.reads],
             threads,
             rule.parameters(count_of(data.shape, axes)),
             request.requests[0],

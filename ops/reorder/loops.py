@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.jit import Block, float32s, integer, native, piece, share
+from mxrun.backend.jit import Block, float32s, inlined, integer, native, share
 from mxrun.backend.vectors import (
     LANES,
     fetch,
@@ -38,14 +38,14 @@ from mxrun.backend.vectors import (
 HEADER = 13
 
 
-@piece
+@inlined
 def scratch_of(block: Block) -> tuple[Any, int]:
     """Return the team's scratch space and the offset of the calling thread's part."""
     begin, _ = share(block, integer(block, 12))
     return float32s(block, HEADER + integer(block, 5) + integer(block, 6)), begin
 
 
-@piece
+@inlined
 def tiles_of(block: Block) -> tuple[int, int]:
     """Return the calling thread's first tile and the end of its tiles."""
     # share() splits at multiples of 16, so each tile counts as 16 elements.
@@ -53,7 +53,7 @@ def tiles_of(block: Block) -> tuple[int, int]:
     return begin // LANES, end // LANES
 
 
-@piece
+@inlined
 def tile_at(block: Block, tile: int) -> tuple[int, int, int, int, int]:
     """Return a tile's offsets in plain and packed, lanes, other positions, and those with padding.
 
@@ -72,14 +72,14 @@ def tile_at(block: Block, tile: int) -> tuple[int, int, int, int, int]:
     return plain, packed, rows, columns, min(LANES, integer(block, 9) - LANES * column)
 
 
-@piece
+@inlined
 def next_of(block: Block, tile: int, end: int) -> tuple[int, int]:
     """Return the offsets in plain and packed of the next tile, or of the last one itself."""
     plain, packed, _, _, _ = tile_at(block, min(tile + 1, end - 1))
     return plain, packed
 
 
-@piece
+@inlined
 def lines_of(
     block: Block, at: int, behind: int, width: int, others: int, lines: Any, own: int
 ) -> None:
@@ -111,16 +111,16 @@ def pack_loop(block: Block) -> None:
     lane, tap, row = integer(block, 10), integer(block, 11), integer(block, 3) * taps
     begin, end = tiles_of(block)
     for tile in range(begin, end):
-        at, to, width, others, kept = tile_at(block, tile)
+        at, to, width, others, padded = tile_at(block, tile)
         behind, further = next_of(block, tile, end)
         # If columns are the lane axis and there is one tap, plain already consists of lines.
         source, place, apart = plain, at, row
-        if integer(block, 7) == 0 or taps > 1 or others < kept:
+        if integer(block, 7) == 0 or taps > 1 or others < padded:
             source, place, apart = lines, own, LANES * taps
             lines_of(block, at, behind, width, others, lines, own)
-            for line in range(others * taps, kept * taps):
+            for line in range(others * taps, padded * taps):
                 store_lanes(lines, own + LANES * line, lanes(np.float32(0)), LANES)
-        for group in range(kept // word):
+        for group in range(padded // word):
             for k in range(taps):
                 position = place + group * word * apart + k * LANES
                 value = load_lanes(source, position, width)

@@ -32,14 +32,14 @@ Offsets = npt.NDArray[np.int64]
 class Lines:
     """Geometry of a packed layout for the loops, in words.
 
-    lane_axis: 0 for rows, 1 for columns; word: elements per word; kept: positions of the other axis
-    with their padding; lane: distance between lines; tap: distance between taps; starts: offsets of
-    the tiles along each axis.
+    lane_axis: 0 for rows, 1 for columns; word: elements per word; padded: positions of the other
+    axis with their padding; lane: distance between lines; tap: distance between taps; starts:
+    offsets of the tiles along each axis.
     """
 
     lane_axis: int
     word: int
-    kept: int
+    padded: int
     lane: int
     tap: int
     starts: tuple[tuple[int, ...], tuple[int, ...]]
@@ -68,7 +68,7 @@ class Lines:
     @property
     def elements(self) -> int:
         """Number of elements of one tap, with padding."""
-        return LANES * len(self.starts[self.lane_axis]) * self.kept
+        return LANES * len(self.starts[self.lane_axis]) * self.padded
 
 
 def packing_part(
@@ -108,7 +108,7 @@ def moving_part(
     plain, packed = (data, output) if packs else (output, data)
     arguments: tuple[Slot | int | float, ...] = (
         *(plain, packed),
-        *(rows, columns, taps, *tiles, lines.lane_axis, lines.word, lines.kept),
+        *(rows, columns, taps, *tiles, lines.lane_axis, lines.word, lines.padded),
         *(lines.lane, lines.tap, floats, *lines.starts[0], *lines.starts[1]),
     )
     return LoopPart(pack_loop if packs else unpack_loop, arguments, team, _FLOAT * floats)

@@ -17,7 +17,6 @@ from mxrun.base.tensor import PartialShape, Shape
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import (
-    OperatorProperty,
     PartialInference,
     PartialShapes,
     PartialType,
@@ -25,6 +24,7 @@ from mxrun.operator.property import (
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
 from mxrun.operator.tensor import Tensor
+from mxrun.ops.hidden_loss import HiddenLossProperty
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -75,7 +75,7 @@ class SoftmaxOutputParameters(Parameters):
 
 
 @register("SoftmaxOutput", "Softmax")
-class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
+class SoftmaxOutputProperty(HiddenLossProperty[SoftmaxOutputParameters]):
     """output = exp(data - max) / sum exp(data - max); loss = sum of -log(output[label]).
 
     data and output [N, ...]. label: data's shape without its last axis, so [N] for data [N, C] (for
@@ -91,7 +91,6 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
     """
 
     type_string = "SoftmaxOutput"
-    is_floating = True
     parameter_type = SoftmaxOutputParameters
     label_arguments = ("label", "sample_weight")
     nonstandard_gradient = (
@@ -103,24 +102,10 @@ class SoftmaxOutputProperty(OperatorProperty[SoftmaxOutputParameters]):
         weight = ("sample_weight",) if self.parameters.use_sample_weight else ()
         return ("data", "label", *weight)
 
-    def list_outputs(self) -> tuple[str, ...]:
-        """output and the hidden loss."""
-        return ("output", "loss")
-
-    @property
-    def num_visible_outputs(self) -> int:
-        """1: loss is hidden."""
-        return 1
-
     @property
     def mixes_samples(self) -> bool:
         """True unless normalization is null: gradients are divided by a count over the batch."""
         return self.parameters.normalization != "null"
-
-    @property
-    def loss_output(self) -> int:
-        """Index of the second output."""
-        return 1
 
     def classification(self, data: Shape, label: Shape) -> Classification:
         """Classes along rows, the last axis (preserve_shape) or axis 1 (multi_output).

@@ -127,16 +127,16 @@ print(json.dumps(values.tolist()))
 FACTORS = """\
 import numpy as np
 
-from mxrun.backend.jit import piece
+from mxrun.backend.jit import inlined
 
 
-@piece
+@inlined
 def scaled(value):
     return value * np.float32(3)
 """
 
 
-def test_a_result_follows_a_changed_piece_of_another_file(
+def test_a_result_follows_a_changed_inlined_function_of_another_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -24,10 +24,10 @@ import sys
 
 import numpy as np
 
-from mxrun.backend.jit import HostLoop, float32s, integer, native, piece, real
+from mxrun.backend.jit import HostLoop, float32s, inlined, integer, native, real
 
 
-@piece
+@inlined
 def product(block, value):
     return integer(block, 0) // 5 * real(block, 1) * value
 

@@ -8,7 +8,7 @@ import pytest
 
 from mxrun.backend.onednn import library, operations
 from mxrun.backend.onednn.descriptor import ANY, describe
-from mxrun.backend.onednn.operations import PoolType, Window
+from mxrun.backend.onednn.operations import PoolType, SlidingWindow
 from mxrun.backend.onednn.primitive import (
     FORWARD_TRAINING,
     Argument,
@@ -103,14 +103,14 @@ def close(actual, expected):
 
 # (batch, channels, height, width), filters, kernel, window
 CONVOLUTIONS = [
-    ((2, 1, 9, 8), 5, (3, 3), Window((1, 1), (1, 1), (0, 0), (0, 0))),
-    ((3, 7, 8, 9), 13, (3, 2), Window((2, 1), (1, 1), (1, 0), (1, 1))),
-    ((2, 20, 12, 12), 50, (5, 5), Window((1, 1), (1, 1), (0, 0), (0, 0))),
-    ((2, 16, 10, 10), 16, (3, 3), Window((1, 1), (2, 2), (2, 2), (2, 2))),
-    ((2, 8, 7, 7), 12, (3, 3), Window((1, 1), (1, 1), (1, 1), (1, 1), groups=4)),
-    ((2, 6, 9, 9), 6, (3, 3), Window((2, 2), (1, 1), (1, 1), (1, 1), groups=6)),
-    ((4, 64, 6, 6), 32, (1, 1), Window((1, 1), (1, 1), (0, 0), (0, 0))),
-    ((2, 3, 17, 17), 64, (7, 7), Window((2, 2), (1, 1), (3, 3), (2, 2))),
+    ((2, 1, 9, 8), 5, (3, 3), SlidingWindow((1, 1), (1, 1), (0, 0), (0, 0))),
+    ((3, 7, 8, 9), 13, (3, 2), SlidingWindow((2, 1), (1, 1), (1, 0), (1, 1))),
+    ((2, 20, 12, 12), 50, (5, 5), SlidingWindow((1, 1), (1, 1), (0, 0), (0, 0))),
+    ((2, 16, 10, 10), 16, (3, 3), SlidingWindow((1, 1), (2, 2), (2, 2), (2, 2))),
+    ((2, 8, 7, 7), 12, (3, 3), SlidingWindow((1, 1), (1, 1), (1, 1), (1, 1), groups=4)),
+    ((2, 6, 9, 9), 6, (3, 3), SlidingWindow((2, 2), (1, 1), (1, 1), (1, 1), groups=6)),
+    ((4, 64, 6, 6), 32, (1, 1), SlidingWindow((1, 1), (1, 1), (0, 0), (0, 0))),
+    ((2, 3, 17, 17), 64, (7, 7), SlidingWindow((2, 2), (1, 1), (3, 3), (2, 2))),
 ]
 
 
@@ -247,9 +247,9 @@ def test_matmul(transpose_left, transpose_right, packed):
 
 
 POOLINGS = [
-    ((2, 5, 8, 6), (2, 2), Window((2, 2), (1, 1), (0, 0), (0, 0))),
-    ((2, 17, 9, 9), (3, 3), Window((2, 2), (1, 1), (1, 1), (1, 1))),
-    ((1, 3, 7, 8), (3, 2), Window((1, 2), (1, 1), (1, 0), (0, 1))),
+    ((2, 5, 8, 6), (2, 2), SlidingWindow((2, 2), (1, 1), (0, 0), (0, 0))),
+    ((2, 17, 9, 9), (3, 3), SlidingWindow((2, 2), (1, 1), (1, 1), (1, 1))),
+    ((1, 3, 7, 8), (3, 2), SlidingWindow((1, 2), (1, 1), (1, 0), (0, 1))),
 ]
 
 
@@ -337,7 +337,7 @@ def test_packed_layouts_round_trip_and_are_named_by_their_bytes():
     x = TensorSpec((2, 20, 12, 12), layout=CHANNELS_LAST)
     y = TensorSpec((2, 50, 8, 8), layout=CHANNELS_LAST)
     w = TensorSpec(shape, layout=ANY)
-    window = Window((1, 1), (1, 1), (0, 0), (0, 0))
+    window = SlidingWindow((1, 1), (1, 1), (0, 0), (0, 0))
     forward = operations.convolution_forward(x, w, y, window, THREADS)
     backward = operations.convolution_backward_data(x, w, y, window, THREADS)
     packed = [primitive.specs[Argument.WEIGHTS] for primitive in (forward, backward)]
@@ -392,7 +392,7 @@ def test_implementations_that_allocate_are_refused():
     """
     loaded_library = library.require()
     x, w = TensorSpec((2, 16, 10, 10)), TensorSpec((16, 16, 3, 3))
-    window = Window((1, 1), (1, 1), (1, 1), (1, 1))
+    window = SlidingWindow((1, 1), (1, 1), (1, 1), (1, 1))
     data, weights = (describe(spec).value for spec in (x, w))
     direct = 1
     descriptor = loaded_library.create(

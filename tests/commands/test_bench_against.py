@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from commands import mxrun, refused, result
 from onnx_environment import onnx_python
+from oracles.peer import MXNet, Peer, PyTorch
 
 from mxrun.base.errors import UserError
 from mxrun.config.bundled import find_config
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.peers.baseline import KINDS as PEERS
 from mxrun.peers.baseline import BaselineProcess, find
-from mxrun.peers.peer import MXNet, Peer, PyTorch
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.comparison import Pairs
 from mxrun.session.equivalence import NotEquivalent, ReferenceOutputs

@@ -76,10 +76,10 @@ def test_P17_without_times_the_preferred_is_taken() -> None:
 
 def test_P17_what_was_chosen_before_is_taken_again_untimed() -> None:
     plan = plan_of(convolutional(), implementation="auto", chooser=LastIs(0.5))
-    kept = {name: phase.implementations() for name, phase in plan.phases.items()}
+    autotuned = {name: phase.implementations() for name, phase in plan.phases.items()}
     late = LastIs(2.0)
-    again = plan_of(convolutional(), implementation="auto", chooser=late, kept=kept)
-    assert {name: phase.implementations() for name, phase in again.phases.items()} == kept
+    again = plan_of(convolutional(), implementation="auto", chooser=late, autotuned=autotuned)
+    assert {name: phase.implementations() for name, phase in again.phases.items()} == autotuned
     assert late.questions == []
 
 
@@ -89,8 +89,8 @@ def test_P17_implementations_are_candidates_too() -> None:
     assert before.startswith("onednn")
     assert chosen(plan)["pool"] == "jit"
     assert chosen(plan)["pool:backward"] == "jit"
-    kept = {TRAIN: chosen(plan), EVALUATE: chosen(plan, EVALUATE)}
-    assert chosen(plan_of(pooled(), kept=kept)) == chosen(plan)
+    autotuned = {TRAIN: chosen(plan), EVALUATE: chosen(plan, EVALUATE)}
+    assert chosen(plan_of(pooled(), autotuned=autotuned)) == chosen(plan)
 
 
 def test_P17_every_candidate_computes_the_same() -> None:

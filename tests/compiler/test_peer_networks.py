@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from networks import INPUTS, NETWORKS, Arrays, parameters, rule
+from oracles.peer import MXNet, Peer, PyTorch
+from oracles.sgd import SGD
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
@@ -24,7 +26,6 @@ from mxrun.graph.infer import infer
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, apply, load_json, variable
-from mxrun.peers.peer import SGD, MXNet, Peer, PyTorch
 from mxrun.session.planning import load
 
 PEERS: list[type[Peer]] = [MXNet, PyTorch]

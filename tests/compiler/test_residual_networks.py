@@ -20,6 +20,8 @@ import numpy.typing as npt
 import pytest
 import residual
 from commands import result
+from oracles.peer import MXNet, Peer, PyTorch
+from oracles.sgd import SGD
 
 from mxrun.backend.onednn import library as onednn
 from mxrun.base.tensor import TensorSpec
@@ -31,7 +33,6 @@ from mxrun.graph.node import NodeEntry
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, load_json
 from mxrun.graph.update_rule import UpdateRule
-from mxrun.peers.peer import SGD, MXNet, Peer, PyTorch
 from mxrun.session.planning import load, plan_for
 from mxrun.train.initializer import Msra, initial_value, initializer_for
 

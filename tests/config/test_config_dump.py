@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.errors import Diagnostics, SourceLocation, UserError
 from mxrun.config import load_config
 from mxrun.config.dump import dump
 from mxrun.config.interpolate import Interpolator
@@ -80,9 +80,9 @@ def marked(value: object) -> SourceNode:
 
 
 def read_again(tree: SourceNode) -> SourceNode:
-    problems: list[Diagnostic] = []
+    problems = Diagnostics()
     found = Interpolator(problems).interpolate(load_text(dump(tree), HERE, problems), {})
-    assert problems == []
+    assert not list(problems)
     return found
 
 
@@ -138,8 +138,8 @@ def test_integers_that_would_be_saved_in_more_than_100_digits_are_refused(config
     most, more = (f"network.layers[0].FullyConnected.x=0x{'f' * digits}" for digits in (83, 84))
     text = load_config(config, [most]).resolved()
     assert str(16**83 - 1) in text
-    load_text(text, HERE, problems := [])
-    assert problems == []
+    load_text(text, HERE, problems := Diagnostics())
+    assert not list(problems)
     with pytest.raises(UserError, match="too long: a number of 102 digits"):
         load_config(config, [more])
 

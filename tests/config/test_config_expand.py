@@ -113,7 +113,7 @@ def test_overrides_reach_every_value_and_keep_their_place(tmp_path: Path) -> Non
         ("network[0]=3", 8, "has no item 0"),
         ("extends=b.yaml", 1, "cannot be overridden"),
         ("train.epoch=3", 7, "unknown key 'epoch'"),
-        ("train.epochs=x", 14, "cannot be used"),
+        ("train.epochs=x", 14, "cannot be 'x'"),
     ],
 )
 def test_a_bad_override_is_placed_in_its_argument(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.config.load import LARGEST_FILE, load_file, load_text
 from mxrun.config.marked import SourceNode
 from mxrun.config.scalar import resolve
@@ -14,19 +14,19 @@ START = SourceLocation("c.yaml", 1, 1)
 
 
 def load(text: str) -> SourceNode:
-    problems: list[Diagnostic] = []
+    problems = Diagnostics()
     marked = load_text(text, START, problems)
-    assert problems == []
+    assert not list(problems)
     return marked
 
 
 def problems_of(text: str) -> list[Diagnostic]:
-    problems: list[Diagnostic] = []
+    problems = Diagnostics()
     try:
         load_text(text, START, problems)
     except UserError as error:
         problems += error.diagnostics
-    return problems
+    return list(problems)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_every_key_and_value_keeps_its_place() -> None:
 
 
 def test_places_start_where_the_text_starts() -> None:
-    root = load_text("{a: [1, x]}", SourceLocation("<command line>", 4, 11), [])
+    root = load_text("{a: [1, x]}", SourceLocation("<command line>", 4, 11), Diagnostics())
     assert root.find("a", 1).place == SourceLocation("<command line>", 4, 19)
 
 
@@ -179,12 +179,12 @@ def test_a_file_that_cannot_be_read_is_one_diagnostic(tmp_path: Path) -> None:
     }
     for path, words in expected.items():
         with pytest.raises(UserError) as raised:
-            load_file(path, str(path), [])
+            load_file(path, str(path), Diagnostics())
         (problem,) = raised.value.diagnostics
         assert words in problem.problem
         assert problem.place is not None
     with pytest.raises(UserError) as raised:
-        load_file(binary, "b", [])
+        load_file(binary, "b", Diagnostics())
     assert raised.value.diagnostics[0].place == SourceLocation("b", 2, 9)
 
 
@@ -192,14 +192,14 @@ def test_an_unreadable_file_is_one_diagnostic(tmp_path: Path) -> None:
     circle = tmp_path / "circle.yaml"
     circle.symlink_to(circle)
     with pytest.raises(UserError) as raised:
-        load_file(circle, "circle.yaml", [])
+        load_file(circle, "circle.yaml", Diagnostics())
     assert len(raised.value.diagnostics) == 1
 
 
 def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "mark.yaml"
     path.write_bytes(b"\xef\xbb\xbfa: 1\n")
-    root = load_file(path, "mark.yaml", [])
+    root = load_file(path, "mark.yaml", Diagnostics())
     assert root.plain() == {"a": 1}
     assert root.find("a").start == SourceLocation("mark.yaml", 1, 1)
 

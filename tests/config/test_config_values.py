@@ -67,7 +67,7 @@ def test_problems_of_the_file_and_of_the_value_are_reported(tmp_path: Path) -> N
     assert parsed.config is None
     problems = [(found.place and found.place.line, found.problem) for found in parsed.diagnostics]
     assert [line for line, _ in problems] == [5, 8]
-    assert problems[1][1] == "data.batch_size cannot be used"
+    assert problems[1][1] == "data.batch_size cannot be 'many'"
 
 
 def test_what_cannot_be_read_stays_as_it_is(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_evaluation_has_forward_steps_only() -> None:
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 def test_the_first_steps_are_kept_call_by_call(implementation: str) -> None:
     executor = executor_of(implementation)
-    profile = executor.profile(TRAIN, kept_steps=2)
+    profile = executor.profile(TRAIN, recorded_steps=2)
     begun = time.monotonic_ns()
     for _ in range(5):
         profile.run()
@@ -104,7 +104,7 @@ def test_the_first_steps_are_kept_call_by_call(implementation: str) -> None:
 
 
 def test_calls_of_one_operator_are_told_apart() -> None:
-    profile = executor_of().profile(TRAIN, kept_steps=1)
+    profile = executor_of().profile(TRAIN, recorded_steps=1)
     profile.run()
     name = "conv2:backward:weight+bias"
     calls = [e.arguments["call"] for e in profile.events() if e.name == name]
@@ -143,7 +143,7 @@ def test_a_failing_call_is_named() -> None:
 
 
 def test_profiled_steps_leave_no_python_objects() -> None:
-    profile = executor_of().profile(TRAIN, kept_steps=4)
+    profile = executor_of().profile(TRAIN, recorded_steps=4)
     for _ in range(3):
         profile.run()
     tracemalloc.start()

@@ -226,7 +226,7 @@ def test_normalize_is_per_channel_on_values():
 
 def test_color_jitter_is_its_formula():
     record = values_of(image())
-    draws = random.few_uniform(3, "transform/1/7/0", (3,))
+    draws = random.hashed_uniform(3, "transform/1/7/0", (3,))
     brightness, contrast, saturation = 1 + np.array([0.5, 0.3, 0.8]) * (2 * draws - 1)
 
     def grey(colour):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from contract_cases import OPERATORS, benches
+from contract_cases import OPERATORS, runners
 
 from mxrun.contract.check import CHECKS
 from mxrun.operator.register import OPERATORS as REGISTERED
@@ -15,7 +15,7 @@ every_operator = pytest.mark.parametrize("operator", OPERATORS)
 def keeps(operator: str, *names: str) -> None:
     """Assert that the named checks find no violation in any case of an operator."""
     for name in names:
-        problems = [str(problem) for problem in CHECK_OF[name].problems(benches(operator))]
+        problems = [str(problem) for problem in CHECK_OF[name].problems(runners(operator))]
         assert not problems, "\n".join([f"{operator} breaks {name!r}", *problems[:5]])
 
 

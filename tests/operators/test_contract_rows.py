@@ -13,6 +13,7 @@ from networks import BATCH, fill, plan_of
 from operator_harness import BackwardData, all_implementations, backward, forward
 from operator_row import Row
 from operator_rows import DIFFERENTIABLE
+from oracles.peer import MXNet
 from planted import keep_apart, plant
 
 from mxrun import library
@@ -29,7 +30,6 @@ from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import OPERATORS, create
 from mxrun.operator.simple import simple_operator
-from mxrun.peers.peer import MXNet
 from mxrun.planner.plan import PhasePlan, Plan
 
 library.load()

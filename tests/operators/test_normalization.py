@@ -22,6 +22,7 @@ from operator_harness import (
 )
 from operator_row import Row
 from operator_rows import ROWS
+from oracles.peer import MXNet, Peer, PyTorch
 
 from mxrun.backend.onednn import library as onednn
 from mxrun.base.errors import UserError
@@ -35,7 +36,6 @@ from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import create, implementations
 from mxrun.operator.shape import ShapeContradiction
-from mxrun.peers.peer import MXNet, Peer, PyTorch
 
 Array = npt.NDArray[Any]
 WRITE = OpReqType.WRITE
@@ -420,7 +420,7 @@ def test_P5_normalization_declares_what_its_backward_reads(
         ("Dropout", {"p": 1.0}, "'p' cannot be 1.0"),
         ("Dropout", {"mode": "never"}, "'mode' cannot be 'never'"),
         ("BatchNorm", {"eps": -1.0}, "'eps' cannot be -1.0"),
-        ("LRN", {}, "missing parameter 'nsize'"),
+        ("LRN", {}, "parameter 'nsize' is missing"),
         ("LRN", {"nsize": 0}, "'nsize' cannot be 0"),
         ("LeakyReLU", {"act_type": "relu"}, "'act_type' cannot be 'relu'"),
     ],

@@ -78,12 +78,12 @@ def test_P11_updates_say_what_they_overwrite() -> None:
 
 
 VIOLATIONS: list[tuple[str, dict[str, object], str, str]] = [
-    ("Convolution", {"kernel": (3, 3)}, "missing parameter 'num_filter'", "integer >= 1"),
+    ("Convolution", {"kernel": (3, 3)}, "parameter 'num_filter' is missing", "integer >= 1"),
     ("Convolution", {"kernel": (3,), "num_filter": 0}, "'num_filter' cannot be 0", "integer >= 1"),
     ("Convolution", {"kernel": (), "num_filter": 1}, "'kernel' cannot be []", "at least 1"),
     ("Convolution", {"kernel": (1,) * 4, "num_filter": 1}, "'kernel' cannot be", "at most 3"),
-    ("Convolution", {"kernel": (3, 0), "num_filter": 1}, "'kernel' cannot be 0", ">= 1"),
-    ("Convolution", {"kernel": (3, "a"), "num_filter": 1}, "'kernel' cannot be 'a'", "integer"),
+    ("Convolution", {"kernel": (3, 0), "num_filter": 1}, "'kernel[1]' cannot be 0", ">= 1"),
+    ("Convolution", {"kernel": (3, "a"), "num_filter": 1}, "'kernel[1]' cannot be 'a'", "integer"),
     ("Convolution", {"kernel": (3,), "num_filter": 1, "strid": (1,)}, "'strid'", "stride"),
     ("Convolution", {"kernel": (3, 3), "num_filter": 1, "pad": (1,)}, "pad has 1 numbers", ""),
     ("Convolution", {"kernel": (3,), "num_filter": 3, "num_group": 2}, "not divisible", ""),
@@ -105,7 +105,7 @@ VIOLATIONS: list[tuple[str, dict[str, object], str, str]] = [
     ("Pooling", {"kernel": (2, 2), "pooling_convention": "same"}, "one axis without pad", ""),
     ("SoftmaxOutput", {"smooth_alpha": 1.5}, "'smooth_alpha' cannot be 1.5", "<= 1"),
     ("SoftmaxOutput", {"normalization": "all"}, "'normalization'", "one of null, batch, valid"),
-    ("sgd_update", {}, "missing parameter 'lr'", "number"),
+    ("sgd_update", {}, "parameter 'lr' is missing", "number"),
 ]
 
 

@@ -10,10 +10,10 @@ import pytest
 from operator_harness import BackwardData, ForwardRun, backward, forward
 from operator_row import Array, Row, agree
 from operator_rows import ROWS
+from oracles.peer import MXNet, Peer, PeerResults, PyTorch
 
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
-from mxrun.peers.peer import MXNet, Peer, PeerResults, PyTorch
 
 PEERS: list[type[Peer]] = [MXNet, PyTorch]
 PAIRS = [(kind, row) for kind in PEERS for row in ROWS if kind.__name__ in row.peers]

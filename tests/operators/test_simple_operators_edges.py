@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from families.unary import FUNCTIONS
 from operator_harness import BackwardData, all_implementations, backward, forward
+from oracles.peer import MXNet
 
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import create
-from mxrun.peers.peer import MXNet
 
 INFINITE = float("inf")
 EDGES = np.array(

@@ -20,7 +20,7 @@ from operator_harness import BackwardData, backward, forward, implementations
 
 from mxrun.backend.onednn import library
 from mxrun.backend.onednn.backward_convolution import weight_gradient_is_sound
-from mxrun.backend.onednn.operations import Window
+from mxrun.backend.onednn.operations import SlidingWindow
 from mxrun.base.dtype import BFLOAT16, FLOAT32, numpy_dtype
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.contract.problem import Breach
@@ -94,7 +94,7 @@ class Case:
         if self.operator == "Deconvolution":
             data, output = output, data
         dilate = self.dilate or (1,) * len(self.kernel)
-        window = Window(self.stride, dilate, self.pad, self.pad, self.num_group)
+        window = SlidingWindow(self.stride, dilate, self.pad, self.pad, self.num_group)
         specs = TensorSpec(data, self.dtype), TensorSpec(output, self.dtype)
         return weight_gradient_is_sound(specs[0], weight[2:], specs[1], window)
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-
-from mxrun.peers.peer import MXNet, PyTorch
+from oracles.peer import MXNet, PyTorch
 
 
 @pytest.fixture(scope="session")

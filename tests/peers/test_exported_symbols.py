@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+from oracles.peer import MXNet
+
 from mxrun.config.bundled import find_config
 from mxrun.graph.symbol import Symbol, load_json
 from mxrun.peers.exported import peer_symbol, without_dropout
-from mxrun.peers.peer import MXNet
 from mxrun.session.planning import load
 
 

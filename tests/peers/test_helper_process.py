@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles.peer import MXNet, PyTorch
 
 from mxrun.base.errors import InternalError, UserError
-from mxrun.peers.peer import MXNet, PyTorch
 from mxrun.peers.process import HelperProcess, worker_command
 
 _MODULE = """

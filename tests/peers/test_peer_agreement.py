@@ -8,9 +8,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from oracles.peer import MXNet, PyTorch
 
 from mxrun.base.errors import UserError
-from mxrun.peers.peer import MXNet, PyTorch
 
 _RANDOM = np.random.default_rng(7)
 _IMAGE = _RANDOM.standard_normal((2, 3, 7, 9))

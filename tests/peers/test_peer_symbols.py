@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from oracles.peer import MXNet
+from oracles.sgd import SGD
+from oracles.symbols import operator_symbol
 
 from mxrun.base.errors import UserError
-from mxrun.peers.peer import SGD, MXNet, operator_symbol
 
 _SYMBOLS = Path(__file__).parent / "symbols"
 _CASES = {"mlp": (4, 784), "lenet": (4, 1, 28, 28), "residual": (4, 2, 6, 6)}

@@ -73,7 +73,7 @@ def simulated(stages: Sequence[ChainStage], actions: Sequence[Action]) -> tuple[
     saved: dict[int, int] = {}
     for position, action in enumerate(actions):
         index, stage = action.stage, stages[action.stage]
-        way = stage.retentions[action.way]
+        way = stage.retentions[action.retention]
         held = stage.input_bytes + sum(
             stages[other].input_bytes
             for other in range(1, len(stages))

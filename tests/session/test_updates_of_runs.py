@@ -251,7 +251,7 @@ def test_a_warm_up_as_long_as_the_run_is_said(steps: int) -> None:
 
 def test_the_documented_default_may_be_written() -> None:
     assert load("net.yaml", ("train.metrics=null",)).training.metrics
-    with pytest.raises(UserError, match=r"train\.optimizer cannot be used") as caught:
+    with pytest.raises(UserError, match=r"train\.optimizer cannot be") as caught:
         load("net.yaml", ("train.optimizer=null",))
     assert "Choice" not in str(caught.value)
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from bundled_runs import executor_of
+from oracles.peer import MXNet
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PLAIN, Layout
@@ -20,7 +21,6 @@ from mxrun.graph.graph import Step
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import load_json
 from mxrun.io.batch import SAMPLE_WEIGHT
-from mxrun.peers.peer import MXNet
 from mxrun.session.planning import load
 from mxrun.session.run import Run
 from mxrun.train.loop import slots

@@ -26,6 +26,6 @@ def case_of(row: Row) -> Case:
 
 
 @cache
-def benches(operator: str) -> tuple[CaseRunner, ...]:
+def runners(operator: str) -> tuple[CaseRunner, ...]:
     """Return the rows of an operator; all checks share their runs."""
     return tuple(CaseRunner(case_of(row)) for row in ROWS if row.operator == operator)

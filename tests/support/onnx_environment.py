@@ -45,11 +45,11 @@ def started(name: str) -> BaselineProcess:
 def given(baseline: BaselineProcess, model: bytes, data: Mapping[str, Array]) -> list[Array]:
     """Return the results of a runtime for one batch."""
     kind = find((baseline.name,), {baseline.name: onnx_python()})[0].kind
-    (way,) = kind.ways("infer", "float32", images=True)
+    (mode,) = kind.modes("infer", "float32", images=True)
     batches = {name: array[None] for name, array in data.items()}
     baseline.send_data({"model": np.frombuffer(model, np.uint8)}, batches)
-    baseline.open(Comparison("", "infer"), way)
-    return baseline.outputs(way, 1)[0]
+    baseline.open(Comparison("", "infer"), mode)
+    return baseline.outputs(mode, 1)[0]
 
 
 def checked(files: Sequence[Path]) -> list[str]:

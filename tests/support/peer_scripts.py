@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from commands import HANG_S
-
-from mxrun.peers.peer import Peer
+from oracles.peer import Peer
 
 _FRAME = """
 import json, sys

@@ -149,7 +149,7 @@ def test_draws_in_pieces_are_those_of_one_draw(count: int) -> None:
         if most * 600 < count:
             continue
         normal = np.full(count, np.nan)
-        for first, values in random.normal_pieces(5, "fc1_weight", count, most):
+        for first, values in random.normal_chunks(5, "fc1_weight", count, most):
             assert len(values) <= most
             normal[first : first + len(values)] = values
         assert normal.tobytes() == random.normal(5, "fc1_weight", (count,)).tobytes()

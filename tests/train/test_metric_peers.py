@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from measuring import Batch, class_batch, kind_of, measure, number_batch
+from oracles.peer import MXNet
 from peer_scripts import run_in
 
 from mxrun.base.classification import Classification
 from mxrun.base.regression import Regression
-from mxrun.peers.peer import MXNet
 
 SCRIPT = """
 import warnings

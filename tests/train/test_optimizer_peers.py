@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from operator_harness import all_implementations, forward
+from oracles.peer import MXNet, PyTorch
 from peer_scripts import run_in
 
 from mxrun.operator.register import Implementation, create
-from mxrun.peers.peer import MXNet, PyTorch
 from mxrun.train.optimizer import OPTIMIZERS, Multipliers
 
 Array = npt.NDArray[Any]

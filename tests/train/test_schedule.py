@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.peer import MXNet, PyTorch
 from peer_scripts import run_in
 
 from mxrun.base.errors import UserError
 from mxrun.base.params import check
-from mxrun.peers.peer import MXNet, PyTorch
 from mxrun.train.schedule import SCHEDULES, Plateau, PlateauState, Schedule
 
 BASE, TOTAL, PER_EPOCH = 0.4, 60, 10
@@ -347,7 +347,7 @@ def test_a_plateau_reduces_its_warm_up_too() -> None:
         ("multistep", {"epochs": ()}, "'epochs' cannot be []"),
         ("multistep", {"epochs": (3, 3)}, "steps or epochs must increase"),
         ("multistep", {"steps": (5, 4)}, "steps or epochs must increase"),
-        ("exponential", {}, "missing parameter 'factor'"),
+        ("exponential", {}, "parameter 'factor' is missing"),
         ("cosine", {"final": -0.1}, "'final' cannot be -0.1"),
         ("polynomial", {"power": 0.0}, "'power' cannot be 0.0"),
         ("one_cycle", {"rise": 1.5}, "'rise' cannot be 1.5"),

@@ -21,7 +21,7 @@ from mxrun.backend.constraints import UNCONSTRAINED, ImplementationConstraints
 from mxrun.backend.jit import Block, float32s, integer, native, share
 from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.descriptor import ANY
-from mxrun.backend.onednn.operations import Window
+from mxrun.backend.onednn.operations import SlidingWindow
 from mxrun.backend.onednn.primitive import Argument, Primitive
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
@@ -68,7 +68,30 @@ def gather_loop(block: Block) -> None:
 
 
 @dataclass(frozen=True)
-class DenseKernelConvolution:
+class _WrappedConvolution:
+    """Convolution by a primitive, or what replaces one, with further calls around it."""
+
+    primitive: Primitive | DenseKernelConvolution
+
+    is_reference: ClassVar[bool] = False
+
+    @property
+    def implementation(self) -> str:
+        """Name of the primitive's implementation."""
+        return self.primitive.implementation
+
+    def alternatives(self) -> tuple[str, ...]:
+        """Return the names of the primitive's alternatives."""
+        return self.primitive.alternatives()
+
+    @property
+    def threads(self) -> int:
+        """Team size of the primitive."""
+        return self.primitive.threads
+
+
+@dataclass(frozen=True)
+class DenseKernelConvolution(_WrappedConvolution):
     """Convolution that replaces a dilated kernel by a dense one.
 
     argument: the dense primitive's argument that is the kernel, which is in plain layout here. The
@@ -81,22 +104,6 @@ class DenseKernelConvolution:
     taps: TensorSpec
     dense: TensorSpec
     dilation: Shape
-
-    is_reference: ClassVar[bool] = False
-
-    @property
-    def implementation(self) -> str:
-        """Name of the dense primitive's implementation."""
-        return self.primitive.implementation
-
-    def alternatives(self) -> tuple[str, ...]:
-        """Return the names of the dense primitive's alternatives."""
-        return self.primitive.alternatives()
-
-    @property
-    def threads(self) -> int:
-        """Team size of the dense primitive."""
-        return self.primitive.threads
 
     @property
     def specs(self) -> dict[int, TensorSpec]:
@@ -161,46 +168,29 @@ def cut_loop(block: Block) -> None:
 
 
 @dataclass(frozen=True)
-class CroppedConvolution:
+class CroppedConvolution(_WrappedConvolution):
     """Data gradient computed for other sizes and cropped to the requested ones.
 
     The scratchpad contains the computed gradient, then the convolution's scratchpad.
     """
 
-    whole: Primitive | DenseKernelConvolution
     wide: TensorSpec
     narrow: TensorSpec
-
-    is_reference: ClassVar[bool] = False
-
-    @property
-    def implementation(self) -> str:
-        """Name of the convolution's implementation."""
-        return self.whole.implementation
-
-    def alternatives(self) -> tuple[str, ...]:
-        """Return the names of the convolution's alternatives."""
-        return self.whole.alternatives()
-
-    @property
-    def threads(self) -> int:
-        """Team size of the convolution."""
-        return self.whole.threads
 
     @property
     def specs(self) -> dict[int, TensorSpec]:
         """Specs of the convolution, except for the data gradient."""
-        return {**self.whole.specs, Argument.SOURCE_GRAD: self.narrow}
+        return {**self.primitive.specs, Argument.SOURCE_GRAD: self.narrow}
 
     @property
     def scratchpad_bytes(self) -> int:
         """Size of the wide gradient and the convolution's scratchpad."""
-        return align(self.wide.nbytes) + self.whole.scratchpad_bytes
+        return align(self.wide.nbytes) + self.primitive.scratchpad_bytes
 
     def bind(self, addresses: Mapping[int, int], scratchpad: int) -> tuple[NativeCall, ...]:
         """Return the calls, in order, for tensors at the given addresses."""
         rest = scratchpad + align(self.wide.nbytes)
-        bound = self.whole.bind({**addresses, Argument.SOURCE_GRAD: scratchpad}, rest)
+        bound = self.primitive.bind({**addresses, Argument.SOURCE_GRAD: scratchpad}, rest)
         sizes = []
         for spec in (self.narrow, self.wide):
             *lines, row = spec.shape[2:]
@@ -219,7 +209,7 @@ def backward_data(
     source_grad: TensorSpec,
     weights: TensorSpec,
     output_grad: TensorSpec,
-    window: Window,
+    window: SlidingWindow,
     threads: int,
     constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Computation:
@@ -230,7 +220,7 @@ def backward_data(
     """
 
     def prepare(
-        gradient: TensorSpec, window: Window, constraints: ImplementationConstraints
+        gradient: TensorSpec, window: SlidingWindow, constraints: ImplementationConstraints
     ) -> Primitive | DenseKernelConvolution:
         return _spread(
             lambda kernel, window, constraints: operations.convolution_backward_data(
@@ -242,9 +232,9 @@ def backward_data(
     unnamed = replace(constraints, name=None)
     found = prepare(source_grad, window, unnamed)
     if found.is_reference and max(window.stride) > 1 and source_grad.dtype == FLOAT32:
-        wide, fitting = _multiple(source_grad, weights, output_grad, window)
-        if not prepare(wide, fitting, unnamed).is_reference:
-            return CroppedConvolution(prepare(wide, fitting, constraints), wide, source_grad)
+        wide, wide_window = _multiple(source_grad, weights, output_grad, window)
+        if not prepare(wide, wide_window, unnamed).is_reference:
+            return CroppedConvolution(prepare(wide, wide_window, constraints), wide, source_grad)
     return prepare(source_grad, window, constraints)
 
 
@@ -253,7 +243,7 @@ def backward_weights(
     source: TensorSpec,
     weights_grad: TensorSpec,
     output_grad: TensorSpec,
-    window: Window,
+    window: SlidingWindow,
     threads: int,
     constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive | DenseKernelConvolution:
@@ -267,7 +257,7 @@ def backward_weights(
 
 
 def weight_gradient_is_sound(
-    source: TensorSpec, kernel: Shape, output: TensorSpec, window: Window
+    source: TensorSpec, kernel: Shape, output: TensorSpec, window: SlidingWindow
 ) -> bool:
     """Return whether oneDNN computes these weight gradients correctly.
 
@@ -295,9 +285,9 @@ def weight_gradient_is_sound(
 
 
 def _spread(
-    prepare: Callable[[TensorSpec, Window, ImplementationConstraints], Primitive],
+    prepare: Callable[[TensorSpec, SlidingWindow, ImplementationConstraints], Primitive],
     kernel: TensorSpec,
-    window: Window,
+    window: SlidingWindow,
     argument: Argument,
     constraints: ImplementationConstraints,
 ) -> Primitive | DenseKernelConvolution:
@@ -320,8 +310,8 @@ def _spread(
 
 
 def _multiple(
-    source: TensorSpec, kernel: TensorSpec, output: TensorSpec, window: Window
-) -> tuple[TensorSpec, Window]:
+    source: TensorSpec, kernel: TensorSpec, output: TensorSpec, window: SlidingWindow
+) -> tuple[TensorSpec, SlidingWindow]:
     """Return `source` with sizes that are multiples of the strides, and the matching window.
 
     The window has the same number of positions. Elements that no position reaches are left out, so
@@ -338,7 +328,7 @@ def _multiple(
     return wide, replace(window, pad_end=tuple(pads))
 
 
-def _extents(kernel: TensorSpec, window: Window) -> Shape:
+def _extents(kernel: TensorSpec, window: SlidingWindow) -> Shape:
     return tuple(
         (size - 1) * step + 1 for size, step in zip(kernel.shape[2:], window.dilation, strict=True)
     )

@@ -1,9 +1,9 @@
 """Conversion between tensor specs and oneDNN memory descriptors.
 
-A descriptor describes a spec through a `View`: the same elements with the axes that the primitive
-expects. A layout that is neither plain nor channels-last becomes `Layout(name, nbytes)`. The name
-encodes view, sizes, strides and inner blocks, so that equal names mean equal bytes; it is also the
-key of the descriptor.
+A descriptor describes a spec through a `DescriptorView`: the same elements with the axes that the
+primitive expects. A layout that is neither plain nor channels-last becomes `Layout(name, nbytes)`.
+The name encodes view, sizes, strides and inner blocks, so that equal names mean equal bytes; it is
+also the key of the descriptor.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _QUERY_BLOCK_AXES = 265
 
 
 @dataclass(frozen=True)
-class View:
+class DescriptorView:
     """Axes of a tensor as a primitive sees them.
 
     groups: axis 0 is split into (groups, axis 0 / groups), oneDNN's form of grouped weights.
@@ -91,8 +91,8 @@ class Blocked:
 
     def offsets(self, axis: int) -> npt.NDArray[np.int64]:
         """Return the element offset of each position along an axis, padding positions included."""
-        whole = math.prod(size for size, owner in self.blocks if owner == axis)
-        rest = np.arange(-(-self.sizes[axis] // whole) * whole)
+        block_size = math.prod(size for size, owner in self.blocks if owner == axis)
+        rest = np.arange(-(-self.sizes[axis] // block_size) * block_size)
         offsets, dense = np.zeros_like(rest), 1
         for size, owner in reversed(self.blocks):
             if owner == axis:
@@ -102,13 +102,13 @@ class Blocked:
         return offsets + rest * self.strides[axis]
 
 
-IDENTITY = View()
-TRANSPOSED = View(transposed=True)
+IDENTITY = DescriptorView()
+TRANSPOSED = DescriptorView(transposed=True)
 
 
 # Packed layouts of this process by name. They are never freed, because a plan may refer to them at
 # any time.
-_packed: dict[str, tuple[Handle, View]] = {}
+_packed: dict[str, tuple[Handle, DescriptorView]] = {}
 
 
 def dimensions(values: tuple[int, ...]) -> ctypes.Array[c_int64]:
@@ -116,7 +116,7 @@ def dimensions(values: tuple[int, ...]) -> ctypes.Array[c_int64]:
     return (c_int64 * MAX_RANK)(*values)
 
 
-def describe(spec: TensorSpec, view: View = IDENTITY) -> Handle:
+def describe(spec: TensorSpec, view: DescriptorView = IDENTITY) -> Handle:
     """Return the memory descriptor of `spec` seen through `view`.
 
     Raises InternalError for a packed layout that was made for another view.
@@ -129,7 +129,7 @@ def describe(spec: TensorSpec, view: View = IDENTITY) -> Handle:
     return _describe(spec, view)
 
 
-def view_of(spec: TensorSpec) -> View:
+def view_of(spec: TensorSpec) -> DescriptorView:
     """Return the view a packed layout was made for; the identity for any other layout."""
     return _packed[spec.layout.name][1] if spec.layout.nbytes is not None else IDENTITY
 
@@ -139,26 +139,30 @@ def blocked(spec: TensorSpec) -> Blocked:
     return _blocked(_packed[spec.layout.name][0].value)
 
 
-def spec_of(handle: int, asked: TensorSpec, view: View = IDENTITY) -> TensorSpec | None:
-    """Return `asked` with the layout of a descriptor that a primitive reports for it.
+def spec_of(
+    handle: int, requested: TensorSpec, view: DescriptorView = IDENTITY
+) -> TensorSpec | None:
+    """Return `requested` with the layout of a descriptor that a primitive reports for it.
 
     None for a layout that does not consist of strides and blocks.
     """
     library = require()
-    layouts = (CHANNELS_LAST, PLAIN) if asked.layout == CHANNELS_LAST else (PLAIN, CHANNELS_LAST)
+    layouts = (
+        (CHANNELS_LAST, PLAIN) if requested.layout == CHANNELS_LAST else (PLAIN, CHANNELS_LAST)
+    )
     for layout in layouts:
-        candidate = asked.with_layout(layout)
-        if (layout == PLAIN or len(asked.shape) > 2) and library.same_memory(
+        candidate = requested.with_layout(layout)
+        if (layout == PLAIN or len(requested.shape) > 2) and library.same_memory(
             handle, describe(candidate, view).value
         ):
             return candidate
     if _query_integer(handle, _QUERY_FORMAT_KIND) != _BLOCKED:
         return None
-    name = _name(handle, asked, view)
+    name = _name(handle, requested, view)
     if name not in _packed:
         copy = Handle(library, _DESTROYER, library.create("dnnl_memory_desc_clone", handle))
         _packed[name] = (copy, view)
-    return asked.with_layout(Layout(name, library.memory_size(handle)))
+    return requested.with_layout(Layout(name, library.memory_size(handle)))
 
 
 def strides_of(shape: Shape, layout: Layout) -> Shape:
@@ -176,7 +180,7 @@ def strides_of(shape: Shape, layout: Layout) -> Shape:
 
 
 @cache
-def _describe(spec: TensorSpec, view: View) -> Handle:
+def _describe(spec: TensorSpec, view: DescriptorView) -> Handle:
     library = require()
     layout = PLAIN if spec.layout == ANY else spec.layout
     sizes, strides = view.apply(spec.shape, strides_of(spec.shape, layout))
@@ -201,21 +205,21 @@ def _blocked(handle: int) -> Blocked:
     )
 
 
-def _name(handle: int, asked: TensorSpec, view: View) -> str:
+def _name(handle: int, requested: TensorSpec, view: DescriptorView) -> str:
     found = _blocked(handle)
     blocks = "".join(f"{size}{chr(ord('a') + axis)}" for size, axis in found.blocks)
     sizes, strides = "x".join(map(str, found.sizes)), "/".join(map(str, found.strides))
     text = [sizes, strides, blocks, str(view)]
-    return f"onednn:{asked.dtype}:" + ":".join(part for part in text if part)
+    return f"onednn:{requested.dtype}:" + ":".join(part for part in text if part)
 
 
-def _query_integer(handle: int, what: int) -> int:
+def _query_integer(handle: int, query: int) -> int:
     result = c_int()
-    require().call("dnnl_memory_desc_query", handle, what, ctypes.byref(result))
+    require().call("dnnl_memory_desc_query", handle, query, ctypes.byref(result))
     return result.value
 
 
-def _query_dimensions(handle: int, what: int, count: int) -> tuple[int, ...]:
+def _query_dimensions(handle: int, query: int, count: int) -> tuple[int, ...]:
     result = c_void_p()
-    require().call("dnnl_memory_desc_query", handle, what, ctypes.byref(result))
+    require().call("dnnl_memory_desc_query", handle, query, ctypes.byref(result))
     return tuple((c_int64 * count).from_address(result.value)) if result.value and count else ()

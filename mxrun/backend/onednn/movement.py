@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from mxrun.backend.onednn.descriptor import View
+from mxrun.backend.onednn.descriptor import DescriptorView
 from mxrun.backend.onednn.library import require
 from mxrun.backend.onednn.primitive import Argument, ArgumentSpec, Primitive, build
 from mxrun.base.tensor import Shape, TensorSpec
 
 
 @dataclass(frozen=True)
-class Permuted(View):
+class Permuted(DescriptorView):
     """View of a tensor with its axes permuted: axis i is the tensor's axis `order[i]`."""
 
     order: Shape = ()
@@ -28,10 +28,10 @@ def transpose(source: TensorSpec, output: TensorSpec, axes: Shape, threads: int)
 
     Either tensor may be plain or channels-last.
     """
-    asked: dict[int, ArgumentSpec] = {
+    requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE: ArgumentSpec(source, Permuted(order=axes)),
         Argument.OUTPUT: ArgumentSpec(output),
     }
     engine = require().engine
-    seen, wanted = asked[Argument.SOURCE].handle, asked[Argument.OUTPUT].handle
-    return build("reorder", (seen, engine, wanted, engine), asked, threads)
+    origin, target = requested[Argument.SOURCE].handle, requested[Argument.OUTPUT].handle
+    return build("reorder", (origin, engine, target, engine), requested, threads)

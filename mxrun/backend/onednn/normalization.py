@@ -43,21 +43,21 @@ def lrn_forward(
     data: TensorSpec, window: ChannelWindow, threads: int, is_train: bool = True
 ) -> Primitive:
     """Prepare SOURCE → OUTPUT and, in training if the implementation needs it, WORKSPACE."""
-    asked: dict[int, ArgumentSpec] = {
+    requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE: ArgumentSpec(data),
         Argument.OUTPUT: ArgumentSpec(data),
     }
     handle = describe(data).value
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, _ACROSS_CHANNELS)
     arguments = (require().engine, *kind, handle, handle, *window.arguments)
-    return build("lrn_forward", arguments, asked, threads)
+    return build("lrn_forward", arguments, requested, threads)
 
 
 @cache
 def lrn_backward(data: TensorSpec, window: ChannelWindow, threads: int) -> Primitive:
     """Prepare SOURCE, OUTPUT_GRAD and the forward pass's WORKSPACE → SOURCE_GRAD."""
     forward = lrn_forward(data, window, threads)
-    asked: dict[int, ArgumentSpec] = {
+    requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE_GRAD: ArgumentSpec(data),
         Argument.OUTPUT_GRAD: ArgumentSpec(data),
         Argument.SOURCE: ArgumentSpec(data),
@@ -67,4 +67,4 @@ def lrn_backward(data: TensorSpec, window: ChannelWindow, threads: int) -> Primi
         *(require().engine, _ACROSS_CHANNELS, *handles, *window.arguments),
         forward.descriptor.value,
     )
-    return build("lrn_backward", arguments, asked, threads)
+    return build("lrn_backward", arguments, requested, threads)

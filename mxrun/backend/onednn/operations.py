@@ -18,7 +18,7 @@ from mxrun.backend.jit import Block, int32s, integer, native
 from mxrun.backend.onednn.descriptor import (
     IDENTITY,
     TRANSPOSED,
-    View,
+    DescriptorView,
     describe,
     dimensions,
     view_of,
@@ -46,7 +46,7 @@ _WIDE = 512
 
 
 @dataclass(frozen=True)
-class Window:
+class SlidingWindow:
     """Window of a convolution or pooling.
 
     Per spatial axis: stride, dilation (1: dense), and padding at the beginning and the end.
@@ -65,7 +65,7 @@ class Window:
             dimensions(values) for values in (self.stride, gaps, self.pad_begin, self.pad_end)
         )
 
-    def convolution(self) -> tuple[View, View, tuple[object, ...]]:
+    def convolution(self) -> tuple[DescriptorView, DescriptorView, tuple[object, ...]]:
         """Return the views on data and weights of a convolution, and its arguments.
 
         A convolution over one axis becomes one over a plane of one row: up to 20 times faster if
@@ -74,11 +74,11 @@ class Window:
         row = len(self.stride) == 1
         plane = self
         if row:
-            plane = Window(
+            plane = SlidingWindow(
                 *((1, *self.stride), (1, *self.dilation)),
                 *((0, *self.pad_begin), (0, *self.pad_end)),
             )
-        return View(row=row), View(self.groups, row=row), plane.arguments()
+        return DescriptorView(row=row), DescriptorView(self.groups, row=row), plane.arguments()
 
 
 class PoolType(IntEnum):
@@ -94,7 +94,7 @@ def convolution_forward(
     source: TensorSpec,
     weights: TensorSpec,
     output: TensorSpec,
-    window: Window,
+    window: SlidingWindow,
     threads: int,
     bias: bool = False,
     is_train: bool = True,
@@ -106,17 +106,17 @@ def convolution_forward(
     after: post-operations on the output, in order. The bias is float32, whatever the factors are.
     """
     data_view, weights_view, geometry = window.convolution()
-    asked: dict[int, ArgumentSpec] = {
+    requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE: ArgumentSpec(source, data_view),
         Argument.WEIGHTS: ArgumentSpec(weights, weights_view),
         Argument.OUTPUT: ArgumentSpec(output, data_view),
     }
     if bias:
-        asked[Argument.BIAS] = ArgumentSpec(TensorSpec(weights.shape[:1]))
-    handles = _handles(asked, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
+        requested[Argument.BIAS] = ArgumentSpec(TensorSpec(weights.shape[:1]))
+    handles = _handles(requested, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, _CONVOLUTION_DIRECT)
     arguments = (require().engine, *kind, *handles, *geometry)
-    return build("convolution_forward", arguments, asked, threads, after, constraints)
+    return build("convolution_forward", arguments, requested, threads, after, constraints)
 
 
 @cache
@@ -124,20 +124,22 @@ def convolution_backward_data(
     source_grad: TensorSpec,
     weights: TensorSpec,
     output_grad: TensorSpec,
-    window: Window,
+    window: SlidingWindow,
     threads: int,
     constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
     """Prepare OUTPUT_GRAD and WEIGHTS → SOURCE_GRAD."""
     data_view, weights_view, geometry = window.convolution()
-    asked: dict[int, ArgumentSpec] = {
+    requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE_GRAD: ArgumentSpec(source_grad, data_view),
         Argument.WEIGHTS: ArgumentSpec(weights, weights_view),
         Argument.OUTPUT_GRAD: ArgumentSpec(output_grad, data_view),
     }
-    handles = _handles(asked, *asked)
+    handles = _handles(requested, *requested)
     arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
-    return build("convolution_backward_data", arguments, asked, threads, constraints=constraints)
+    return build(
+        "convolution_backward_data", arguments, requested, threads, constraints=constraints
+    )
 
 
 @cache
@@ -145,22 +147,24 @@ def convolution_backward_weights(
     source: TensorSpec,
     weights_grad: TensorSpec,
     output_grad: TensorSpec,
-    window: Window,
+    window: SlidingWindow,
     threads: int,
     constraints: ImplementationConstraints = UNCONSTRAINED,
 ) -> Primitive:
     """Prepare SOURCE and OUTPUT_GRAD → WEIGHTS_GRAD."""
     data_view, weights_view, geometry = window.convolution()
-    asked: dict[int, ArgumentSpec] = {
+    requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE: ArgumentSpec(source, data_view),
         Argument.WEIGHTS_GRAD: ArgumentSpec(weights_grad, weights_view),
         Argument.OUTPUT_GRAD: ArgumentSpec(output_grad, data_view),
     }
-    source_handle, weights_handle, output_handle = _handles(asked, *asked)
+    source_handle, weights_handle, output_handle = _handles(requested, *requested)
     # Without the bias: its gradient as a column sum is faster.
     handles = (source_handle, weights_handle, None, output_handle)
     arguments = (require().engine, _CONVOLUTION_DIRECT, *handles, *geometry, None)
-    return build("convolution_backward_weights", arguments, asked, threads, constraints=constraints)
+    return build(
+        "convolution_backward_weights", arguments, requested, threads, constraints=constraints
+    )
 
 
 @cache
@@ -180,18 +184,18 @@ def matmul(
     may have leading axes, over which the product is batched. The bias is float32, whatever the
     factors are.
     """
-    asked: dict[int, ArgumentSpec] = {
+    requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE: ArgumentSpec(left, TRANSPOSED if transpose_left else IDENTITY),
         Argument.WEIGHTS: ArgumentSpec(right, TRANSPOSED if transpose_right else IDENTITY),
         Argument.OUTPUT: ArgumentSpec(output),
     }
     if bias:
-        asked[Argument.BIAS] = ArgumentSpec(
-            TensorSpec(output.shape[-1:]), View(rank=len(output.shape))
+        requested[Argument.BIAS] = ArgumentSpec(
+            TensorSpec(output.shape[-1:]), DescriptorView(rank=len(output.shape))
         )
-    handles = _handles(asked, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
+    handles = _handles(requested, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
     arguments = (require().engine, *handles)
-    return build("matmul", arguments, asked, threads, constraints=constraints)
+    return build("matmul", arguments, requested, threads, constraints=constraints)
 
 
 @cache
@@ -200,21 +204,21 @@ def pooling_forward(
     output: TensorSpec,
     pool_type: PoolType,
     kernel: Shape,
-    window: Window,
+    window: SlidingWindow,
     threads: int,
     is_train: bool = True,
 ) -> Primitive:
     """Prepare SOURCE → OUTPUT and, for a maximum in training, WORKSPACE (their indices)."""
-    asked: dict[int, ArgumentSpec] = {
+    requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE: ArgumentSpec(source),
         Argument.OUTPUT: ArgumentSpec(output),
     }
     kind = (FORWARD_TRAINING if is_train else FORWARD_INFERENCE, pool_type)
     arguments = (
-        *(require().engine, *kind, *_handles(asked, *asked)),
+        *(require().engine, *kind, *_handles(requested, *requested)),
         *_pooling_arguments(kernel, window),
     )
-    return build("pooling_forward", arguments, asked, threads)
+    return build("pooling_forward", arguments, requested, threads)
 
 
 @cache
@@ -223,21 +227,21 @@ def pooling_backward(
     output_grad: TensorSpec,
     pool_type: PoolType,
     kernel: Shape,
-    window: Window,
+    window: SlidingWindow,
     threads: int,
 ) -> Primitive:
     """Prepare OUTPUT_GRAD and, for a maximum, the forward pass's WORKSPACE → SOURCE_GRAD."""
     forward = pooling_forward(source_grad, output_grad, pool_type, kernel, window, threads)
-    asked: dict[int, ArgumentSpec] = {
+    requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE_GRAD: ArgumentSpec(source_grad),
         Argument.OUTPUT_GRAD: ArgumentSpec(output_grad),
     }
     arguments = (
-        *(require().engine, pool_type, *_handles(asked, *asked)),
+        *(require().engine, pool_type, *_handles(requested, *requested)),
         *_pooling_arguments(kernel, window),
         forward.descriptor.value,
     )
-    return build("pooling_backward", arguments, asked, threads)
+    return build("pooling_backward", arguments, requested, threads)
 
 
 @cache
@@ -245,13 +249,13 @@ def softmax_forward(
     tensor: TensorSpec, axis: int, threads: int, logarithm: bool = False
 ) -> Primitive:
     """Prepare SOURCE → OUTPUT, the softmax along `axis` or its logarithm."""
-    asked: dict[int, ArgumentSpec] = {
+    requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE: ArgumentSpec(tensor),
         Argument.OUTPUT: ArgumentSpec(tensor),
     }
     kind = (FORWARD_TRAINING, _SOFTMAX_LOGARITHM if logarithm else _SOFTMAX_ACCURATE)
-    arguments = (require().engine, *kind, *_handles(asked, *asked), axis)
-    return build("softmax_forward", arguments, asked, threads)
+    arguments = (require().engine, *kind, *_handles(requested, *requested), axis)
+    return build("softmax_forward", arguments, requested, threads)
 
 
 @cache
@@ -260,14 +264,20 @@ def softmax_backward(
 ) -> Primitive:
     """Prepare OUTPUT_GRAD and OUTPUT → SOURCE_GRAD, which may share one address."""
     forward = softmax_forward(tensor, axis, threads, logarithm)
-    asked: dict[int, ArgumentSpec] = {
+    requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE_GRAD: ArgumentSpec(tensor),
         Argument.OUTPUT_GRAD: ArgumentSpec(tensor),
         Argument.OUTPUT: ArgumentSpec(tensor),
     }
     kind = _SOFTMAX_LOGARITHM if logarithm else _SOFTMAX_ACCURATE
-    arguments = (require().engine, kind, *_handles(asked, *asked), axis, forward.descriptor.value)
-    return build("softmax_backward", arguments, asked, threads)
+    arguments = (
+        require().engine,
+        kind,
+        *_handles(requested, *requested),
+        axis,
+        forward.descriptor.value,
+    )
+    return build("softmax_backward", arguments, requested, threads)
 
 
 @cache
@@ -275,12 +285,12 @@ def reorder(source: TensorSpec, output: TensorSpec, threads: int) -> Primitive:
     """Prepare SOURCE → OUTPUT: the same tensor in another layout."""
     view = view_of(output) if output.layout.nbytes is not None else view_of(source)
     engine = require().engine
-    asked: dict[int, ArgumentSpec] = {
+    requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE: ArgumentSpec(source, view),
         Argument.OUTPUT: ArgumentSpec(output, view),
     }
     from_handle, to_handle = (describe(spec, view).value for spec in (source, output))
-    return build("reorder", (from_handle, engine, to_handle, engine), asked, threads)
+    return build("reorder", (from_handle, engine, to_handle, engine), requested, threads)
 
 
 # Bits of 1.0 in float32, and of two bfloat16 ones side by side.
@@ -364,10 +374,12 @@ def _fold(rows: int, columns: int) -> int:
     return fold
 
 
-def _handles(asked: dict[int, ArgumentSpec], *order: int) -> tuple[int | None, ...]:
-    return tuple(asked[argument].handle if argument in asked else None for argument in order)
+def _handles(requested: dict[int, ArgumentSpec], *order: int) -> tuple[int | None, ...]:
+    return tuple(
+        requested[argument].handle if argument in requested else None for argument in order
+    )
 
 
-def _pooling_arguments(kernel: Shape, window: Window) -> tuple[object, ...]:
+def _pooling_arguments(kernel: Shape, window: SlidingWindow) -> tuple[object, ...]:
     stride, gaps, pad_begin, pad_end = window.arguments()
     return stride, dimensions(kernel), gaps, pad_begin, pad_end

@@ -17,7 +17,7 @@ from functools import cached_property
 
 from mxrun.backend.call import NativeCall
 from mxrun.backend.constraints import UNCONSTRAINED, ImplementationConstraints
-from mxrun.backend.onednn.descriptor import IDENTITY, View, describe, spec_of
+from mxrun.backend.onednn.descriptor import IDENTITY, DescriptorView, describe, spec_of
 from mxrun.backend.onednn.library import (
     LAST_IMPLEMENTATION,
     SUCCESS,
@@ -76,7 +76,7 @@ class ArgumentSpec:
     """Requested spec of one argument, and the view on it."""
 
     spec: TensorSpec
-    view: View = IDENTITY
+    view: DescriptorView = IDENTITY
 
     @property
     def handle(self) -> int:
@@ -103,7 +103,7 @@ class Primitive:
     threads: team size it was prepared for and must be executed with.
     """
 
-    def __init__(self, source: _Source, found: _Found, threads: int) -> None:
+    def __init__(self, source: _Implementations, found: _Candidate, threads: int) -> None:
         self.implementation = found.implementation
         self.specs = found.specs
         self.threads = threads
@@ -165,7 +165,7 @@ class Primitive:
 def build(
     name: str,
     arguments: tuple[object, ...],
-    asked: Mapping[int, ArgumentSpec],
+    requested: Mapping[int, ArgumentSpec],
     threads: int,
     after: Sequence[PostOperation] = (),
     constraints: ImplementationConstraints = UNCONSTRAINED,
@@ -183,11 +183,11 @@ def build(
         call = f"dnnl_{name}_primitive_desc_create"
         status = library.status(call, ctypes.byref(result), *arguments, attributes.value)
         if status == UNIMPLEMENTED:
-            raise Unsupported(f"{call}: not implemented for {_listing(asked)}")
+            raise Unsupported(f"{call}: not implemented for {_listing(requested)}")
         library.check(call, status)
         return Handle(library, "dnnl_primitive_desc_destroy", result.value or 0)
 
-    source = _Source(create, asked, constraints)
+    source = _Implementations(create, requested, constraints)
     with team(threads):
         return Primitive(source, source.choose(), threads)
 
@@ -201,7 +201,7 @@ def workspace_of(primitive_descriptor: Handle) -> TensorSpec | None:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Candidate:
     """One of oneDNN's implementations of a computation."""
 
     descriptor: Handle
@@ -211,14 +211,14 @@ class _Found:
 
 
 @dataclass(frozen=True)
-class _Source:
+class _Implementations:
     """The implementations that oneDNN has for one computation."""
 
     create: Callable[[], Handle]
-    asked: Mapping[int, ArgumentSpec]
+    requested: Mapping[int, ArgumentSpec]
     constraints: ImplementationConstraints
 
-    def choose(self) -> _Found:
+    def choose(self) -> _Candidate:
         """Return the first implementation that satisfies the constraints, reference code last.
 
         Raises Unsupported if there is none.
@@ -228,9 +228,11 @@ class _Source:
                 if self.constraints.name in (None, found.implementation):
                     return found
         seen = [implementation for _, implementation in self._walk()]
-        raise Unsupported(f"no admissible implementation among {seen} for {_listing(self.asked)}")
+        raise Unsupported(
+            f"no admissible implementation among {seen} for {_listing(self.requested)}"
+        )
 
-    def admissible(self, references: bool) -> Iterator[_Found]:
+    def admissible(self, references: bool) -> Iterator[_Candidate]:
         """Yield the implementations within the scratch limit, or else those with the least scratch.
 
         references: whether to yield reference implementations, or the others. Each result is valid
@@ -245,13 +247,13 @@ class _Source:
             least = replace(self, constraints=replace(self.constraints, scratch_bytes=min(sizes)))
             yield from least.admissible(references)
 
-    def _admissible(self, references: bool) -> Iterator[_Found]:
+    def _admissible(self, references: bool) -> Iterator[_Candidate]:
         for descriptor, implementation in self._walk():
             if not _allocates(implementation) and _is_reference(implementation) == references:
-                specs = _specs(descriptor, self.asked)
+                specs = _specs(descriptor, self.requested)
                 if specs is not None:
                     scratchpad = _scratchpad_bytes(descriptor)
-                    yield _Found(descriptor, implementation, specs, scratchpad)
+                    yield _Candidate(descriptor, implementation, specs, scratchpad)
 
     def _walk(self) -> Iterator[tuple[Handle, str]]:
         library = require()
@@ -277,11 +279,13 @@ def _allocates(implementation: str) -> bool:
     return implementation.startswith("gemm") or ":gemm" in implementation
 
 
-def _specs(descriptor: Handle, asked: Mapping[int, ArgumentSpec]) -> dict[int, TensorSpec] | None:
+def _specs(
+    descriptor: Handle, requested: Mapping[int, ArgumentSpec]
+) -> dict[int, TensorSpec] | None:
     specs: dict[int, TensorSpec] = {}
-    for argument, wanted in asked.items():
+    for argument, request in requested.items():
         form = _argument_descriptor(descriptor.value, argument)
-        spec = spec_of(form, wanted.spec, wanted.view)
+        spec = spec_of(form, request.spec, request.view)
         if spec is None:
             return None
         specs[argument] = spec
@@ -310,17 +314,17 @@ def _attributes(library: Library, after: Sequence[PostOperation]) -> Handle:
 
 def _implementation(library: Library, descriptor: Handle) -> str:
     result = c_char_p()
-    what = (_QUERY_IMPLEMENTATION, 0, ctypes.byref(result))
-    library.call("dnnl_primitive_desc_query", descriptor.value, *what)
+    query = (_QUERY_IMPLEMENTATION, 0, ctypes.byref(result))
+    library.call("dnnl_primitive_desc_query", descriptor.value, *query)
     return (result.value or b"").decode()
 
 
 def _argument_descriptor(primitive_descriptor: int, argument: int) -> int:
     result = c_void_p()
-    what = (_QUERY_ARGUMENT_DESCRIPTOR, int(argument), ctypes.byref(result))
-    require().call("dnnl_primitive_desc_query", primitive_descriptor, *what)
+    query = (_QUERY_ARGUMENT_DESCRIPTOR, int(argument), ctypes.byref(result))
+    require().call("dnnl_primitive_desc_query", primitive_descriptor, *query)
     return result.value or 0
 
 
-def _listing(asked: Mapping[int, ArgumentSpec]) -> str:
-    return ", ".join(f"{int(argument)}: {wanted.spec}" for argument, wanted in asked.items())
+def _listing(requested: Mapping[int, ArgumentSpec]) -> str:
+    return ", ".join(f"{int(argument)}: {request.spec}" for argument, request in requested.items())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import torch
+from typing import Any
 
-from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
+import torch
+from torch import nn
+
+from mxrun.peers.pytorch.parameters import Modules, MXNetParameters, Operators, Tensor
 
 
 def batch_norm(
@@ -40,7 +43,31 @@ def batch_norm(
     return output, mean.detach() + zero, var.detach() + zero
 
 
+class BatchNormModule(nn.modules.batchnorm._BatchNorm):
+    """PyTorch's batch norm for any rank; unlike MXNet's, its moving variance is unbiased."""
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        del input
+
+
+def batch_norm_module(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
+    if int(parameters.number("axis", 1)) != 1 or parameters.flag("use_global_stats", False):
+        return None
+    gamma, beta, mean, var = tensors
+    module = BatchNormModule(
+        len(gamma),
+        eps=parameters.number("eps", 1e-3),
+        momentum=1 - parameters.number("momentum", 0.9),
+    )
+    module.weight, module.bias = gamma, beta
+    if parameters.flag("fix_gamma", True):
+        module.weight = nn.Parameter(torch.ones_like(gamma), requires_grad=False)
+    module.running_mean, module.running_var = mean, var
+    return module
+
+
 OPERATORS: Operators = {
     "BatchNorm": batch_norm,
 }
 AUXILIARY_INPUTS: dict[str, tuple[int, ...]] = {"BatchNorm": (3, 4)}
+MODULES: Modules = {"BatchNorm": batch_norm_module}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from torch import nn
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
+from mxrun.peers.pytorch.module import adopt
+from mxrun.peers.pytorch.parameters import Modules, MXNetParameters, Operators, Tensor
 
 
 def convolution(parameters: MXNetParameters, data: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
@@ -24,6 +28,23 @@ def convolution(parameters: MXNetParameters, data: Tensor, weight: Tensor, *bias
     )
 
 
+def convolution_module(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
+    spatial = tensors[0].dim() - 2
+    groups = int(parameters.number("num_group", 1))
+    channels = tensors[0].shape[1] * groups, tensors[0].shape[0]
+    ones, zeros = (1,) * spatial, (0,) * spatial
+    return adopt(
+        {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}[spatial],
+        (*channels, parameters.shape("kernel", ones)),
+        tensors,
+        stride=parameters.shape("stride", ones),
+        padding=parameters.shape("pad", zeros),
+        dilation=parameters.shape("dilate", ones),
+        groups=groups,
+    )
+
+
 OPERATORS: Operators = {
     "Convolution": convolution,
 }
+MODULES: Modules = {"Convolution": convolution_module}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch import nn
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
+from mxrun.peers.pytorch.parameters import Modules, MXNetParameters, Operators, Tensor
 
 
 def dropout(parameters: MXNetParameters, data: Tensor) -> tuple[Tensor, Tensor]:
@@ -19,6 +22,14 @@ def dropout(parameters: MXNetParameters, data: Tensor) -> tuple[Tensor, Tensor]:
     return data * mask, mask
 
 
+def dropout_module(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
+    del tensors
+    if parameters.text("mode", "training") != "training" or parameters.shape("axes", ()):
+        return None
+    return nn.Dropout(parameters.number("p", 0.5))
+
+
 OPERATORS: Operators = {
     "Dropout": dropout,
 }
+MODULES: Modules = {"Dropout": dropout_module}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import nn
 
-from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
+from mxrun.peers.pytorch.loss import Loss
+from mxrun.peers.pytorch.parameters import Losses, MXNetParameters, Operators, Tensor
 
 
 def block_grad(parameters: MXNetParameters, data: Tensor) -> Tensor:
@@ -33,7 +35,21 @@ def make_loss(parameters: MXNetParameters, data: Tensor) -> Tensor:
     return output
 
 
+class MadeLoss(Loss):
+    """MakeLoss: the data is the loss."""
+
+    def forward(self, data: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (sum times scale over the normaliser, mean over rows)."""
+        if self.normalization == "valid":
+            raise ValueError("MakeLoss with normalization valid is not supported as a loss")
+        total = data.float().sum()
+        divisor = math.prod(data.shape[:-1]) if self.normalization == "batch" else 1
+        return total * (self.scale / divisor), total.detach() / data.shape[0]
+
+
 OPERATORS: Operators = {
     "BlockGrad": block_grad,
     "MakeLoss": make_loss,
 }
+LOSSES: Losses = {"MakeLoss": MadeLoss}
+RESULTS: Losses = {"MakeLoss": lambda parameters: nn.Identity()}

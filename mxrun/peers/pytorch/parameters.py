@@ -1,4 +1,4 @@
-"""Parameters of an operator in MXNet's string form, and the type of an operator table."""
+"""Parameters of an operator in MXNet's string form, and the types of the operator tables."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from typing import Any
 Tensor = Any
 # Functions by operator name: (parameters, tensors in MXNet's order) -> output, or several.
 Operators = dict[str, Callable[..., Any]]
+# By operator name: (parameters, arguments after data) -> library module over these tensors, which
+# become its parameters and buffers; None if PyTorch has no module for these parameters.
+Modules = dict[str, Callable[["MXNetParameters", list[Tensor]], Any]]
+# By operator name: (parameters) -> module.
+Losses = dict[str, Callable[["MXNetParameters"], Any]]
 
 
 class MXNetParameters:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
+from torch import nn
 from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
+from mxrun.peers.pytorch.parameters import Modules, MXNetParameters, Operators, Tensor
 
 
 def pooled_size(convention: str, size: int, kernel: int, stride: int, pad: int) -> int:
@@ -86,6 +88,40 @@ def _counted(
     return _padded(ones, pads, 0.0)
 
 
+class GlobalPooling(nn.Module):
+    """Maximum or mean over all positions."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.names = {rank: f"adaptive_{kind}_pool{rank - 2}d" for rank in (3, 4, 5)}
+
+    def forward(self, data: Tensor) -> Tensor:
+        """Return one position for each channel."""
+        return getattr(functional, self.names[data.dim()])(data, 1)
+
+
+def pooling_module(parameters: MXNetParameters, tensors: list[Tensor]) -> Any:
+    del tensors
+    kind = parameters.text("pool_type", "max")
+    convention = parameters.text("pooling_convention", "valid")
+    if kind not in ("max", "avg"):
+        return None
+    if parameters.flag("global_pool", False):
+        return GlobalPooling(kind)
+    if convention == "same":
+        return None
+    kernel = parameters.shape("kernel", ())
+    keywords: dict[str, Any] = {
+        "stride": parameters.shape("stride", (1,) * len(kernel)),
+        "padding": parameters.shape("pad", (0,) * len(kernel)),
+        "ceil_mode": convention == "full",
+    }
+    if kind == "avg":
+        keywords["count_include_pad"] = parameters.flag("count_include_pad", True)
+    return getattr(nn, f"{kind.title()}Pool{len(kernel)}d")(kernel, **keywords)
+
+
 OPERATORS: Operators = {
     "Pooling": pooling,
 }
+MODULES: Modules = {"Pooling": pooling_module}

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from torch import nn
+from torch.nn import functional
 
-from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
+from mxrun.peers.pytorch.loss import Loss
+from mxrun.peers.pytorch.parameters import Losses, MXNetParameters, Operators, Tensor
 
 
 def difference(output: Tensor, label: Tensor) -> Tensor:
@@ -41,8 +44,37 @@ def regression_output(
     return output + (source - source.detach())
 
 
+class RegressionLoss(Loss):
+    """Half the squared difference, its absolute value, or the logistic cross-entropy.
+
+    The loss is a mean over a sample's elements, summed over the samples.
+    """
+
+    def __init__(self, parameters: MXNetParameters, kind: str) -> None:
+        super().__init__(parameters)
+        self.kind = kind
+
+    def forward(self, data: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (sum times scale, mean over samples)."""
+        wanted = label.reshape(data.shape).to(data.dtype)
+        if self.kind == "LogisticRegressionOutput":
+            total = functional.binary_cross_entropy_with_logits(data, wanted, reduction="sum")
+        elif self.kind == "MAERegressionOutput":
+            total = functional.l1_loss(data, wanted, reduction="sum")
+        else:
+            total = functional.mse_loss(data, wanted, reduction="sum") / 2
+        mean = total.detach() / data.numel()
+        return total * (self.scale * data.shape[0] / data.numel()), mean
+
+
 OPERATORS: Operators = {
     "LinearRegressionOutput": partial(regression_output, torch.clone, difference),
     "LogisticRegressionOutput": partial(regression_output, torch.sigmoid, difference),
     "MAERegressionOutput": partial(regression_output, torch.clone, sign),
+}
+LOSSES: Losses = {name: partial(RegressionLoss, kind=name) for name in OPERATORS}
+RESULTS: Losses = {
+    "LinearRegressionOutput": lambda parameters: nn.Identity(),
+    "LogisticRegressionOutput": lambda parameters: nn.Sigmoid(),
+    "MAERegressionOutput": lambda parameters: nn.Identity(),
 }

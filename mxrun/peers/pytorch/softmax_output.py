@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import torch
+import math
+from typing import Any
 
-from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
+import torch
+from torch import nn
+from torch.nn import functional
+
+from mxrun.peers.pytorch.loss import Loss
+from mxrun.peers.pytorch.parameters import Losses, MXNetParameters, Operators, Tensor
 
 _FLATTENED_RANK = 2
 
@@ -63,6 +69,83 @@ def softmax_gradient(
     return gradient * head if parameters.flag("out_grad", False) else gradient
 
 
+class SoftmaxLoss(Loss):
+    """Cross-entropy of softmax over the last axis, over axis 1, or over all axes but the first."""
+
+    def __init__(self, parameters: MXNetParameters) -> None:
+        super().__init__(parameters)
+        self.multiple = parameters.flag("multi_output", False)
+        self.flat = not (self.multiple or parameters.flag("preserve_shape", False))
+        self.smooth = 0.0 if self.multiple else parameters.number("smooth_alpha", 0.0)
+        self.ignored = int(parameters.number("ignore_label", -1))
+        self.ignores = parameters.flag("use_ignore", False)
+        if parameters.flag("out_grad", False):
+            raise ValueError("SoftmaxOutput with out_grad is not a loss")
+
+    def forward(self, data: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (sum times scale over the normaliser, mean over valid labels)."""
+        if label.shape == data.shape:
+            total = functional.cross_entropy(data, label, reduction="sum")
+            return total * self.scale, total.detach() * data.shape[1] / data.numel()
+        rows = _rows(data, self.multiple, self.flat)
+        labels = label.reshape(rows.shape[0], *rows.shape[2:])
+        # -100 is never a class index, so no label is ignored.
+        ignored = self.ignored if self.ignores else -100
+        # float32, as within cross_entropy: autocast alone would leave bfloat16.
+        logarithms = functional.log_softmax(rows.float(), 1)
+        plain = functional.nll_loss(logarithms, labels, ignore_index=ignored, reduction="sum")
+        count: Any = labels.numel()
+        valid = (labels != self.ignored).sum() if self._counts else count
+        total = self._smoothed(logarithms, labels, plain)
+        mean = total.detach() / (valid if self.ignores else count)
+        return total * self._factor(data, labels, valid), mean
+
+    @property
+    def _counts(self) -> bool:
+        return self.ignores or self.normalization == "valid"
+
+    def _smoothed(self, logarithms: Tensor, labels: Tensor, plain: Tensor) -> Tensor:
+        if not self.smooth:
+            return plain
+        others = self.smooth / (logarithms.shape[1] - 1)
+        spread = -logarithms.sum(1)
+        if self.ignores:
+            spread = spread.masked_fill(labels == self.ignored, 0.0)
+        return (1 - self.smooth - others) * plain + others * spread.sum()
+
+    def _factor(self, data: Tensor, labels: Tensor, valid: Any) -> Any:
+        """Return the scale over the normaliser."""
+        if self.normalization == "valid":
+            return self.scale / valid.clamp(min=1)
+        positions = math.prod(data.shape[2:]) if self.multiple else 1
+        samples = data.shape[0] if self.multiple else labels.numel()
+        return self.scale / positions / (samples if self.normalization == "batch" else 1)
+
+
+def _rows(data: Tensor, multiple: bool, flat: bool) -> Tensor:
+    """Return the data with the classes in axis 1."""
+    if multiple:
+        return data
+    return data.flatten(1) if flat else data.reshape(-1, data.shape[-1])
+
+
+class SoftmaxResult(nn.Module):
+    """SoftmaxOutput without a label: the probabilities."""
+
+    def __init__(self, parameters: MXNetParameters) -> None:
+        super().__init__()
+        self.multiple = parameters.flag("multi_output", False)
+        self.flat = not (self.multiple or parameters.flag("preserve_shape", False))
+
+    def forward(self, data: Tensor) -> Tensor:
+        """Return the probabilities, in the shape of `data`."""
+        if self.flat:
+            return torch.softmax(data.flatten(1), 1).reshape(data.shape)
+        return torch.softmax(data, 1 if self.multiple else -1)
+
+
 OPERATORS: Operators = {
     "SoftmaxOutput": softmax_output,
 }
+LOSSES: Losses = {"SoftmaxOutput": SoftmaxLoss}
+RESULTS: Losses = {"SoftmaxOutput": SoftmaxResult}

@@ -36,7 +36,7 @@ _SEARCH_WORK = 1_000_000_000
 _AT_BOUND = 1 / 2
 _ABOVE = 1 / 6
 # Results of searches longer than a few milliseconds are cached on disk.
-_KEPT_WORK = 5_000_000
+_CACHED_WORK = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _placed(problem: PlacementProblem) -> tuple[Placement, int]:
     if known is not None:
         return known
     found, proved, work = _searched(problem, placement)
-    if work >= _KEPT_WORK:
+    if work >= _CACHED_WORK:
         keep_placement(problem, found, proved)
     return found, proved
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend.jit import Block, HostLoop, int64s, integer, native, piece
+from mxrun.backend.jit import Block, HostLoop, inlined, int64s, integer, native
 from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
 
 # Placements tried per order; the second round begins after every order has had its first.
@@ -39,7 +39,7 @@ def first_fit(problem: PlacementProblem) -> Placement:
     """Return the best of several placements for each of a few orders; stop at the lower bound."""
     best: Placement | None = None
     bound = problem.lower_bound
-    loop = _Loop(problem)
+    loop = _FirstFit(problem)
     orders = {name: np.argsort(-key, kind="stable") for name, key in _keys(problem)}
     for _ in range(_ROUNDS):
         for name, order in orders.items():
@@ -70,7 +70,7 @@ def _keys(problem: PlacementProblem) -> list[tuple[str, npt.NDArray[Any]]]:
     ]
 
 
-class _Loop:
+class _FirstFit:
     """Native first-fit loop with its arrays, for one problem."""
 
     def __init__(self, problem: PlacementProblem) -> None:
@@ -97,7 +97,7 @@ class _Loop:
         return int(self._work[0])
 
 
-@piece
+@inlined
 def lowest_gap(block: Block, current: int, count: int) -> int:
     """Return the lowest offset at which a block overlaps none of the `count` placed blocks.
 
@@ -107,7 +107,7 @@ def lowest_gap(block: Block, current: int, count: int) -> int:
     size, begin, end = int64s(block, 1), int64s(block, 2), int64s(block, 3)
     offsets, placed = int64s(block, 5), int64s(block, 6)
     together, work = int64s(block, 7), int64s(block, 8)
-    wanted, born, gone = size[current], begin[current], end[current]
+    needed, born, gone = size[current], begin[current], end[current]
     floor = 0
     for start in range(0, count, _CHUNK):
         stop = min(start + _CHUNK, count)
@@ -117,9 +117,9 @@ def lowest_gap(block: Block, current: int, count: int) -> int:
             other = placed[place]
             together[found] = other
             found += (begin[other] < gone) & (end[other] > born)
-        for turn in range(found):
-            other = together[turn]
-            if offsets[other] - floor >= wanted:
+        for index in range(found):
+            other = together[index]
+            if offsets[other] - floor >= needed:
                 return floor
             floor = max(floor, offsets[other] + size[other])
     return floor
@@ -130,10 +130,10 @@ def first_fit_loop(block: Block) -> None:
     """Place each block of `order` in the lowest gap; `placed` lists the placed blocks by offset."""
     count, order = integer(block, 0), int64s(block, 4)
     offsets, placed = int64s(block, 5), int64s(block, 6)
-    for turn in range(count):
-        current = order[turn]
-        offsets[current] = lowest_gap(block, current, turn)
-        place = turn
+    for number in range(count):
+        current = order[number]
+        offsets[current] = lowest_gap(block, current, number)
+        place = number
         while place > 0 and offsets[placed[place - 1]] > offsets[current]:
             placed[place] = placed[place - 1]
             place -= 1

@@ -38,10 +38,10 @@ _SOURCES = (
 _END = 1 << 62
 
 
-def find_placement(problem: PlacementProblem, most: int) -> tuple[Placement, int] | None:
+def find_placement(problem: PlacementProblem, max_bytes: int) -> tuple[Placement, int] | None:
     """Return the cached placement of a problem, and its proved minimum size in bytes.
 
-    None if there is no valid entry, or if its placement needs more than `most` bytes.
+    None if there is no valid entry, or if its placement needs more than `max_bytes` bytes.
     """
     if len(problem.size) > _MAX_BLOCKS:
         return None
@@ -56,7 +56,11 @@ def find_placement(problem: PlacementProblem, most: int) -> tuple[Placement, int
     if len(offsets) != len(problem.size) or not all(0 <= offset <= _END for offset in offsets):
         return None
     arena = int((offsets + problem.size).max())
-    if arena > most or not problem.lower_bound <= proved <= arena or _overlaps(problem, offsets):
+    if (
+        arena > max_bytes
+        or not problem.lower_bound <= proved <= arena
+        or _overlaps(problem, offsets)
+    ):
         return None
     return Placement(offsets, arena, order), proved
 

@@ -32,30 +32,30 @@ def refine(
     # Every offset is a sum of block sizes, so arena sizes are multiples of this.
     unit = math.gcd(*map(int, problem.size))
     searches: dict[int, Search] = {}
-    turn = 0
+    round_number = 0
     while best.arena_bytes > proved:
-        capacity = _capacity(proved, best.arena_bytes, unit, turn)
+        capacity = _capacity(proved, best.arena_bytes, unit, round_number)
         if capacity not in searches:
             searches[capacity] = Search(problem, capacity)
         outcome = searches[capacity].run(_PORTION)
-        turn += 1
+        round_number += 1
         if outcome.offsets is not None:
             arena = int((outcome.offsets + problem.size).max())
             best = replace(best, offsets=outcome.offsets, arena_bytes=arena, order="search")
-            turn = 0
+            round_number = 0
         elif outcome.is_impossible:
             proved = capacity + unit
-            turn = 0
+            round_number = 0
         open_sizes = range(proved, best.arena_bytes)
         searches = {size: each for size, each in searches.items() if size in open_sizes}
         yield best, proved
 
 
-def _capacity(proved: int, arena: int, unit: int, turn: int) -> int:
+def _capacity(proved: int, arena: int, unit: int, round_number: int) -> int:
     """Return the capacity to try: the proved minimum in even rounds, a bisection in odd ones."""
     units = (arena - proved) // unit
     # Distance below the best placement: half of the gap, a quarter, and so on down to one unit.
     halvings = max(units.bit_length() - 1, 1)
-    if turn % 2 == 0:
+    if round_number % 2 == 0:
         return proved
-    return arena - max(units >> (turn // 2 % halvings + 1), 1) * unit
+    return arena - max(units >> (round_number // 2 % halvings + 1), 1) * unit

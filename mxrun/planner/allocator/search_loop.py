@@ -12,7 +12,7 @@ are undone with the node above the parts.
 
 from __future__ import annotations
 
-from mxrun.backend.jit import Block, int64s, integer, native, piece
+from mxrun.backend.jit import Block, inlined, int64s, integer, native
 
 FOUND, IMPOSSIBLE, EXHAUSTED = 0, 1, 2
 
@@ -42,7 +42,7 @@ RESULT_SLOTS = 5
 _NODE_WORK = 200
 
 
-@piece
+@inlined
 def chosen_member(block: Block, frame: int) -> int:
     """Return the index among the members of the next block to place, or -1 if there is none.
 
@@ -74,7 +74,7 @@ def chosen_member(block: Block, frame: int) -> int:
     return found if found_low < least_top else -1
 
 
-@piece
+@inlined
 def write_trail(block: Block, entry: int, value: int) -> None:
     """Record a change on the trail.
 
@@ -87,7 +87,7 @@ def write_trail(block: Block, entry: int, value: int) -> None:
     result[TRAIL_USED] = used + 1
 
 
-@piece
+@inlined
 def undo(block: Block, mark: int) -> None:
     """Revert every change after `mark`, the newest first."""
     trail, result = int64s(block, TRAIL), int64s(block, RESULT)
@@ -111,7 +111,7 @@ def undo(block: Block, mark: int) -> None:
     result[TRAIL_USED] = mark
 
 
-@piece
+@inlined
 def raise_others(block: Block, frame: int, placed: int) -> int:
     """Raise the lowest offsets of the remaining blocks that overlap `placed` in time to its top.
 
@@ -140,7 +140,7 @@ def raise_others(block: Block, frame: int, placed: int) -> int:
     return fits + hat
 
 
-@piece
+@inlined
 def lifted_offset(block: Block, frame: int, member: int) -> int:
     """Return a lower bound on the offset of a remaining block.
 
@@ -156,7 +156,7 @@ def lifted_offset(block: Block, frame: int, member: int) -> int:
     return at + least_size
 
 
-@piece
+@inlined
 def still_fits(block: Block, frame: int) -> int:
     """Return whether in each section the remaining blocks fit above the lowest offset left there.
 
@@ -183,7 +183,7 @@ def still_fits(block: Block, frame: int) -> int:
     return 1
 
 
-@piece
+@inlined
 def place_member(block: Block, frame: int, place: int) -> int:
     """Place the member at `place`; return whether all remaining blocks may still fit."""
     frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
@@ -213,7 +213,7 @@ def place_member(block: Block, frame: int, place: int) -> int:
     return fits
 
 
-@piece
+@inlined
 def open_part(block: Block, frame: int) -> None:
     """Make a frame for the first part of this frame that is not solved."""
     frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
@@ -267,8 +267,8 @@ def search_loop(block: Block) -> None:
             continue
         place = chosen_member(block, frame)
         if place >= 0:
-            trail_left = integer(block, TRAIL_ENTRIES) - result[TRAIL_USED]
-            is_spent = result[WORK_DONE] >= integer(block, WORK) or trail_left < reserve
+            trail_remaining = integer(block, TRAIL_ENTRIES) - result[TRAIL_USED]
+            is_spent = result[WORK_DONE] >= integer(block, WORK) or trail_remaining < reserve
             if is_spent or result[NODES_TAKEN] >= integer(block, NODES):
                 result[STATUS] = EXHAUSTED
                 return

@@ -31,7 +31,7 @@ _SLACK = 1.5
 _SLOTS = 1500
 # Number of schedules tried next to the one that the measures suggest (faster ones may fit), and of
 # those with the least memory, in case none of the former fits.
-_NEAR_ORDERS, _LAST_ORDERS = 4, 12
+_ADJACENT_ORDERS, _LAST_ORDERS = 4, 12
 # Name of schedules by segments, some of which run forward again.
 _BY_STAGES = "by stages"
 # Number of the schedules with the least memory that are placed.
@@ -99,19 +99,19 @@ def fit_to_budget(
     found: dict[str, PhasePlan] = {}
     beyond = []
     for name, plain in phases.items():
-        fitting = PhaseFitting(plain, pinned, sharing, machine)
+        planner = PhaseBudgetPlanner(plain, pinned, sharing, machine)
         if budget.least:
-            found[name] = fitting.least()
+            found[name] = planner.least()
         elif plain.plan.reusable_bytes <= limit:
             found[name] = plain.plan
         else:
-            found[name] = fitting.within(limit) or fitting.least()
+            found[name] = planner.within(limit) or planner.least()
             if found[name].reusable_bytes > limit:
                 beyond.append(found[name])
     if beyond:
-        most = max(beyond, key=lambda phase: phase.reusable_bytes)
-        diagnostic = _infeasible(most, base, limit, budget, largest)
-        raise OverBudget(diagnostic, base + most.reusable_bytes)
+        largest_phase = max(beyond, key=lambda phase: phase.reusable_bytes)
+        diagnostic = _infeasible(largest_phase, base, limit, budget, largest)
+        raise OverBudget(diagnostic, base + largest_phase.reusable_bytes)
     return found, base + limit
 
 
@@ -119,18 +119,18 @@ def _largest(phases: Mapping[str, PhasePlan]) -> int:
     return max((phase.reusable_bytes for phase in phases.values()), default=0)
 
 
-def share_that_would_do(wanted: int, reusable_bytes: int) -> str:
+def sufficient_share(required_bytes: int, reusable_bytes: int) -> str:
     """Return the hint for a budget given as a share: the least sufficient percentage.
 
-    wanted: least reusable bytes of all plans tried. reusable_bytes: those of the plain plan. The
-    percentage has two decimals. If no plan needs less than the plain one, the hint is to omit the
-    budget.
+    required_bytes: least reusable bytes of all plans tried. reusable_bytes: those of the plain
+    plan. The percentage has two decimals. If no plan needs less than the plain one, the hint is to
+    omit the budget.
     """
-    if wanted >= reusable_bytes:
+    if required_bytes >= reusable_bytes:
         return "leave memory.budget out; no plan that was tried needs less"
-    hundredths = -(-wanted * 10_000 // reusable_bytes)
+    hundredths = -(-required_bytes * 10_000 // reusable_bytes)
     # The config reads the percentage as a float, which may round below the required bytes.
-    while int(float(f"{hundredths / 100:.2f}") / 100 * reusable_bytes) < wanted:
+    while int(float(f"{hundredths / 100:.2f}") / 100 * reusable_bytes) < required_bytes:
         hundredths += 1
     share = f"{hundredths / 100:.2f}%"
     return f"memory.budget={share} would do; a smaller batch needs about the same share"
@@ -146,7 +146,7 @@ def _infeasible(
     step = phase.steps[phase.peak_step()]
     hint = "give it more memory, or lower data.batch_size (`--batch max` finds the largest)"
     if budget.nbytes is None:
-        hint = share_that_would_do(phase.reusable_bytes, largest)
+        hint = sufficient_share(phase.reusable_bytes, largest)
     if not phase.graph.is_train:
         hint = f"evaluation saves nothing that could be recomputed: {hint}"
     return Diagnostic(
@@ -160,7 +160,7 @@ def _infeasible(
     )
 
 
-class PhaseFitting:
+class PhaseBudgetPlanner:
     """Plans of one phase with less memory than its plain plan."""
 
     def __init__(
@@ -171,21 +171,21 @@ class PhaseFitting:
         machine: Machine | None,
     ) -> None:
         self._plain, self._pinned, self._sharing = plain.plan, pinned, sharing
-        self._fitting = BudgetPlanner(plain.graph, sharing, machine)
+        self._planner = BudgetPlanner(plain.graph, sharing, machine)
 
     def within(self, limit: int) -> PhasePlan | None:
         """Return the fastest plan found with at most `limit` reusable bytes, or None."""
-        plans = map(self._planned, self._fitting.candidates(limit))
+        plans = map(self._planned, self._planner.candidates(limit))
         return next((plan for plan in plans if plan.reusable_bytes <= limit), None)
 
     def least(self) -> PhasePlan:
         """Return the plan with the least memory of all found, the plain one included."""
-        plans = map(self._planned, self._fitting.least()[:_PLACED])
+        plans = map(self._planned, self._planner.least()[:_PLACED])
         return min([self._plain, *plans], key=lambda plan: plan.reusable_bytes)
 
     def _planned(self, graph: Graph) -> PhasePlan:
         planned = place(self._plain.name, *assign_storage(graph, self._sharing), self._pinned)
-        recomputed = self._fitting.recomputed(graph, self._plain.reusable_bytes)
+        recomputed = self._planner.recomputed(graph, self._plain.reusable_bytes)
         return replace(planned, order=_BY_STAGES, recomputed=recomputed)
 
 
@@ -217,8 +217,8 @@ class BudgetPlanner:
                 high = middle
             else:
                 low = middle + 1
-        near = orders[max(0, low - _NEAR_ORDERS) : low + _NEAR_ORDERS]
-        tried = dict.fromkeys([*near, *orders[-_LAST_ORDERS:]])
+        adjacent = orders[max(0, low - _ADJACENT_ORDERS) : low + _ADJACENT_ORDERS]
+        tried = dict.fromkeys([*adjacent, *orders[-_LAST_ORDERS:]])
         yield from (self._graph(slots) for slots in tried if self._peak(slots) <= limit)
 
     def least(self) -> list[Graph]:
@@ -258,12 +258,12 @@ class BudgetPlanner:
         return [int(slots) for slots in np.flatnonzero(seconds < fewer)[::-1]]
 
     def _graph(self, slots: int) -> Graph:
-        return self._made(slots)[0]
+        return self._replayed(slots)[0]
 
     def _peak(self, slots: int) -> int:
-        return self._made(slots)[1]
+        return self._replayed(slots)[1]
 
-    def _made(self, slots: int) -> tuple[Graph, int]:
+    def _replayed(self, slots: int) -> tuple[Graph, int]:
         """Return the graph of a schedule and its peak memory in bytes; results are cached."""
         if slots not in self._known:
             actions = self._plans.actions(slots)

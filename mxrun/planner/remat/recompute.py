@@ -19,7 +19,7 @@ from mxrun.planner.remat.solver import Action, Move
 
 # Retention of a segment's forward results for its backward: all of them, or without those that
 # cheap steps can recompute.
-KEEP_ALL, DROP_CHEAP = 0, 1
+RETAIN_ALL, DROP_CHEAP = 0, 1
 # Outputs smaller than the largest output of their step by this factor are always retained.
 _SMALL = 16
 
@@ -31,28 +31,28 @@ def recompute(
     is_cheap: Callable[[Step], bool],
 ) -> Graph:
     """Return the graph with its steps in the order of `actions`."""
-    emission = ReplayBuilder(graph, is_cheap, {*graph.results.values(), *given_values(stages)})
+    replay = ReplayBuilder(graph, is_cheap, {*graph.results.values(), *given_values(stages)})
     for action in actions:
         stage = stages[action.stage]
         if action.move is Move.BACK:
-            emission.backward(stage)
+            replay.backward(stage)
         else:
-            emission.forward(stage)
-            if action.move is Move.KEEP and action.way == DROP_CHEAP:
-                emission.drop_cheap(stage)
+            replay.forward(stage)
+            if action.move is Move.KEEP and action.retention == DROP_CHEAP:
+                replay.drop_cheap(stage)
     updates = tuple(step for step in graph.steps if step.kind is StepKind.UPDATE)
-    return _without_idle(emission.graph(updates))
+    return _without_idle(replay.graph(updates))
 
 
 def _without_idle(graph: Graph) -> Graph:
     """Return the graph without steps whose outputs are never read: repeated without need."""
     needed = {*graph.results.values(), *graph.mutations}
-    kept = []
+    retained = []
     for step in reversed(graph.steps):
         if not needed.isdisjoint(step.writes):
             needed.update(step.reads)
-            kept.append(step)
-    return replace(graph, steps=tuple(reversed(kept)))
+            retained.append(step)
+    return replace(graph, steps=tuple(reversed(retained)))
 
 
 def given_values(stages: Sequence[Segment]) -> set[ValueId]:
@@ -63,15 +63,15 @@ def given_values(stages: Sequence[Segment]) -> set[ValueId]:
 class ReplayBuilder:
     """Builder of a step sequence in which steps may be repeated.
 
-    kept: values that are never dropped.
+    retained: values that are never dropped.
     """
 
     def __init__(
-        self, graph: Graph, is_cheap: Callable[[Step], bool], kept: Collection[ValueId]
+        self, graph: Graph, is_cheap: Callable[[Step], bool], retained: Collection[ValueId]
     ) -> None:
         self._builder = GraphBuilder(graph)
         self._builder.steps = []
-        self._is_cheap, self._kept = is_cheap, kept
+        self._is_cheap, self._retained = is_cheap, retained
         self._newest: dict[ValueId, ValueId] = {}
         # By dropped value, the step that recomputes it on demand.
         self._dropped: dict[ValueId, Step] = {}
@@ -87,7 +87,7 @@ class ReplayBuilder:
     def drop_cheap(self, stage: Segment) -> None:
         """Drop the outputs of the segment's cheap steps, to be recomputed for backward."""
         for step in stage.forward:
-            if self._is_cheap(step) and not any(value in self._kept for value in step.writes):
+            if self._is_cheap(step) and not any(value in self._retained for value in step.writes):
                 self._dropped.update(dict.fromkeys(self._large(step), step))
 
     def _large(self, step: Step) -> list[ValueId]:
@@ -129,8 +129,8 @@ class ReplayBuilder:
                 continue
             step = self._dropped.get(one)
             if step is not None:
-                for made in step.writes:
-                    self._dropped.pop(made, None)
+                for written in step.writes:
+                    self._dropped.pop(written, None)
                 waiting += (step, *reversed(step.reads))
 
     def _run(self, step: Step) -> None:
@@ -143,12 +143,12 @@ class ReplayBuilder:
         inputs = tuple(self._newest.get(v, v) if v is not None else None for v in step.inputs)
         outputs = []
         for value in step.outputs:
-            made = None
+            copy = None
             if value is not None:
                 old = values[value]
-                made = self._builder.value(old.name + again, old.spec, old.memory_class)
-                self._newest[value] = made
-            outputs.append(made)
+                copy = self._builder.value(old.name + again, old.spec, old.memory_class)
+                self._newest[value] = copy
+            outputs.append(copy)
         name = step.name + again
         self._builder.step(
             replace(step, name=name, inputs=inputs, outputs=tuple(outputs), repeats=step.name)

@@ -57,8 +57,8 @@ def _repeated(graph: Graph) -> Graph:
 
 def _copy(builder: GraphBuilder, step: Step) -> ValueId:
     """Append the same reorder again and return its new output."""
-    (made,) = step.writes
-    old = builder.values[made]
+    (original,) = step.writes
+    old = builder.values[original]
     value = builder.value(f"{old.name}:anew", old.spec, old.memory_class)
     name = f"{step.name}:anew"
     builder.step(replace(step, name=name, outputs=(value,)))

@@ -14,7 +14,7 @@ from mxrun.graph.cost import StepSeconds
 from mxrun.graph.graph import Graph, Step, StepKind, ValueId, writes
 from mxrun.planner.inplace import inplace
 from mxrun.planner.liveness import live_bytes
-from mxrun.planner.remat.recompute import DROP_CHEAP, KEEP_ALL, ReplayBuilder, given_values
+from mxrun.planner.remat.recompute import DROP_CHEAP, RETAIN_ALL, ReplayBuilder, given_values
 from mxrun.planner.remat.segments import Segment
 from mxrun.planner.remat.solver import ChainStage, Retention
 
@@ -28,7 +28,7 @@ class SegmentCosts:
 
     def __init__(self, graph: Graph, stages: Sequence[Segment], seconds: StepSeconds) -> None:
         self._graph, self._stages, self._seconds = graph, stages, seconds
-        self._kept = {*graph.results.values(), *given_values(stages)}
+        self._retained = {*graph.results.values(), *given_values(stages)}
         self._arriving, self._lasting = _gradients(stages)
 
     def chain(self) -> list[ChainStage]:
@@ -41,28 +41,30 @@ class SegmentCosts:
 
     def _stage(self, index: int, lasting: int) -> ChainStage:
         given = self._stages[index].given
-        passing = self._emission(index)
+        passing = self._replay(index)
         passing.add(_idle(_END, self._output(index)))
-        ways = (self._way(index, way, lasting) for way in (KEEP_ALL, DROP_CHEAP))
+        retentions = (
+            self._retention(index, choice, lasting) for choice in (RETAIN_ALL, DROP_CHEAP)
+        )
         return ChainStage(
             seconds=sum(map(self._seconds, self._stages[index].forward)),
             input_bytes=0 if given is None else self._size([given]),
             gradient_bytes=self._size(self._arriving[index]),
             passing_peak=lasting + max(_live(passing.graph(()))),
-            retentions=tuple(ways),
+            retentions=tuple(retentions),
         )
 
-    def _way(self, index: int, way: int, lasting: int) -> Retention:
+    def _retention(self, index: int, choice: int, lasting: int) -> Retention:
         """Simulate forward, an empty step that reads the output, and backward."""
         stage, arriving = self._stages[index], self._arriving[index]
-        emission = self._emission(index)
-        if way == DROP_CHEAP:
-            emission.drop_cheap(stage)
-        emission.add(_idle(_WAIT, self._output(index), arriving))
-        emission.backward(stage)
+        replay = self._replay(index)
+        if choice == DROP_CHEAP:
+            replay.drop_cheap(stage)
+        replay.add(_idle(_WAIT, self._output(index), arriving))
+        replay.backward(stage)
         leaving = self._arriving[index - 1] if index else ()
-        emission.add(_idle(_END, (*leaving, *self._lasting[index])))
-        graph = emission.graph(stage.updates)
+        replay.add(_idle(_END, (*leaving, *self._lasting[index])))
+        graph = replay.graph(stage.updates)
         live = _live(graph)
         position = [step.name for step in graph.steps].index(_WAIT)
         others = lasting - self._size(self._lasting[index])
@@ -73,11 +75,11 @@ class SegmentCosts:
             extra_s=sum(self._seconds(step) for step in graph.steps if step.repeats is not None),
         )
 
-    def _emission(self, index: int) -> ReplayBuilder:
+    def _replay(self, index: int) -> ReplayBuilder:
         """Return a builder that holds the forward steps of a segment."""
-        emission = ReplayBuilder(self._graph, self._seconds.is_cheap, self._kept)
-        emission.forward(self._stages[index])
-        return emission
+        replay = ReplayBuilder(self._graph, self._seconds.is_cheap, self._retained)
+        replay.forward(self._stages[index])
+        return replay
 
     def _output(self, index: int) -> list[ValueId]:
         """Return the value that a segment hands to the next, in a list; empty for the last."""
@@ -91,18 +93,18 @@ class SegmentCosts:
 
 def _idle(name: str, inputs: Sequence[ValueId], outputs: Sequence[ValueId] = ()) -> Step:
     """Return a step without a kernel, which only extends the lifetimes of its inputs."""
-    made = tuple(outputs)
-    return Step(name, StepKind.BACKWARD, None, tuple(inputs), made, writes(made))
+    written = tuple(outputs)
+    return Step(name, StepKind.BACKWARD, None, tuple(inputs), written, writes(written))
 
 
 def _live(graph: Graph) -> list[int]:
     """Return the live bytes at each step of a part of a graph, without the part's inputs."""
-    made = {value for step in graph.steps for value in step.writes}
+    written = {value for step in graph.steps for value in step.writes}
     read = {value for step in graph.steps for value in step.reads}
     part = replace(
         graph,
-        sources={str(value): value for value in read - made},
-        results={name: value for name, value in graph.results.items() if value in made},
+        sources={str(value): value for value in read - written},
+        results={name: value for name, value in graph.results.items() if value in written},
     )
     return live_bytes(part, inplace(part))
 
@@ -117,13 +119,13 @@ def _gradients(stages: Sequence[Segment]) -> tuple[list[list[ValueId]], list[lis
     found, waiting = set[ValueId](), set[ValueId]()
     reads, lasting = [], []
     for stage in stages:
-        made = {value for step in stage.backward for value in step.writes}
-        lasting.append(sorted((made & waiting) - found))
+        written = {value for step in stage.backward for value in step.writes}
+        lasting.append(sorted((written & waiting) - found))
         found |= {value for step in stage.backward for value in step.reads}
         waiting |= {value for step in stage.updates for value in step.reads}
         reads.append(set(found))
     later, arriving = set[ValueId](), []
-    for stage, wanted in zip(reversed(stages), reversed(reads), strict=True):
-        arriving.append(sorted(later & wanted))
+    for stage, needed in zip(reversed(stages), reversed(reads), strict=True):
+        arriving.append(sorted(later & needed))
         later |= {value for step in stage.backward for value in step.writes}
     return arriving[::-1], lasting

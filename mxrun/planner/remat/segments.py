@@ -100,14 +100,14 @@ def _crossing(graph: Graph, steps: Sequence[Step]) -> list[set[ValueId]]:
         for value in graph.sources.values()
         if graph.values[value].memory_class is MemoryClass.IO
     }
-    alive: set[ValueId] = set()
+    live: set[ValueId] = set()
     found = []
     for position, step in enumerate(steps):
         if not of_data.isdisjoint(step.reads):
             of_data.update(step.writes)
-            alive.update(step.writes)
-        alive = {value for value in alive if last_read.get(value, -1) > position}
-        found.append(set(alive))
+            live.update(step.writes)
+        live = {value for value in live if last_read.get(value, -1) > position}
+        found.append(set(live))
     return found
 
 
@@ -120,7 +120,7 @@ def _backward_stages(
     their sum, runs as soon as they exist. A step that prepares an input of a backward step runs
     with that step.
     """
-    made_in: dict[ValueId, int] = {}
+    producer_stage: dict[ValueId, int] = {}
     found: dict[str, int] = {}
     first_reader: dict[ValueId, int] = {}
     for step in reversed(steps):
@@ -130,7 +130,7 @@ def _backward_stages(
             readers = [first_reader[value] for value in step.writes if value in first_reader]
             first_reader.update(dict.fromkeys(step.reads, max(readers, default=last)))
     for step in steps:
-        ready = [made_in[value] for value in step.reads if value in made_in]
+        ready = [producer_stage[value] for value in step.reads if value in producer_stage]
         if step.forward is not None:
             stage = forward_stages[step.forward]
         elif ready:
@@ -139,5 +139,5 @@ def _backward_stages(
             stage = max((first_reader.get(value, 0) for value in step.writes), default=last)
             stage = last if step.kind is StepKind.UPDATE else stage
         found[step.name] = stage
-        made_in.update(dict.fromkeys(step.writes, stage))
+        producer_stage.update(dict.fromkeys(step.writes, stage))
     return found

@@ -41,7 +41,7 @@ class ChainStage:
 
     seconds: time of its forward. input_bytes: size of the tensor from the previous stage.
     gradient_bytes: size of its output's gradient. passing_peak: peak memory, without its input, of
-    a forward that retains nothing but its output. ways: the retentions to choose from.
+    a forward that retains nothing but its output. retentions: the choices.
     """
 
     seconds: float
@@ -61,11 +61,11 @@ class Move(Enum):
 
 @dataclass(frozen=True)
 class Action:
-    """One move of a stage; `way` is the index of its retention, for KEEP and BACK."""
+    """One move of a stage; `retention` is the index of its retention, for KEEP and BACK."""
 
     move: Move
     stage: int
-    way: int = 0
+    retention: int = 0
 
 
 class ChainPlans:
@@ -102,21 +102,23 @@ class ChainPlans:
     def _options(self, first: int, last: int) -> Iterator[Seconds]:
         """Yield seconds by memory: for each retention, then for passing up to each later stage."""
         stage, arriving = self._stages[first], self._stages[last].gradient_bytes
-        for way in stage.retentions:
-            need = max(arriving + way.forward_peak, way.backward_peak)
+        for retention in stage.retentions:
+            need = max(arriving + retention.forward_peak, retention.backward_peak)
             rest = np.zeros(self._slots + 1)
             if first < last:
-                kept = self._stages[first + 1].input_bytes + way.saved
-                rest = _with_less(self._seconds[first + 1, last], self._in_slots(kept))
-            yield _from(stage.seconds + way.extra_s + rest, self._in_slots(need))
+                retained = self._stages[first + 1].input_bytes + retention.saved
+                rest = _with_less(self._seconds[first + 1, last], self._in_slots(retained))
+            yield _from(stage.seconds + retention.extra_s + rest, self._in_slots(need))
         passing, peak = 0.0, 0
         for split in range(first + 1, last + 1):
             passed = self._stages[split - 1]
             given = passed.input_bytes if split - 1 > first else 0
             peak = max(peak, given + passed.passing_peak)
             passing += passed.seconds
-            kept = self._in_slots(self._stages[split].input_bytes)
-            rest = _with_less(self._seconds[split, last], kept) + self._seconds[first, split - 1]
+            retained = self._in_slots(self._stages[split].input_bytes)
+            rest = (
+                _with_less(self._seconds[split, last], retained) + self._seconds[first, split - 1]
+            )
             yield _from(passing + rest, self._in_slots(arriving + peak))
 
     def _actions(self, first: int, last: int, slots: int) -> Iterator[Action]:
@@ -124,15 +126,15 @@ class ChainPlans:
         if choice < len(stage.retentions):
             yield Action(Move.KEEP, first, choice)
             if first < last:
-                kept = self._stages[first + 1].input_bytes + stage.retentions[choice].saved
-                yield from self._actions(first + 1, last, slots - self._in_slots(kept))
+                retained = self._stages[first + 1].input_bytes + stage.retentions[choice].saved
+                yield from self._actions(first + 1, last, slots - self._in_slots(retained))
             yield Action(Move.BACK, first, choice)
             return
         split = first + 1 + choice - len(stage.retentions)
         for passed in range(first, split):
             yield Action(Move.PASS, passed)
-        kept = self._in_slots(self._stages[split].input_bytes)
-        yield from self._actions(split, last, slots - kept)
+        retained = self._in_slots(self._stages[split].input_bytes)
+        yield from self._actions(split, last, slots - retained)
         yield from self._actions(first, split - 1, slots)
 
 

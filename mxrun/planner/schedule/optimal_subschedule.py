@@ -15,15 +15,15 @@ _MAX_SETS = 1000
 
 
 def optimal_subschedule(
-    ordering: Ordering, order: Order, alive: Sequence[int], start: int, count: int
+    ordering: Ordering, order: Order, live: Sequence[int], start: int, count: int
 ) -> tuple[int, list[int]]:
     """Put `count` units from position `start` on into the best order.
 
-    alive: live bytes by position in the given order. Return the peak memory of the changed
+    live: live bytes by position in the given order. Return the peak memory of the changed
     schedule, and the schedule.
     """
     numbers = list(order[start : start + count])
-    beyond = max((*alive[:start], *alive[start + count :]), default=0)
+    beyond = max((*live[:start], *live[start + count :]), default=0)
     found = _Region(ordering, order, start, numbers).best(beyond)
     changed = [*order[:start], *(found or numbers), *order[start + count :]]
     return max(live_bytes_of(ordering, changed)), changed
@@ -59,12 +59,12 @@ class _Region:
         None if there are more than `_MAX_SETS` sets. beyond: peak memory of the units outside the
         region; a peak below it costs nothing.
         """
-        whole = (1 << len(self._units)) - 1
+        complete = (1 << len(self._units)) - 1
         reached: dict[int, tuple[int, int, tuple[int, ...]]] = {0: (beyond, self._before, ())}
         looked = 0
         for _ in self._units:
             following: dict[int, tuple[int, int, tuple[int, ...]]] = {}
-            for done, (peak, now, way) in reached.items():
+            for done, (peak, now, path) in reached.items():
                 looked += 1
                 if looked > _MAX_SETS:
                     return None
@@ -76,9 +76,9 @@ class _Region:
                     high = max(peak, during)
                     known = following.get(done | bit)
                     if known is None or high < known[0]:
-                        following[done | bit] = high, after, (*way, index)
+                        following[done | bit] = high, after, (*path, index)
             reached = following
-        return [self._numbers[index] for index in reached[whole][2]]
+        return [self._numbers[index] for index in reached[complete][2]]
 
     def _step(self, index: int, done: int, now: int) -> tuple[int, int]:
         """Return the live bytes while a unit runs after the set `done`, and after it."""

@@ -23,14 +23,14 @@ Order = Sequence[int]
 class Unit:
     """Steps that are scheduled together.
 
-    made: the roots of the memory that they allocate. touched: the roots of all that they read and
-    write. within: pairs (read, made) of which the second may overwrite the first. scratch:
+    allocated: the roots of the memory that they allocate. touched: the roots of all that they read
+    and write. within: pairs (read, allocated) of which the second may overwrite the first. scratch:
     workspace bytes of the last step's kernel. waits_for, followers: numbers of the units that must
     come before and after.
     """
 
     steps: tuple[Step, ...]
-    made: tuple[ValueId, ...]
+    allocated: tuple[ValueId, ...]
     touched: tuple[ValueId, ...]
     within: tuple[tuple[ValueId, ValueId], ...]
     scratch: int
@@ -77,11 +77,11 @@ class Ordering:
 
         over: returns whether the unit is the last one to touch a root.
         """
-        made = sum(self.size[root] for root in unit.made)
-        gone = [root for root in unit.touched if over(root)]
-        saved = sum(self.size[made] for read, made in unit.within if read in gone)
-        during = now + made - saved + unit.scratch
-        return during, now + made - sum(self.size[root] for root in gone)
+        allocated = sum(self.size[root] for root in unit.allocated)
+        freed = [root for root in unit.touched if over(root)]
+        saved = sum(self.size[output] for read, output in unit.within if read in freed)
+        during = now + allocated - saved + unit.scratch
+        return during, now + allocated - sum(self.size[root] for root in freed)
 
     def steps(self, order: Order) -> tuple[Step, ...]:
         """Return the steps of the units in the given order."""
@@ -96,9 +96,9 @@ class Ordering:
         kernel = steps[-1].kernel
         return Unit(
             steps=tuple(steps),
-            made=tuple(value for value in written if self._root[value] == value),
+            allocated=tuple(value for value in written if self._root[value] == value),
             touched=tuple(self._touched(*written, *read)),
-            within=tuple(self._fitting(steps[-1], hints)),
+            within=tuple(self._in_place_pairs(steps[-1], hints)),
             scratch=0 if kernel is None else align(kernel.workspace_bytes),
             waits_for=frozenset(waits),
             followers=tuple(followers),
@@ -107,21 +107,21 @@ class Ordering:
     def _touched(self, *values: ValueId) -> Iterator[ValueId]:
         return (r for r in dict.fromkeys(self._root[v] for v in values) if self.size[r])
 
-    def _fitting(
+    def _in_place_pairs(
         self, step: Step, hints: Iterable[tuple[ValueId, ValueId]]
     ) -> Iterator[tuple[ValueId, ValueId]]:
         spec = self.graph.spec
         reads = [self._root[value] for value in step.reads]
         taken: set[ValueId] = set()
         for source, target in hints:
-            root, made = self._root[source], self._root[target]
+            root, output = self._root[source], self._root[target]
             alike = (spec(source).nbytes, spec(source).layout) == (
                 spec(target).nbytes,
                 spec(target).layout,
             )
-            if alike and self.size[root] and reads.count(root) == 1 and made not in taken:
-                taken.add(made)
-                yield root, made
+            if alike and self.size[root] and reads.count(root) == 1 and output not in taken:
+                taken.add(output)
+                yield root, output
 
 
 class LiveBytes:
@@ -129,21 +129,21 @@ class LiveBytes:
 
     def __init__(self, ordering: Ordering) -> None:
         self._ordering = ordering
-        self._left = dict(ordering.touches)
+        self._remaining = dict(ordering.touches)
         self.now = 0
 
     def during_and_after(self, unit: Unit) -> tuple[int, int]:
         """Return the live bytes while the unit runs, and after it."""
-        left, lasting = self._left, self._ordering.lasting
+        remaining, lasting = self._remaining, self._ordering.lasting
         return self._ordering.during_and_after(
-            unit, self.now, lambda root: left[root] == 1 and root not in lasting
+            unit, self.now, lambda root: remaining[root] == 1 and root not in lasting
         )
 
     def run(self, unit: Unit) -> int:
         """Execute the unit and return the live bytes while it runs."""
         during, self.now = self.during_and_after(unit)
         for root in unit.touched:
-            self._left[root] -= 1
+            self._remaining[root] -= 1
         return during
 
 
@@ -176,9 +176,9 @@ def _groups(graph: Graph) -> list[list[Step]]:
     for step in graph.steps:
         group = [each for value in step.reads for each in waiting.pop(value, ())]
         group.append(step)
-        made = step.writes
-        if step.kind is StepKind.REORDER and all(readers.get(value) == 1 for value in made):
-            waiting[made[0]] = group
+        written = step.writes
+        if step.kind is StepKind.REORDER and all(readers.get(value) == 1 for value in written):
+            waiting[written[0]] = group
         else:
             groups.append(group)
     return groups

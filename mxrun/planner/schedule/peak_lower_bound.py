@@ -28,22 +28,22 @@ def peak_lower_bound(graph: Graph, in_place: bool) -> int:
         return 0
     before = _before(ordering)
     after = _after(ordering)
-    alive = np.array([unit.scratch - _saved(ordering, unit) for unit in units], np.int64)
+    live = np.array([unit.scratch - _saved(ordering, unit) for unit in units], np.int64)
     touching: dict[ValueId, list[int]] = {}
     for number, unit in enumerate(units):
         for root in unit.touched:
             touching.setdefault(root, []).append(number)
     everything = (1 << len(units)) - 1
     for root, numbers in touching.items():
-        started = wanted = there = 0
+        started = needed = running = 0
         for number in numbers:
             started |= after[number]
-            wanted |= before[number]
-            there |= 1 << number
+            needed |= before[number]
+            running |= 1 << number
         if root in ordering.lasting:
-            wanted = everything
-        alive[_numbers(there | started & wanted)] += ordering.size[root]
-    return int(alive.max())
+            needed = everything
+        live[_numbers(running | started & needed)] += ordering.size[root]
+    return int(live.max())
 
 
 def _before(ordering: Ordering) -> list[int]:
@@ -80,4 +80,4 @@ def _numbers(flags: int) -> Numbers:
 
 def _saved(ordering: Ordering, unit: Unit) -> int:
     """Return the maximum of bytes that the unit's outputs save by overwriting inputs."""
-    return sum(ordering.size[made] for _, made in unit.within)
+    return sum(ordering.size[output] for _, output in unit.within)

@@ -45,27 +45,27 @@ class Scheduled:
     least_bytes: int
 
 
-def schedule(graph: Graph, sharing: Sharing, wanted: str = BEST) -> Scheduled:
-    """Return the graph in the best order found, or in the order `wanted` of ORDERS.
+def schedule(graph: Graph, sharing: Sharing, requested: str = BEST) -> Scheduled:
+    """Return the graph in the best order found, or in the order `requested` of ORDERS.
 
     On equal peak memory the declared order is preferred.
     """
     bound = peak_lower_bound(graph, sharing.in_place)
     declared = Scheduled(graph, DECLARED, bound)
-    if wanted == DECLARED:
+    if requested == DECLARED:
         return declared
     best, least = declared, _peak(graph, sharing.in_place)
-    if wanted == BEST and least <= bound:
+    if requested == BEST and least <= bound:
         return declared
     ordering = Ordering(graph, sharing.in_place)
     for name, order in _orders(ordering):
         ordered = hoist_updates(replace(graph, steps=ordering.steps(order)))
-        if name == wanted:
+        if name == requested:
             return Scheduled(ordered, name, bound)
         peak = _peak(ordered, sharing.in_place)
         if peak < least:
             best, least = Scheduled(ordered, name, bound), peak
-        if wanted == BEST and least <= bound:
+        if requested == BEST and least <= bound:
             break
     if best is declared:
         return declared
@@ -80,14 +80,18 @@ def _peak(graph: Graph, in_place: bool) -> int:
 def _orders(ordering: Ordering) -> Iterator[tuple[str, Order]]:
     """Yield the candidates one by one, so that none is computed after the caller stops."""
     found: dict[str, Order] = {}
-    for name, made in ((DECLARED, _given), (LIST, _list_order), (DEPTH_FIRST, _depth_first)):
-        found[name] = made(ordering)
+    for name, order_of in (
+        (DECLARED, _declared_order),
+        (LIST, _list_order),
+        (DEPTH_FIRST, _depth_first),
+    ):
+        found[name] = order_of(ordering)
         yield name, found[name]
     best = min(found, key=lambda name: max(live_bytes_of(ordering, found[name]), default=0))
     yield f"{best}, exact around its peak", _with_best_regions(ordering, found[best])
 
 
-def _given(ordering: Ordering) -> Order:
+def _declared_order(ordering: Ordering) -> Order:
     return range(len(ordering.units))
 
 
@@ -122,7 +126,7 @@ def _list_order(ordering: Ordering) -> Order:
 def _depth_first(ordering: Ordering) -> Order:
     """Return the depth-first order: each unit directly after its dependencies, largest first."""
     units, size = ordering.units, ordering.size
-    made = [sum(size[root] for root in unit.made) for unit in units]
+    allocated = [sum(size[root] for root in unit.allocated) for unit in units]
     order: list[int] = []
     done: set[int] = set()
     for end in range(len(units)):
@@ -135,7 +139,7 @@ def _depth_first(ordering: Ordering) -> Order:
             number = waiting[-1]
             before = [each for each in units[number].waits_for if each not in done]
             if before:
-                waiting += sorted(before, key=lambda each: (made[each], -each))
+                waiting += sorted(before, key=lambda each: (allocated[each], -each))
                 continue
             waiting.pop()
             if number not in done:
@@ -148,15 +152,14 @@ def _with_best_regions(ordering: Ordering, order: Order) -> Order:
     """Reorder the units around the peak optimally as long as that lowers the peak."""
     current = list(order)
     for _ in range(_ROUNDS):
-        alive = live_bytes_of(ordering, current)
-        peak = alive.index(max(alive))
+        live = live_bytes_of(ordering, current)
+        peak = live.index(max(live))
         starts = {max(0, min(peak - place, len(current) - _REGION)) for place in _PLACES}
         found = [
-            optimal_subschedule(ordering, current, alive, start, _REGION)
-            for start in sorted(starts)
+            optimal_subschedule(ordering, current, live, start, _REGION) for start in sorted(starts)
         ]
         least, better = min(found, key=lambda pair: pair[0])
-        if least >= alive[peak]:
+        if least >= live[peak]:
             break
         current = better
     return current

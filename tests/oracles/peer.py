@@ -1,47 +1,29 @@
 """Peers: MXNet and PyTorch running the same symbol, each in a helper process.
 
-They are the reference of tests; `mxrun.peers.baseline` measures them in benchmarks. The
-interpreters are named by environment variables, because the peers need environments of their own.
+The interpreters are named by environment variables, because the peers need environments of their
+own.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import PartialShape
 from mxrun.peers.process import HelperProcess, worker_command
-from mxrun.peers.wire import Array, Message, group, numbered, prefixed
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from mxrun.peers.wire import Array, group, numbered, prefixed
+from oracles.sgd import SGD
+from oracles.symbols import SavedSymbol, Shapes, operator_symbol
 
 # Threads of a helper process.
 _THREADS = "2"
-
-
-@dataclass(frozen=True)
-class SGD:
-    """Stochastic gradient descent as in MXNet 1.9.1.
-
-    g = rescale_grad · gradient + wd · weight; m = momentum · m - lr · g; weight += m. The decay
-    `wd` applies to names ending in _weight or _gamma; a variable's `__wd_mult__` and `__lr_mult__`
-    override that.
-    """
-
-    lr: float
-    momentum: float = 0.0
-    wd: float = 0.0
-    rescale_grad: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -53,48 +35,8 @@ class PeerResults:
     auxiliary: Mapping[str, Array]
 
 
-@dataclass(frozen=True)
-class Shapes:
-    """Inferred shapes; None for an unknown rank or dimension."""
-
-    arguments: Mapping[str, PartialShape]
-    outputs: tuple[PartialShape, ...]
-    auxiliary: Mapping[str, PartialShape]
-
-
-@dataclass(frozen=True)
-class SavedSymbol:
-    """Symbol as MXNet saves it, and its lists of names."""
-
-    json: str
-    arguments: tuple[str, ...]
-    outputs: tuple[str, ...]
-    auxiliary: tuple[str, ...]
-
-
-def operator_symbol(
-    operator: str, parameters: Mapping[str, str], inputs: Sequence[str], outputs: int = 1
-) -> str:
-    """Return symbol JSON of one operator over variables with these names, in argument order.
-
-    The symbol's outputs are the operator's first `outputs` outputs.
-    """
-    nodes: list[dict[str, Any]] = [{"op": "null", "name": n, "inputs": []} for n in inputs]
-    sources = [[index, 0, 0] for index in range(len(inputs))]
-    nodes.append({"op": operator, "name": "operator", "attrs": dict(parameters), "inputs": sources})
-    return json.dumps(
-        {
-            "nodes": nodes,
-            "arg_nodes": list(range(len(inputs))),
-            "node_row_ptr": list(range(len(nodes) + 1)),
-            "heads": [[len(inputs), index, 0] for index in range(outputs)],
-            "attrs": {"mxnet_version": ["int", 10901]},
-        }
-    )
-
-
-class Peer:
-    """Library that runs MXNet symbols, as a context manager.
+class Peer(HelperProcess):
+    """Library that runs MXNet symbols, in a helper process.
 
     Every method raises UserError with the peer's message if it rejects the request, and
     InternalError if its process fails.
@@ -124,15 +66,15 @@ class Peer:
             raise UserError(reason or f"there is no interpreter for {type(self).__name__}")
         teams = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), _THREADS)
         command = worker_command(interpreter, Path(__file__).with_name(self.module))
-        self._process = HelperProcess(type(self).__name__, command, teams)
+        super().__init__(type(self).__name__, command, teams)
 
     def version(self) -> str:
         """Return the peer's version."""
-        return str(self._process.request("version", {}, {}).fields["version"])
+        return str(self.request("version", {}, {}).fields["version"])
 
     def operators(self) -> set[str]:
         """Return the names of the operators the peer supports."""
-        return set(self._process.request("operators", {}, {}).fields["operators"])
+        return set(self.request("operators", {}, {}).fields["operators"])
 
     def run_symbol(
         self,
@@ -148,7 +90,7 @@ class Peer:
         Gradients are those of all floating arguments, with `out_gradients` (default: ones) for the
         outputs.
         """
-        reply = self._process.request(
+        reply = self.request(
             "run_symbol",
             {"symbol": symbol, "is_train": is_train, "gradients": gradients},
             {
@@ -196,33 +138,18 @@ class Peer:
         `parameters` includes the auxiliary states, which are returned with their values after
         training.
         """
-        reply = self._process.request(
+        reply = self.request(
             "train",
             {"symbol": symbol, "sgd": vars(sgd), "steps": len(next(iter(batches.values())))},
             {**prefixed("parameters", parameters), **prefixed("batches", batches)},
         )
         return group(reply.arrays, "parameters")
 
-    def close(self) -> int:
-        """End the helper process and return its exit status."""
-        return self._process.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 class PyTorch(Peer):
     """PyTorch in the interpreter that MXRUN_TORCH_PYTHON names, else in this one if installed."""
 
-    module = "pytorch_worker.py"
+    module = "pytorch_oracle.py"
     variable = "MXRUN_TORCH_PYTHON"
 
     @classmethod
@@ -237,13 +164,13 @@ class PyTorch(Peer):
 class MXNet(Peer):
     """MXNet 1.9.1 in MXRUN_MXNET_PYTHON's environment (it requires NumPy below 1.24)."""
 
-    module = "mxnet_worker.py"
+    module = "mxnet_oracle.py"
     variable = "MXRUN_MXNET_PYTHON"
 
     def infer_shape(self, symbol: str, known: Mapping[str, PartialShape]) -> Shapes:
         """Return the shapes that MXNet infers from the known ones."""
         sent = {n: [size or 0 for size in shape] for n, shape in known.items() if shape is not None}
-        fields = self._process.request("infer_shape", {"symbol": symbol, "known": sent}, {}).fields
+        fields = self.request("infer_shape", {"symbol": symbol, "known": sent}, {}).fields
         return Shapes(
             {name: _partial(shape) for name, shape in fields["arguments"].items()},
             tuple(_partial(shape) for shape in fields["outputs"]),
@@ -252,7 +179,7 @@ class MXNet(Peer):
 
     def save_json(self, symbol: str) -> SavedSymbol:
         """Load symbol JSON and save it again."""
-        reply: Message = self._process.request("save_json", {"symbol": symbol}, {})
+        reply = self.request("save_json", {"symbol": symbol}, {})
         fields = reply.fields
         return SavedSymbol(
             fields["symbol"],

@@ -1,4 +1,4 @@
-"""Reductions and running sums computed in pieces: correct, with the same bits for every team."""
+"""Reductions and running sums computed in chunks: correct, with the same bits for every team."""
 
 from __future__ import annotations
 
@@ -88,21 +88,21 @@ def values(name: str, shape: tuple[int, ...]) -> Array:
 
 @pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
 @pytest.mark.parametrize("name", FORMULAS)
-def test_reductions_by_pieces(name: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+def test_reductions_by_chunks(name: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     data = values(name, shape)
     expected = FORMULAS[name](data.astype(np.float64), axis=axes)
     check(name, {"axis": axes}, data, [np.asarray(expected)])
 
 
 @pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
-def test_moments_by_pieces(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+def test_moments_by_chunks(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     data = values("moments", shape) + 3
     wide = data.astype(np.float64)
     check("moments", {"axes": axes}, data, [wide.mean(axis=axes), wide.var(axis=axes)])
 
 
 @pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
-def test_running_sums_by_pieces(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+def test_running_sums_by_chunks(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     data = values("cumsum", shape)
     expected = np.cumsum(data.astype(np.float64), axis=axes[0])
     check("cumsum", {"axis": axes[0]}, data, [expected])
@@ -118,7 +118,7 @@ def test_extremes_of_many(name: str, shape: tuple[int, ...], axes: tuple[int, ..
 
 
 @pytest.mark.parametrize("name", ["max", "min", "sum"])
-def test_nan_survives_pieces(name: str) -> None:
+def test_nan_survives_chunks(name: str) -> None:
     data = values(name, (100_003,))
     data[77_777] = np.nan
     assert np.isnan(results(name, {}, data, 2)[0]).all()

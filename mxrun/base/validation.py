@@ -1,0 +1,248 @@
+"""Diagnostics of pydantic's errors: one wording for sections of a config and for parameters."""
+
+from __future__ import annotations
+
+import re
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Any, ClassVar, TypeAlias
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from mxrun.base.description import brief, describe_field, describe_value, flow
+from mxrun.base.errors import Diagnostic, SourceLocation
+from mxrun.base.near_names import nearest
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Keys and indices that lead to a value."""
+
+_NAME_ERRORS = frozenset({"string_pattern_mismatch", "string_too_long", "string_too_short"})
+_UNQUOTED = {
+    "int_type": r"[-+]?\d{1,18}",
+    "float_type": r"[-+]?(\d{1,18}\.?\d{0,18}|\.\d{1,18})([eE][-+]?\d{1,3})?",
+    "bool_type": r"true|false|True|False|TRUE|FALSE",
+}
+_TRUTHS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+
+class Source(ABC):
+    """Names and places, for messages, of the values that `model` validates.
+
+    `noun` is the name of a field: key or parameter.
+    """
+
+    noun: ClassVar[str]
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self.model = model
+
+    @abstractmethod
+    def name(self, path: Path) -> str:
+        """Return the name of the value at `path`."""
+
+    @abstractmethod
+    def place(self, path: Path) -> SourceLocation | None:
+        """Return the place of the value at `path`, or of its nearest existing parent."""
+
+    def key_place(self, path: Path) -> SourceLocation | None:
+        """Return the place of the key at `path`, or of its nearest existing parent."""
+        return self.place(path)
+
+    def value(self, path: Path, given: object) -> object:
+        """Return the value at `path` as the user wrote it; `given` is the one validated."""
+        del path
+        return given
+
+    def known_keys(self, path: Path) -> Iterable[str]:
+        """Return the valid keys of the mapping at `path`."""
+        model = annotation_at(self.model, path)
+        return tuple(model.model_fields) if _is_model(model) else ()
+
+    def problem(self, path: Path, value: object) -> str:
+        """Return the sentence about a wrong value."""
+        return f"{self.name(path)} cannot be {brief(value)}"
+
+    def hint(self, kind: str, path: Path, value: object) -> str:
+        """Return advice that only this source can give on an error; empty without any."""
+        del kind, path, value
+        return ""
+
+
+def custom_error(kind: str, expected: str, hint: str = "") -> PydanticCustomError:
+    """Return an error that a validator raises for a value of a wrong form."""
+    # As the template itself, the text's braces would refer to the context.
+    return PydanticCustomError(kind, "{expected}", {"expected": expected, "hint": hint})
+
+
+def explain(
+    error: ValidationError, source: Source, without: Iterable[Path] = ()
+) -> tuple[Diagnostic, ...]:
+    """Return a diagnostic for each problem of a ValidationError except those at `without`."""
+    all_details = error.errors(include_url=False)
+    # pydantic also reports a list with invalid items as too short; the items' errors suffice.
+    ignored = {(each["loc"][:-1], "too_short") for each in all_details}
+    paths = set(without)
+    found = (
+        _explain(each, source)
+        for each in all_details
+        if each["loc"] not in paths and (each["loc"], each["type"]) not in ignored
+    )
+    # The members of a union have an error each.
+    return tuple(dict.fromkeys(found))
+
+
+def annotation_at(model: type[BaseModel], path: Path) -> Any:
+    """Return the type of the value at `path` within a model, without None; None if unknown."""
+    found: Any = model
+    for step in path:
+        found = _without_none(_inside(found, step))
+    return found
+
+
+def dotted(path: Path) -> str:
+    """Return a path in command-line form: `network.layers[0].Convolution.num_filter`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            word = f'"{step}"' if any(mark in step for mark in '.[]="') else step
+            text += f".{word}" if text else word
+    return text
+
+
+def _explain(details: ErrorDetails, source: Source) -> Diagnostic:
+    path, field = _path_and_field(details["loc"], source.model)
+    kind = details["type"]
+    if path[-1:] == ("[key]",):
+        place = source.key_place(path[:-1])
+        expected = "letters, digits, _ . -, at most 200 characters"
+        return Diagnostic(f"not a name: {path[-2]!r}", place, expected)
+    if kind == "extra_forbidden":
+        return _unknown_key(path, source)
+    if kind == "missing":
+        return _missing(path, field, source)
+    value = source.value(path, details["input"])
+    got, place = describe_value(value), source.place(path)
+    if kind == "value_error":
+        problem = str(details["ctx"]["error"])
+        return Diagnostic(problem, place, *((describe_field(field), got) if field else ()))
+    hint = details.get("ctx", {}).get("hint") or source.hint(kind, path, value)
+    return Diagnostic(
+        source.problem(path, value),
+        place,
+        _expected(details, field),
+        got,
+        hint or _hint(details, value),
+    )
+
+
+def _unknown_key(path: Path, source: Source) -> Diagnostic:
+    *parents, key = path
+    known = tuple(source.known_keys(tuple(parents)))
+    inside = f" in {dotted(tuple(parents))}" if parents else ""
+    hint = nearest(str(key), known) or f"known {source.noun}s: {', '.join(known)}"
+    return Diagnostic(f"unknown {source.noun} {key!r}{inside}", source.key_place(path), hint=hint)
+
+
+def _missing(path: Path, field: FieldInfo | None, source: Source) -> Diagnostic:
+    *parents, key = path
+    if isinstance(key, int):
+        place = source.place(tuple(parents))
+        return Diagnostic(f"{source.name(tuple(parents))} has too few items", place)
+    place = source.key_place(tuple(parents))
+    problem = f"{source.name(path)} is missing"
+    if field is None:
+        return Diagnostic(problem, place, got="nothing")
+    examples = "".join(f", such as {flow(each)}" for each in (field.examples or ())[:1])
+    expected = describe_field(field) + examples
+    return Diagnostic(problem, place, expected, "nothing", field.description or "")
+
+
+def _expected(details: ErrorDetails, field: FieldInfo | None) -> str:
+    context = details.get("ctx", {})
+    if "hint" in context:
+        return str(context["expected"])
+    if details["type"] in _NAME_ERRORS:
+        return "a name of letters, digits, _ . and -"
+    return describe_field(field) if field else details["msg"]
+
+
+def _hint(details: ErrorDetails, value: object) -> str:
+    """Return how to write a value that is nearly right; empty for others."""
+    kind = details["type"]
+    if kind == "literal_error":
+        return nearest(str(value), re.findall(r"'([^']*)'", details["ctx"]["expected"]))
+    if kind == "int_type" and isinstance(value, float) and value.is_integer():
+        return f"write {int(value)}"
+    if isinstance(value, str) and kind in ("int_type", "float_type", "bool_type"):
+        if kind == "bool_type" and value.lower() in _TRUTHS:
+            return f"write {_TRUTHS[value.lower()]}"
+        if re.fullmatch(_UNQUOTED[kind], value):
+            return f"remove the quotes: {value}"
+    if kind == "string_type" and isinstance(value, (bool, int, float)):
+        return "write it in quotes"
+    return ""
+
+
+def _path_and_field(location: Path, model: type[BaseModel]) -> tuple[Path, FieldInfo | None]:
+    """Return the path of an error's value in the input, and the field with its type and range.
+
+    In `location` pydantic adds a step for each member of a union that it tried. The field of a part
+    of a union is that of the union.
+    """
+    path: list[str | int] = []
+    found: Any = model
+    field: FieldInfo | None = None
+    in_union = False
+    for step in location:
+        if _is_union(found):
+            found, in_union = None, True
+            continue
+        path.append(step)
+        if not in_union:
+            inner = _inside(found, step)
+            field = None if inner is None else _field_of(found, step, inner)
+            found = _without_none(inner)
+    return tuple(path), field
+
+
+def _field_of(parent: Any, step: str | int, annotation: Any) -> FieldInfo:
+    if _is_model(parent):
+        return parent.model_fields[step]  # type: ignore[no-any-return]
+    return FieldInfo.from_annotation(annotation)
+
+
+def _inside(annotation: Any, step: str | int) -> Any:
+    """Return the type of the value at `step` of one of type `annotation`; None if unknown."""
+    if _is_model(annotation):
+        field = annotation.model_fields.get(step)
+        return field.annotation if field else None
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is tuple and isinstance(step, int):
+        is_uniform = arguments[-1:] == (Ellipsis,)
+        return arguments[0] if is_uniform else dict(enumerate(arguments)).get(step)
+    is_mapping = isinstance(origin, type) and issubclass(origin, Mapping)
+    return arguments[-1] if is_mapping else None
+
+
+def _without_none(annotation: Any) -> Any:
+    """Return a type without its metadata and without None."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _without_none(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) not in (typing.Union, UnionType):
+        return annotation
+    members = [each for each in typing.get_args(annotation) if each is not NoneType]
+    return _without_none(members[0]) if len(members) == 1 else annotation
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, UnionType)
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -1,0 +1,1 @@
+"""Oracles of the tests: MXNet and PyTorch run the same symbols as mxrun."""
