@@ -39,10 +39,10 @@ def read(options: DigitsOptions, split: str, inputs: Inputs) -> Dataset:
     text = gzip.decompress(packed).decode("ascii").replace("\n", ",")
     table = np.fromstring(text, np.uint8, 1797 * 65, sep=",").reshape(1797, 65)
     fifth = np.arange(len(table)) % 5 == 4
-    chosen = {"train": ~fifth, "test": fifth, "all": np.ones_like(fifth)}[split]
-    images = np.ascontiguousarray(table[chosen, :64]).reshape(-1, 1, 8, 8)
+    selected = {"train": ~fifth, "test": fifth, "all": np.ones_like(fifth)}[split]
+    images = np.ascontiguousarray(table[selected, :64]).reshape(-1, 1, 8, 8)
     fields = {
         "data": Field(images, scale=1 / 16, white=16),
-        "label": Field(table[chosen, 64].astype(np.int32)),
+        "label": Field(table[selected, 64].astype(np.int32)),
     }
     return Dataset("digits", fields, tuple("0123456789"), split)

@@ -111,14 +111,14 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
 
 def _channels(inputs: Inputs) -> int:
     """Return 1 or 3, as the network's input requires."""
-    wanted = inputs.get("data")
-    if wanted is None:
+    spec = inputs.get("data")
+    if spec is None:
         return 3
-    if len(wanted.shape) != 3 or wanted.shape[0] not in (1, 3):
+    if len(spec.shape) != 3 or spec.shape[0] not in (1, 3):
         problem = "the network's input 'data' is not an image"
         expected = "[1, height, width] for grey or [3, height, width] for colour"
-        raise UserError(Diagnostic(problem, None, expected, str(list(wanted.shape))))
-    return wanted.shape[0]
+        raise UserError(Diagnostic(problem, None, expected, str(list(spec.shape))))
+    return spec.shape[0]
 
 
 def _read(images: list[Path], channels: int, index: int) -> NDArray[Any]:

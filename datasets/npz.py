@@ -46,9 +46,9 @@ def read(options: NpzOptions, split: str, inputs: Inputs) -> Dataset:
         problem = f"{path}: the records of an array are empty"
         raise UserError(Diagnostic(problem, None, "no axis of length 0", ", ".join(empty)))
     fields = {
-        name: _field(arrays[held], spec, f"{path}: {held}.npy", options.scale)
+        name: _field(arrays[stored], spec, f"{path}: {stored}.npy", options.scale)
         for name, spec in inputs.items()
-        for held in (names[name],)
+        for stored in (names[name],)
     }
     return Dataset("npz", fields, (), split)
 

@@ -63,5 +63,5 @@ def _check(options: RegressionOptions, data: TensorSpec, label: TensorSpec) -> N
     total = 8 * (options.records + 2 * label.elements) * (data.elements + label.elements)
     if total > MAXIMUM_BYTES:
         problem = f"{options.records} records of these inputs are too large for memory"
-        most, got = f"at most {MAXIMUM_BYTES} bytes", f"{total} bytes"
-        raise UserError(Diagnostic(problem, None, most, got, "request fewer `records`"))
+        expected, got = f"at most {MAXIMUM_BYTES} bytes", f"{total} bytes"
+        raise UserError(Diagnostic(problem, None, expected, got, "request fewer `records`"))

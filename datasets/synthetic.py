@@ -34,16 +34,16 @@ def read(options: SyntheticOptions, split: str, inputs: Inputs) -> Dataset:
     """
     _check(options, inputs)
     seed, count, classes = options.seed, options.records, options.classes
-    chosen = draw_integers(seed, f"synthetic/{split}/class", (count,), classes)
+    class_numbers = draw_integers(seed, f"synthetic/{split}/class", (count,), classes)
     fields = {}
     for name, spec in inputs.items():
         stream = f"synthetic/{split}/field/{name}"
         if spec.dtype == "float32":
-            patterns = _patterns(options, stream, name, spec.shape, chosen)
+            patterns = _patterns(options, stream, name, spec.shape, class_numbers)
             are_shares = is_label(name) and len(spec.shape) == 1 and spec.elements > 1
             fields[name] = Field(_shares(patterns)) if are_shares else Field(patterns, 1 / 255)
         elif is_label(name) and spec.shape == ():
-            fields[name] = Field(chosen)
+            fields[name] = Field(class_numbers)
         else:
             fields[name] = Field(draw_integers(seed, stream, (count, *spec.shape), classes))
     return Dataset("synthetic", fields, (), split)
@@ -76,14 +76,18 @@ def _shares(patterns: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def _patterns(
-    options: SyntheticOptions, stream: str, name: str, shape: Shape, chosen: NDArray[np.int32]
+    options: SyntheticOptions,
+    stream: str,
+    name: str,
+    shape: Shape,
+    class_numbers: NDArray[np.int32],
 ) -> NDArray[np.uint8]:
     """Return uint8 [records, *shape]: pattern[class] / 2 + noise / 2, each rounded down."""
     records = draw_bytes(options.seed, stream, (options.records, *shape))
     records >>= 1
     # One pattern at a time: there may be more classes than records, and images may be large.
-    order = np.argsort(chosen, kind="stable")
-    kinds, starts = np.unique(chosen[order], return_index=True)
+    order = np.argsort(class_numbers, kind="stable")
+    kinds, starts = np.unique(class_numbers[order], return_index=True)
     for kind, members in zip(kinds.tolist(), np.split(order, starts[1:]), strict=True):
         pattern = draw_bytes(options.seed, f"synthetic/pattern/{name}/{kind}", shape) >> 1
         for member in members.tolist():

@@ -80,16 +80,12 @@ def bench(
     """
     from mxrun.base.files import check_writable
     from mxrun.commands import bench as command
-    from mxrun.config.bundled import find_config
-    from mxrun.report.notes import write_note, write_notes
+    from mxrun.report.notes import write_note
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.trace import write_trace
-    from mxrun.session.planning import notes
 
     started_at = process_start()
-    path = find_config(config)
     check_writable(trace)
-    write_notes(notes())
     pythons = dict(_pair(text) for text in peer_python or ())
     names = () if against is None else _names(against)
     if pythons and not names:
@@ -100,7 +96,7 @@ def bench(
     request = command.BenchRequest(
         phase.value, batch, threads, steps, warmup, names, pythons, remeasure
     )
-    report = command.bench(path, overrides or (), request, write_note, started_at)
+    report = command.bench(config, overrides or (), request, write_note, started_at)
     if trace is not None:
         write_trace(trace, report.events())
     if json:

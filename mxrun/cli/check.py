@@ -23,13 +23,9 @@ def check(
       mxrun check net.yaml --json
     """
     from mxrun.commands import check as command
-    from mxrun.config.bundled import find_config
     from mxrun.report.result import write_json, write_tables
-    from mxrun.session import planning
 
-    if allow_plugins:
-        planning.allow_plugins(find_config(config), overrides or ())
-    report = command.check(find_config(config), overrides or ()).to_json()
+    report = command.check(config, overrides or (), allow_plugins).to_json()
     if json:
         write_json(report)
     else:

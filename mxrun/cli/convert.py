@@ -60,13 +60,10 @@ def convert(
     from mxrun.commands import convert as command
     from mxrun.report.notes import write_notes
     from mxrun.report.result import write_json, write_tables
-    from mxrun.session import planning
 
     del to
-    if allow_plugins:
-        planning.allow_plugins(source, overrides or ())
     request = command.ConvertRequest(
-        *(source, output, tuple(overrides or ()), checkpoint, batch, allow_changes)
+        *(source, output, tuple(overrides or ()), checkpoint, batch, allow_changes, allow_plugins)
     )
     converted = command.convert(request)
     write_notes(converted.notes)

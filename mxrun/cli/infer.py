@@ -140,8 +140,6 @@ def infer(
     from mxrun.commands import infer as command
     from mxrun.report.infer import work_text
     from mxrun.report.notes import write_note, write_notes
-    from mxrun.session import planning
-    from mxrun.session.planning import notes
 
     form = _output_format(output, to, top)
     _check_records(inputs or (), split)
@@ -151,14 +149,12 @@ def infer(
             f"--json prints everything to standard output: leave out {given}, or --json"
         )
     names = _output_names(outputs)
-    write_notes(notes())
     request = command.InferRequest(
         *(tuple(inputs or ()), split, checkpoint, names, top, classes, batch_size(batch), threads),
         precision=precision.value if precision else None,
         allow_changes=allow_changes,
+        allow_plugins=allow_plugins,
     )
-    if allow_plugins:
-        planning.allow_plugins(run)
     inference = command.infer(run, request, write_note)
     write_notes(inference.notes)
     _run_and_write(inference, form, to, json)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,65 +38,68 @@ def _size(text: str) -> int:
     return size
 
 
+Phase = Annotated[
+    PhaseName | None,
+    typer.Option(
+        help="Plan training with evaluation, or inference.", show_default=PhaseName.TRAIN.value
+    ),
+]
+WhatIf = Annotated[
+    bool,
+    typer.Option("--what-if", help="Plan other settings too: bytes saved and time added by each."),
+]
+Diff = Annotated[str | None, typer.Option(metavar="CONFIG", help="Compare with another config.")]
+Svg = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the arena over the steps.")]
+Html = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The drawing as a page that describes each block."),
+]
+Csv = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="The blocks as an allocation problem in MiniMalloc's format."
+    ),
+]
+FailAbove = Annotated[
+    int | None,
+    typer.Option(
+        parser=_size,
+        metavar="SIZE",
+        help="Exit with 1 if CONFIG's arena is larger than SIZE, such as 2GiB.",
+    ),
+]
+Problem = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Place the blocks of such a file instead of planning a network."
+    ),
+]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="With --problem: search this long for the smallest arena. Ctrl-C ends the search "
+        "with the best one found.",
+    ),
+]
+
+
 def inspect_memory(
     config: ConfigOrNone = None,
     overrides: Overrides = None,
-    phase: Annotated[
-        PhaseName | None,
-        typer.Option(
-            help="Plan training with evaluation, or inference.",
-            show_default=PhaseName.TRAIN.value,
-        ),
-    ] = None,
+    phase: Phase = None,
     batch: BatchOrMax = None,
     threads: Threads = None,
     allow_plugins: AllowPlugins = False,
-    what_if: Annotated[
-        bool,
-        typer.Option(
-            "--what-if", help="Plan other settings too: bytes saved and time added by each."
-        ),
-    ] = False,
-    diff: Annotated[
-        str | None,
-        typer.Option(metavar="CONFIG", help="Compare with another config."),
-    ] = None,
-    svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the arena over the steps.")
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The drawing as a page that describes each block."),
-    ] = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The blocks as an allocation problem in MiniMalloc's format."
-        ),
-    ] = None,
-    fail_above: Annotated[
-        int | None,
-        typer.Option(
-            parser=_size,
-            metavar="SIZE",
-            help="Exit with 1 if CONFIG's arena is larger than SIZE, such as 2GiB.",
-        ),
-    ] = None,
-    problem: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Place the blocks of such a file instead of planning a network."
-        ),
-    ] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            metavar="SECONDS",
-            help="With --problem: search this long for the smallest arena. Ctrl-C ends the search "
-            "with the best one found.",
-        ),
-    ] = None,
+    what_if: WhatIf = False,
+    diff: Diff = None,
+    svg: Svg = None,
+    html: Html = None,
+    csv: Csv = None,
+    fail_above: FailAbove = None,
+    problem: Problem = None,
+    time_limit: TimeLimit = None,
     json: Json = False,
 ) -> None:
     """Show the memory of a run, exact to the byte.
@@ -120,47 +122,31 @@ def inspect_memory(
       mxrun inspect-memory net.yaml --json
       mxrun inspect-memory --problem blocks.csv --time-limit 60
     """
-    from mxrun.config.bundled import find_config
-    from mxrun.report.notes import write_note, write_notes
-    from mxrun.report.result import write_json, write_tables
-    from mxrun.session import planning
-    from mxrun.session.planning import notes
+    from mxrun.commands import inspect_memory as command
+    from mxrun.report.notes import write_note
 
     if problem is not None:
         given = (config, phase, batch, threads, diff, svg, html, csv, fail_above, what_if or None)
         options = zip(_FOR_NETWORKS, given, strict=True)
-        unfit = [name for name, value in options if value is not None]
-        memory_problem(problem, unfit, time_limit, json)
+        unusable = [name for name, value in options if value is not None]
+        memory_problem(problem, unusable, time_limit, json)
         return
     if time_limit is not None:
         raise UserError("--time-limit requires --problem FILE")
-    _check_networks(config, diff, what_if)
-    names = [name for name in (config, diff) if name is not None]
-    paths = [find_config(name) for name in names]
-    if allow_plugins:
-        for path in paths:
-            planning.allow_plugins(path, overrides or ())
-    _check_files(paths, {"--svg": svg, "--html": html, "--csv": csv})
-    write_notes(notes())
-    # Memory outside the plan is measured for one network only: the kernels of a second one would
-    # already be bound in this process.
-    alone, planned = diff is None, (phase or PhaseName.TRAIN).value
-    asked = (overrides or (), planned, batch_size(batch), threads, write_note, alone, what_if)
-    named = names if diff is not None else [""]
-    report, *others = (_inspected(*each, asked) for each in zip(paths, named, strict=True))
+    config = _checked_config(config, diff, what_if)
+    request = command.InspectRequest(
+        (phase or PhaseName.TRAIN).value,
+        batch_size(batch),
+        threads,
+        diff,
+        what_if,
+        {"--svg": svg, "--html": html, "--csv": csv},
+        allow_plugins,
+    )
+    reports = command.inspect_configs(config, overrides or (), request, write_note)
+    report, *others = (each.to_json() for each in reports)
     _write_files(report, svg, html, csv)
-    if others:
-        from mxrun.report.memory_difference import difference_tables, memory_difference
-
-        report["diff"] = memory_difference(report, others[0])
-    if json:
-        write_json(report)
-    elif others:
-        write_tables(difference_tables(report))
-    else:
-        from mxrun.report.memory import memory_tables
-
-        write_tables(memory_tables(report))
+    _write_report(report, others[0] if others else None, json)
     if fail_above is not None and report["planned_bytes"] > fail_above:
         from mxrun.report.memory import above_limit_message
 
@@ -168,8 +154,11 @@ def inspect_memory(
         raise typer.Exit(_ABOVE)
 
 
-def _check_networks(config: str | None, diff: str | None, what_if: bool) -> None:
-    """Raise UserError if no network is given, or two comparisons are requested at once."""
+def _checked_config(config: str | None, diff: str | None, what_if: bool) -> str:
+    """Return the config.
+
+    Raises UserError if there is none, or if two comparisons are requested at once.
+    """
     if config is None:
         raise UserError(
             Diagnostic(
@@ -185,38 +174,25 @@ def _check_networks(config: str | None, diff: str | None, what_if: bool) -> None
                 hint="give them one after the other, in two commands",
             )
         )
+    return config
 
 
-def _inspected(config: Path, name: str, asked: Sequence[Any]) -> dict[str, Any]:
-    """Return the report of one config. A non-empty `name` is added to the context of its errors."""
-    from mxrun.commands import inspect_memory as command
+def _write_report(report: dict[str, Any], other: Mapping[str, Any] | None, json: bool) -> None:
+    """Write the report, and its comparison with another."""
+    from mxrun.report.result import write_json, write_tables
 
-    try:
-        return command.inspect_memory(config, *asked).to_json()
-    except UserError as error:
-        if not name:
-            raise
-        first, *others = error.diagnostics
-        because = (f"{name} is planned", *first.chain)
-        raise UserError([replace(first, chain=because), *others]) from error
+    if other is not None:
+        from mxrun.report.memory_difference import difference_tables, memory_difference
 
+        report["diff"] = memory_difference(report, other)
+    if json:
+        write_json(report)
+    elif other is not None:
+        write_tables(difference_tables(report))
+    else:
+        from mxrun.report.memory import memory_tables
 
-def _check_files(configs: Sequence[Path], asked: Mapping[str, Path | None]) -> None:
-    """Raise UserError for an output file that is a config, another output file, or not writable.
-
-    Runs before planning, which may take long.
-    """
-    from mxrun.base.files import check_writable
-
-    seen = {config.resolve(): "CONFIG" for config in configs}
-    for option, path in asked.items():
-        if path is not None:
-            first = seen.setdefault(path.resolve(), option)
-            if first != option:
-                raise UserError(
-                    f"{first} and {option} name the same file, {path}: use different files"
-                )
-    check_writable(*asked.values())
+        write_tables(memory_tables(report))
 
 
 def _write_files(

@@ -102,8 +102,8 @@ def _report_unused_cache_files() -> None:
         write_notes(distrusted())
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"mxrun {__version__}")
         raise typer.Exit
 

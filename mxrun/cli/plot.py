@@ -11,7 +11,7 @@ from mxrun.cli.arguments import Json, Overrides
 
 
 def plot(
-    what: Annotated[
+    target: Annotated[
         str,
         typer.Argument(
             metavar="WHAT",
@@ -52,7 +52,7 @@ def plot(
 
     check_writable(svg)
     check_writable(dot)
-    report = command.plot(what, overrides or ())
+    report = command.plot(target, overrides or ())
     write_notes(report.get("notes", ()))
     if svg is not None:
         _write(svg, drawing(report))

@@ -69,14 +69,10 @@ def train(
     """
     from mxrun.base.files import check_writable
     from mxrun.commands import train as command
-    from mxrun.config.bundled import find_config
-    from mxrun.report.notes import write_notes
     from mxrun.report.progress import training_observer
-    from mxrun.session.planning import notes
 
     started_at = process_start()
     _check_options(resume, overwrite, allow_changes)
-    path = find_config(config)
     request = command.TrainRequest(
         "resume" if resume else "overwrite" if overwrite else "refuse",
         allow_changes,
@@ -85,9 +81,8 @@ def train(
         batch_size(batch),
     )
     check_writable(trace)
-    write_notes(notes())
     with training_observer() as observer:
-        trained = command.train(path, overrides or (), observer, request)
+        trained = command.train(config, overrides or (), observer, request)
     _report(trained, profile, trace, json)
 
 

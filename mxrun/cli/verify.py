@@ -34,11 +34,10 @@ def verify(
       mxrun verify net.yaml --steps 5 --batch 2 --json
     """
     from mxrun.commands import verify as command
-    from mxrun.config.bundled import find_config
     from mxrun.report.notes import write_note
     from mxrun.report.result import write_json, write_tables
 
-    report = command.verify(find_config(config), overrides or (), steps, batch, threads, write_note)
+    report = command.verify(config, overrides or (), steps, batch, threads, write_note)
     if json:
         write_json(report)
     else:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.waits import WAIT_NOTICE_S
+from mxrun.config.bundled import find_config
 from mxrun.executor.tape_cost import TapeCost, tape_cost
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
@@ -19,6 +20,7 @@ from mxrun.runtime.machine import machine_of
 from mxrun.runtime.profiler import Event, OperatorTime
 from mxrun.runtime.storage import peak_rss_bytes
 from mxrun.session.benchmark_loop import Steps
+from mxrun.session.notes import Notify, missing_library_notes
 from mxrun.session.planning import check_fits, load, plan_for
 from mxrun.session.roofline import Roofline, roofline
 from mxrun.train.loop import quantiles
@@ -107,12 +109,12 @@ class BenchReport:
     def _tape_json(self) -> dict[str, Any]:
         """Return the cost of the tape itself; `share` is a fraction of the median step."""
         tape = self.tape
-        each_us = 1e6 / tape.calls if tape.calls else 0.0
+        to_us_per_call = 1e6 / tape.calls if tape.calls else 0.0
         return {
             "calls": tape.calls,
             "team_switches": tape.switches,
-            "us_per_call": tape.seconds * each_us,
-            "us_per_call_without_switches": tape.unswitched_s * each_us,
+            "us_per_call": tape.seconds * to_us_per_call,
+            "us_per_call_without_switches": tape.unswitched_s * to_us_per_call,
             "share": tape.seconds * 1e3 / float(np.median(self.step_ms)),
         }
 
@@ -132,22 +134,25 @@ class BenchReport:
 
 
 def bench(
-    path: str | Path,
+    config: str | Path,
     overrides: Sequence[str],
     request: BenchRequest,
-    say: Callable[[str], None],
+    notify: Notify,
     started_at: float,
 ) -> BenchReport:
     """Measure a config's steps on synthetic records; only the config is read, no file is written.
 
     A step loads a new batch, runs every operator and, in training, computes loss and metrics, like
-    the steps of a run. say: receives notes about long waits. started_at: start of the process on
+    the steps of a run. notify: receives notes about long waits. started_at: start of the process on
     the monotonic clock. Raises UserError for an invalid config, if the plan does not fit into
     memory, and if none of the requested baselines can be compared.
     """
-    compare = _comparison(request, say)
+    path = find_config(str(config))
+    for note in missing_library_notes():
+        notify(note)
+    compare = _comparison(request, notify)
     built = load(path, overrides, request.batch)
-    plan = plan_for(built, request.phase == "train", request.threads, say)
+    plan = plan_for(built, request.phase == "train", request.threads, notify)
     check_fits(plan)
     steps = Steps(built, plan, TRAIN if request.phase == "train" else EVALUATE)
     steps.run(steps.executor.run)
@@ -156,7 +161,7 @@ def bench(
     warmup_s = steps.seconds(request.warmup)
     total = request.steps + 2 * count
     if (wait := total * warmup_s.mean() if request.warmup else 0.0) > WAIT_NOTICE_S:
-        say(f"{total} steps take about {wait:.0f} s")
+        notify(f"{total} steps take about {wait:.0f} s")
     step_s = steps.seconds(request.steps)
     rss_peak_bytes = peak_rss_bytes()
     profile = steps.executor.profile(steps.phase, count)
@@ -188,7 +193,7 @@ def bench(
 
 
 def _comparison(
-    request: BenchRequest, say: Callable[[str], None]
+    request: BenchRequest, notify: Notify
 ) -> Callable[[ModelDefinition, Steps], Mapping[str, PeerResult]]:
     """Find the requested baselines and return a function that compares with them."""
     if not request.against:
@@ -199,4 +204,4 @@ def _comparison(
 
     found = find(request.against, request.pythons)
     length = Length(request.steps, request.warmup)
-    return lambda built, steps: compare(built, steps, found, length, say)
+    return lambda built, steps: compare(built, steps, found, length, notify)

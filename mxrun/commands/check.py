@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.base.tensor import Shape
+from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.node import NodeEntry
-from mxrun.session.planning import load
+from mxrun.session.planning import load, trust_plugins
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,16 @@ class CheckReport:
         return asdict(self)
 
 
-def check(path: str | Path, overrides: Sequence[str] = ()) -> CheckReport:
-    """Validate config and shapes without data. Raises UserError."""
+def check(
+    config: str | Path, overrides: Sequence[str] = (), allow_plugins: bool = False
+) -> CheckReport:
+    """Validate config and shapes without data. Raises UserError.
+
+    allow_plugins: trust the config's plugins, from now on.
+    """
+    path = find_config(str(config))
+    if allow_plugins:
+        trust_plugins(path, overrides)
     built = load(path, overrides)
     rows = tuple(_layer_rows(built))
     return CheckReport(
@@ -60,9 +69,9 @@ def _layer_rows(built: ModelDefinition) -> Iterator[LayerRow]:
     for node in model.symbol.nodes:
         if node.prop is None:
             continue
-        own = [entry.name for entry in node.inputs if entry.name in specs]
-        parameters = sum(specs[name].elements for name in own if name not in counted)
-        counted.update(own)
+        names = [entry.name for entry in node.inputs if entry.name in specs]
+        parameters = sum(specs[name].elements for name in names if name not in counted)
+        counted.update(names)
         arguments = [model.inference.spec(entry).shape for entry in node.argument_entries()]
         outputs = [
             model.inference.spec(NodeEntry(node, index)).shape for index in range(node.num_outputs)

@@ -15,7 +15,7 @@ from mxrun.convert.onnx_model import OPSET, Array
 from mxrun.frontend import ModelDefinition
 from mxrun.session.onnx_export import initial_arrays, onnx_model
 from mxrun.session.onnx_metadata import onnx_metadata
-from mxrun.session.planning import load
+from mxrun.session.planning import load, trust_plugins
 from mxrun.session.trained_model import TrainedModel
 
 # Protobuf's limit for one message; larger models would need a separate file of parameters.
@@ -28,7 +28,8 @@ class ConvertRequest:
 
     source: a config, or the folder of a run or checkpoint. checkpoint: selects one of a run, as in
     `infer`. batch: the only batch size of the result; by default it accepts any. allow_changes:
-    also convert if config or plugins have changed since the run.
+    also convert if config or plugins have changed since the run. allow_plugins: trust the source's
+    plugins, from now on.
     """
 
     source: str
@@ -37,6 +38,7 @@ class ConvertRequest:
     checkpoint: str | None = None
     batch: int | None = None
     allow_changes: bool = False
+    allow_plugins: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def convert(request: ConvertRequest) -> Converted:
 
     Raises UserError for operators without an ONNX form and for a file that cannot be written.
     """
+    if request.allow_plugins:
+        trust_plugins(request.source, request.overrides)
     source = _source(request)
     check_writable(request.file)
     built, arrays = source.built, source.arrays
@@ -111,7 +115,7 @@ def convert(request: ConvertRequest) -> Converted:
 
 
 @dataclass(frozen=True, eq=False)
-class _Source:
+class _ExportedNetwork:
     """Network and its arrays; `trained` is set for a run. notes: origin of the arrays."""
 
     built: ModelDefinition
@@ -120,7 +124,7 @@ class _Source:
     trained: TrainedModel | None = None
 
 
-def _source(request: ConvertRequest) -> _Source:
+def _source(request: ConvertRequest) -> _ExportedNetwork:
     """Load the network to convert."""
     path = Path(request.source)
     if path.is_dir():
@@ -133,7 +137,7 @@ def _source(request: ConvertRequest) -> _Source:
                 )
             )
         trained = TrainedModel.open(path, request.checkpoint, request.batch, request.allow_changes)
-        return _Source(trained.built, trained.arrays, trained.notes, trained)
+        return _ExportedNetwork(trained.built, trained.arrays, trained.notes, trained)
     if request.checkpoint is not None:
         raise UserError(
             Diagnostic(
@@ -145,4 +149,4 @@ def _source(request: ConvertRequest) -> _Source:
         )
     built = load(find_config(request.source), request.overrides, request.batch)
     notes = ("the parameters are initial ones: nothing is trained",)
-    return _Source(built, initial_arrays(built), notes)
+    return _ExportedNetwork(built, initial_arrays(built), notes)

@@ -22,7 +22,7 @@ from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable_error
 from mxrun.session.budget import budgeted
 from mxrun.session.inference_outputs import (
-    Head,
+    OutputHead,
     batch_inputs,
     heads,
     known_shapes,
@@ -32,9 +32,10 @@ from mxrun.session.inference_outputs import (
     subgraph,
 )
 from mxrun.session.max_batch_size import MAX, BatchSize, largest_batch
+from mxrun.session.notes import Notify, ignore_note, missing_library_notes
 from mxrun.session.parameter_init import zero_pinned
-from mxrun.session.planning import Say, check_fits, chooser_for, silent, team_size
-from mxrun.session.records import FileSource, Records, Source, SplitSource
+from mxrun.session.planning import check_fits, chooser_for, team_size, trust_plugins
+from mxrun.session.records import FileSource, Records, RecordSource, SplitSource
 from mxrun.session.trained_model import TrainedModel
 
 Array = npt.NDArray[Any]
@@ -49,7 +50,7 @@ class InferRequest:
     of its data set. checkpoint: `best`, `newest` or a step. outputs: layers whose outputs replace
     the network's. top: number of classes reported; classes: a file of their names. batch, threads,
     precision: replace the config's. allow_changes: also run if config or plugins have changed since
-    training.
+    training. allow_plugins: trust the run's plugins, from now on.
     """
 
     inputs: tuple[str, ...] = ()
@@ -62,6 +63,7 @@ class InferRequest:
     threads: int | None = None
     precision: str | None = None
     allow_changes: bool = False
+    allow_plugins: bool = False
 
     @property
     def measured(self) -> bool:
@@ -77,7 +79,7 @@ class Output:
     themselves. classes: names of all classes.
     """
 
-    head: Head
+    head: OutputHead
     shape: Shape
     top: int = 0
     classes: tuple[str, ...] = ()
@@ -119,7 +121,7 @@ class Inference:
     def __init__(
         self,
         trained: TrainedModel,
-        source: Source,
+        source: RecordSource,
         executor: Executor,
         outputs: Sequence[Output],
         classes: tuple[str, ...],
@@ -169,13 +171,14 @@ class Inference:
                 row: Row = {"input": name, "record": number}
                 if batch.records.labels is not None:
                     row |= self._label(batch.records.labels[index].tolist())
-                told = {
-                    each.name: each.to_json(batch.arrays[each.name][index]) for each in self.outputs
+                results = {
+                    output.name: output.to_json(batch.arrays[output.name][index])
+                    for output in self.outputs
                 }
-                if len(told) == 1:
-                    yield row | told.popitem()[1]
+                if len(results) == 1:
+                    yield row | results.popitem()[1]
                 else:
-                    yield row | {"outputs": told}
+                    yield row | {"outputs": results}
 
     def _label(self, label: Any) -> Row:
         """Return a record's label: class number and name (if classes have names), or numbers."""
@@ -203,26 +206,30 @@ class Inference:
         }
 
 
-def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inference:
+def infer(run: str | Path, request: InferRequest, notify: Notify = ignore_note) -> Inference:
     """Prepare a run's network for the records that `request` names.
 
-    Only inference is planned, for a batch no larger than the records of the files. say: receives
+    Only inference is planned, for a batch no larger than the records of the files. notify: receives
     notes about long waits. Raises UserError for errors in the run, the checkpoint, names or the
     first records.
     """
+    for note in missing_library_notes():
+        notify(note)
+    if request.allow_plugins:
+        trust_plugins(run)
     batch = 1 if request.batch == MAX else request.batch
-    trained = TrainedModel.open(Path(path), request.checkpoint, batch, request.allow_changes)
+    trained = TrainedModel.open(Path(run), request.checkpoint, batch, request.allow_changes)
     if request.batch == MAX:
-        trained = trained.with_batch_size(_largest(trained, request, say))
+        trained = trained.with_batch_size(_largest_batch(trained, request, notify))
     built = trained.built
-    chosen = heads(built, request.outputs)
-    source = _source(trained, request, chosen)
+    selected = heads(built, request.outputs)
+    source = _source(trained, request, selected)
     available = source.available(built.model.batch_size)
     if not available:
         raise UserError("there are no records to infer")
-    batch_size = planned_batch(built, chosen, available)
-    outputs = _outputs(trained, request, chosen, row_shapes(built, chosen, batch_size))
-    plan = compile_plan(*_asked(trained, request, chosen, source, batch_size, say))
+    batch_size = planned_batch(built, selected, available)
+    outputs = _outputs(trained, request, selected, row_shapes(built, selected, batch_size))
+    plan = compile_plan(*_compile_request(trained, request, selected, source, batch_size, notify))
     check_fits(plan)
     executor = Executor(plan)
     zero_pinned(executor, built)
@@ -232,34 +239,34 @@ def infer(path: str | Path, request: InferRequest, say: Say = silent) -> Inferen
     return Inference(trained, source, executor, outputs, classes, batch_size)
 
 
-def _largest(trained: TrainedModel, request: InferRequest, say: Say) -> int:
+def _largest_batch(trained: TrainedModel, request: InferRequest, notify: Notify) -> int:
     """Return the largest batch that fits, at most the number of records if it is known."""
-    chosen = heads(trained.built, request.outputs)
-    source = _source(trained, request, chosen)
+    selected = heads(trained.built, request.outputs)
+    source = _source(trained, request, selected)
 
-    def asked(size: int) -> tuple[Symbol, CompileRequest]:
-        return _asked(trained, request, chosen, source, size, silent)
+    def compile_request(size: int) -> tuple[Symbol, CompileRequest]:
+        return _compile_request(trained, request, selected, source, size, ignore_note)
 
-    found = largest_batch(trained.built, asked, say)
-    if source.total is None or source.total >= found:
-        return found
-    say(f"--batch max: {source.total} samples, because there are no more records")
+    largest = largest_batch(trained.built, compile_request, notify)
+    if source.total is None or source.total >= largest:
+        return largest
+    notify(f"--batch max: {source.total} samples, because there are no more records")
     return max(1, source.total)
 
 
-def _asked(
+def _compile_request(
     trained: TrainedModel,
     request: InferRequest,
-    chosen: Sequence[Head],
-    source: Source,
+    selected: Sequence[OutputHead],
+    source: RecordSource,
     batch_size: int,
-    say: Say,
+    notify: Notify,
 ) -> tuple[Symbol, CompileRequest]:
     """Return the symbol and the compile request for a batch size."""
     built = trained.built
     threads = team_size(built, training=False, threads=request.threads or _team_of(trained))
     measured = built.model.symbol.heads if request.measured else ()
-    return subgraph(chosen, measured), CompileRequest(
+    return subgraph(selected, measured), CompileRequest(
         inputs=batch_inputs(built, batch_size),
         shapes=known_shapes(built),
         staged=source.staged(batch_size),
@@ -269,7 +276,7 @@ def _asked(
         precision=request.precision or built.config.precision,
         fuse=built.config.fuse,
         implementation=built.config.implementation,
-        chooser=chooser_for(built, threads, say),
+        chooser=chooser_for(built, threads, notify),
         **budgeted(built, False, threads),
     )
 
@@ -284,10 +291,12 @@ def _team_of(trained: TrainedModel) -> int | None:
     return min(trained.checkpoint.manifest.plan.threads, available_cores(), largest_team())
 
 
-def _source(trained: TrainedModel, request: InferRequest, chosen: Sequence[Head]) -> Source:
+def _source(
+    trained: TrainedModel, request: InferRequest, selected: Sequence[OutputHead]
+) -> RecordSource:
     """Return the source of the records."""
     built = trained.built
-    data, labels = needed_inputs(built, chosen)
+    data, labels = needed_inputs(built, selected)
     if request.split is not None:
         return SplitSource(built, request.split, request.measured, trained.checkpoint.manifest)
     names = " and ".join(map(repr, (*data, *labels)))
@@ -311,14 +320,17 @@ def _source(trained: TrainedModel, request: InferRequest, chosen: Sequence[Head]
 
 
 def _outputs(
-    trained: TrainedModel, request: InferRequest, chosen: Sequence[Head], rows: Mapping[str, Shape]
+    trained: TrainedModel,
+    request: InferRequest,
+    selected: Sequence[OutputHead],
+    rows: Mapping[str, Shape],
 ) -> list[Output]:
     """Return the outputs of the heads.
 
     A head reports classes if it is a distribution over classes, or if `top` is given.
     """
     outputs = []
-    for head in chosen:
+    for head in selected:
         shape = rows[head.name]
         if len(shape) != 1 or (request.top is None and not head.classes):
             outputs.append(Output(head, shape))

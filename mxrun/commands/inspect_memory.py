@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mxrun.backend.jit import HostLoop
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.files import check_writable
+from mxrun.config.bundled import find_config
 from mxrun.executor.bind import bind
 from mxrun.frontend import build
 from mxrun.operator.native_kernel import add_loop
@@ -21,11 +23,30 @@ from mxrun.runtime.resident import resident_bytes
 from mxrun.session.budget import budget_figures
 from mxrun.session.max_batch_size import BatchSize, max_batch_size
 from mxrun.session.micro_batches import planned
-from mxrun.session.planning import Say, parse_config, silent
-from mxrun.session.what_if import Question, what_if
+from mxrun.session.notes import Notify, ignore_note, missing_library_notes
+from mxrun.session.planning import parse_config, trust_plugins
+from mxrun.session.what_if import WhatIfRequest, what_if
 
 # Fictitious base address: bound kernels store addresses, but nothing is run or stored there.
-_NOWHERE = 1 << 40
+_BASE_ADDRESS = 1 << 40
+
+
+@dataclass(frozen=True)
+class InspectRequest:
+    """Options of an inspection.
+
+    phase: train (including evaluation) or infer. batch, threads: replace the config's. diff: a
+    config to compare with. what_if: also plan other settings. outputs: by option, the files that
+    the caller will write. allow_plugins: trust the configs' plugins, from now on.
+    """
+
+    phase: str = "train"
+    batch: BatchSize | None = None
+    threads: int | None = None
+    diff: str | None = None
+    what_if: bool = False
+    outputs: Mapping[str, Path | None] = field(default_factory=dict)
+    allow_plugins: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,24 +176,83 @@ def _lifetime(live: LiveTensor) -> dict[str, Any]:
     return _placed(live) | times | {"root": live.root, "shared": list(live.shared)}
 
 
+def inspect_configs(
+    config: str, overrides: Sequence[str], request: InspectRequest, notify: Notify = ignore_note
+) -> list[MemoryReport]:
+    """Plan the runs of a config and, if there is one, of `request.diff`, with equal options.
+
+    notify: receives notes about long waits. Raises UserError, before planning, for output files
+    that cannot be written or are one of the configs.
+    """
+    names = [config] if request.diff is None else [config, request.diff]
+    paths = [find_config(name) for name in names]
+    if request.allow_plugins:
+        for path in paths:
+            trust_plugins(path, overrides)
+    _check_outputs(paths, request.outputs)
+    for note in missing_library_notes():
+        notify(note)
+    if request.diff is None:
+        return [_inspected(paths[0], overrides, request, notify)]
+    reports = []
+    for name, path in zip(names, paths, strict=True):
+        try:
+            reports.append(_inspected(path, overrides, request, notify))
+        except UserError as error:
+            first, *others = error.diagnostics
+            chain = (f"{name} is planned", *first.chain)
+            raise UserError([replace(first, chain=chain), *others]) from error
+    return reports
+
+
+def _check_outputs(configs: Sequence[Path], outputs: Mapping[str, Path | None]) -> None:
+    """Raise UserError for an output file that is a config, another output file, or not writable."""
+    options = {config.resolve(): "CONFIG" for config in configs}
+    for option, path in outputs.items():
+        if path is not None:
+            first = options.setdefault(path.resolve(), option)
+            if first != option:
+                raise UserError(
+                    f"{first} and {option} name the same file, {path}: use different files"
+                )
+    check_writable(*outputs.values())
+
+
+def _inspected(
+    path: Path, overrides: Sequence[str], request: InspectRequest, notify: Notify
+) -> MemoryReport:
+    return inspect_memory(
+        path,
+        overrides,
+        request.phase,
+        request.batch,
+        request.threads,
+        notify,
+        # Memory outside the plan is measured for one network only: the kernels of a second one
+        # would already be bound in this process.
+        measured=request.diff is None,
+        changes=request.what_if,
+    )
+
+
 def inspect_memory(
     path: str | Path,
     overrides: Sequence[str] = (),
     phase: str = "train",
     batch: BatchSize | None = None,
     threads: int | None = None,
-    say: Say = silent,
+    notify: Notify = ignore_note,
     measured: bool = True,
     changes: bool = False,
 ) -> MemoryReport:
     """Plan a run without data; `phase` is train (including evaluation) or infer.
 
-    say: receives notes about long waits. measured: also measure the memory outside the arena, for
-    which all kernels are bound. changes: also plan other settings.
+    notify: receives notes about long waits. measured: also measure the memory outside the arena,
+    for which all kernels are bound. changes: also plan other settings.
     """
     training = phase == "train"
     parsed = parse_config(path, overrides)
-    built = build(parsed, max_batch_size(batch, parsed, training, threads, say))
+    built = build(parsed, max_batch_size(batch, parsed, training, threads, notify))
     if changes and built.config.memory.micro_batches:
         raise UserError(
             Diagnostic(
@@ -181,18 +261,18 @@ def inspect_memory(
                 hint="add memory.micro_batches=false",
             )
         )
-    made = planned(built, training, threads, say)
+    run = planned(built, training, threads, notify)
     if changes:
-        say("--what-if plans other settings, which takes about ten times as long as this plan")
-    question = Question(parsed, training, threads, made.built, made.plan)
+        notify("--what-if plans other settings, which takes about ten times as long as this plan")
+    what_if_request = WhatIfRequest(parsed, training, threads, run.built, run.plan)
     return MemoryReport(
         name=built.config.name,
         phase=phase,
         batch_size=built.batch_size,
-        micro_batches=made.built.micro_batches,
-        plan=made.plan,
-        outside=outside_bytes(made.plan) if measured else {},
-        what_if=what_if(question) if changes else None,
+        micro_batches=run.built.micro_batches,
+        plan=run.plan,
+        outside=outside_bytes(run.plan) if measured else {},
+        what_if=what_if(what_if_request) if changes else None,
     )
 
 
@@ -211,7 +291,7 @@ def outside_bytes(plan: Plan) -> dict[str, Any]:
 
     A run additionally holds the records of its data, and Python's allocations while it runs.
     """
-    tapes = [bind(phase, _NOWHERE, plan.threads) for phase in plan.phases.values()]
+    tapes = [bind(phase, _BASE_ADDRESS, plan.threads) for phase in plan.phases.values()]
     # An empty loop, which starts the team's threads with their stacks and heaps.
     start_team = HostLoop(add_loop, (0, 0, 0), plan.threads)
     # The first measurement itself allocates memory.

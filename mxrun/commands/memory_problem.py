@@ -71,11 +71,11 @@ def place_problem(
     try:
         while time_limit_s is not None and seconds < time_limit_s:
             advance(seconds, allocation)
-            better = next(improved, None)
+            improvement = next(improved, None)
             seconds = time.perf_counter() - start
-            if better is None:
+            if improvement is None:
                 break
-            offsets, allocation = better
+            offsets, allocation = improvement
     except KeyboardInterrupt:
         seconds = time.perf_counter() - start
     return PlacedProblem(str(path), offsets, allocation, seconds * 1e3)
@@ -149,7 +149,7 @@ def _cells(path: Path, number: int, line: str) -> list[_Cell]:
 def _columns(header: list[_Cell]) -> list[str]:
     """Return the names of the columns; each of the four occurs once."""
     expected = "the columns " + ", ".join(_COLUMNS)
-    seen: list[str] = []
+    names: list[str] = []
     for cell in header:
         name = cell.text
         if name in _OPTIONAL:
@@ -158,14 +158,14 @@ def _columns(header: list[_Cell]) -> list[str]:
             _fail(cell, problem, f"no more than {expected}", hint=hint)
         if name not in _COLUMNS:
             _fail(cell, "this is not a known column", expected, repr(name), nearest(name, _COLUMNS))
-        if name in seen:
+        if name in names:
             _fail(cell, f"there are two columns {name!r}", expected)
-        seen.append(name)
-    missing = [name for name in _COLUMNS if name not in seen]
+        names.append(name)
+    missing = [name for name in _COLUMNS if name not in names]
     if missing:
-        got = ", ".join(seen)
+        got = ", ".join(names)
         _fail(header[0], f"there is no column {missing[0]!r}", expected, got)
-    return seen
+    return names
 
 
 def _block(row: Mapping[str, _Cell]) -> tuple[str, int, int, int]:

@@ -33,13 +33,13 @@ _SAMPLES: tuple[Shape, ...] = ((4,), (4, 4), (3, 8, 8), (3, 8, 8, 8), ())
 # MXNet's names of learned arguments; a layer creates variables for them.
 _LEARNED = frozenset({"weight", "bias", "gamma", "beta"})
 # Parameters by which an optimizer selects its update operator.
-_DECIDING: tuple[Mapping[str, Any], ...] = (
+_SELECTING: tuple[Mapping[str, Any], ...] = (
     {},
     {"momentum": 0.9},
     {"momentum": 0.0},
     {"centered": True},
 )
-_NOWHERE = SourceLocation("<example>", 1, 1)
+_EXAMPLE_PLACE = SourceLocation("<example>", 1, 1)
 
 Description = dict[str, Any]
 
@@ -67,7 +67,7 @@ def operator(name: str, settings: Sequence[str] = ()) -> Description:
     return {
         **_summary(prop),
         "doc": _doc(prop),
-        "example": {key: _plain(getattr(prop.parameters, key)) for key in _given(prop)},
+        "example": {key: _plain(getattr(prop.parameters, key)) for key in _set_parameters(prop)},
         "arguments": [
             {"name": argument, "gradient": kind.value}
             for argument, kind in zip(arguments, prop.list_gradients(), strict=True)
@@ -143,7 +143,7 @@ def _first_sentence(doc: str) -> str:
     return re.split(r"\.\s+(?=[A-Z])", text)[0].rstrip(".")
 
 
-def _given(prop: AnyProperty) -> list[str]:
+def _set_parameters(prop: AnyProperty) -> list[str]:
     """Return the names of the set parameters, in order of declaration."""
     given = prop.parameters.model_fields_set
     return [key for key in prop.parameter_type.model_fields if key in given]
@@ -204,8 +204,8 @@ def _example_shapes(prop: AnyProperty) -> Shapes | None:
     names = prop.list_arguments()
     wired = [name for name in names if name not in _LEARNED and name not in prop.label_arguments]
     for sample in _SAMPLES:
-        for chosen in (wired[:1], wired):
-            given = dict.fromkeys(chosen, (_BATCH, *sample))
+        for selected in (wired[:1], wired):
+            given = dict.fromkeys(selected, (_BATCH, *sample))
             shapes = _infer(prop, [given.get(name) for name in names])
             if all(is_known(shape) for shape in shapes):
                 return {
@@ -257,7 +257,7 @@ def _network_yaml(prop: AnyProperty, shapes: Shapes) -> str:
     """Return inputs and the layer; arguments without a batch axis are variables of the layer."""
     body: Description = {
         key: _plain(getattr(prop.parameters, key))
-        for key in _given(prop)
+        for key in _set_parameters(prop)
         if key != f"use_{SAMPLE_WEIGHT}"
     }
     wired = [
@@ -283,8 +283,8 @@ def _optimizer_yaml(update: str) -> str:
     """Return the optimizer that uses the update; of several, the one with its name."""
     for name in sorted(OPTIMIZERS, key=lambda name: (not update.startswith(name), name)):
         kind = OPTIMIZERS.get(name)
-        for deciding in _DECIDING:
-            parameters = {"lr": 0.1, **deciding}
+        for selecting in _SELECTING:
+            parameters = {"lr": 0.1, **selecting}
             if parameters.keys() <= kind.model_fields.keys() and (
                 kind(**parameters).operator()[0] == update
             ):
@@ -299,7 +299,7 @@ def _plain(value: Any) -> Any:
 
 def _marked(value: Any) -> SourceNode:
     if isinstance(value, Mapping):
-        return SourceNode({key: _marked(part) for key, part in value.items()}, _NOWHERE)
+        return SourceNode({key: _marked(part) for key, part in value.items()}, _EXAMPLE_PLACE)
     if isinstance(value, list):
-        return SourceNode(tuple(map(_marked, value)), _NOWHERE)
-    return SourceNode(value, _NOWHERE)
+        return SourceNode(tuple(map(_marked, value)), _EXAMPLE_PLACE)
+    return SourceNode(value, _EXAMPLE_PLACE)

@@ -27,22 +27,22 @@ Report = dict[str, Any]
 Shapes = Mapping[NodeEntry, PartialShape]
 
 
-def plot(what: str, settings: Sequence[str] = ()) -> Report:
+def plot(target: str, settings: Sequence[str] = ()) -> Report:
     """Return the data to plot of a run's folder, a config or an operator; `kind` names the plot.
 
-    Raises UserError if `what` is none of these, or if `settings` are not supported for it.
+    Raises UserError if `target` is none of these, or if `settings` are not supported for it.
     """
-    folder = Path(what)
-    if os.path.isdir(what) and any((folder / name).is_file() for name in _OF_A_RUN):
+    folder = Path(target)
+    if os.path.isdir(target) and any((folder / name).is_file() for name in _OF_A_RUN):
         if settings:
             hint = f"mxrun plot {folder / 'config.yaml'} draws the run's network"
             raise UserError(Diagnostic("a run's curves take no KEY=VALUE", hint=hint))
         return curves(folder)
     library.load()
-    known = os.path.isfile(what) or what.removesuffix(".yaml") in bundled_configs()
-    if not known and what in OPERATORS:
-        return _operator(example(what, settings))
-    return _network(find_config(what), settings)
+    known = os.path.isfile(target) or target.removesuffix(".yaml") in bundled_configs()
+    if not known and target in OPERATORS:
+        return _operator(example(target, settings))
+    return _network(find_config(target), settings)
 
 
 def _network(path: Path, overrides: Sequence[str]) -> Report:
@@ -192,7 +192,7 @@ def _read_records(path: Path) -> Iterator[Report]:
 def _is_record(record: Any) -> bool:
     if not isinstance(record, Mapping):
         return False
-    counts = all(is_count(record.get(key), least=1) for key in ("epoch", "step"))
+    counts = all(is_count(record.get(key), minimum=1) for key in ("epoch", "step"))
     parts = (record.get("train"), record.get("eval"))
     return counts and all(isinstance(part, Mapping) and _is_measured(part) for part in parts)
 

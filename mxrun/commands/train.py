@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import Parsed
+from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition, build, check_labels
 from mxrun.graph.phases import TRAIN
 from mxrun.io.dataset import open_datasets
@@ -20,7 +21,8 @@ from mxrun.runtime.storage import peak_rss_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
 from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.micro_batches import micro_batch_notes, planned
-from mxrun.session.planning import Say, check_fits, is_timed, parse_config, silent
+from mxrun.session.notes import Notify, ignore_note, missing_library_notes
+from mxrun.session.planning import check_fits, is_timed, parse_config
 from mxrun.session.profile import RunProfile
 from mxrun.session.resume import RunStart, resume, saved_plan
 from mxrun.session.run import Run
@@ -123,29 +125,32 @@ class TrainingResult:
 
 
 def train(
-    path: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
+    config: str | Path, overrides: Sequence[str], observer: Observer, request: TrainRequest
 ) -> TrainingResult:
     """Train as the config describes.
 
     Raises UserError for errors in config, data or run folder, before the first step, and Stopped
     when a signal requested an end and everything is saved.
     """
+    path = find_config(str(config))
+    for note in missing_library_notes():
+        observer.note(note)
     parsed = parse_config(path, overrides)
     batch = _batch_size(parsed, observer, request)
     if batch is not None:
         parsed = parsed.with_values({("data", "batch_size"): batch})
-    built, stands_in = _built(parsed)
-    if stands_in:
+    built, is_synthetic = _build_model(parsed)
+    if is_synthetic:
         observer.note(NO_PATH)
     saved = saved_plan(built.config.name) if request.existing == "resume" else None
-    run = _opened(built, observer.note, saved)
+    run = _open_run(built, observer.note, saved)
     try:
         return _Training(run, observer, request).run()
     finally:
         run.close()
 
 
-def _built(parsed: Parsed, batch: int | None = None) -> tuple[ModelDefinition, bool]:
+def _build_model(parsed: Parsed, batch: int | None = None) -> tuple[ModelDefinition, bool]:
     """Return the model definition, and whether synthetic data replace missing data sections."""
     built = build(parsed, batch)
     sections = synthetic_sections(built)
@@ -154,26 +159,28 @@ def _built(parsed: Parsed, batch: int | None = None) -> tuple[ModelDefinition, b
 
 def _batch_size(parsed: Parsed, observer: Observer, request: TrainRequest) -> int | None:
     """Return the requested batch size; `max` is limited to the number of records."""
-    found = max_batch_size(request.batch, parsed, training=True, say=observer.note)
-    if found is None or request.batch != MAX:
-        return found
-    built, _ = _built(parsed, 1)
+    largest = max_batch_size(request.batch, parsed, training=True, notify=observer.note)
+    if largest is None or request.batch != MAX:
+        return largest
+    built, _ = _build_model(parsed, 1)
     if "train" not in built.data:
-        return found
+        return largest
     records = len(open_datasets({"train": built.data["train"]}, built.model.records)["train"])
-    if records < found:
+    if records < largest:
         observer.note(f"--batch max: {records} samples, because there are no more records")
-    return min(found, records)
+    return min(largest, records)
 
 
 def prepare(built: ModelDefinition) -> Run:
     """Return an initialised run. Raises UserError if data or memory do not permit it."""
-    run = _opened(built)
+    run = _open_run(built)
     run.initialise()
     return run
 
 
-def _opened(built: ModelDefinition, say: Say = silent, saved: PlanRecord | None = None) -> Run:
+def _open_run(
+    built: ModelDefinition, notify: Notify = ignore_note, saved: PlanRecord | None = None
+) -> Run:
     """Open the data, plan, and allocate.
 
     saved: the plan of a resumed run. Its team size is used again if the config sets none, and its
@@ -183,17 +190,17 @@ def _opened(built: ModelDefinition, say: Say = silent, saved: PlanRecord | None 
         raise UserError(built.missing)
     datasets = open_datasets(built.data, built.model.records)
     check_labels(built, datasets)
-    team, kept = None, None
+    team, autotuned = None, None
     if saved is not None and built.config.threads is None:
         team = saved.threads
     if saved is not None and is_timed(built):
-        kept = {TRAIN: saved.implementations, **saved.others}
-    made = planned(built, training=True, threads=team, say=say, kept=kept)
-    check_fits(made.plan)
+        autotuned = {TRAIN: saved.implementations, **saved.others}
+    planned_run = planned(built, training=True, threads=team, notify=notify, autotuned=autotuned)
+    check_fits(planned_run.plan)
     read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
-    for note in (*read, *micro_batch_notes(made), *budget_notes(made.plan)):
-        say(note)
-    return Run(made.built, made.plan, datasets)
+    for note in (*read, *micro_batch_notes(planned_run), *budget_notes(planned_run.plan)):
+        notify(note)
+    return Run(planned_run.built, planned_run.plan, datasets)
 
 
 class _Training:
@@ -203,7 +210,7 @@ class _Training:
         self._run, self._observer, self._request = run, observer, request
         # Entered once there is state to save; until then a signal ends the process at once.
         self._interruption = Interruption()
-        self._awaited = ""
+        self._awaited_record = ""
         for iterator in run.iterators.values():
             iterator.watch_waits(self._wait)
         self._profile = RunProfile(run.executor) if request.profile else None
@@ -215,49 +222,49 @@ class _Training:
             # Read before the folder is changed: the warm start may be invalid, or be in that very
             # folder.
             classes = self._run.datasets["train"].classes
-            for note in self._run.read_starting_point().notes_for(classes):
+            for note in self._run.read_warm_start().notes_for(classes):
                 self._observer.note(note)
         with only_writer(run_path(name)) as lock:
-            beginning = self._beginning()
-            for note in beginning.notes:
+            start = self._run_start()
+            for note in start.notes:
                 self._observer.note(note)
-            held = RunDirectory(run_path(name)).summary() if beginning.finished else None
-            summary = None if held is None else TrainSummary.from_json(held)
+            saved_summary = RunDirectory(run_path(name)).summary() if start.finished else None
+            summary = None if saved_summary is None else TrainSummary.from_json(saved_summary)
             if summary is None:
                 with self._interruption:
-                    return TrainingResult(self._train(beginning, lock), self._profile)
+                    return TrainingResult(self._train(start, lock), self._profile)
             self._observer.note(f"{summary.run_dir} is already finished: nothing is left to do")
             return TrainingResult(summary, self._profile)
 
-    def _train(self, beginning: RunStart, lock: RunLock) -> TrainSummary:
-        run, checkpoint = self._run, beginning.checkpoint
+    def _train(self, start: RunStart, lock: RunLock) -> TrainSummary:
+        run, checkpoint = self._run, start.checkpoint
         loop = run.loop(self._observer, run=None if self._profile is None else self._profile.run)
         run.restore(checkpoint, loop)
-        directory = RunDirectory(beginning.commit().path, lock.check)
-        keeper = CheckpointManager(directory.path, run.built.training.policy, lock.check)
-        held = None if checkpoint is None else loop.progress
+        directory = RunDirectory(start.commit().path, lock.check)
+        checkpoints = CheckpointManager(directory.path, run.built.training.policy, lock.check)
+        saved_progress = None if checkpoint is None else loop.progress
         if checkpoint is not None and checkpoint.manifest.due:
             # A process killed after saving may not have removed the other checkpoints.
-            keeper.remove_others(checkpoint.manifest.progress)
+            checkpoints.remove_others(checkpoint.manifest.progress)
         snapshot = partial(run.snapshot, loop=loop)
-        saver = RunSaver(directory, keeper, snapshot, held, self._observer.note)
+        saver = RunSaver(directory, checkpoints, snapshot, saved_progress, self._observer.note)
         resumed_from = None if checkpoint is None else checkpoint.manifest.progress.step
-        self._tell_start(loop, resumed_from)
+        self._report_start(loop, resumed_from)
         try:
             saver.after_step(loop.progress, self._interrupted())
-            waited, started = core_wait_s(), time.perf_counter()
+            waited_s, started_at = core_wait_s(), time.perf_counter()
             result = loop.run(saver, self._interrupted)
-            waiting = _share(waited, core_wait_s(), time.perf_counter() - started)
+            wait_share = _share(waited_s, core_wait_s(), time.perf_counter() - started_at)
         except Diverged:
-            raise self._explanation(directory, beginning) from None
+            raise self._explanation(directory, start) from None
         except EvaluationDiverged as error:
             saver.save(loop.progress)
             raise UserError(error.diagnostic) from None
-        summary = self._summary(result, directory, resumed_from, waiting)
+        summary = self._summary(result, directory, resumed_from, wait_share)
         directory.write_summary(summary.to_json())
         return summary
 
-    def _tell_start(self, loop: TrainingLoop, resumed_from: int | None) -> None:
+    def _report_start(self, loop: TrainingLoop, resumed_from: int | None) -> None:
         run = self._run
         self._observer.run_started(
             RunStarted(
@@ -287,7 +294,7 @@ class _Training:
         run, progress = self._run, result.progress
         rss_peak_bytes = peak_rss_bytes()
         recompute = measured_recompute(run.executor, self._observer.note)
-        waited = run.iterators["train"].waited_seconds
+        waited_s = run.iterators["train"].waited_seconds
         return TrainSummary(
             steps=progress.step,
             eval=progress.evaluation,
@@ -306,7 +313,7 @@ class _Training:
             best=None if progress.best is None else progress.best.model_dump(),
             started_from=run.started_from,
             variables=groups_json(variable_groups(run.built, run.started_from)),
-            data_wait_share=waited / max(result.step_ms.sum() / 1e3, 1e-9),
+            data_wait_share=waited_s / max(result.step_ms.sum() / 1e3, 1e-9),
             synthetic_data=uses_synthetic_data(run.built.config),
             recompute=recompute,
             micro_batches=run.built.micro_batches,
@@ -322,11 +329,11 @@ class _Training:
         """Handle a wait for a batch: raise WaitEnded after a stop signal, report a slow record."""
         if self._interrupted():
             raise WaitEnded
-        if seconds >= _WAIT_NOTICE_S and record != self._awaited:
-            self._awaited = record
+        if seconds >= _WAIT_NOTICE_S and record != self._awaited_record:
+            self._awaited_record = record
             self._observer.note(f"waiting for {record}, for {seconds:.0f} s so far")
 
-    def _beginning(self) -> RunStart:
+    def _run_start(self) -> RunStart:
         """Return the start of the run; nothing is changed yet.
 
         Raises UserError if the run cannot start.
@@ -340,11 +347,11 @@ class _Training:
         config = self._run.built.config
         return RunStart(partial(RunDirectory.create, config.name, config.resolved(), overwrite))
 
-    def _explanation(self, directory: RunDirectory, beginning: RunStart) -> UserError:
+    def _explanation(self, directory: RunDirectory, start: RunStart) -> UserError:
         """Replay the steps since the last checkpoint in checked mode and return the error found."""
         self._observer.note("numbers are no longer finite: looking for the first that was not")
         loop = self._run.loop(NullObserver(), CheckedLoop)
-        first = beginning.checkpoint
+        first = start.checkpoint
         try:
             newest = newest_checkpoint(directory.path).checkpoint
             # The checkpoint at the start may have had its optimizer states replaced.

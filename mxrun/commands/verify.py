@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from mxrun.base.dtype import BFLOAT16
 from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN
@@ -25,7 +26,8 @@ from mxrun.planner.remat.budget import Budget
 from mxrun.planner.schedule.schedule import ORDERS
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.fault_injection import freed_early
-from mxrun.session.planning import Say, check_fits, load, request_for, silent
+from mxrun.session.notes import Notify, ignore_note
+from mxrun.session.planning import check_fits, load, request_for
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -35,8 +37,8 @@ TOLERANCE = 1e-5
 LOW_TOLERANCE = 5e-2
 # Maximum number of blocks tried for early freeing, and the text if none of them matters.
 _MAX_CANDIDATES = 16
-NOTHING_EARLY = "nothing to free early"
-_KEPT = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
+NO_EARLY_BLOCK = "nothing to free early"
+_COMPARED = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class PlanVariant:
     is_wrong: bool = False
 
 
-WAYS = (
+VARIANTS = (
     PlanVariant("operators as they are written, none fused", TRAIN, {"fuse": False}),
     PlanVariant("gradients by walking the forward pass backwards", TRAIN, {"backward": "reverse"}),
     PlanVariant("no tensor in the place of another", TRAIN, {"in_place": False}),
@@ -79,52 +81,52 @@ WAYS = (
 
 
 def verify(
-    path: str | Path,
+    config: str | Path,
     overrides: Sequence[str] = (),
     steps: int = 20,
     batch: int | None = None,
     threads: int | None = None,
-    say: Say = silent,
+    notify: Notify = ignore_note,
 ) -> dict[str, Any]:
     """Run the same steps on synthetic records with every plan variant and compare the results.
 
     The answer holds `ways`, each with its name, the promise, the largest difference and its tensor,
-    and `passed`. Raises UserError for an invalid config or one that does not fit into memory. say:
-    receives notes about long waits.
+    and `passed`. Raises UserError for an invalid config or one that does not fit into memory.
+    notify: receives notes about long waits.
     """
-    built = load(path, overrides, batch)
-    found: list[dict[str, Any]] = []
+    built = load(find_config(str(config)), overrides, batch)
+    entries: list[dict[str, Any]] = []
     trained: Arrays = {}
     for phase in (TRAIN, EVALUATE):
         # Variants with less sharing exceed any budget.
-        request = replace(request_for(built, phase == TRAIN, threads, say), budget=None)
+        request = replace(request_for(built, phase == TRAIN, threads, notify), budget=None)
         plan = compile_plan(built.model.symbol, request)
         # Fixed kernels: with other neighbours other kernels may be faster.
-        chosen = {name: planned.implementations() for name, planned in plan.phases.items()}
-        request = replace(request, autotuned=chosen)
+        implementations = {name: planned.implementations() for name, planned in plan.phases.items()}
+        request = replace(request, autotuned=implementations)
         plan = compile_plan(built.model.symbol, request)
         expected = results(built, plan, PlanVariant("", phase), steps, trained)
-        for way in (*WAYS, *_unfused(built, request, phase)):
-            if way.phase == phase:
-                changed = compile_plan(built.model.symbol, replace(request, **way.changes))
+        for variant in (*VARIANTS, *_unfused(built, request, phase)):
+            if variant.phase == phase:
+                changed = compile_plan(built.model.symbol, replace(request, **variant.changes))
                 low = _is_low(plan.phases[phase]) or _is_low(changed.phases[phase])
-                if way.is_wrong:
-                    found.append(freed_early_entry(built, changed, way, steps, expected))
+                if variant.is_wrong:
+                    entries.append(freed_early_entry(built, changed, variant, steps, expected))
                     continue
-                got = results(built, changed, way, steps, trained)
-                found.append(compared(way, expected, got, low))
+                got = results(built, changed, variant, steps, trained)
+                entries.append(compared(variant, expected, got, low))
         if all(np.isfinite(array).all() for array in expected.values()):
             trained = expected
     return {
         "name": built.config.name,
         "steps": steps,
-        "ways": found,
-        "passed": all(way["passed"] for way in found),
+        "ways": entries,
+        "passed": all(entry["passed"] for entry in entries),
     }
 
 
 def freed_early_entry(
-    built: ModelDefinition, plan: Plan, way: PlanVariant, steps: int, expected: Arrays
+    built: ModelDefinition, plan: Plan, variant: PlanVariant, steps: int, expected: Arrays
 ) -> dict[str, Any]:
     """Return the entry of the variant that frees a block too early; it passes if this is detected.
 
@@ -132,21 +134,25 @@ def freed_early_entry(
     planned lifetimes, changes the result. Among the first candidates there may be no such block, as
     in a network whose gradients are all zero.
     """
-    for early in islice(freed_early(plan, way.phase), _MAX_CANDIDATES):
-        entry = compared(way, expected, results(built, early.plan, way, steps, {}), False)
+    for early in islice(freed_early(plan, variant.phase), _MAX_CANDIDATES):
+        entry = compared(variant, expected, results(built, early.plan, variant, steps, {}), False)
         if entry["passed"]:
             return entry
-        overwritten = results(built, plan, way, steps, {}, early.block)
-        if compared(way, expected, overwritten, False)["tensor"]:
+        overwritten = results(built, plan, variant, steps, {}, early.block)
+        if compared(variant, expected, overwritten, False)["tensor"]:
             return entry
-    return {**compared(way, expected, expected, False), "promised": NOTHING_EARLY, "passed": True}
+    return {
+        **compared(variant, expected, expected, False),
+        "promised": NO_EARLY_BLOCK,
+        "passed": True,
+    }
 
 
 def _is_low(planned: PhasePlan) -> bool:
     """Return whether any step has a bfloat16 output."""
     kernels = [step.kernel for step in planned.steps if step.kernel is not None]
-    made = (spec for kernel in kernels for spec in (*kernel.outputs, *kernel.extra_outputs))
-    return any(spec is not None and spec.dtype == BFLOAT16 for spec in made)
+    specs = (spec for kernel in kernels for spec in (*kernel.outputs, *kernel.extra_outputs))
+    return any(spec is not None and spec.dtype == BFLOAT16 for spec in specs)
 
 
 def _unfused(built: ModelDefinition, request: CompileRequest, phase: str) -> list[PlanVariant]:
@@ -156,18 +162,18 @@ def _unfused(built: ModelDefinition, request: CompileRequest, phase: str) -> lis
         plan = compile_plan(built.model.symbol, replace(request, unfused=unfused))
         return [step.name for step in plan.phases[phase].steps]
 
-    found, every = [], names(())
+    variants, all_steps = [], names(())
     for fusion in (*FUSIONS, FOLDING, COMMUTE_MAXPOOL):
-        if names((fusion,)) != every:
+        if names((fusion,)) != all_steps:
             name = f"{'inference ' if phase == EVALUATE else ''}without: {fusion}"
-            found.append(PlanVariant(name, phase, {"unfused": (fusion,)}, exact=phase == TRAIN))
-    return found
+            variants.append(PlanVariant(name, phase, {"unfused": (fusion,)}, exact=phase == TRAIN))
+    return variants
 
 
 def results(
     built: ModelDefinition,
     plan: Plan,
-    way: PlanVariant,
+    variant: PlanVariant,
     steps: int,
     trained: Arrays,
     overwritten: Block | None = None,
@@ -179,47 +185,47 @@ def results(
     hardly depend on anything.
     """
     check_fits(plan)
-    taken = Steps(built, plan, way.phase)
-    if way.phase == EVALUATE:
+    loop = Steps(built, plan, variant.phase)
+    if variant.phase == EVALUATE:
         for name in built.model.learned.keys() & plan.specs.keys() & trained.keys():
-            taken.executor.array(name)[...] = trained[name]
-        taken.executor.prepare()
-    run = taken.executor.run_poisoned if way.poisoned else taken.executor.run
+            loop.executor.array(name)[...] = trained[name]
+        loop.executor.prepare()
+    run = loop.executor.run_poisoned if variant.poisoned else loop.executor.run
     if overwritten is not None:
-        run = partial(taken.executor.run_overwriting, block=overwritten)
+        run = partial(loop.executor.run_overwriting, block=overwritten)
     outputs: Arrays = {}
     for step in range(steps):
-        taken.run(run)
-        if way.phase == EVALUATE:
-            results = taken.results().items()
+        loop.run(run)
+        if variant.phase == EVALUATE:
+            results = loop.results().items()
             outputs |= {f"{name}, step {step + 1}": array for name, array in results}
-    if way.phase == TRAIN:
-        kept = [block.name for block in plan.pinned if block.memory_class in _KEPT]
-        outputs = {name: taken.executor.array(name).copy() for name in kept}
+    if variant.phase == TRAIN:
+        names = [block.name for block in plan.pinned if block.memory_class in _COMPARED]
+        outputs = {name: loop.executor.array(name).copy() for name in names}
     return outputs
 
 
-def compared(way: PlanVariant, expected: Arrays, got: Arrays, low: bool) -> dict[str, Any]:
+def compared(variant: PlanVariant, expected: Arrays, got: Arrays, low: bool) -> dict[str, Any]:
     """Return the entry of a variant; `low` selects the tolerance of bfloat16."""
     tolerance = 0.0
-    if not way.exact:
+    if not variant.exact:
         tolerance = LOW_TOLERANCE if low else TOLERANCE
-    worst, tensor = 0.0, ""
+    largest, tensor = 0.0, ""
     for name, array in expected.items():
         if array.tobytes() != got[name].tobytes():
             size = float(np.abs(array).max()) or 1.0
             difference = float(np.abs(got[name].astype("float64") - array).max()) / size
             # A NaN is the largest difference; equal numbers with other bits are recorded as well.
-            if not difference <= worst or not tensor:
-                worst, tensor = difference, name
-    same = not tensor or (tolerance > 0 and worst <= tolerance)
+            if not difference <= largest or not tensor:
+                largest, tensor = difference, name
+    same = not tensor or (tolerance > 0 and largest <= tolerance)
     promised = "the same bits" if tolerance == 0 else f"within {tolerance:g}"
     return {
-        "way": way.name,
-        "phase": way.phase,
-        "promised": "a difference" if way.is_wrong else promised,
-        "difference": worst,
+        "way": variant.name,
+        "phase": variant.phase,
+        "promised": "a difference" if variant.is_wrong else promised,
+        "difference": largest,
         "tensor": tensor,
         "tensors": len(expected),
-        "passed": same is not way.is_wrong,
+        "passed": same is not variant.is_wrong,
     }

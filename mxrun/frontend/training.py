@@ -125,7 +125,7 @@ def _watch(
         f"{loss.name}.{kind.figure}" if several else kind.figure: kind
         for loss in model.losses
         for kind in metrics
-        if not kind.unfit(loss.seen)
+        if not kind.why_unsupported(loss.task)
     }
     known = {name: kind for name, kind in measured.items() if not kind.is_table}
     stopping, best = train.early_stopping, train.checkpoint.best
@@ -191,7 +191,7 @@ def _impossible(
 
 def _metrics(train: Train, model: Model | None, diagnostics: Diagnostics) -> tuple[MetricKind, ...]:
     """Return the metrics to measure besides the losses; add problems to `diagnostics`."""
-    seen = () if model is None else tuple(loss.seen for loss in model.losses)
+    seen = () if model is None else tuple(loss.task for loss in model.losses)
     if train.metrics is None:
         return default_metrics(seen)
     kinds: dict[str, MetricKind] = {}
@@ -208,7 +208,7 @@ def _metrics(train: Train, model: Model | None, diagnostics: Diagnostics) -> tup
         if kind.figure in kinds:
             problem = f"two metrics are named {kind.figure!r}"
             diagnostics.add(Diagnostic(problem, choice.place, hint="leave one of them out"))
-        elif model is not None and model.losses and all(map(kind.unfit, seen)):
+        elif model is not None and model.losses and all(map(kind.why_unsupported, seen)):
             diagnostics.add(_unmeasured(choice, kind, model))
         kinds[kind.figure] = kind
     return tuple(kinds.values())
@@ -216,12 +216,12 @@ def _metrics(train: Train, model: Model | None, diagnostics: Diagnostics) -> tup
 
 def _unmeasured(choice: Choice, kind: MetricKind, model: Model) -> Diagnostic:
     """Describe why a metric fits no loss, and list the metrics that do."""
-    fit = supported_metrics(loss.seen for loss in model.losses)
+    fit = supported_metrics(loss.task for loss in model.losses)
     return Diagnostic(
         f"the metric {choice.kind!r} fits no loss of the network",
         choice.place,
         hint=f"metrics that fit: {', '.join(fit)}" if fit else "train.metrics: []",
-        chain=tuple(f"{loss.name!r} {kind.unfit(loss.seen)}" for loss in model.losses),
+        chain=tuple(f"{loss.name!r} {kind.why_unsupported(loss.task)}" for loss in model.losses),
     )
 
 
@@ -232,7 +232,7 @@ def _unfit(
     places = {node.name: node.place for node in model.symbol.nodes}
     found = []
     for name, spec in model.learned.items():
-        problem = initializers[name].unfit(spec.shape)
+        problem = initializers[name].why_unsupported(spec.shape)
         if problem is not None:
             own = model.variables[name].init
             place = places[name] if own is None else own.place

@@ -47,13 +47,13 @@ def map_labels(
     places = [at.get(name, at.get(class_key(name), -1)) for name in used]
     unknown = [name for name, number in zip(used, places, strict=True) if number < 0]
     if unknown:
-        what, place = where
+        source, place = where
         if known:
-            problem = f"{what} has classes that training does not know: {listed(unknown)}"
+            problem = f"{source} has classes that training does not know: {listed(unknown)}"
             expected = f"classes of training: {listed(known)}"
             hint = nearest(unknown[0], known) or "the classes are those of data.train, by name"
         else:
-            problem = f"{what} has labels that are words, but those of training are numbers"
+            problem = f"{source} has labels that are words, but those of training are numbers"
             expected = "labels that are numbers"
             hint = "use words as labels in both data sections, or numbers in both"
         raise UserError(Diagnostic(problem, place, expected, listed(used), hint))

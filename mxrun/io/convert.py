@@ -21,13 +21,13 @@ def first_unrepresentable(numbers: NDArray[Any], dtype: str) -> int | None:
         return None
     with np.errstate(invalid="ignore", over="ignore"):
         if dtype == "int32":
-            fit = (numbers == np.floor(numbers)) & np.isfinite(numbers)
-            fit &= (numbers >= -_ABOVE_INT32) & (numbers < _ABOVE_INT32)
+            representable = (numbers == np.floor(numbers)) & np.isfinite(numbers)
+            representable &= (numbers >= -_ABOVE_INT32) & (numbers < _ABOVE_INT32)
         else:
-            fit = np.isfinite(numbers.astype(np.float32, copy=False))
-    return None if fit.all() else int(np.argmin(fit))
+            representable = np.isfinite(numbers.astype(np.float32, copy=False))
+    return None if representable.all() else int(np.argmin(representable))
 
 
 def valid_range(dtype: str) -> str:
-    """Return a description of the numbers that `unfit` accepts, for messages."""
+    """Return a description of the numbers that `first_unrepresentable` accepts, for messages."""
     return "an integer within int32" if dtype == "int32" else "a finite number within float32"

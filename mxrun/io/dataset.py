@@ -167,7 +167,7 @@ class Dataset:
     @property
     def scales(self) -> dict[str, Scale]:
         """Scale factors for bytes from outside the data set, by the fields that hold bytes."""
-        held = {
+        in_memory = {
             name: Scale(bytes=column.scale, images=column.scale * column.white / 255)
             for name, column in self.fields.items()
             if column.scale is not None
@@ -177,7 +177,7 @@ class Dataset:
             for name, column in self.lazy.items()
             if column.scale is not None
         }
-        return held | read
+        return in_memory | read
 
     @property
     def specs(self) -> dict[str, TensorSpec]:
@@ -248,7 +248,7 @@ class Dataset:
         found: list[Diagnostic] = []
         place = place_of(places, "dataset")
         names = [*self.fields, *self.lazy]
-        for name, wanted in inputs.items():
+        for name, spec in inputs.items():
             if name not in names:
                 problem = f"data set {self.name!r} has no field for the network's input {name!r}"
                 has = f"one of its fields: {', '.join(names)}"
@@ -259,12 +259,12 @@ class Dataset:
             except UserError as error:
                 found += error.diagnostics
                 continue
-            if dtype != wanted.dtype or not fits(wanted.shape, shape):
+            if dtype != spec.dtype or not fits(spec.shape, shape):
                 problem = f"the network's input {name!r} does not fit data set {self.name!r}"
                 sizes = ", ".join("any" if size is None else str(size) for size in shape)
                 hint = f"declare it in network.inputs as {name}: [{sizes}]"
-                held = f"{dtype}[{sizes}]"
-                found.append(Diagnostic(problem, place, held, str(wanted), hint))
+                got = f"{dtype}[{sizes}]"
+                found.append(Diagnostic(problem, place, got, str(spec), hint))
         return tuple(found)
 
     def _record(self, name: str) -> tuple[RecordShape, str]:
@@ -423,10 +423,10 @@ def open_datasets(
     Raises UserError with the problems of all data sets: files, ranges, fields that do not match the
     network's `inputs`, and classes that training does not know.
     """
-    whole: dict[Hashable, Dataset] = {}
+    complete: dict[Hashable, Dataset] = {}
     opened: dict[str, Dataset] = {}
     trained: dict[Hashable, Split] = {}
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     train = requests.get("train")
     for role, request in requests.items():
         if role == "eval" and (train is None or request.options != train.options):
@@ -435,13 +435,13 @@ def open_datasets(
         source = request.pipeline.source(inputs)
         options = request.options.model_dump_json()
         try:
-            split = _found_split(request)
+            split = _resolved_split(request)
             key = (request.format.name, options, split.of, tuple(source.items()))
-            if key not in whole:
-                whole[key] = request.format.read(request.options, split.of, source)
+            if key not in complete:
+                complete[key] = request.format.read(request.options, split.of, source)
         except (UserError, MemoryError) as error:
             place = place_of(request.places, "path")
-            found += [
+            diagnostics += [
                 replace(diagnostic, place=diagnostic.place or place)
                 for diagnostic in _problems(error, request.format.name)
             ]
@@ -450,18 +450,18 @@ def open_datasets(
         if role == "train":
             # With given classes the model is trained already: a class may have lost its records
             # since.
-            problems += whole[key].check_empty(role, request.places) if classes is None else ()
-            columns, label_column = whole[key].columns, whole[key].label_column
+            problems += complete[key].check_empty(role, request.places) if classes is None else ()
+            columns, label_column = complete[key].columns, complete[key].label_column
             trained[key[:3]] = split
-        problems += whole[key].check_split(split, request.places)
-        problems += whole[key].check(inputs, request.places, request.pipeline)
+        problems += complete[key].check_split(split, request.places)
+        problems += complete[key].check(inputs, request.places, request.pipeline)
         if not problems and role == "eval" and key[:3] in trained:
             parts = (trained[key[:3]], split)
-            problems += whole[key].check_shares(*parts, request.places)
-        found += problems
+            problems += complete[key].check_shares(*parts, request.places)
+        diagnostics += problems
         if not problems:
             place = place_of(request.places, "dataset")
-            part = whole[key].part(split)
+            part = complete[key].part(split)
             opened[role] = replace(part, place=place, pipeline=request.pipeline, inputs=inputs)
     if classes is None and "train" in opened:
         classes = opened["train"].classes
@@ -470,14 +470,14 @@ def open_datasets(
             try:
                 opened[role] = dataset.with_classes(classes, role)
             except UserError as error:
-                found += error.diagnostics
-    if found:
+                diagnostics += error.diagnostics
+    if diagnostics:
         # Drop duplicates: a key that both sections inherit is reported once.
-        raise UserError(dict.fromkeys(found))
+        raise UserError(dict.fromkeys(diagnostics))
     return opened
 
 
-def _found_split(request: DatasetRequest) -> Split:
+def _resolved_split(request: DatasetRequest) -> Split:
     """Return the request's split with its name resolved; raises UserError if there is none."""
     find, split = request.format.find_split, request.split
     if find is None:

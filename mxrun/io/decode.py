@@ -80,8 +80,8 @@ def decode_image(stream: BinaryIO, name: Path | str, channels: int) -> NDArray[n
 def _check(width: int, height: int, mode: str, name: Path | str) -> None:
     """Raise UserError if the header's size or pixel mode is not supported, before decoding."""
     if width * height > MAXIMUM_PIXELS:
-        most, got = f"at most {MAXIMUM_PIXELS} pixels", f"{width} x {height}"
-        fail(name, 0, "the image is too large", most, got)
+        limit, got = f"at most {MAXIMUM_PIXELS} pixels", f"{width} x {height}"
+        fail(name, 0, "the image is too large", limit, got)
     if mode not in _EIGHT_BITS:
         fail(name, 0, "unsupported pixel format", "8 bits per channel", f"Pillow's mode {mode}")
 
@@ -93,9 +93,9 @@ def _check_scans(stream: BinaryIO, pixels: int, name: Path | str) -> None:
     start = stream.read(2)
     content = stream.read() if is_jpeg(start) else b""
     stream.seek(position)
-    most = min(MAXIMUM_SCANS, MAXIMUM_SCANNED_PIXELS // max(pixels, 1))
-    if count_scans(start + content, most) > most:
-        fail(name, 0, "the image has too many scans", f"at most {most} over {pixels} pixels")
+    limit = min(MAXIMUM_SCANS, MAXIMUM_SCANNED_PIXELS // max(pixels, 1))
+    if count_scans(start + content, limit) > limit:
+        fail(name, 0, "the image has too many scans", f"at most {limit} over {pixels} pixels")
 
 
 def _planes(pixels: NDArray[Any]) -> NDArray[np.uint8]:

@@ -68,11 +68,11 @@ def read_all_bytes(path: Path) -> bytearray:
             # The size is 0 for anything but a regular file. Twice, as the caller briefly holds a
             # second copy.
             check_memory(path, 2 * os.fstat(stream.fileno()).st_size)
-            while piece := stream.read(_CHUNK):
-                content += piece
+            while chunk := stream.read(_CHUNK):
+                content += chunk
                 if len(content) > MAXIMUM_BYTES:
-                    most = f"at most {MAXIMUM_BYTES} bytes"
-                    fail(path, MAXIMUM_BYTES, "the file is too large to hold in memory", most)
+                    expected = f"at most {MAXIMUM_BYTES} bytes"
+                    fail(path, MAXIMUM_BYTES, "the file is too large to hold in memory", expected)
     except (OSError, ValueError) as error:
         raise unreadable_error(path, error) from error
     return content
@@ -88,11 +88,11 @@ def find_file(folder: Path, *names: str) -> Path:
             if (folder / name).is_file():
                 return folder / name
         if folder.is_dir():
-            there = "a folder without it"
+            got = "a folder without it"
         else:
-            there = "a file" if folder.exists() else "no such folder"
+            got = "a file" if folder.exists() else "no such folder"
     except (OSError, ValueError) as error:
-        there = str(error)
+        got = str(error)
     problem = f"{folder}: {' or '.join(names)} not found"
     hint = "`path` is the folder that contains the files"
-    raise UserError(Diagnostic(problem, None, "a folder with this file", there, hint))
+    raise UserError(Diagnostic(problem, None, "a folder with this file", got, hint))

@@ -62,17 +62,19 @@ class _Crop(Transform):
     def output(self, shape: RecordShape) -> RecordShape:
         """Return [channels, *size]; raises UserError if the image is smaller."""
         channels, *given = _image(shape)
-        wanted = sides(self.size)
-        if any(have is not None and have < want for have, want in zip(given, wanted, strict=True)):
+        required = sides(self.size)
+        if any(
+            have is not None and have < want for have, want in zip(given, required, strict=True)
+        ):
             raise UserError(
                 Diagnostic(
                     "the image is smaller than the crop",
-                    expected=f"at least {list(wanted)}",
+                    expected=f"at least {list(required)}",
                     got=str(given),
                     hint="resize it first",
                 )
             )
-        return (channels, *wanted)
+        return (channels, *required)
 
 
 @register("center_crop")
@@ -161,24 +163,16 @@ class RandomResizedCrop(Transform):
         return None
 
     def _largest(self, height: int, width: int) -> Sides:
-        least, greatest = self.ratio
-        if width < least * height:
-            return max(1, min(height, round(width / least))), width
-        if width > greatest * height:
-            return height, max(1, min(width, round(height * greatest)))
+        minimum, maximum = self.ratio
+        if width < minimum * height:
+            return max(1, min(height, round(width / minimum))), width
+        if width > maximum * height:
+            return height, max(1, min(width, round(height * maximum)))
         return height, width
 
 
-@register("flip")
-class Flip(Transform):
-    """Mirror left and right with a probability; in evaluation nothing."""
-
-    probability: float = Field(default=0.5, ge=0, le=1, description="probability of mirroring")
-
-    @property
-    def required_change(self) -> str:
-        """Expected parameter if the probability is 0, else empty."""
-        return "" if self.probability else "a probability above 0"
+class _Augmentation(Transform):
+    """Random change of an image that keeps its shape and is left out in evaluation."""
 
     def evaluation(self) -> tuple[Transform, ...]:
         """Return no transform."""
@@ -188,24 +182,29 @@ class Flip(Transform):
         """Return `shape`; raises UserError unless it is an image."""
         return _image(shape)
 
+
+@register("flip")
+class Flip(_Augmentation):
+    """Mirror left and right with a probability; in evaluation nothing."""
+
+    probability: float = Field(default=0.5, ge=0, le=1, description="probability of mirroring")
+
+    @property
+    def required_change(self) -> str:
+        """Expected parameter if the probability is 0, else empty."""
+        return "" if self.probability else "a probability above 0"
+
     def apply(self, record: Record, draw: Draw) -> Record:
         """Return record[:, :, ::-1] or the record itself."""
         return record[:, :, ::-1] if draw((1,))[0] < self.probability else record
 
 
 @register("pad_crop")
-class PadCrop(Transform):
+class PadCrop(_Augmentation):
     """Pad with zeros, then crop to the original size at random; in evaluation nothing."""
 
+    # Evaluation needs no transform, as the centre crop of the padded image is the image.
     pad: Side = Field(description="the border's width in pixels")
-
-    def evaluation(self) -> tuple[Transform, ...]:
-        """Return no transform: the centre crop of the padded image is the image."""
-        return ()
-
-    def output(self, shape: RecordShape) -> RecordShape:
-        """Return `shape`; raises UserError unless it is an image."""
-        return _image(shape)
 
     def apply(self, record: Record, draw: Draw) -> Record:
         """Return the crop, computed without making the padded image."""
@@ -219,7 +218,7 @@ class PadCrop(Transform):
 
 
 @register("cutout")
-class Cutout(Transform):
+class Cutout(_Augmentation):
     """Set a square around a random pixel to zero, clipped at the borders; in evaluation nothing.
 
     Source: T. DeVries, G. W. Taylor, "Improved Regularization of Convolutional Neural Networks with
@@ -227,14 +226,6 @@ class Cutout(Transform):
     """
 
     size: Side = Field(description="the square's side in pixels")
-
-    def evaluation(self) -> tuple[Transform, ...]:
-        """Return no transform."""
-        return ()
-
-    def output(self, shape: RecordShape) -> RecordShape:
-        """Return `shape`; raises UserError unless it is an image."""
-        return _image(shape)
 
     def apply(self, record: Record, draw: Draw) -> Record:
         """Return a copy of the record with the square set to zero."""

@@ -48,33 +48,34 @@ def read_idx(path: Path, dimensions: tuple[int | None, ...]) -> NDArray[np.uint8
         raise unreadable_error(path, error) from error
 
 
-def _parse(stream: Stream, path: Path, wanted: tuple[int | None, ...]) -> NDArray[np.uint8]:
-    size = 4 + 4 * len(wanted)
+def _parse(stream: Stream, path: Path, expected_shape: tuple[int | None, ...]) -> NDArray[np.uint8]:
+    size = 4 + 4 * len(expected_shape)
     header = _read(stream, path, 0, size)
     if not header:
-        fail(path, 0, "the file is empty", f"an IDX file of {len(wanted)} dimensions", "0 bytes")
-    _check_magic(path, header, len(wanted))
+        expected = f"an IDX file of {len(expected_shape)} dimensions"
+        fail(path, 0, "the file is empty", expected, "0 bytes")
+    _check_magic(path, header, len(expected_shape))
     if len(header) < size:
         fail(path, len(header), "the file ends inside the header", f"{size} bytes", f"{header!r}")
-    found = tuple(
+    shape = tuple(
         int.from_bytes(header[offset : offset + 4], "big") for offset in range(4, size, 4)
     )
-    for axis, (have, want) in enumerate(zip(found, wanted, strict=True)):
+    for axis, (have, want) in enumerate(zip(shape, expected_shape, strict=True)):
         if have == 0 or (want is not None and have != want):
             expected = "at least 1" if want is None else str(want)
             fail(path, 4 + 4 * axis, f"dimension {axis} is wrong", expected, str(have))
-    count = math.prod(found)
+    count = math.prod(shape)
     if count > MAXIMUM_BYTES:
         fail(path, 4, "the header announces too much data", f"<= {MAXIMUM_BYTES} bytes", f"{count}")
     # Requesting one byte more than expected also makes gzip reach its end and verify its checksum.
     body = _read(stream, path, size, count + 1)
     if len(body) < count:
-        problem = f"the file ends early: the header announces {list(found)}"
+        problem = f"the file ends early: the header announces {list(shape)}"
         fail(path, size + len(body), problem, f"{size + count} bytes", f"{size + len(body)} bytes")
     if len(body) > count:
-        problem = f"the file has more data than the header announces, {list(found)}"
+        problem = f"the file has more data than the header announces, {list(shape)}"
         fail(path, size + count, problem, f"{size + count} bytes", "more")
-    records = np.frombuffer(body, np.uint8).reshape(found)
+    records = np.frombuffer(body, np.uint8).reshape(shape)
     records.setflags(write=False)
     return records
 
@@ -95,10 +96,10 @@ def _read(stream: Stream, path: Path, offset: int, limit: int) -> bytearray:
     data = bytearray()
     try:
         while len(data) < limit:
-            piece = stream.read(min(_CHUNK, limit - len(data)))
-            if not piece:
+            chunk = stream.read(min(_CHUNK, limit - len(data)))
+            if not chunk:
                 break
-            data += piece
+            data += chunk
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         fail(path, offset + len(data), f"damaged gzip data follows: {error}")
     return data

@@ -121,12 +121,33 @@ def check_slots(slots: Slots, specs: Mapping[str, TensorSpec]) -> None:
     for name, slot in slots.items():
         if name not in specs:
             raise InternalError(f"the iterator has no data for slot {name!r}")
-        held = TensorSpec(slot.shape, slot.dtype.name)
-        if held != specs[name] or not slot.flags.c_contiguous:
-            raise InternalError(f"slot {name!r} is {held}, the batch {specs[name]} in C order")
+        actual = TensorSpec(slot.shape, slot.dtype.name)
+        if actual != specs[name] or not slot.flags.c_contiguous:
+            raise InternalError(f"slot {name!r} is {actual}, the batch {specs[name]} in C order")
 
 
-class ArrayIterator(DataIterator):
+class OrderedIterator(DataIterator):
+    """Iterator whose batches follow a `BatchOrder`."""
+
+    def __init__(self, dataset: Dataset, order: BatchOrder) -> None:
+        """Raises UserError if `order` leaves no batch of the data set."""
+        order.check(dataset.name, dataset.place)
+        self._batches = order
+        self.parts, self.batch_size = order.parts, order.part_size
+        # Slots of the last batch, which need no further check.
+        self._checked: Slots | None = None
+
+    def batches(self, epoch: int) -> int:
+        """Return the number of batches of `epoch`."""
+        return self._batches.batches(epoch)
+
+    @property
+    def period(self) -> int:
+        """Number of epochs after which the sequence of numbers of batches repeats."""
+        return self._batches.period
+
+
+class ArrayIterator(OrderedIterator):
     """Iterator over a data set in memory; MXNet's NDArrayIter.
 
     Every epoch yields each record once, except for those that `last_batch` leaves over; padded rows
@@ -147,9 +168,8 @@ class ArrayIterator(DataIterator):
         parts: int = 1,
     ) -> None:
         """Raises UserError if `last_batch` leaves no batch of the data set."""
-        self._batches = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
-        self._batches.check(dataset.name, dataset.place)
-        self.parts, self.batch_size = parts, self._batches.part_size
+        order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
+        super().__init__(dataset, order)
         self.provide_data, self.provide_label = provided(dataset.specs, self.batch_size)
         self._gathers = {
             name: _Gather(column, self.batch_size, threads)
@@ -161,19 +181,9 @@ class ArrayIterator(DataIterator):
         self._indices = self._order.view()
         self._indices.setflags(write=False)
         self._position = 0
-        self._checked: Slots | None = None
         self._weight: NDArray[Any] | None = None
         self._writers: list[Callable[[int], None]] = []
         self.reset(0)
-
-    def batches(self, epoch: int) -> int:
-        """Return the number of batches of `epoch`."""
-        return self._batches.batches(epoch)
-
-    @property
-    def period(self) -> int:
-        """Number of epochs after which the sequence of numbers of batches repeats."""
-        return self._batches.period
 
     def reset(self, epoch: int, batch: int = 0) -> None:
         """Go to `batch` of `epoch`; the order depends only on the seed and `epoch`."""

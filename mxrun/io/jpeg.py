@@ -19,13 +19,13 @@ def is_jpeg(content: bytes) -> bool:
     return content.startswith(_START)
 
 
-def count_scans(content: bytes, most: int) -> int:
+def count_scans(content: bytes, limit: int) -> int:
     """Count the scans of a JPEG file up to its end marker; the decoder runs each over all pixels.
 
-    The count stops at `most` + 1.
+    The count stops at `limit` + 1.
     """
     scans, position = 0, len(_START)
-    while scans <= most and (found := _MARKER.search(content, position)):
+    while scans <= limit and (found := _MARKER.search(content, position)):
         marker, position = found[1][0], found.end()
         if marker == _END:
             break

@@ -43,19 +43,19 @@ def read_npy(stream: IO[bytes], name: Path | str) -> NDArray[Any]:
     offset = stream.tell()
     count = math.prod(shape)
     if count * dtype.itemsize > MAXIMUM_BYTES:
-        most, got = f"at most {MAXIMUM_BYTES} bytes", f"{dtype} {list(shape)}"
-        fail(name, 0, "the header announces too much data", most, got)
-    wanted = count * dtype.itemsize
+        limit, got = f"at most {MAXIMUM_BYTES} bytes", f"{dtype} {list(shape)}"
+        fail(name, 0, "the header announces too much data", limit, got)
+    expected = count * dtype.itemsize
     content = bytearray()
-    while len(content) < wanted + 1:
-        piece = stream.read(min(_CHUNK, wanted + 1 - len(content)))
-        if not piece:
+    while len(content) < expected + 1:
+        chunk = stream.read(min(_CHUNK, expected + 1 - len(content)))
+        if not chunk:
             break
-        content += piece
-    if len(content) != wanted:
+        content += chunk
+    if len(content) != expected:
         problem = f"the header announces {dtype} {list(shape)}"
-        got = "more" if len(content) > wanted else f"{len(content)} bytes after the header"
-        fail(name, offset + min(len(content), wanted), problem, f"{wanted} bytes", got)
+        got = "more" if len(content) > expected else f"{len(content)} bytes after the header"
+        fail(name, offset + min(len(content), expected), problem, f"{expected} bytes", got)
     array = np.frombuffer(content, dtype).reshape(shape, order="F" if column_major else "C")
     # `ascontiguousarray` alone would turn a scalar into an array of one dimension.
     return np.ascontiguousarray(array, dtype.newbyteorder("=")).reshape(shape)
@@ -68,9 +68,9 @@ def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            held = archive.namelist()
-            check_memory(path, sum(_needed(archive, path, name, held) for name in names))
-            return {name: _member(archive, path, name, held) for name in names}
+            members = archive.namelist()
+            check_memory(path, sum(_needed(archive, path, name, members) for name in names))
+            return {name: _member(archive, path, name, members) for name in names}
     except zipfile.BadZipFile as error:
         fail(path, 0, f"not an archive of arrays: {error}", "a file that numpy.savez wrote")
     except (OSError, ValueError, NotImplementedError, RuntimeError, EOFError) as error:
@@ -80,13 +80,13 @@ def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
 
 @contextmanager
 def _opened(
-    archive: zipfile.ZipFile, path: Path, name: str, held: list[str]
+    archive: zipfile.ZipFile, path: Path, name: str, members: list[str]
 ) -> Iterator[tuple[IO[bytes], str]]:
     """Open an array's file in an archive; yields the stream and its name for error messages.
 
     Raises UserError if the archive has no such array, or if the data read from it is damaged.
     """
-    arrays = [each.removesuffix(".npy") for each in held if each.endswith(".npy")]
+    arrays = [each.removesuffix(".npy") for each in members if each.endswith(".npy")]
     if name not in arrays:
         has = f"one of {', '.join(arrays)}" if arrays else "an archive of arrays"
         hint = nearest(name, arrays)
@@ -99,18 +99,18 @@ def _opened(
             fail(shown, stream.tell(), f"damaged: {error}")
 
 
-def _member(archive: zipfile.ZipFile, path: Path, name: str, held: list[str]) -> NDArray[Any]:
-    with _opened(archive, path, name, held) as (stream, shown):
+def _member(archive: zipfile.ZipFile, path: Path, name: str, members: list[str]) -> NDArray[Any]:
+    with _opened(archive, path, name, members) as (stream, shown):
         return read_npy(stream, shown)
 
 
-def _needed(archive: zipfile.ZipFile, path: Path, name: str, held: list[str]) -> int:
+def _needed(archive: zipfile.ZipFile, path: Path, name: str, members: list[str]) -> int:
     """Return the bytes of memory needed to read an array.
 
     This is the array itself, its conversion to float32 or int32, and one boolean per number for the
     range check.
     """
-    with _opened(archive, path, name, held) as (stream, shown):
+    with _opened(archive, path, name, members) as (stream, shown):
         shape, _, dtype = _header(stream, shown)
     stated = math.prod(shape) * dtype.itemsize
     info = archive.getinfo(f"{name}.npy")

@@ -105,7 +105,7 @@ class BatchOrder:
             return self.part_size
         return max(0, min(self.part_size, self.count - part * self.part_size))
 
-    def drawn_in(self, epoch: int, row: int) -> int:
+    def order_epoch(self, epoch: int, row: int) -> int:
         """Return the epoch whose order determines the record at `row` of `epoch`."""
         return epoch - 1 if row < self.carried(epoch) else epoch
 

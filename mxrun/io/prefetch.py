@@ -23,6 +23,7 @@ from mxrun.io.iterator import (
     ArrayIterator,
     DataIterator,
     OnWait,
+    OrderedIterator,
     RecordError,
     Slots,
     batched,
@@ -95,7 +96,7 @@ def open_iterator(
     )
 
 
-class PrefetchIterator(DataIterator):
+class PrefetchIterator(OrderedIterator):
     """Iterator over a data set whose rows are made by `workers` threads, some batches ahead.
 
     `staging` holds the prefetched batches; `next_into` copies the next one. A row is a function of
@@ -110,7 +111,7 @@ class PrefetchIterator(DataIterator):
         self, dataset: Dataset, order: BatchOrder, *, workers: int, staging: Staging
     ) -> None:
         """Raises UserError if `order` leaves no batch of the data set."""
-        order.check(dataset.name, dataset.place)
+        super().__init__(dataset, order)
         specs = staging_specs(dataset.inputs, order.part_size)
         if workers < 1 or not staging.batches:
             raise InternalError(f"{workers} workers on {len(staging.batches)} staged batches")
@@ -118,26 +119,14 @@ class PrefetchIterator(DataIterator):
             check_slots(slots, specs)
             if set(slots) != set(specs):
                 raise InternalError(f"a staged batch holds {sorted(slots)}, not {sorted(specs)}")
-        self.parts, self.batch_size = order.parts, order.part_size
         self.provide_data, self.provide_label = provided(dataset.inputs, order.part_size)
         self.waited_seconds = 0.0
-        self._batches = order
         self._staging = staging.batches
-        self._checked: Slots | None = None
         self._indices = np.empty(0, np.int64)
         self._position, self._count = 0, 0
         self._loader = _Loader(_RowMaker(dataset, order), staging, workers)
         self._finish = weakref.finalize(self, self._loader.stop, _EXIT_S)
         self._started = False
-
-    def batches(self, epoch: int) -> int:
-        """Return the number of batches of `epoch`."""
-        return self._batches.batches(epoch)
-
-    @property
-    def period(self) -> int:
-        """Number of epochs after which the sequence of numbers of batches repeats."""
-        return self._batches.period
 
     def reset(self, epoch: int, batch: int = 0) -> None:
         """Go to `batch` of `epoch` and start to make batches from there."""
@@ -205,10 +194,10 @@ class _RowMaker:
 
         Raises RecordError naming the record if it cannot be read or transformed.
         """
-        draws = Draws(self._order.seed, self._order.drawn_in(epoch, at), record)
+        draws = Draws(self._order.seed, self._order.order_epoch(epoch, at), record)
         try:
             for name, slot in slots.items():
-                slot[row] = self._made(name, record, draws, slot.shape[1:])
+                slot[row] = self._row(name, record, draws, slot.shape[1:])
         except UserError as error:
             where = f"record {record} of data set {self._dataset.name!r}"
             raise RecordError(with_prefix(error, where, self._dataset.place).diagnostics) from error
@@ -218,16 +207,16 @@ class _RowMaker:
         files = (column.source(record) for column in self._dataset.lazy.values())
         return next(filter(None, files), f"record {record} of data set {self._dataset.name!r}")
 
-    def _made(self, name: str, record: int, draws: Draws, shape: tuple[int, ...]) -> Record:
+    def _row(self, name: str, record: int, draws: Draws, shape: tuple[int, ...]) -> Record:
         column = self._dataset.lazy.get(name) or self._dataset.fields[name]
         raw = column.records[record] if isinstance(column, Field) else column.record(record)
-        made = self._dataset.pipeline.apply(name, raw, column.scale, draws)
-        if made.shape != shape:
+        row = self._dataset.pipeline.apply(name, raw, column.scale, draws)
+        if row.shape != shape:
             problem = "the record does not fit the network's input"
             hint = "resize, center_crop, ... in `transforms` bring records to one size"
-            expected, got = str(list(shape)), str(list(made.shape))
+            expected, got = str(list(shape)), str(list(row.shape))
             raise UserError(Diagnostic(problem, None, expected, got, hint))
-        return made if column.scale is None else values(made, column.scale)
+        return row if column.scale is None else values(row, column.scale)
 
 
 class _Loader:
@@ -251,11 +240,11 @@ class _Loader:
         self._busy = 0
         self._epoch = 0
         self._indices: NDArray[np.int64] = np.empty(0, np.int64)
-        self._released, self._taken, self._end = 0, 0, 0
+        self._released, self._next_part, self._end = 0, 0, 0
         self._left: dict[int, int] = {}
         self._failed: dict[int, Exception] = {}
         # For each part in progress, the row of the epoch that is being made.
-        self._under_way: dict[int, int] = {}
+        self._current_rows: dict[int, int] = {}
         self.on_wait: OnWait = lambda seconds, record: None
 
     def begin(self, epoch: int, indices: NDArray[np.int64], batch: int, batches: int) -> None:
@@ -265,7 +254,7 @@ class _Loader:
         with self._changed:
             self._cancelled = False
             self._epoch, self._indices = epoch, indices
-            self._released, self._taken = batch, batch * self._parts
+            self._released, self._next_part = batch, batch * self._parts
             self._end = batches * self._parts
             self._left.clear()
             self._failed.clear()
@@ -295,7 +284,7 @@ class _Loader:
         """Wait for `done` with the lock held, calling `on_wait` periodically."""
         since, first = time.monotonic(), -1
         while not self._changed.wait_for(done, _POLL_S):
-            row = min(self._under_way.values(), default=-1)
+            row = min(self._current_rows.values(), default=-1)
             if row != first:
                 since, first = time.monotonic(), row
             record = "a batch" if row < 0 else self._maker.source(int(self._indices[row]))
@@ -337,7 +326,7 @@ class _Loader:
             failure = self._fill(part)
             with self._changed:
                 self._busy -= 1
-                self._under_way.pop(part, None)
+                self._current_rows.pop(part, None)
                 self._left[part // self._parts] -= 1
                 if failure is not None:
                     self._failed[failure[0]] = failure[1]
@@ -349,15 +338,15 @@ class _Loader:
             self._changed.wait_for(lambda: self._stopping or self._may_take())
             if self._stopping:
                 return None
-            part = self._taken
-            self._taken += 1
+            part = self._next_part
+            self._next_part += 1
             self._busy += 1
             self._left.setdefault(part // self._parts, self._parts)
             return part
 
     def _may_take(self) -> bool:
         limit = (self._released + len(self._staging)) * self._parts
-        return not self._cancelled and self._taken < min(self._end, limit)
+        return not self._cancelled and self._next_part < min(self._end, limit)
 
     def _fill(self, part: int) -> tuple[int, Exception] | None:
         """Make the rows of a part; returns the first that fails, with its exception."""
@@ -368,7 +357,7 @@ class _Loader:
             if self._cancelled:
                 break
             at = batch * self._size + row
-            self._under_way[part] = at
+            self._current_rows[part] = at
             try:
                 self._maker.make(slots, row, self._epoch, at, int(self._indices[at]))
             except Exception as error:  # noqa: BLE001 - raised in the waiting thread

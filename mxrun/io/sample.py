@@ -65,14 +65,16 @@ def samples(content: bytes, name: Path | str, sample: Sample) -> Iterator[NDArra
     spec, field = sample.spec, sample.field
     for number, (record, scale) in enumerate(_records(content, name, sample)):
         try:
-            made = sample.pipeline.apply(field, record, scale, Draws(0, 0, number))
+            transformed = sample.pipeline.apply(field, record, scale, Draws(0, 0, number))
         except UserError as error:
             raise with_prefix(error, f"{name}: record {number}") from error
-        if made.shape != spec.shape:
+        if transformed.shape != spec.shape:
             problem = f"{name}: record {number} does not fit the network's input {field!r}"
-            expected, got = str(list(spec.shape)), str(list(made.shape))
-            raise UserError(Diagnostic(problem, None, expected, got, _advice(made.shape, spec)))
-        yield made if scale is None else values(made, scale)
+            expected, got = str(list(spec.shape)), str(list(transformed.shape))
+            raise UserError(
+                Diagnostic(problem, None, expected, got, _advice(transformed.shape, spec))
+            )
+        yield transformed if scale is None else values(transformed, scale)
 
 
 def _advice(shape: Shape, spec: TensorSpec) -> str:
@@ -104,7 +106,7 @@ def _records(
             raise UserError(Diagnostic(problem, None, str(list(spec.shape)), "an image"))
         yield decode_image(io.BytesIO(content), name, spec.shape[0]), image_scale(sample.scale)
     else:
-        _refuse_others(content, name)
+        _require_table(content, name)
         table = parse_table(
             content, name, sample.table, "only numbers are read: remove the row of names"
         )
@@ -113,7 +115,7 @@ def _records(
             yield row.reshape(spec.shape) if fits else row, None
 
 
-def _refuse_others(content: bytes, name: Path | str) -> None:
+def _require_table(content: bytes, name: Path | str) -> None:
     """Raise UserError for files that are clearly not tables."""
     found = hint = ""
     if not content:

@@ -73,14 +73,14 @@ class Split:
         """
         if self.is_complete or (self.share is None and not self.rest):
             return slice(self.start, self.stop)
-        chosen = np.zeros(length, np.bool_)
+        selected = np.zeros(length, np.bool_)
         if self.share is None:
-            chosen[self.start : self.stop] = True
+            selected[self.start : self.stop] = True
         else:
-            chosen[self._drawn(length, labels)] = True
-        return np.flatnonzero(chosen != self.rest)
+            selected[self._share_rows(length, labels)] = True
+        return np.flatnonzero(selected != self.rest)
 
-    def _drawn(self, length: int, labels: NDArray[Any] | None) -> NDArray[np.int64]:
+    def _share_rows(self, length: int, labels: NDArray[Any] | None) -> NDArray[np.int64]:
         """Return the records of the share, unsorted."""
         assert self.share is not None
         order = random.permutation(self.seed, "split", length)
@@ -90,8 +90,10 @@ class Split:
         by_class = order[np.argsort(classes[order], kind="stable")]
         counts = np.bincount(classes)
         starts = np.cumsum(counts) - counts
-        taken = np.array([_count(self.share, count) for count in counts.tolist()])
-        return by_class[np.arange(length) - np.repeat(starts, counts) < np.repeat(taken, counts)]
+        share_counts = np.array([_count(self.share, count) for count in counts.tolist()])
+        return by_class[
+            np.arange(length) - np.repeat(starts, counts) < np.repeat(share_counts, counts)
+        ]
 
     def check(
         self, length: int, labels: NDArray[Any] | None, places: Places
@@ -220,8 +222,8 @@ def _parsed(
     if problems:
         return None, problems
     if share is not None:
-        drawn = value.get("seed", 0), value.get("stratify", False)
-        return Split(name, share=share, seed=drawn[0], stratify=drawn[1]), ()
+        seed, stratify = value.get("seed", 0), value.get("stratify", False)
+        return Split(name, share=share, seed=seed, stratify=stratify), ()
     return Split(name, bounds[0], bounds[1]), ()
 
 

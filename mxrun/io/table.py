@@ -86,13 +86,13 @@ def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) ->
 
     path: the file's name for error messages. hint: advice for a first row that is not numbers.
     """
-    reader = _Reader(content, path, form, hint)
+    reader = _TableParser(content, path, form, hint)
     table = reader.read(as_words=False) or reader.read(as_words=True)
     assert table is not None
     return table
 
 
-class _Reader:
+class _TableParser:
     """Reader of one file; the first row determines the delimiter and the column names."""
 
     def __init__(self, content: bytes, path: Path | str, form: TableForm, hint: str) -> None:
@@ -145,12 +145,12 @@ class _Reader:
             raise UserError(Diagnostic(problem))
         values = np.array(numbers).reshape(-1, len(columns))
         names = tuple(self._names[column] for column in columns) if self._names else ()
-        found = np.array(labels)
+        label_numbers = np.array(labels)
         classes = tuple(sorted(words))
         if classes:
             number_of = {word: number for number, word in enumerate(classes)}
             order = np.array([number_of[word] for word in words], np.float64)
-            found = order[found.astype(np.int64)]
+            label_numbers = order[label_numbers.astype(np.int64)]
         has_label = label is not None
         return Table(
             values,
@@ -158,7 +158,7 @@ class _Reader:
             tuple(columns),
             tuple(lines),
             label,
-            found if has_label else None,
+            label_numbers if has_label else None,
             classes,
             self._names[label] if self._names and label is not None else "",
         )
@@ -210,12 +210,12 @@ class _Reader:
 
     def _in_order(self, columns: list[int]) -> list[int]:
         """Return the columns of a table that has only data, in the order of training's columns."""
-        taken = self._form.data or ()
+        columns_read = self._form.data or ()
         # Negative numbers and names cannot be applied to a table of another width.
-        if not all(isinstance(each, int) and each >= 0 for each in taken):
+        if not all(isinstance(each, int) and each >= 0 for each in columns_read):
             return columns
-        ranks = {each: rank for rank, each in enumerate(sorted(set(taken)))}
-        return [ranks[each] for each in taken] if len(ranks) == len(columns) else columns
+        ranks = {each: rank for rank, each in enumerate(sorted(set(columns_read)))}
+        return [ranks[each] for each in columns_read] if len(ranks) == len(columns) else columns
 
     def _numbered(self, width: int) -> tuple[list[int], int | None]:
         """Return data columns and label column of a table with the layout of training's."""
@@ -242,10 +242,10 @@ class _Reader:
         problem = f"{self._path}: no column is named {column!r}"
         raise UserError(Diagnostic(problem, None, expected, column, hint))
 
-    def _check_names(self, line: int, taken: Sequence[int]) -> None:
+    def _check_names(self, line: int, columns_read: Sequence[int]) -> None:
         """Raise UserError if the header has the name of a column that is read more than once."""
         found = []
-        for name in dict.fromkeys(self._names[column] for column in taken if self._names):
+        for name in dict.fromkeys(self._names[column] for column in columns_read if self._names):
             same = [at + 1 for at, other in enumerate(self._names) if other == name]
             if len(same) > 1:
                 found.append(

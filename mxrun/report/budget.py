@@ -24,13 +24,14 @@ def budget_tables(report: Report) -> Iterator[RenderableType]:
         batch = report["batch_size"]
         yield Text(f"each batch of {batch} is computed as {parts} of {batch // parts}")
     yield Text(f"budget: {bytes_text(report['budget_bytes'])} ({report['budget_bytes']:,} bytes)")
-    for phase, made in report["recompute"].items():
+    for phase, recomputed in report["recompute"].items():
+        saved_bytes = recomputed["plain_bytes"] - report["planned_bytes"]
         table = titled_table(
-            f"recomputed in {phase}: {made['extra']:.1%} ({made['extra_ms']:.3f} ms) longer as "
-            f"predicted, saves {bytes_text(made['plain_bytes'] - report['planned_bytes'])}"
+            f"recomputed in {phase}: {recomputed['extra']:.1%} ({recomputed['extra_ms']:.3f} ms) "
+            f"longer as predicted, saves {bytes_text(saved_bytes)}"
         )
         table.add_column("step")
         table.add_column("times", justify="right")
-        for name, times in groupby(sorted(made["steps"])):
+        for name, times in groupby(sorted(recomputed["steps"])):
             table.add_row(Text(in_words(name)), str(len(list(times))))
         yield table

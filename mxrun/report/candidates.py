@@ -24,12 +24,12 @@ def candidates_tables(operators: Sequence[Mapping[str, Any]]) -> list[Table | Te
     if not timed:
         return []
     changed = [row for row in timed if row["candidates"][0]["implementation"] != _selected(row)]
-    told = Text(
+    summary = Text(
         f"Candidates were timed for {len(timed)} of {len(operators)} steps; {len(changed)} run on "
         "a kernel other than the preferred one."
     )
     if not changed:
-        return [told]
+        return [summary]
     table = titled_table("kernels selected by timing")
     for name in ("operator", "implementation", "in place of"):
         table.add_column(name, overflow="fold")
@@ -38,16 +38,16 @@ def candidates_tables(operators: Sequence[Mapping[str, Any]]) -> list[Table | Te
     for row in sorted(changed, key=_saving_ms, reverse=True)[:_MAX_ROWS]:
         preferred = row["candidates"][0]
         names = (row["name"], row["implementation"], preferred["implementation"])
-        times = (_taken_ms(row), preferred["ms"])
+        times = (_selected_ms(row), preferred["ms"])
         table.add_row(*map(Text, names), *map(milliseconds_text, times))
-    return [table, told]
+    return [table, summary]
 
 
 def _selected(row: Mapping[str, Any]) -> str:
     return str(row["implementation"])
 
 
-def _taken_ms(row: Mapping[str, Any]) -> float:
+def _selected_ms(row: Mapping[str, Any]) -> float:
     """Return the time of the selected kernel in ms.
 
     A combination of parts may not have been timed as such; the fastest candidate stands for it.
@@ -57,4 +57,4 @@ def _taken_ms(row: Mapping[str, Any]) -> float:
 
 
 def _saving_ms(row: Mapping[str, Any]) -> float:
-    return float(row["candidates"][0]["ms"]) - _taken_ms(row)
+    return float(row["candidates"][0]["ms"]) - _selected_ms(row)

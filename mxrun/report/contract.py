@@ -5,26 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
+
+from mxrun.report.tables import titled_table
 
 Description = Mapping[str, Any]
 Part = Table | Text
 
 # Limit of the problems shown per check; the rest are counted.
-_TOLD = 3
+_MAX_PROBLEMS = 3
 
 
 def contract_parts(report: Description) -> list[Part]:
     """Return one line per check, then the problems with their hints."""
-    table = Table(
-        title=Text(f"{report['operator']}: {len(report['cases'])} cases", "bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    for column in ("check", "result", "promise"):
-        table.add_column(column)
+    title = f"{report['operator']}: {len(report['cases'])} cases"
+    table = titled_table(title, "check", "result", "promise")
     for check in report["checks"]:
         table.add_row(Text(check["name"]), _result(check, report), Text(check["promise"]))
     parts: list[Part] = [table]
@@ -40,10 +36,10 @@ def contract_parts(report: Description) -> list[Part]:
         parts.append(Text(f"nonstandard gradient: {report['nonstandard_gradient']}", "italic"))
     if report["without_gradient"]:
         names = ", ".join(report["without_gradient"])
-        said = (
+        text = (
             f"no gradient for {names}: the layers before it cannot be trained through this operator"
         )
-        parts.append(Text(said, "yellow"))
+        parts.append(Text(text, "yellow"))
     return [*parts, _verdict(report, broken)]
 
 
@@ -57,7 +53,7 @@ def _result(check: Description, report: Description) -> Text:
 
 def _problems(check: Description) -> list[Part]:
     parts: list[Part] = [Text(check["name"], "bold red")]
-    for problem in check["problems"][:_TOLD]:
+    for problem in check["problems"][:_MAX_PROBLEMS]:
         index = "" if problem["index"] is None else f" at {problem['index']}"
         parts.append(Text(f"  {problem['problem']}{index}"))
         if problem["expected"]:
@@ -65,7 +61,7 @@ def _problems(check: Description) -> list[Part]:
             parts.append(Text(f"    got: {problem['got']}"))
         if problem["hint"]:
             parts.append(Text(f"    hint: {problem['hint']}", "dim"))
-    more = len(check["problems"]) - _TOLD
+    more = len(check["problems"]) - _MAX_PROBLEMS
     return [*parts, Text(f"  and {more} more", "dim")] if more > 0 else parts
 
 

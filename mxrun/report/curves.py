@@ -129,9 +129,9 @@ def _line(runs: Sequence[Sequence[tuple[int, int]]]) -> Iterator[tuple[int, int]
                 yield round(x + (next_x - x) * share), round(y + (next_y - y) * share)
 
 
-def ticks(low: float, high: float, most: int) -> list[float]:
+def ticks(low: float, high: float, limit: int) -> list[float]:
     """Return round numbers from `low` to `high`: multiples of 1, 2 or 5 times a power of ten."""
-    rough = (high - low) / most
+    rough = (high - low) / limit
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
     first = math.ceil(low / step - 1e-9)

@@ -54,7 +54,7 @@ def _panel_height() -> float:
 
 
 @dataclass(frozen=True)
-class _Scale:
+class _PanelScale:
     """Mapping from epochs and values to pixels within a panel."""
 
     first: float
@@ -74,7 +74,7 @@ class _Scale:
 def _panel(metric: Report, epochs: Sequence[int]) -> Iterator[str]:
     single = len(epochs) == 1
     ends = (epochs[0] - single, epochs[-1] + single)
-    scale = _Scale(*ends, *bounds(finite(metric)))
+    scale = _PanelScale(*ends, *bounds(finite(metric)))
     yield text(metric["name"], _LEFT, _TOP - 12, "bold")
     yield from _axes(scale)
     right = _LEFT + _WIDTH
@@ -90,7 +90,7 @@ def _panel(metric: Report, epochs: Sequence[int]) -> Iterator[str]:
             yield from _curve(metric[part], epochs, scale, colour)
 
 
-def _axes(scale: _Scale) -> Iterator[str]:
+def _axes(scale: _PanelScale) -> Iterator[str]:
     right, bottom = _LEFT + _WIDTH, _TOP + _HEIGHT
     for value in ticks(scale.low, scale.high, 5):
         y = scale.down(value)
@@ -104,7 +104,7 @@ def _axes(scale: _Scale) -> Iterator[str]:
 
 
 def _curve(
-    values: Sequence[float | None], epochs: Sequence[int], scale: _Scale, colour: str
+    values: Sequence[float | None], epochs: Sequence[int], scale: _PanelScale, colour: str
 ) -> Iterator[str]:
     """Yield a line between finite values, and a mark per value if there are few."""
     path, joined = "", False

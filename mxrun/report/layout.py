@@ -84,7 +84,7 @@ def lay_out(boxes: Sequence[Box], edges: Sequence[Edge]) -> NetworkLayout:
         layers[item.rank].append(item)
     _order(layers)
     _place(layers)
-    return _drawn(items, layers, paths, edges)
+    return _layout(items, layers, paths, edges)
 
 
 def _ranks(boxes: Sequence[Box], edges: Sequence[Edge]) -> dict[str, int]:
@@ -144,8 +144,8 @@ def _sort(layer: list[_Item], layers: Sequence[Sequence[_Item]], downwards: bool
         positions = {item: index for index, item in enumerate(layers[beside])}
     keys = {}
     for index, item in enumerate(layer):
-        near = [positions[other] for other in (item.above if downwards else item.below)]
-        keys[item] = sum(near) / len(near) if near else float(index)
+        neighbours = [positions[other] for other in (item.above if downwards else item.below)]
+        keys[item] = sum(neighbours) / len(neighbours) if neighbours else float(index)
     layer.sort(key=keys.__getitem__)
 
 
@@ -155,9 +155,9 @@ def _crossings(layers: Sequence[Sequence[_Item]]) -> int:
     for upper, lower in pairwise(layers):
         positions = {item: index for index, item in enumerate(lower)}
         ends = [[positions[below] for below in item.below] for item in upper]
-        for index, own in enumerate(ends):
+        for index, first_ends in enumerate(ends):
             for other in ends[index + 1 :]:
-                count += sum(low > high for low in own for high in other)
+                count += sum(low > high for low in first_ends for high in other)
     return count
 
 
@@ -214,7 +214,7 @@ def _settle(layer: Sequence[_Item], pull: Callable[[_Item], float]) -> None:
         item.place = place + offset
 
 
-def _drawn(
+def _layout(
     items: Mapping[str, _Item],
     layers: Sequence[Sequence[_Item]],
     paths: Sequence[Sequence[_Item]],

@@ -16,7 +16,7 @@ from rich.text import Text
 from mxrun.report.console import stderr
 
 
-class _Metrics(ProgressColumn):
+class _MetricsColumn(ProgressColumn):
     """Column of metrics, the only one that is cut if there is no room."""
 
     def render(self, task: Task) -> Text:
@@ -32,7 +32,7 @@ def training_bar() -> Progress:
         TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
         TextColumn("{task.fields[rate]} samples/s", style="cyan"),
         TimeRemainingColumn(table_column=Column(no_wrap=True)),
-        _Metrics(),
+        _MetricsColumn(),
         console=stderr(),
         transient=True,
     )

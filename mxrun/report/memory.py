@@ -77,12 +77,12 @@ def _arena(report: Report) -> list[RenderableType]:
 def _order(report: Report) -> str:
     """Return the name of the schedule and a bound on the saving of any other."""
     order = f"schedule: {report['order'][report['peak']['phase']]}"
-    least, planned = report["any_order_bytes"], report["planned_bytes"]
-    if least is None:
+    lower_bound, planned = report["any_order_bytes"], report["planned_bytes"]
+    if lower_bound is None:
         return order
-    if least == planned:
+    if lower_bound == planned:
         return f"{order}; no other needs less memory"
-    return f"{order}; another may save at most {bytes_text(planned - least)}"
+    return f"{order}; another may save at most {bytes_text(planned - lower_bound)}"
 
 
 def _gap(report: Report) -> str:
@@ -117,7 +117,7 @@ def _live(report: Report) -> Table:
     peak = report["peak"]
     pinned = {(block["tensor"], block["offset"]) for block in report["pinned"]}
     always = [live for live in peak["live"] if (live["tensor"], live["offset"]) in pinned]
-    own = [live for live in peak["live"] if (live["tensor"], live["offset"]) not in pinned]
+    reusable = [live for live in peak["live"] if (live["tensor"], live["offset"]) not in pinned]
     table = titled_table(
         f"live at the peak: {peak['phase']}, {peak['title']} (step {peak['step']}), "
         f"{peak['bytes']:,} bytes"
@@ -127,7 +127,7 @@ def _live(report: Report) -> Table:
     table.add_column("offset", justify="right", no_wrap=True)
     table.add_column("steps", justify="right", no_wrap=True)
     table.add_column("why", overflow="fold")
-    for live in own[:_MAX_LIVE]:
+    for live in reusable[:_MAX_LIVE]:
         table.add_row(
             Text(tensor_label(live)),
             f"{live['bytes']:,}",
@@ -135,7 +135,7 @@ def _live(report: Report) -> Table:
             f"{live['first']}-{live['last']}",
             Text(live["reason"]),
         )
-    if rest := own[_MAX_LIVE:]:
+    if rest := reusable[_MAX_LIVE:]:
         nbytes = sum(live["bytes"] for live in rest)
         table.add_row(f"{len(rest)} others", f"{nbytes:,}", style="dim")
     table.add_section()
@@ -169,17 +169,17 @@ def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     Hints of outputs that overwrite another input instead are left out: nothing is lost there.
     """
     keys = ("kind", "step", "source", "target", "reason")
-    own = [hint for hint in hints if hint["kind"] != CONCAT_IN_PLACE]
-    taken = {(hint["step"], hint["target"]) for hint in own if not hint["reason"]}
+    single = [hint for hint in hints if hint["kind"] != CONCAT_IN_PLACE]
+    granted = {(hint["step"], hint["target"]) for hint in single if not hint["reason"]}
     refused = {
         tuple(hint[key] for key in keys): hint["bytes"]
         for hint in hints
         if hint["reason"]
-        and (hint["kind"] == CONCAT_IN_PLACE or (hint["step"], hint["target"]) not in taken)
+        and (hint["kind"] == CONCAT_IN_PLACE or (hint["step"], hint["target"]) not in granted)
     }
     if not refused:
         return
-    table = titled_table(f"memory that is not shared; {len(taken)} outputs use an input's memory")
+    table = titled_table(f"memory that is not shared; {len(granted)} outputs use an input's memory")
     for column in ("how", "step", "input", "output"):
         table.add_column(column, overflow="fold")
     table.add_column("bytes", justify="right", no_wrap=True)

@@ -20,11 +20,11 @@ def memory_csv(report: Report) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("id", "lower", "upper", "size"))
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for block in report["blocks"][report["peak"]["phase"]]:
         name = block["tensor"]
-        seen[name] = seen.get(name, 0) + 1
-        identity = name if seen[name] == 1 else f"{name}#{seen[name]}"
+        counts[name] = counts.get(name, 0) + 1
+        identity = name if counts[name] == 1 else f"{name}#{counts[name]}"
         cells = (identity, block["first"], block["last"] + 1, block["bytes"])
         writer.writerow(csv_cells(cells))
     return file.getvalue()

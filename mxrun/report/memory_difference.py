@@ -77,13 +77,13 @@ def _table(title: str, names: Sequence[str]) -> Table:
 
 def _sizes(pair: Sequence[int]) -> tuple[str, str, str]:
     """Return both sizes and their difference as text; a size of zero is left empty."""
-    mine, others = pair
-    more = others - mine
-    sign = "+" if more > 0 else "-" if more < 0 else ""
+    first, second = pair
+    difference = second - first
+    sign = "+" if difference > 0 else "-" if difference < 0 else ""
     return (
-        bytes_text(mine) if mine else "",
-        bytes_text(others) if others else "",
-        f"{sign}{bytes_text(abs(more))}",
+        bytes_text(first) if first else "",
+        bytes_text(second) if second else "",
+        f"{sign}{bytes_text(abs(difference))}",
     )
 
 

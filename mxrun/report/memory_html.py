@@ -32,7 +32,7 @@ def memory_html(report: Report) -> str:
     body = [
         element("div", clean(_USAGE), id="step"),
         memory_svg(report),
-        '<div id="told"></div>',
+        '<div id="tooltip"></div>',
         *_live(report),
         *_changes(report["what_if"]),
         element("script", _script_data(report), id="course", type="application/json"),

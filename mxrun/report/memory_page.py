@@ -8,10 +8,10 @@ body { margin: 16px; background: #ffffff; color: #1f2328;
 svg { max-width: 100%; height: auto; cursor: crosshair; }
 .block.lit { stroke: var(--ink); stroke-width: 1.5px; fill-opacity: 0.75; }
 .pointer { stroke: var(--ink); stroke-width: 1px; stroke-opacity: 0.6; pointer-events: none; }
-#told { position: fixed; display: none; max-width: 48em; padding: 6px 9px; white-space: pre-wrap;
+#tooltip { position: fixed; display: none; max-width: 48em; padding: 6px 9px; white-space: pre-wrap;
   overflow-wrap: anywhere; pointer-events: none; background: #1f2328; color: #ffffff;
   border-radius: 4px; }
-#told::first-line { font-weight: bold; }
+#tooltip::first-line { font-weight: bold; }
 #step { position: sticky; top: 0; padding: 4px 0; background: inherit; min-height: 1.3em;
   font-weight: bold; }
 table { border-collapse: collapse; margin-top: 16px; max-width: 100%; }
@@ -22,14 +22,14 @@ th, td { text-align: left; vertical-align: top; padding: 2px 12px 2px 0;
 tr.lit { background: #8c959f44; }
 @media (prefers-color-scheme: dark) {
   body { background: #0d1117; color: #e6edf3; }
-  #told { background: #e6edf3; color: #0d1117; }
+  #tooltip { background: #e6edf3; color: #0d1117; }
 }
 """
 SCRIPT = """
 "use strict";
 const course = JSON.parse(document.getElementById("course").textContent);
 const drawing = document.querySelector("svg");
-const told = document.getElementById("told");
+const tooltip = document.getElementById("tooltip");
 const step = document.getElementById("step");
 const live = document.getElementById("live");
 const rectangles = [...drawing.querySelectorAll(".block")];
@@ -53,14 +53,14 @@ function light(number) {
   for (const element of lit) element.classList.add("lit");
 }
 
-function tell(event, number) {
-  told.style.display = number === undefined ? "none" : "block";
+function showTooltip(event, number) {
+  tooltip.style.display = number === undefined ? "none" : "block";
   if (number === undefined) return;
-  told.textContent = texts[number];
+  tooltip.textContent = texts[number];
   const right = event.clientX + 16, below = event.clientY + 16;
-  told.style.left = Math.max(0, Math.min(right, innerWidth - told.offsetWidth - 8)) + "px";
-  told.style.top = below + told.offsetHeight < innerHeight
-    ? below + "px" : Math.max(0, event.clientY - told.offsetHeight - 12) + "px";
+  tooltip.style.left = Math.max(0, Math.min(right, innerWidth - tooltip.offsetWidth - 8)) + "px";
+  tooltip.style.top = below + tooltip.offsetHeight < innerHeight
+    ? below + "px" : Math.max(0, event.clientY - tooltip.offsetHeight - 12) + "px";
 }
 
 function pointed(event) {
@@ -102,11 +102,11 @@ function list(position) {
 
 drawing.addEventListener("mousemove", (event) => {
   const number = numbers.get(event.target), position = pointed(event);
-  tell(event, number);
+  showTooltip(event, number);
   light(number);
   if (position !== undefined) show(position);
 });
-drawing.addEventListener("mouseleave", () => { tell(null, undefined); light(undefined); });
+drawing.addEventListener("mouseleave", () => { showTooltip(null, undefined); light(undefined); });
 drawing.addEventListener("click", (event) => {
   const position = pointed(event);
   if (position !== undefined) list(position);

@@ -45,8 +45,8 @@ def search_progress(limit_s: float | None) -> Iterator[Callable[[float, SearchPr
         task = progress.add_task("searching", total=limit_s)
 
         def advance(seconds: float, found: SearchProgress) -> None:
-            most = found.arena_bytes - found.proved_bytes
-            text = f"{bytes_text(found.arena_bytes)}, at most {most:,} bytes above the optimum"
+            gap = found.arena_bytes - found.proved_bytes
+            text = f"{bytes_text(found.arena_bytes)}, at most {gap:,} bytes above the optimum"
             progress.update(task, completed=seconds, description=text)
 
         yield advance

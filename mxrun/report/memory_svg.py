@@ -44,7 +44,7 @@ def memory_svg(report: Report) -> str:
     course = report["timeline"][report["peak"]["phase"]]
     steps = [in_words(name) for name in course["operators"]]
     swatches, top = _legend(report)
-    scale = _Scale(max(1, len(steps)), max(1, report["planned_bytes"]), top)
+    scale = _ArenaScale(max(1, len(steps)), max(1, report["planned_bytes"]), top)
     parts = [
         text(_title(report), LEFT, 30, "title"),
         text(_figures(report), LEFT, 48, "faint"),
@@ -64,7 +64,7 @@ def step_width(steps: int) -> float:
 
 
 @dataclass(frozen=True)
-class _Scale:
+class _ArenaScale:
     """Mapping from steps and bytes to pixels; `top` is the upper edge of the arena."""
 
     steps: int
@@ -128,12 +128,12 @@ def _legend(report: Report) -> tuple[list[str], float]:
     return parts, y + 2.5 * _LEGEND_ROW
 
 
-def _axes(scale: _Scale, steps: Sequence[str]) -> Iterator[str]:
+def _axes(scale: _ArenaScale, steps: Sequence[str]) -> Iterator[str]:
     right, bottom = LEFT + scale.width, scale.up(0)
-    apart = 1
-    while scale.nbytes > apart * _MAX_BYTE_TICKS:
-        apart *= 2
-    for offset in range(0, scale.nbytes + 1, apart):
+    spacing = 1
+    while scale.nbytes > spacing * _MAX_BYTE_TICKS:
+        spacing *= 2
+    for offset in range(0, scale.nbytes + 1, spacing):
         y = scale.up(offset)
         yield element("line", x1=LEFT, x2=right, y1=y, y2=y, class_="grid")
         yield text(bytes_text(offset), LEFT - 6, y + 4, "faint", "end")
@@ -168,7 +168,7 @@ def drawn_blocks(report: Report) -> list[dict[str, Any]]:
     return [*pinned, *report["blocks"][phase]]
 
 
-def _blocks(report: Report, scale: _Scale, steps: Sequence[str]) -> Iterator[str]:
+def _blocks(report: Report, scale: _ArenaScale, steps: Sequence[str]) -> Iterator[str]:
     colours = _colours(report)
     for block in drawn_blocks(report):
         top = scale.up(block["offset"] + block["bytes"])
@@ -202,7 +202,7 @@ def _block_description(block: Report, steps: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _peak(report: Report, scale: _Scale) -> Iterator[str]:
+def _peak(report: Report, scale: _ArenaScale) -> Iterator[str]:
     """Yield a frame around the step of the peak, its label, and the lower bound if smaller."""
     peak = report["peak"]
     x, bound = scale.across(peak["step"]), scale.up(report["lower_bound_bytes"])

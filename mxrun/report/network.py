@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
+
+from mxrun.report.tables import titled_table
 
 Report = Mapping[str, Any]
 
@@ -32,9 +33,7 @@ _MEANINGS = {
 
 def network_parts(report: Report) -> list[Table | Text]:
     """Return the network as a table, with the edges in its first column, and a legend."""
-    table = Table(
-        title=Text(network_title(report), "bold"), title_justify="left", box=box.SIMPLE_HEAD
-    )
+    table = titled_table(network_title(report))
     for column in ("", "node", "operator", "output", "variables"):
         table.add_column(column, no_wrap=True, overflow="ellipsis")
     drawn = drawn_nodes(report["nodes"])
@@ -87,7 +86,7 @@ def node_lines(node: Report, nodes: Sequence[Report]) -> Iterator[str]:
     yield node["name"]
     if node["kind"] == "input":
         return
-    yield " ".join((node["operator"], *_words(node["parameters"])))
+    yield " ".join((node["operator"], *_parameter_texts(node["parameters"])))
     line = ""
     for part in variables_of(node, nodes):
         if line and len(line) + len(part) > _MAX_LINE_LENGTH:
@@ -98,7 +97,7 @@ def node_lines(node: Report, nodes: Sequence[Report]) -> Iterator[str]:
         yield line
 
 
-def _words(parameters: Mapping[str, str]) -> Iterator[str]:
+def _parameter_texts(parameters: Mapping[str, str]) -> Iterator[str]:
     """Yield the parameters that describe an operator: types such as `relu`, kernels as `3x3`."""
     for name, value in parameters.items():
         if name == "kernel":
@@ -116,14 +115,14 @@ def wiring(drawn: Sequence[Report]) -> Iterator[str]:
         name = node["name"]
         read = [lanes.index(source) for source in _sources(node) if source in lanes]
         ending = [lane for lane in read if readers[lanes[lane] or ""] == name]
-        own = min(ending, default=None)
-        if own is None:
-            own = _free_lane(lanes, right_of=max(read, default=-1))
+        node_lane = min(ending, default=None)
+        if node_lane is None:
+            node_lane = _free_lane(lanes, right_of=max(read, default=-1))
         before = list(lanes)
         for lane in ending:
             lanes[lane] = None
-        lanes[own] = name if name in readers else None
-        yield _row(before, set(read) - {own}, set(ending), own, _MARKS[node["kind"]])
+        lanes[node_lane] = name if name in readers else None
+        yield _row(before, set(read) - {node_lane}, set(ending), node_lane, _MARKS[node["kind"]])
         while lanes and lanes[-1] is None:
             lanes.pop()
 
@@ -148,14 +147,14 @@ def _free_lane(lanes: list[str | None], right_of: int) -> int:
 
 
 def _row(
-    lanes: Sequence[str | None], joined: set[int], ending: set[int], own: int, mark: str
+    lanes: Sequence[str | None], joined: set[int], ending: set[int], node_lane: int, mark: str
 ) -> str:
     """Return one row: lanes that pass (│), lanes that the node reads (├ ┤ ╯ ...) and the node."""
-    first, last = min((*joined, own)), max((*joined, own))
+    first, last = min((*joined, node_lane)), max((*joined, node_lane))
     text = ""
-    for lane in range(max(len(lanes), own + 1)):
+    for lane in range(max(len(lanes), node_lane + 1)):
         passes = lane < len(lanes) and lanes[lane] is not None
-        if lane == own:
+        if lane == node_lane:
             text += mark
         elif lane in joined:
             text += _joint(lane, first, last, lane in ending)

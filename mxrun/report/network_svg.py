@@ -69,7 +69,7 @@ def network_svg(report: Report) -> str:
     """Return the SVG document. Deterministic: equal reports give equal bytes."""
     nodes = drawn_nodes(report["nodes"])
     drawn = [_NodeBox(node, tuple(node_lines(node, report["nodes"]))) for node in nodes]
-    boxes = {one.node["name"]: one.box for one in drawn}
+    boxes = {item.node["name"]: item.box for item in drawn}
     colours = _colours(nodes)
     layout = lay_out(list(boxes.values()), list(_edges(nodes)))
     width = max(layout.width, _MIN_WIDTH)
@@ -77,7 +77,7 @@ def network_svg(report: Report) -> str:
     body = [
         *_groups(boxes, layout.corners),
         *(_curve(route) for route in layout.routes),
-        *(part for one in drawn for part in _node(one, layout.corners, colours)),
+        *(part for item in drawn for part in _node(item, layout.corners, colours)),
         *_shapes(drawn, layout.corners),
     ]
     left = _MARGIN + (width - layout.width) / 2
@@ -120,19 +120,21 @@ def _curve(route: Sequence[Point]) -> str:
     return element("path", class_="line", d=path, marker_end="url(#arrow)")
 
 
-def _node(one: _NodeBox, corners: Mapping[str, Point], colours: Mapping[str, str]) -> Iterator[str]:
-    box, (x, y) = one.box, corners[one.node["name"]]
-    details = [f"{name}: {value}" for name, value in one.node["parameters"].items()]
+def _node(
+    item: _NodeBox, corners: Mapping[str, Point], colours: Mapping[str, str]
+) -> Iterator[str]:
+    box, (x, y) = item.box, corners[item.node["name"]]
+    details = [f"{name}: {value}" for name, value in item.node["parameters"].items()]
     yield element(
         "rect",
-        element("title", clean("\n".join((*one.lines[:2], *details)))),
+        element("title", clean("\n".join((*item.lines[:2], *details)))),
         x=x,
         y=y,
         width=box.width,
         height=box.height,
-        **one.colour(colours),
+        **item.colour(colours),
     )
-    for index, line in enumerate(one.lines):
+    for index, line in enumerate(item.lines):
         class_ = "bold" if index == 0 else "faint" if index > 1 else "label"
         base = y + (index + 1) * _LINE
         yield text(line, x + box.width / 2, base, class_, "middle")
@@ -140,9 +142,9 @@ def _node(one: _NodeBox, corners: Mapping[str, Point], colours: Mapping[str, str
 
 def _shapes(drawn: Sequence[_NodeBox], corners: Mapping[str, Point]) -> Iterator[str]:
     """Yield the shape of every output, at the start of its edges."""
-    for one in drawn:
-        box, (x, y) = one.box, corners[one.node["name"]]
-        outputs = one.node["outputs"]
+    for item in drawn:
+        box, (x, y) = item.box, corners[item.node["name"]]
+        outputs = item.node["outputs"]
         for index, output in enumerate(outputs, 1):
             port = x + box.width * index / (len(outputs) + 1)
             yield text(shape_text(output["shape"]), port + 5, y + box.height + 13, "faint")
@@ -177,9 +179,9 @@ def _groups(boxes: Mapping[str, Box], corners: Mapping[str, Point]) -> Iterator[
     for level in range(1, _GROUP_LEVELS + 1):
         members: dict[str, list[str]] = {}
         for name in boxes:
-            words = name.split("/")
-            if len(words) > level:
-                members.setdefault("/".join(words[:level]), []).append(name)
+            blocks = name.split("/")
+            if len(blocks) > level:
+                members.setdefault("/".join(blocks[:level]), []).append(name)
         for group, names in members.items():
             ground = _ground([areas[name] for name in names], _GROUP_LEVELS + 1 - level)
             beside = [area for name, area in areas.items() if name not in names]
@@ -218,8 +220,8 @@ def _legend(
 ) -> tuple[list[str], float]:
     """Return the swatches with their labels, in rows, and the upper edge of the drawing below."""
     swatches: dict[str, dict[str, str]] = {}
-    for one in drawn:
-        swatches.setdefault(one.meaning, one.colour(colours))
+    for item in drawn:
+        swatches.setdefault(item.meaning, item.colour(colours))
     parts: list[str] = []
     x, y = _MARGIN, 2 * _MARGIN
     for meaning, colour in swatches.items():

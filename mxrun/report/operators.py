@@ -7,11 +7,11 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from mxrun.report.figures import bytes_text
+from mxrun.report.tables import titled_table
 
 Description = Mapping[str, Any]
 Part = Table | Text
@@ -19,12 +19,8 @@ Part = Table | Text
 
 def operators_table(operators: Sequence[Description]) -> Table:
     """Return one row per operator; a formula that does not fit is cut."""
-    table = Table(
-        title=Text(f"{len(operators)} operators", "bold"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        expand=True,
-    )
+    table = titled_table(f"{len(operators)} operators")
+    table.expand = True
     table.add_column("operator", no_wrap=True)
     table.add_column("also called")
     table.add_column("what it does", no_wrap=True, overflow="ellipsis", ratio=1)
@@ -59,7 +55,7 @@ def operator_parts(operator: Description) -> list[Part]:
 
 def _tensors(operator: Description) -> Table:
     """Return a table of arguments, auxiliary states and outputs with notes on each."""
-    table = _table("tensors", "name", "kind", "notes")
+    table = titled_table("tensors", "name", "kind", "notes")
     overwritten, reads = operator["overwrites"], set(operator["backward_reads"])
     for argument in operator["arguments"]:
         name = argument["name"]
@@ -83,9 +79,9 @@ def _tensors(operator: Description) -> Table:
 def _state_note(update: Mapping[str, Any] | None) -> str:
     if update is None:
         return ""
-    kept = update["momentum"]
+    momentum = update["momentum"]
     return (
-        f"in training {kept:g} * {update['state']} + {1 - kept:g} * {update['output']} "
+        f"in training {momentum:g} * {update['state']} + {1 - momentum:g} * {update['output']} "
         "after every step"
     )
 
@@ -93,7 +89,7 @@ def _state_note(update: Mapping[str, Any] | None) -> str:
 def _parameters(parameters: Sequence[Description]) -> list[Part]:
     if not parameters:
         return [Text("no parameters")]
-    table = _table("parameters", "name", "accepts", "default", "meaning")
+    table = titled_table("parameters", "name", "accepts", "default", "meaning")
     for parameter in parameters:
         default = "required" if parameter["required"] else _value(parameter["default"])
         _row(table, parameter["name"], parameter["accepts"], default, parameter["doc"])
@@ -102,7 +98,7 @@ def _parameters(parameters: Sequence[Description]) -> list[Part]:
 
 def _facts(operator: Description) -> Table:
     """Return the facts used by the planner: dependencies, hints, resources, implementations."""
-    table = _table("plan", "what", "value")
+    table = titled_table("plan", "what", "value")
     inplace = operator["inplace"]
     _row(table, "implementations, best first", ", ".join(operator["backends"]))
     if operator["differentiable"]:
@@ -143,13 +139,6 @@ def _value(value: object) -> str:
 
 def _indented(text: str) -> Text:
     return Text(textwrap.indent(text.rstrip("\n"), "  "))
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=Text(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column)
-    return table
 
 
 def _row(table: Table, *texts: str) -> None:

@@ -110,8 +110,8 @@ def _peers_table(peers: Mapping[str, Mapping[str, Any]]) -> Table:
     for name, peer in peers.items():
         version = Text(peer.get("version", ""))
         if peer["status"] != "measured":
-            told = Text(f"{peer['status']}: {peer['reason']}")
-            table.add_row(Text(name), version, told, "", "", "", "", "")
+            reason = Text(f"{peer['status']}: {peer['reason']}")
+            table.add_row(Text(name), version, reason, "", "", "", "", "")
             continue
         ratio = peer["ratio"]
         table.add_row(

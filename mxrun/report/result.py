@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 # Exit code that a shell reports for a program killed by SIGPIPE: 128 + 13.
-_READER_IS_GONE = 141
+_SIGPIPE_EXIT_CODE = 141
 
 
 def write_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
@@ -45,7 +45,7 @@ def output_failed(error: OSError) -> NoReturn:
         raise error
     silence(sys.stdout)
     if isinstance(error, BrokenPipeError):
-        raise SystemExit(_READER_IS_GONE) from None
+        raise SystemExit(_SIGPIPE_EXIT_CODE) from None
     with report_write_errors(Path("standard output")):
         raise error
 

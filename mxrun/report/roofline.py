@@ -62,20 +62,20 @@ def roofline_table(report: Report) -> Table:
 def roofline_text(roofline: Report) -> Text:
     """Return the step against floor and prediction, the largest savings, and peak speeds."""
     step, machine = roofline["step"], roofline["machine"]
-    apart = step["operators_ms"] / step["ms"]
-    whole = "the operators" if apart > _PROFILE_SLOWDOWN else "the step"
+    ratio = step["operators_ms"] / step["ms"]
+    reference = "the operators" if ratio > _PROFILE_SLOWDOWN else "the step"
     lines = [
         f"The step's floor is {milliseconds_text(step['floor_ms'])} ms, {step['of_floor']:.0%} of "
         f"what it takes; predicted {milliseconds_text(step['predicted_ms'])} ms, "
         f"{step['error']:+.0%}.",
-        f"Most time above the floors: {_most_to_win(roofline['most_to_win'], whole)}.",
+        f"Most time above the floors: {_savings_text(roofline['most_to_win'], reference)}.",
         f"The machine's peak speeds, {_threads(machine['threads'])}: {_products(machine)}; "
         f"{_bandwidths(machine)}.",
     ]
-    if apart > _PROFILE_SLOWDOWN:
+    if ratio > _PROFILE_SLOWDOWN:
         lines.append(
             f"The operators took {milliseconds_text(step['operators_ms'])} ms in the profiled "
-            f"steps, {apart:.1f} times the median unprofiled step: the machine was probably "
+            f"steps, {ratio:.1f} times the median unprofiled step: the machine was probably "
             "busy with other work. Times above the floors are shares of the operators' time."
         )
     if roofline["disturbed"]:
@@ -91,9 +91,10 @@ def roofline_text(roofline: Report) -> Text:
     return Text("\n".join(lines))
 
 
-def _most_to_win(groups: Sequence[Mapping[str, Any]], whole: str) -> str:
+def _savings_text(groups: Sequence[Mapping[str, Any]], reference: str) -> str:
     return ", ".join(
-        f"{_group(row)} {milliseconds_text(row['to_win_ms'])} ms ({row['to_win']:.0%} of {whole})"
+        f"{_group(row)} {milliseconds_text(row['to_win_ms'])} ms "
+        f"({row['to_win']:.0%} of {reference})"
         for row in groups
     )
 
@@ -117,12 +118,12 @@ def _bandwidths(machine: Mapping[str, Any]) -> str:
     DRAM.
     """
     rows = machine["bandwidths"]
-    chosen = []
+    selected = []
     for nbytes in machine["cache_bytes"]:
         fitting = [row for row in rows if row["nbytes"] <= nbytes / 2]
-        if fitting and fitting[-1] not in chosen:
-            chosen.append(fitting[-1])
-    if rows[-1] not in chosen:
-        chosen.append(rows[-1])
-    rates = [f"{row['copy'] / 1e9:.0f} GB/s in {bytes_text(row['nbytes'])}" for row in chosen]
+        if fitting and fitting[-1] not in selected:
+            selected.append(fitting[-1])
+    if rows[-1] not in selected:
+        selected.append(rows[-1])
+    rates = [f"{row['copy'] / 1e9:.0f} GB/s in {bytes_text(row['nbytes'])}" for row in selected]
     return f"copying {', '.join(rates)}"

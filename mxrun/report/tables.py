@@ -54,9 +54,10 @@ def train_table(summary: Report) -> Table:
     table.add_row("time to first step", f"{summary['first_step_s']:.2f} s")
     table.add_row("arena", bytes_text(memory["planned_bytes"]))
     if summary["recompute"] is not None:
-        made = summary["recompute"]
-        extra = f"{made['measured_extra']:.1%} longer, predicted {made['predicted_extra']:.1%}"
-        table.add_row(f"{made['steps']} steps recomputed", extra)
+        recomputed = summary["recompute"]
+        measured, predicted = recomputed["measured_extra"], recomputed["predicted_extra"]
+        extra = f"{measured:.1%} longer, predicted {predicted:.1%}"
+        table.add_row(f"{recomputed['steps']} steps recomputed", extra)
     table.add_row("peak resident memory", bytes_text(memory["rss_peak_bytes"]))
     table.add_row("run", Text(summary["run_dir"]))
     return table
@@ -77,9 +78,12 @@ def contention_lines(summary: Report) -> list[Text]:
     return [Text(line)]
 
 
-def titled_table(title: str) -> Table:
-    """Return an empty table in the common style."""
-    return Table(title=Text(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD)
+def titled_table(title: str, *columns: str) -> Table:
+    """Return a table in the common style, without rows."""
+    table = Table(title=Text(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column)
+    return table
 
 
 def _shape(shape: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.executor.timing import time_candidates
 from mxrun.operator.kernel import Candidate, Kernels
 from mxrun.runtime.machine import description
+from mxrun.session.notes import Notify
 
 # Name of this disk cache.
 KIND = "candidates"
@@ -25,12 +26,12 @@ KIND = "candidates"
 class Autotuner:
     """Callable that times candidates on a team of `threads`, each question once.
 
-    Times disturbed by other processes are discarded and select nothing. say: receives progress
+    Times disturbed by other processes are discarded and select nothing. notify: receives progress
     notes if the timing takes long.
     """
 
-    def __init__(self, threads: int, say: Callable[[str], None]) -> None:
-        self._threads, self._say = threads, say
+    def __init__(self, threads: int, notify: Notify) -> None:
+        self._threads, self._notify = threads, notify
         self._known: dict[str, Mapping[str, Candidate]] = {}
         self._timed = self._disturbed = 0
         self._seconds = 0.0
@@ -55,15 +56,15 @@ class Autotuner:
         return description(self._threads)
 
     def _measured(self, candidates: Mapping[str, Kernels]) -> Mapping[str, Candidate]:
-        begun = time.monotonic()
+        started = time.monotonic()
         found = time_candidates(candidates, self._threads)
         self._timed += 1
         self._disturbed += not found
-        self._seconds += time.monotonic() - begun
+        self._seconds += time.monotonic() - started
         if self._seconds > self._notice_s:
-            lost = f", {self._disturbed} disturbed by other work" if self._disturbed else ""
-            count = f"{self._timed} in {self._seconds:.0f} s{lost}"
-            self._say(f"autotuning kernels: {count}")
+            disturbed = f", {self._disturbed} disturbed by other work" if self._disturbed else ""
+            count = f"{self._timed} in {self._seconds:.0f} s{disturbed}"
+            self._notify(f"autotuning kernels: {count}")
             self._notice_s *= 2
         return found
 

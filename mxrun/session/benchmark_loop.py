@@ -27,7 +27,7 @@ from mxrun.train.measure import Measure, Phase
 _BATCHES = 8
 _RECORD_BYTES = 256 << 20
 # Exclusive upper limit of integers that no operator limits.
-FEW = 10
+DEFAULT_LIMIT = 10
 # Steps whose rates are computed together, as in the training loop.
 _RATES = 1024
 
@@ -60,7 +60,7 @@ class Steps:
         initialise_pinned(self.executor, self._built)
         self.executor.prepare()
         self._iterator.reset(0)
-        self._epoch = self._taken = 0
+        self._epoch = self._step_count = 0
 
     def _new_iterator(self) -> ArrayIterator:
         return ArrayIterator(
@@ -113,9 +113,9 @@ class Steps:
         seconds = np.zeros(count)
         with short_switch_interval:
             for index in range(count):
-                begun = clock()
+                started = clock()
                 self.run(self.executor.run)
-                seconds[index] = clock() - begun
+                seconds[index] = clock() - started
         return seconds
 
     def run(self, run: Callable[[str], None], times: npt.NDArray[np.int64] | None = None) -> None:
@@ -125,7 +125,7 @@ class Steps:
         measuring.
         """
         clock = time.monotonic_ns
-        begun = clock()
+        started = clock()
         batch = self._iterator.next_into(self._slots)
         if batch is None:
             self._epoch += 1
@@ -140,18 +140,18 @@ class Steps:
         if self._measure is not None:
             self._measure.update(batch.valid)
         if times is not None:
-            times[:] = begun, filled, finished, clock()
+            times[:] = started, filled, finished, clock()
 
     def _set_rates(self) -> None:
         """Write the rate and corrections of the next step, and count it."""
-        position = self._taken % _RATES
+        position = self._step_count % _RATES
         if position == 0:
             optimizer = self._built.training.optimizer
             for index in range(_RATES):
-                corrections = optimizer.corrections(self._taken + index + 1)
+                corrections = optimizer.corrections(self._step_count + index + 1)
                 self._rates[index] = (optimizer.lr, *corrections)
         self._schedule[...] = self._rates[position]
-        self._taken += 1
+        self._step_count += 1
 
 
 def synthetic_records(model: Model) -> Dataset:
@@ -168,7 +168,7 @@ def synthetic_records(model: Model) -> Dataset:
         if spec.dtype == "float32" and name not in limits:
             fields[name] = Field(draw_bytes(0, stream, shape), 1 / 255)
         else:
-            numbers = draw_integers(0, stream, shape, limits.get(name, FEW))
+            numbers = draw_integers(0, stream, shape, limits.get(name, DEFAULT_LIMIT))
             fields[name] = Field(numbers.astype(spec.dtype))
     return Dataset("synthetic", fields)
 
@@ -182,9 +182,11 @@ def count_limits(model: Model) -> dict[str, int]:
     """Return the exclusive upper limits of inputs that hold classes or ids, by name."""
     limits: dict[str, int] = {}
     for loss in model.losses:
-        seen = loss.label_classes
-        if seen is not None:
-            limits[loss.label] = min(seen.classes, limits.get(loss.label, seen.classes))
+        label_classes = loss.label_classes
+        if label_classes is not None:
+            limits[loss.label] = min(
+                label_classes.classes, limits.get(loss.label, label_classes.classes)
+            )
     for node in model.symbol.nodes:
         if node.operator == "Embedding" and node.prop is not None:
             rows = node.prop.parameters.input_dim

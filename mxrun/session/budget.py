@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from mxrun.executor.executor import Executor
@@ -11,6 +10,7 @@ from mxrun.graph.phases import TRAIN
 from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.machine import known_machine
+from mxrun.session.notes import Notify
 
 # Enough for a mean, and short compared with a run.
 _MEASURED_STEPS = 5
@@ -21,11 +21,11 @@ def budgeted(built: ModelDefinition, training: bool, threads: int) -> dict[str, 
 
     A share refers to the memory of training and is ignored for inference.
     """
-    asked = built.config.memory.budget
-    if asked is None or (asked.nbytes is None and not training):
+    configured = built.config.memory.budget
+    if configured is None or (configured.nbytes is None and not training):
         return {}
     place = built.config.place("memory", "budget")
-    budget = Budget(asked.nbytes, asked.share, place=place)
+    budget = Budget(configured.nbytes, configured.share, place=place)
     # The number of micro-batches changes bits, so it must not depend on measurements.
     measured = training and not built.config.memory.micro_batches
     return {"budget": budget, "machine": known_machine(threads) if measured else None}
@@ -48,16 +48,16 @@ def budget_figures(plan: Plan) -> dict[str, Any]:
     }
 
 
-def measured_recompute(executor: Executor, say: Callable[[str], None]) -> dict[str, Any] | None:
+def measured_recompute(executor: Executor, notify: Notify) -> dict[str, Any] | None:
     """Measure the time of recomputation in a few more training steps; None without recomputation.
 
-    The steps change the parameters: call it after a run is over and saved. say: receives notes. The
-    result holds predicted and measured time as fractions of the time of all other steps.
+    The steps change the parameters: call it after a run is over and saved. notify: receives notes.
+    The result holds predicted and measured time as fractions of the time of all other steps.
     """
-    made = executor.plan.phases[TRAIN].recomputed
-    if made is None:
+    recomputed = executor.plan.phases[TRAIN].recomputed
+    if recomputed is None:
         return None
-    say(
+    notify(
         f"memory.budget: {_MEASURED_STEPS} more steps measure the time of recomputation; "
         "their results are discarded"
     )
@@ -66,15 +66,15 @@ def measured_recompute(executor: Executor, say: Callable[[str], None]) -> dict[s
         profile.run()
     repeated = {s.name for s in executor.plan.phases[TRAIN].steps if s.repeats is not None}
     times = {operator.name: operator.ms for operator in profile.operators()}
-    again = sum(ms for name, ms in times.items() if name in repeated)
-    measured = again / (sum(times.values()) - again)
-    say(
-        f"memory.budget: recomputing {len(made.steps)} steps took {measured:.1%} longer, "
-        f"{made.extra:.1%} were predicted"
+    recompute_ms = sum(ms for name, ms in times.items() if name in repeated)
+    measured = recompute_ms / (sum(times.values()) - recompute_ms)
+    notify(
+        f"memory.budget: recomputing {len(recomputed.steps)} steps took {measured:.1%} longer, "
+        f"{recomputed.extra:.1%} were predicted"
     )
     return {
-        "steps": len(made.steps),
-        "predicted_extra": made.extra,
+        "steps": len(recomputed.steps),
+        "predicted_extra": recomputed.extra,
         "measured_extra": measured,
     }
 
@@ -84,9 +84,9 @@ def budget_notes(plan: Plan) -> list[str]:
     phase = plan.phases.get(TRAIN)
     if phase is None or phase.recomputed is None:
         return []
-    made = phase.recomputed
+    recomputed = phase.recomputed
     return [
-        f"memory.budget: {plan.pinned_bytes + made.plain_bytes:,} bytes would be needed, "
-        f"{plan.planned_bytes:,} are planned: backward runs {len(made.steps)} steps again, "
-        f"which will probably take {made.extra:.1%} longer"
+        f"memory.budget: {plan.pinned_bytes + recomputed.plain_bytes:,} bytes would be needed, "
+        f"{plan.planned_bytes:,} are planned: backward runs {len(recomputed.steps)} steps again, "
+        f"which will probably take {recomputed.extra:.1%} longer"
     ]

@@ -17,13 +17,14 @@ from mxrun.frontend import ModelDefinition
 from mxrun.peers.baseline import BaselineProcess, InstalledBaseline
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.equivalence import NotEquivalent, ReferenceOutputs
+from mxrun.session.notes import Notify
 from mxrun.train.loop import quantiles
 
 _ROUNDS = 10
 # Minimum duration of a runner's part of a round: shorter ones measure how threads wake up.
-_TURN_MS = 50.0
+_MIN_PART_MS = 50.0
 # Untimed steps at the start of each part, for caches and threads to warm up.
-_LEAD = 2
+_LEAD_STEPS = 2
 # Pause after which spinning threads of the previous runner are asleep.
 _PAUSE_S = 0.3
 # Duration of the trial of each mode, and limits of its number of steps.
@@ -31,7 +32,6 @@ _SEARCH_MS = 300.0
 _MIN_TRIAL_STEPS, _MAX_TRIAL_STEPS = 5, 100
 
 Times = npt.NDArray[np.float64]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -46,22 +46,22 @@ class Length:
         """Number of rounds, in each of which every runner is timed once."""
         return min(_ROUNDS, self.steps)
 
-    def turn(self, fastest_ms: float) -> int:
+    def steps_per_round(self, fastest_ms: float) -> int:
         """Return the number of steps of a runner in one round."""
-        return max(-(-self.steps // self.rounds), int(_TURN_MS / fastest_ms))
+        return max(-(-self.steps // self.rounds), int(_MIN_PART_MS / fastest_ms))
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Times in ms [rounds, steps per round] of a baseline and of mxrun."""
 
-    theirs: Times
-    ours: Times
+    baseline_ms: Times
+    mxrun_ms: Times
 
     @property
     def ratios(self) -> Times:
         """Ratio of the baseline's median step to mxrun's, by round: above 1 mxrun is faster."""
-        ratios: Times = np.median(self.theirs, axis=1) / np.median(self.ours, axis=1)
+        ratios: Times = np.median(self.baseline_ms, axis=1) / np.median(self.mxrun_ms, axis=1)
         return ratios
 
     def to_json(self) -> dict[str, Any]:
@@ -71,13 +71,13 @@ class Pairs:
         """
         low, median, high = np.quantile(self.ratios, (0.25, 0.5, 0.75)).tolist()
         return {
-            "step_ms": quantiles(self.theirs.ravel()),
-            "mxrun_step_ms": quantiles(self.ours.ravel()),
+            "step_ms": quantiles(self.baseline_ms.ravel()),
+            "mxrun_step_ms": quantiles(self.mxrun_ms.ravel()),
             "ratio": {
                 "median": median,
                 "low": low,
                 "high": high,
-                "fastest": float(self.theirs.min() / self.ours.min()),
+                "fastest": float(self.baseline_ms.min() / self.mxrun_ms.min()),
                 "pairs": self.ratios.tolist(),
             },
         }
@@ -116,8 +116,8 @@ class PeerResult:
     python: str
     version: str = ""
     reason: str = ""
-    ways: Mapping[str, PeerMode] = field(default_factory=dict)
-    way: str = ""
+    modes: Mapping[str, PeerMode] = field(default_factory=dict)
+    mode: str = ""
     pairs: Pairs | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -131,11 +131,13 @@ class PeerResult:
         """
         result: dict[str, Any] = {
             name: value
-            for name in ("status", "python", "version", "reason", "way")
+            for name in ("status", "python", "version", "reason")
             if (value := getattr(self, name))
         }
-        if self.ways:
-            result["ways"] = {name: way.to_json() for name, way in self.ways.items()}
+        if self.mode:
+            result["way"] = self.mode
+        if self.modes:
+            result["ways"] = {name: mode.to_json() for name, mode in self.modes.items()}
         return result | (self.pairs.to_json() if self.pairs else {})
 
 
@@ -144,12 +146,12 @@ def compare(
     steps: Steps,
     found: Sequence[InstalledBaseline],
     length: Length,
-    say: Say,
+    notify: Notify,
 ) -> dict[str, PeerResult]:
     """Measure baselines against mxrun's `steps`.
 
-    A baseline whose first losses or outputs differ from mxrun's is not measured; `say` receives a
-    note. Raises UserError for training that baselines do not support, and if no baseline can run
+    A baseline whose first losses or outputs differ from mxrun's is not measured; `notify` receives
+    a note. Raises UserError for training that baselines do not support, and if no baseline can run
     the network.
     """
     work = ReferenceOutputs.of(built, steps)
@@ -157,11 +159,11 @@ def compare(
     baselines: dict[str, BaselineProcess] = {}
     with ExitStack() as stack:
         for peer in found:
-            say(f"{peer.name}: {peer.missing or 'preparing'}")
+            notify(f"{peer.name}: {peer.missing or 'preparing'}")
             result, baseline = _prepared(peer, work, length, stack)
             results[peer.name] = result
             if result.status == "different":
-                say(f"{peer.name} is not measured: {result.reason}")
+                notify(f"{peer.name} is not measured: {result.reason}")
             if result.status == "measured" and baseline is not None:
                 baselines[peer.name] = baseline
         if all(result.status in ("missing", "failed") for result in results.values()):
@@ -169,7 +171,7 @@ def compare(
                 Diagnostic(f"{name} cannot run this network", got=result.reason)
                 for name, result in results.items()
             )
-        pairs = _alternate(steps, baselines, results, length, say) if baselines else {}
+        pairs = _alternate(steps, baselines, results, length, notify) if baselines else {}
     return {name: replace(result, pairs=pairs.get(name)) for name, result in results.items()}
 
 
@@ -193,41 +195,41 @@ def _searched(
     baseline: BaselineProcess, peer: InstalledBaseline, work: ReferenceOutputs, length: Length
 ) -> PeerResult:
     """Try every mode and leave the fastest open."""
-    ways: dict[str, PeerMode] = {}
+    modes: dict[str, PeerMode] = {}
     best = ""
     for name in peer.kind.modes(work.timed.phase, work.precision, work.on_images):
-        ways[name] = way = _tried(baseline, name, work, peer.kind.reads, length)
-        if way.error:
+        modes[name] = mode = _tried(baseline, name, work, peer.kind.reads, length)
+        if mode.error:
             continue
         slower = name
-        if not best or way.ms < ways[best].ms:
+        if not best or mode.ms < modes[best].ms:
             slower, best = best, name
         if slower:
             baseline.close_runner(slower)
     if best:
-        return PeerResult("measured", peer.python, baseline.version, ways=ways, way=best)
+        return PeerResult("measured", peer.python, baseline.version, modes=modes, mode=best)
     # A mode with different results takes precedence over one that does not run.
-    worst = max(ways.values(), key=lambda way: way.differs)
+    worst = max(modes.values(), key=lambda mode: mode.differs)
     status = "different" if worst.differs else "failed"
-    return PeerResult(status, peer.python, baseline.version, worst.error, ways)
+    return PeerResult(status, peer.python, baseline.version, worst.error, modes)
 
 
 def _tried(
-    baseline: BaselineProcess, way: str, work: ReferenceOutputs, reads: str, length: Length
+    baseline: BaselineProcess, mode: str, work: ReferenceOutputs, reads: str, length: Length
 ) -> PeerMode:
     """Open a mode, compare its first results with mxrun's, and time it."""
     try:
-        baseline.send_data(work.held(reads, work.checked_network), work.batches)
-        baseline.open(work.checked, way)
-        difference = work.difference(baseline, way)
+        baseline.send_data(work.initial_state(reads, work.checked_network), work.batches)
+        baseline.open(work.checked, mode)
+        difference = work.difference(baseline, mode)
         if work.differ:
-            baseline.send_data(work.held(reads, work.timed_network), work.batches)
-            baseline.open(work.timed, way)
-        baseline.measure_round(way, 1, max(0, length.warmup - 1))
-        (estimate,) = baseline.measure_round(way, 1, 0)
+            baseline.send_data(work.initial_state(reads, work.timed_network), work.batches)
+            baseline.open(work.timed, mode)
+        baseline.measure_round(mode, 1, max(0, length.warmup - 1))
+        (estimate,) = baseline.measure_round(mode, 1, 0)
         count = min(max(int(_SEARCH_MS / estimate), _MIN_TRIAL_STEPS), _MAX_TRIAL_STEPS)
         # Other processes disturb the fastest step least.
-        return PeerMode(work.precision, min(baseline.measure_round(way, count, 0)), difference)
+        return PeerMode(work.precision, min(baseline.measure_round(mode, count, 0)), difference)
     except NotEquivalent as error:
         return PeerMode(work.precision, error=str(error), differs=True)
     except MxrunError as error:
@@ -239,26 +241,26 @@ def _alternate(
     baselines: Mapping[str, BaselineProcess],
     results: Mapping[str, PeerResult],
     length: Length,
-    say: Say,
+    notify: Notify,
 ) -> dict[str, Pairs]:
     """Time all runners in alternation; the one that begins a round rotates."""
 
-    def own(count: int) -> Sequence[float]:
-        steps.seconds(_LEAD)
+    def time_mxrun(count: int) -> Sequence[float]:
+        steps.seconds(_LEAD_STEPS)
         milliseconds: list[float] = (steps.seconds(count) * 1e3).tolist()
         return milliseconds
 
-    def turn_of(name: str) -> Callable[[int], Sequence[float]]:
-        return lambda count: baselines[name].measure_round(results[name].way, count, _LEAD)
+    def timer_of(name: str) -> Callable[[int], Sequence[float]]:
+        return lambda count: baselines[name].measure_round(results[name].mode, count, _LEAD_STEPS)
 
-    runners = {"": own, **{name: turn_of(name) for name in baselines}}
-    own_ms = float(np.median(own(_MIN_TRIAL_STEPS)))
-    trial_ms = [result.ways[result.way].ms for result in results.values() if result.way]
-    count = length.turn(min(own_ms, *trial_ms))
-    each_s = length.rounds * count * (own_ms + sum(trial_ms)) / 1e3
-    total_s = each_s + length.rounds * len(runners) * _PAUSE_S
+    runners = {"": time_mxrun, **{name: timer_of(name) for name in baselines}}
+    mxrun_ms = float(np.median(time_mxrun(_MIN_TRIAL_STEPS)))
+    trial_ms = [result.modes[result.mode].ms for result in results.values() if result.mode]
+    count = length.steps_per_round(min(mxrun_ms, *trial_ms))
+    timed_s = length.rounds * count * (mxrun_ms + sum(trial_ms)) / 1e3
+    total_s = timed_s + length.rounds * len(runners) * _PAUSE_S
     if total_s > WAIT_NOTICE_S:
-        say(f"{length.rounds} rounds of {count} steps take about {total_s:.0f} s")
+        notify(f"{length.rounds} rounds of {count} steps take about {total_s:.0f} s")
     names = list(runners)
     times = {name: np.zeros((length.rounds, count)) for name in names}
     for index in range(length.rounds):
@@ -274,5 +276,5 @@ def _short(error: MxrunError) -> str:
     if not isinstance(error, UserError):
         return str(error).strip().rsplit("\n", 1)[-1]
     first = error.diagnostics[0]
-    words = first.got.strip().rsplit("\n", 1)[-1]
-    return f"{first.problem}: {words}" if words else first.problem
+    message = first.got.strip().rsplit("\n", 1)[-1]
+    return f"{first.problem}: {message}" if message else first.problem

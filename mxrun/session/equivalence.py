@@ -32,7 +32,7 @@ from mxrun.peers.baseline import BaselineProcess, Comparison
 from mxrun.peers.exported import peer_symbol, without_dropout
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.onnx_export import onnx_model
-from mxrun.session.parameter_init import drawn
+from mxrun.session.parameter_init import initial_array
 from mxrun.session.planning import plan_for
 
 
@@ -40,27 +40,27 @@ from mxrun.session.planning import plan_for
 class Tolerance:
     """Largest permitted differences: relative for losses, as a fraction of the largest for outputs.
 
-    first, later: for the first loss, and for losses after updates. cut: number of mantissa bits of
-    the parameters that are truncated to measure the effect of rounding; about the rounding of a
-    network.
+    first, later: for the first loss, and for losses after updates. truncated_bits: number of
+    mantissa bits of the parameters that are truncated to measure the effect of rounding; about the
+    rounding of a network.
     """
 
     first: float
     later: float
     output: float
-    cut: int
+    truncated_bits: int
 
 
 TOLERANCES: Mapping[str, Tolerance] = {
-    FLOAT32: Tolerance(1e-4, 1e-2, 1e-4, cut=6),
+    FLOAT32: Tolerance(1e-4, 1e-2, 1e-4, truncated_bits=6),
     # Measured for ResNet-50: 0.011, 0.019 and 0.007.
-    BFLOAT16: Tolerance(2e-2, 5e-2, 5e-2, cut=16),
+    BFLOAT16: Tolerance(2e-2, 5e-2, 5e-2, truncated_bits=16),
 }
 _STEPS = 3
 # Largest permitted effect of the truncation on later losses: a fraction of the tolerance, because
 # other runners round elsewhere and more often, or a multiple of the effect on the first loss. Then
 # the number of lower rates to try, and the factor between them.
-_SPREAD, _MULTIPLE = 0.1, 2.0
+_MAX_SPREAD, _MAX_MULTIPLE = 0.1, 2.0
 _LOWER_RATES, _RATE_FACTOR = 4, 0.1
 _AXES = 2
 
@@ -97,13 +97,13 @@ class ReferenceOutputs:
 
         Raises UserError for training that baselines do not support.
         """
-        timed, training = _contest(built, steps), steps.phase == TRAIN
+        timed, training = _comparison(built, steps), steps.phase == TRAIN
         network = _without_dropout(built) if training else _before_losses(built)
         checked = replace(timed, symbol=peer_symbol(network.model.symbol.tojson()))
         steps.restart()
         batches = steps.first_batches()
         # Equal to mxrun's before its first step, and complete: its plan may not read all of them.
-        variables = {name: drawn(name, built) for name in built.model.learned}
+        variables = {name: initial_array(name, built) for name in built.model.learned}
         reference = steps
         if checked.symbol != timed.symbol:
             reference = Steps(network, plan_for(network, training, timed.threads), steps.phase)
@@ -133,7 +133,7 @@ class ReferenceOutputs:
         """Largest permitted differences in this precision."""
         return TOLERANCES[self.precision]
 
-    def held(self, reads: str, network: ModelDefinition) -> Mapping[str, Array]:
+    def initial_state(self, reads: str, network: ModelDefinition) -> Mapping[str, Array]:
         """Return a baseline's initial state: the variables, or an ONNX model that contains them.
 
         Raises UserError for a network without an ONNX form.
@@ -143,44 +143,44 @@ class ReferenceOutputs:
         model = onnx_model(network, self.variables, any_batch=False).encoded()
         return {"model": np.frombuffer(model, np.uint8)}
 
-    def difference(self, baseline: BaselineProcess, way: str) -> float:
+    def difference(self, baseline: BaselineProcess, mode: str) -> float:
         """Return the relative difference of a baseline's first results from mxrun's.
 
         Raises NotEquivalent if it exceeds the tolerance of rounding.
         """
         if self.losses:
-            theirs = baseline.losses(way, len(self.losses))
-            return self._loss_difference(theirs, f"{baseline.name} ({way})")
+            losses = baseline.losses(mode, len(self.losses))
+            return self._loss_difference(losses, f"{baseline.name} ({mode})")
         largest, allowed = 0.0, self.tolerance.output
-        for step, results in enumerate(baseline.outputs(way, len(self.outputs))):
+        for step, results in enumerate(baseline.outputs(mode, len(self.outputs))):
             for expected, got in zip(self.outputs[step], results, strict=True):
-                apart = float(np.abs(got.reshape(expected.shape) - expected).max())
-                apart /= max(float(np.abs(expected).max()), 1e-30)
+                error = float(np.abs(got.reshape(expected.shape) - expected).max())
+                error /= max(float(np.abs(expected).max()), 1e-30)
                 # Written so that a NaN fails the check.
-                if not apart <= allowed:
+                if not error <= allowed:
                     raise NotEquivalent(
-                        f"{baseline.name} ({way}) is not equivalent: outputs of step {step + 1} "
-                        f"differ by {apart:.2g} of the largest, {allowed:g} is allowed"
+                        f"{baseline.name} ({mode}) is not equivalent: outputs of step {step + 1} "
+                        f"differ by {error:.2g} of the largest, {allowed:g} is allowed"
                     )
-                largest = max(largest, apart)
+                largest = max(largest, error)
         return largest
 
-    def _loss_difference(self, theirs: list[float], name: str) -> float:
-        ours = np.array(self.losses)
-        apart, allowed = _relative_difference(theirs, ours), self.tolerance
-        if not (apart[0] <= allowed.first and (apart[1:] <= allowed.later).all()):
+    def _loss_difference(self, losses: list[float], name: str) -> float:
+        expected = np.array(self.losses)
+        difference, allowed = _relative_difference(losses, expected), self.tolerance
+        if not (difference[0] <= allowed.first and (difference[1:] <= allowed.later).all()):
             raise NotEquivalent(
-                f"{name} is not equivalent: its first losses are {_told(theirs)}, mxrun's "
-                f"{_told(self.losses)}; for rounding {allowed.first:g} of the first is allowed "
-                f"and {allowed.later:g} of those after updates"
+                f"{name} is not equivalent: its first losses are {_losses_text(losses)}, mxrun's "
+                f"{_losses_text(self.losses)}; for rounding {allowed.first:g} of the first is "
+                f"allowed and {allowed.later:g} of those after updates"
             )
-        return float(apart.max())
+        return float(difference.max())
 
 
-def _relative_difference(losses: Sequence[float], ours: Sequence[float] | Array) -> Array:
+def _relative_difference(losses: Sequence[float], expected: Sequence[float] | Array) -> Array:
     """Return the relative differences of losses."""
-    apart: Array = np.abs(np.array(losses) - ours) / np.maximum(np.abs(ours), 1e-6)
-    return apart
+    difference: Array = np.abs(np.array(losses) - expected) / np.maximum(np.abs(expected), 1e-6)
+    return difference
 
 
 def _first_losses(
@@ -195,12 +195,12 @@ def _first_losses(
     if not np.isfinite(losses).all():
         problem = "the losses of the first steps are not finite: they cannot be compared"
         hint = "lower train.optimizer's rate: train.optimizer.sgd.lr=0.01"
-        raise UserError(Diagnostic(problem, got=_told(losses), hint=hint))
+        raise UserError(Diagnostic(problem, got=_losses_text(losses), hint=hint))
     for _ in range(_LOWER_RATES):
         spread = _relative_difference(
-            _losses_after_a_cut(steps, tolerance.cut, network, count), losses
+            _losses_after_truncation(steps, tolerance.truncated_bits, network, count), losses
         )
-        if (spread[1:] <= max(_SPREAD * tolerance.later, _MULTIPLE * spread[0])).all():
+        if (spread[1:] <= max(_MAX_SPREAD * tolerance.later, _MAX_MULTIPLE * spread[0])).all():
             break
         rate *= _RATE_FACTOR
         steps = Steps(_at_rate(network, rate), steps.executor.plan, TRAIN)
@@ -208,15 +208,15 @@ def _first_losses(
     return losses, rate
 
 
-def _losses_after_a_cut(
+def _losses_after_truncation(
     steps: Steps, bits: int, network: ModelDefinition, count: int
 ) -> list[float]:
     """Return the losses of the first steps from parameters with truncated mantissas."""
     steps.restart()
-    kept = np.uint32(2**32 - 2**bits)
+    mask = np.uint32(2**32 - 2**bits)
     for name in network.training.rules:
         values = steps.executor.array(name)
-        values[...] = (values.view(np.uint32) & kept).view(np.float32)
+        values[...] = (values.view(np.uint32) & mask).view(np.float32)
     return steps.losses(count)
 
 
@@ -232,11 +232,11 @@ def _moves_over_images(node: Node) -> bool:
     return node.prop is not None and len(getattr(node.prop.parameters, "kernel", ())) == _AXES
 
 
-def _told(losses: Sequence[float]) -> str:
+def _losses_text(losses: Sequence[float]) -> str:
     return ", ".join(f"{loss:.6g}" for loss in losses)
 
 
-def _contest(built: ModelDefinition, steps: Steps) -> Comparison:
+def _comparison(built: ModelDefinition, steps: Steps) -> Comparison:
     """Return the symbol and its updates in the form that baselines receive.
 
     Raises UserError for networks and training that they do not support.
@@ -248,8 +248,8 @@ def _contest(built: ModelDefinition, steps: Steps) -> Comparison:
     if steps.phase != TRAIN:
         return Comparison(symbol, "infer", threads=threads)
     problems = [
-        Diagnostic(f"training with {what} cannot be compared with peers", hint=hint)
-        for what, asked, hint in (
+        Diagnostic(f"training with {feature} cannot be compared with peers", hint=hint)
+        for feature, is_used, hint in (
             ("accumulated gradients", training.accumulate > 1, "train.accumulate=1"),
             ("averaged weights", training.average is not None, "leave train.average out"),
             (
@@ -258,11 +258,11 @@ def _contest(built: ModelDefinition, steps: Steps) -> Comparison:
                 "leave clip_global_norm out",
             ),
         )
-        if asked
+        if is_used
     ]
     problems += [
         Diagnostic(f"{name!r} draws random numbers: its losses cannot be compared with peers'")
-        for name in _drawing(built)
+        for name in _random_nodes(built)
     ]
     if problems:
         raise UserError(problems)
@@ -294,7 +294,7 @@ def _mixed(built: ModelDefinition) -> list[Diagnostic]:
     ]
 
 
-def _drawing(built: ModelDefinition) -> list[str]:
+def _random_nodes(built: ModelDefinition) -> list[str]:
     """Return the names of nodes other than Dropout that draw random numbers."""
     found = []
     for node in built.model.symbol.nodes:

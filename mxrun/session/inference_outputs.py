@@ -16,7 +16,7 @@ from mxrun.io.batch import is_label
 
 
 @dataclass(frozen=True)
-class Head:
+class OutputHead:
     """Output tensor: its name for the user and its entry in the network.
 
     classes: whether it is a distribution over classes.
@@ -27,7 +27,7 @@ class Head:
     classes: bool
 
 
-def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[Head, ...]:
+def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[OutputHead, ...]:
     """Return the network's outputs, or those of the layers and outputs called `names`.
 
     A loss with no output but the loss is replaced by its predictions. Raises UserError for names
@@ -42,9 +42,9 @@ def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[Head, ...]:
     if not names:
         ends = [(entry, _prediction(entry)) for entry in symbol.heads]
         return tuple(
-            Head(entry.name, entry, entry.name in over_classes)
+            OutputHead(entry.name, entry, entry.name in over_classes)
             if predicted is None
-            else Head(predicted.name, predicted, classes=True)
+            else OutputHead(predicted.name, predicted, classes=True)
             for entry, predicted in ends
         )
     internals = symbol.get_internals().heads
@@ -61,8 +61,10 @@ def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[Head, ...]:
     ]
     if problems:
         raise UserError(problems)
-    chosen = {name: known[name] for name in names}
-    return tuple(Head(name, entry, entry.name in over_classes) for name, entry in chosen.items())
+    selected = {name: known[name] for name in names}
+    return tuple(
+        OutputHead(name, entry, entry.name in over_classes) for name, entry in selected.items()
+    )
 
 
 def _prediction(entry: NodeEntry) -> NodeEntry | None:
@@ -75,14 +77,16 @@ def _prediction(entry: NodeEntry) -> NodeEntry | None:
     return apply(operator, {"data": Symbol([data])}, {}, f"{node.name}_{operator}").heads[0]
 
 
-def needed_inputs(built: ModelDefinition, chosen: Sequence[Head]) -> tuple[list[str], list[str]]:
+def needed_inputs(
+    built: ModelDefinition, selected: Sequence[OutputHead]
+) -> tuple[list[str], list[str]]:
     """Return the inputs on which the heads depend: data inputs, and label inputs.
 
     Raises UserError for a head that depends on no input.
     """
     labels = label_inputs(built)
     needed: dict[str, None] = {}
-    for head in chosen:
+    for head in selected:
         inputs = [name for name in _read(head.entry) if name in built.model.records]
         if not inputs:
             problem = f"{head.name!r} does not depend on the network's inputs"
@@ -106,21 +110,21 @@ def label_inputs(built: ModelDefinition) -> set[str]:
 
 def _read(head: NodeEntry) -> Collection[str]:
     """Return the variables on which a value depends, without labels that only affect a loss."""
-    found: dict[str, None] = {}
-    seen, open_entries = {head}, [head]
-    while open_entries:
-        entry = open_entries.pop()
+    variables: dict[str, None] = {}
+    visited, unvisited = {head}, [head]
+    while unvisited:
+        entry = unvisited.pop()
         prop = entry.node.prop
         if prop is None:
-            found[entry.node.name] = None
+            variables[entry.node.name] = None
             continue
         passes_data_on = prop.loss_output not in (None, entry.index)
         for name, source in zip(prop.list_arguments(), entry.node.inputs, strict=False):
             ignored = passes_data_on and name in prop.label_arguments
-            if not ignored and source not in seen:
-                seen.add(source)
-                open_entries.append(source)
-    return found
+            if not ignored and source not in visited:
+                visited.add(source)
+                unvisited.append(source)
+    return variables
 
 
 def batch_inputs(built: ModelDefinition, batch_size: int) -> dict[str, TensorSpec]:
@@ -136,25 +140,27 @@ def known_shapes(built: ModelDefinition) -> dict[str, Shape]:
     return {name: spec.shape for name, spec in built.model.learned.items()}
 
 
-def planned_batch(built: ModelDefinition, chosen: Sequence[Head], available: int) -> int:
+def planned_batch(built: ModelDefinition, selected: Sequence[OutputHead], available: int) -> int:
     """Return the batch size for `available` records, or the config's if the network needs that."""
-    fits = _shapes(built, chosen, available) is not None
+    fits = _shapes(built, selected, available) is not None
     return available if fits else built.model.batch_size
 
 
-def row_shapes(built: ModelDefinition, chosen: Sequence[Head], batch_size: int) -> dict[str, Shape]:
+def row_shapes(
+    built: ModelDefinition, selected: Sequence[OutputHead], batch_size: int
+) -> dict[str, Shape]:
     """Return the shape of one sample's row of each head, by its name.
 
     Raises UserError for a head without one row per sample.
     """
-    now = _shapes(built, chosen, batch_size)
-    assert now is not None
-    other = _shapes(built, chosen, batch_size + 1)
+    shapes = _shapes(built, selected, batch_size)
+    assert shapes is not None
+    larger = _shapes(built, selected, batch_size + 1)
     rows: dict[str, Shape] = {}
     problems = []
-    for head in chosen:
-        shape = now[head.name]
-        grown = None if other is None else other[head.name]
+    for head in selected:
+        shape = shapes[head.name]
+        grown = None if larger is None else larger[head.name]
         row = _row(shape, batch_size, grown)
         if row is None:
             problems.append(
@@ -173,15 +179,15 @@ def row_shapes(built: ModelDefinition, chosen: Sequence[Head], batch_size: int) 
 
 
 def _shapes(
-    built: ModelDefinition, chosen: Sequence[Head], batch_size: int
+    built: ModelDefinition, selected: Sequence[OutputHead], batch_size: int
 ) -> Mapping[str, Shape] | None:
     """Return the heads' shapes for a batch size; None if it contradicts a declared shape."""
     shapes = {name: spec.shape for name, spec in batch_inputs(built, batch_size).items()}
-    symbol = subgraph(chosen)
+    symbol = subgraph(selected)
     inference = infer(symbol.heads, {**known_shapes(built), **shapes})
     if not inference.complete:
         return None
-    return {head.name: inference.spec(head.entry).shape for head in chosen}
+    return {head.name: inference.spec(head.entry).shape for head in selected}
 
 
 def _row(shape: Shape, batch_size: int, grown: Shape | None) -> Shape | None:
@@ -197,6 +203,6 @@ def _row(shape: Shape, batch_size: int, grown: Shape | None) -> Shape | None:
     return shape[1:] if parts == 1 else (parts, *shape[1:])
 
 
-def subgraph(chosen: Sequence[Head], further: Sequence[NodeEntry] = ()) -> Symbol:
+def subgraph(selected: Sequence[OutputHead], further: Sequence[NodeEntry] = ()) -> Symbol:
     """Return the symbol of the heads and of the entries `further`."""
-    return Symbol(dict.fromkeys([*(head.entry for head in chosen), *further]))
+    return Symbol(dict.fromkeys([*(head.entry for head in selected), *further]))

@@ -17,7 +17,8 @@ from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.symbol import Symbol
 from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.storage import available_bytes, memory_limit
-from mxrun.session.planning import Say, request_for, silent
+from mxrun.session.notes import Notify, ignore_note
+from mxrun.session.planning import request_for
 
 # Samples per step, or `max`.
 BatchSize = int | Literal["max"]
@@ -26,9 +27,9 @@ MAX: Literal["max"] = "max"
 # Upper limit of the search, and of a config's batch size.
 _MAX_BATCH = (1 << 31) - 1
 # Fraction of free memory that is left for memory outside the plan.
-_OUTSIDE = 1 / 8
+_RESERVED_SHARE = 1 / 8
 # Sizes tried by linear extrapolation before the search bisects.
-_STRAIGHT = 6
+_EXTRAPOLATIONS = 6
 
 
 def max_batch_size(
@@ -36,31 +37,33 @@ def max_batch_size(
     parsed: Parsed,
     training: bool,
     threads: int | None = None,
-    say: Say = silent,
+    notify: Notify = ignore_note,
 ) -> int | None:
     """Return the requested batch size, or for `max` the largest that fits."""
     if batch != MAX:
         return batch
 
-    def asked(size: int) -> tuple[Symbol, CompileRequest]:
+    def compile_request(size: int) -> tuple[Symbol, CompileRequest]:
         built = build(parsed, size)
         return built.model.symbol, request_for(built, training, threads)
 
-    return largest_batch(build(parsed, 1), asked, say)
+    return largest_batch(build(parsed, 1), compile_request, notify)
 
 
 def largest_batch(
-    built: ModelDefinition, asked: Callable[[int], tuple[Symbol, CompileRequest]], say: Say = silent
+    built: ModelDefinition,
+    compile_request: Callable[[int], tuple[Symbol, CompileRequest]],
+    notify: Notify = ignore_note,
 ) -> int:
     """Return the largest batch whose plan fits into the config's budget, or else into free memory.
 
-    asked: returns the symbol and the request to plan for a batch size. say: receives the result.
-    Raises UserError if not even one sample fits.
+    compile_request: returns the symbol and the request to plan for a batch size. notify: receives
+    the result. Raises UserError if not even one sample fits.
     """
     limit = _limit(built)
 
     def needed(size: int) -> int:
-        symbol, request = asked(size)
+        symbol, request = compile_request(size)
         budget = request.budget and Budget(least=True)
         return compile_plan(symbol, replace(request, budget=budget)).planned_bytes
 
@@ -74,9 +77,9 @@ def largest_batch(
                 got=f"{limit:,} bytes",
             )
         )
-    found = search(needed, first, limit)
-    say(f"--batch max: {found} samples fit into {limit:,} bytes")
-    return found
+    largest = search(needed, first, limit)
+    notify(f"--batch max: {largest} samples fit into {limit:,} bytes")
+    return largest
 
 
 def search(needed: Callable[[int], int], first: int, limit: int) -> int:
@@ -88,28 +91,28 @@ def search(needed: Callable[[int], int], first: int, limit: int) -> int:
     """
     fits, fits_bytes, beyond = 1, first, _MAX_BATCH + 1
     slope = first / 2
-    looked = 0
+    trials = 0
     while beyond - fits > 1:
-        guess = fits + max(1, int((limit - fits_bytes) / max(slope, 1.0)))
-        if looked >= _STRAIGHT and beyond <= _MAX_BATCH:
-            guess = (fits + beyond) // 2
-        guess = min(guess, beyond - 1)
-        size = needed(guess)
-        looked += 1
-        slope = (size - fits_bytes) / (guess - fits)
+        candidate = fits + max(1, int((limit - fits_bytes) / max(slope, 1.0)))
+        if trials >= _EXTRAPOLATIONS and beyond <= _MAX_BATCH:
+            candidate = (fits + beyond) // 2
+        candidate = min(candidate, beyond - 1)
+        size = needed(candidate)
+        trials += 1
+        slope = (size - fits_bytes) / (candidate - fits)
         if size <= limit:
-            fits, fits_bytes = guess, size
+            fits, fits_bytes = candidate, size
         else:
-            beyond = guess
+            beyond = candidate
     return fits
 
 
 def _limit(built: ModelDefinition) -> int:
     """Return the limit of the arena in bytes. Raises UserError for a budget given as a share."""
-    asked = built.config.memory.budget
-    if asked is None:
-        return int(available_bytes() * (1 - _OUTSIDE))
-    if asked.nbytes is None:
+    budget = built.config.memory.budget
+    if budget is None:
+        return int(available_bytes() * (1 - _RESERVED_SHARE))
+    if budget.nbytes is None:
         raise UserError(
             Diagnostic(
                 "--batch max needs a memory.budget in bytes, or none",
@@ -118,4 +121,4 @@ def _limit(built: ModelDefinition) -> int:
                 got="a share of what a batch needs that is still to be found",
             )
         )
-    return min(asked.nbytes, memory_limit())
+    return min(budget.nbytes, memory_limit())

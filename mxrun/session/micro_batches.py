@@ -15,7 +15,8 @@ from mxrun.graph.cost import StepSeconds
 from mxrun.graph.phases import ACCUMULATE, TRAIN
 from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget, OverBudget, sufficient_share
-from mxrun.session.planning import KeptChoices, Say, request_for, silent
+from mxrun.session.notes import Notify, ignore_note
+from mxrun.session.planning import AutotunedKernels, request_for
 
 # Overhead of each step's calls on a few cores of a server; every micro-batch repeats it.
 _CALL_S = 2e-6
@@ -25,59 +26,59 @@ _CALL_S = 2e-6
 class Planned:
     """Plan and its run, whose batches may be split into micro-batches.
 
-    whole_bytes: bytes of the plan without micro-batches and recomputation.
+    unsplit_bytes: bytes of the plan without micro-batches and recomputation.
     """
 
     built: ModelDefinition
     plan: Plan
-    whole_bytes: int
+    unsplit_bytes: int
 
 
 def planned(
     built: ModelDefinition,
     training: bool,
     threads: int | None = None,
-    say: Say = silent,
-    kept: KeptChoices | None = None,
+    notify: Notify = ignore_note,
+    autotuned: AutotunedKernels | None = None,
 ) -> Planned:
     """Return the plan of inference, or of training with micro-batches if the budget requires them.
 
     If unsplit batches fit without recomputation, they are used. Otherwise each number of
     micro-batches is planned, with recomputation, and the plan with the lowest predicted time is
-    taken. say, kept: as for `plan_for`. Raises OverBudget with the smallest arena found if none
-    fits.
+    taken. notify, autotuned: as for `plan_for`. Raises OverBudget with the smallest arena found if
+    none fits.
     """
 
-    def request(cut: ModelDefinition) -> CompileRequest:
-        return replace(request_for(cut, training, threads, say), autotuned=kept or {})
+    def request(split: ModelDefinition) -> CompileRequest:
+        return replace(request_for(split, training, threads, notify), autotuned=autotuned or {})
 
     first = request(built)
     budget = first.budget
     if not training or budget is None or not built.config.memory.micro_batches:
         plan = compile_plan(built.model.symbol, first)
         return Planned(built, plan, plan.planned_bytes)
-    whole = compile_plan(built.model.symbol, replace(first, budget=None))
-    limit = whole.pinned_bytes + budget.reusable_bytes(whole.phases, whole.pinned_bytes)
-    if whole.planned_bytes <= limit:
-        return Planned(built, replace(whole, budget_bytes=limit), whole.planned_bytes)
+    unsplit = compile_plan(built.model.symbol, replace(first, budget=None))
+    limit = unsplit.pinned_bytes + budget.reusable_bytes(unsplit.phases, unsplit.pinned_bytes)
+    if unsplit.planned_bytes <= limit:
+        return Planned(built, replace(unsplit, budget_bytes=limit), unsplit.planned_bytes)
     within = replace(budget, nbytes=limit)
     found: dict[float, Planned] = {}
     failures: list[OverBudget] = []
     for parts in divisors(built.batch_size):
-        cut = built.with_micro_batches(parts)
-        asked = replace(request(cut), budget=within)
+        split = built.with_micro_batches(parts)
+        request_within = replace(request(split), budget=within)
         try:
-            plan = compile_plan(cut.model.symbol, asked)
+            plan = compile_plan(split.model.symbol, request_within)
         except OverBudget as failure:
             failures.append(failure)
             continue
         # On equal times the smaller number of micro-batches is preferred.
-        found.setdefault(_step_seconds(cut, plan), Planned(cut, plan, whole.planned_bytes))
+        found.setdefault(_step_seconds(split, plan), Planned(split, plan, unsplit.planned_bytes))
         if all(phase.recomputed is None for phase in plan.phases.values()):
             # More micro-batches only take longer.
             break
     if not found:
-        raise _least(failures, whole, budget, built.batch_size)
+        raise _smallest_failure(failures, unsplit, budget, built.batch_size)
     return found[min(found)]
 
 
@@ -89,8 +90,8 @@ def divisors(count: int) -> Iterator[int]:
 def _step_seconds(built: ModelDefinition, plan: Plan) -> float:
     """Return the predicted seconds of a training step: all micro-batches, and the update."""
     seconds = StepSeconds(None)
-    together = built.training.accumulate * built.micro_batches
-    runs = {TRAIN: 1, ACCUMULATE: together - 1}
+    micro_batches = built.training.accumulate * built.micro_batches
+    runs = {TRAIN: 1, ACCUMULATE: micro_batches - 1}
     return sum(
         count * sum(_CALL_S + seconds(step) for step in plan.phases[name].steps)
         for name, count in runs.items()
@@ -98,7 +99,9 @@ def _step_seconds(built: ModelDefinition, plan: Plan) -> float:
     )
 
 
-def _least(failures: list[OverBudget], whole: Plan, budget: Budget, batch_size: int) -> OverBudget:
+def _smallest_failure(
+    failures: list[OverBudget], unsplit: Plan, budget: Budget, batch_size: int
+) -> OverBudget:
     """Return the failure with the smallest arena; for a share, the hint names a sufficient one."""
     failure = min(failures, key=lambda failure: failure.least_bytes)
     (diagnostic,) = failure.diagnostics
@@ -106,8 +109,8 @@ def _least(failures: list[OverBudget], whole: Plan, budget: Budget, batch_size: 
     reason = f"each batch of {batch_size} was tried in {tried} micro-batches; none needs less"
     hint = "give it more memory"
     if budget.share is not None:
-        wanted = failure.least_bytes - whole.pinned_bytes
-        hint = sufficient_share(wanted, whole.reusable_bytes)
+        required = failure.least_bytes - unsplit.pinned_bytes
+        hint = sufficient_share(required, unsplit.reusable_bytes)
     return OverBudget(replace(diagnostic, chain=(reason,), hint=hint), failure.least_bytes)
 
 
@@ -119,5 +122,5 @@ def micro_batch_notes(run: Planned) -> list[str]:
     return [
         f"memory.micro_batches: each batch of {built.batch_size} is computed as "
         f"{built.micro_batches} of {built.model.batch_size}: {run.plan.planned_bytes:,} bytes "
-        f"instead of {run.whole_bytes:,}"
+        f"instead of {run.unsplit_bytes:,}"
     ]

@@ -32,7 +32,7 @@ def initialise_pinned(executor: Executor, built: ModelDefinition) -> None:
         initialise(executor.array(name), initializer, name, built.config.seed)
 
 
-def drawn(name: str, built: ModelDefinition) -> npt.NDArray[Any]:
+def initial_array(name: str, built: ModelDefinition) -> npt.NDArray[Any]:
     """Return the initialiser's value of a parameter or auxiliary state."""
     initializer, shape = built.training.initializers[name], built.model.learned[name].shape
     return initial_value(initializer, name, shape, built.config.seed)

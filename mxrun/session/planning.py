@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from mxrun.passes.autotune_candidates import Chooser
 from mxrun.planner.plan import Plan
 from mxrun.runtime.storage import remaining_bytes
 from mxrun.session.budget import budgeted
+from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.plugins import load_plugins
 from mxrun.train.checkpoint import MANIFEST_FILE
 from mxrun.train.run_directory import CONFIG_FILE
@@ -49,7 +50,7 @@ def parse_config(path: str | Path, overrides: Sequence[str] = ()) -> Parsed:
     return parsed
 
 
-def allow_plugins(source: str | Path, overrides: Sequence[str] = ()) -> None:
+def trust_plugins(source: str | Path, overrides: Sequence[str] = ()) -> None:
     """Trust the plugins of a config, or of a run's or a checkpoint's folder, from now on.
 
     Raises UserError if they cannot be loaded; other kinds of sources are ignored.
@@ -63,34 +64,28 @@ def allow_plugins(source: str | Path, overrides: Sequence[str] = ()) -> None:
         load_plugins(parse(config, overrides), config, allow=True)
 
 
-# Receives notes about long waits; `silent` ignores them.
-Say = Callable[[str], None]
-# By phase and step, the implementations selected before.
-KeptChoices = Mapping[str, Mapping[str, str]]
-
-
-def silent(text: str) -> None:
-    """Ignore a note."""
+# By phase and step, the implementations that autotuning selected before.
+AutotunedKernels = Mapping[str, Mapping[str, str]]
 
 
 def plan_for(
     built: ModelDefinition,
     training: bool,
     threads: int | None = None,
-    say: Say = silent,
-    kept: KeptChoices | None = None,
+    notify: Notify = ignore_note,
+    autotuned: AutotunedKernels | None = None,
 ) -> Plan:
     """Return the plan of a training run (with its evaluation) or of inference.
 
-    The batch size is that of `built`; `micro_batches.planned` may split batches. say: receives
-    progress notes while kernels are autotuned. kept: implementations to use again without timing.
+    The batch size is that of `built`; `micro_batches.planned` may split batches. notify: receives
+    notes while kernels are autotuned. autotuned: kernels to use again without timing.
     """
-    request = replace(request_for(built, training, threads, say), autotuned=kept or {})
+    request = replace(request_for(built, training, threads, notify), autotuned=autotuned or {})
     return compile_plan(built.model.symbol, request)
 
 
 def request_for(
-    built: ModelDefinition, training: bool, threads: int | None = None, say: Say = silent
+    built: ModelDefinition, training: bool, threads: int | None = None, notify: Notify = ignore_note
 ) -> CompileRequest:
     """Return the compile request of a training run or of inference."""
     settings, team = built.training, team_size(built, training, threads)
@@ -114,7 +109,7 @@ def request_for(
         threads=team,
         backward=built.config.backward,
         implementation=built.config.implementation,
-        chooser=chooser_for(built, team, say),
+        chooser=chooser_for(built, team, notify),
         precision=built.config.precision,
         constant_parameters=not training,
         fuse=built.config.fuse,
@@ -122,14 +117,14 @@ def request_for(
     )
 
 
-def chooser_for(built: ModelDefinition, threads: int, say: Say) -> Chooser | None:
+def chooser_for(built: ModelDefinition, threads: int, notify: Notify) -> Chooser | None:
     """Return the autotuner for a team of `threads`; None if the config requests no autotuning."""
     if not is_timed(built):
         return None
     # Imported on demand, to start faster without autotuning.
     from mxrun.session.autotune import Autotuner
 
-    return Autotuner(threads, say)
+    return Autotuner(threads, notify)
 
 
 def is_timed(built: ModelDefinition) -> bool:
@@ -186,8 +181,8 @@ def team_size(built: ModelDefinition, training: bool, threads: int | None = None
     (`team_for`). Raises UserError for a larger team than the OpenMP runtime provides: kernels
     prepared for it would wait for threads that do not exist.
     """
-    wanted = threads or built.config.threads
-    if wanted is None:
+    requested = threads or built.config.threads
+    if requested is None:
         found = onednn.load()
         return team_for(
             built.model.symbol,
@@ -197,19 +192,13 @@ def team_size(built: ModelDefinition, training: bool, threads: int | None = None
             precision=built.config.precision,
             largest=min(available_cores(), largest_team()),
         )
-    if wanted > largest_team():
+    if requested > largest_team():
         raise UserError(
             Diagnostic(
-                f"a compute team of {wanted} threads is not available",
+                f"a compute team of {requested} threads is not available",
                 place=None if threads else built.config.place("threads"),
                 expected=f"at most {largest_team()}, what OMP_THREAD_LIMIT or libgomp allows",
-                got=str(wanted),
+                got=str(requested),
             )
         )
-    return wanted
-
-
-def notes() -> tuple[str, ...]:
-    """Return notes for the user about missing libraries on this machine."""
-    why = onednn.reason()
-    return (f"{why}; the layers run on NumPy, which is slower",) if why else ()
+    return requested

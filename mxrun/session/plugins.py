@@ -90,15 +90,15 @@ def named_operator(target: str) -> str:
     if not file.endswith(_SUFFIX):
         return target
     plugin = library.load_plugin(file)
-    own = [each for each in OPERATORS if OPERATORS.get(each).__module__ == plugin.module]
-    if name not in own:
-        listed = ", ".join(f"{file}:{each}" for each in own)
+    registered = [each for each in OPERATORS if OPERATORS.get(each).__module__ == plugin.module]
+    if name not in registered:
+        listed = ", ".join(f"{file}:{each}" for each in registered)
         raise UserError(
             Diagnostic(
                 f"{file} registers no operator {name!r}" if name else "which operator of the file?",
                 expected=listed or "a class decorated with @register",
                 got=target,
-                hint=nearest(name, own),
+                hint=nearest(name, registered),
             )
         )
     return name

@@ -55,7 +55,7 @@ class Records:
     labels: npt.NDArray[Any] | None = None
 
 
-class Source(ABC):
+class RecordSource(ABC):
     """Records in a fixed order, to be iterated once.
 
     total: their number, if it is known before reading. metrics: the loss and the config's metrics
@@ -68,8 +68,8 @@ class Source(ABC):
     metrics: Mapping[str, Any] | None = None
 
     @abstractmethod
-    def available(self, most: int) -> int:
-        """Return how many rows of a batch of `most` are used. Raises UserError as reading does."""
+    def available(self, limit: int) -> int:
+        """Return how many rows of a batch of `limit` are used. Raises UserError as reading does."""
 
     @abstractmethod
     def staged(self, batch_size: int) -> Mapping[str, TensorSpec]:
@@ -84,7 +84,7 @@ class Source(ABC):
         """
 
 
-class FileSource(Source):
+class FileSource(RecordSource):
     """Records of files in the given order; `-` is standard input, a folder all files below it."""
 
     def __init__(
@@ -105,12 +105,12 @@ class FileSource(Source):
         self._field = field
         self._sample = Sample(built.model.records[field], pipeline, field, scale, table)
         self._records = self._read(_files(inputs))
-        self._ahead: deque[tuple[str, int, npt.NDArray[Any]]] = deque()
+        self._buffered: deque[tuple[str, int, npt.NDArray[Any]]] = deque()
 
-    def available(self, most: int) -> int:
+    def available(self, limit: int) -> int:
         """Return the number of records in the first files, which are read for it."""
-        self._ahead.extend(islice(self._records, most - len(self._ahead)))
-        return len(self._ahead)
+        self._buffered.extend(islice(self._records, limit - len(self._buffered)))
+        return len(self._buffered)
 
     def staged(self, batch_size: int) -> Mapping[str, TensorSpec]:
         """Return no tensors: files are read between the batches."""
@@ -124,7 +124,7 @@ class FileSource(Source):
         while count := self.available(batch_size):
             names = []
             for target in slot[:count]:
-                name, number, row = self._ahead.popleft()
+                name, number, row = self._buffered.popleft()
                 target[...] = row
                 names.append((name, number))
             yield Records(names)
@@ -199,7 +199,7 @@ def _standard_input() -> bytes:
     return content
 
 
-class SplitSource(Source):
+class SplitSource(RecordSource):
     """Records of one of the config's data sections, or of another split of its data set.
 
     They pass through the evaluation pipeline, in the data set's order. measured: the loss and the
@@ -216,7 +216,7 @@ class SplitSource(Source):
         role, request = _section(built, split)
         self._model, self._data = built.model, built.config.data
         self._label_inputs = label_inputs(built)
-        self._wanted = built.training.metrics if measured else None
+        self._metrics = built.training.metrics if measured else None
         records = built.model.records
         of_training = (manifest.classes, manifest.columns, manifest.label_column)
         self._dataset = open_datasets({role: request}, records, *of_training)[role]
@@ -225,9 +225,9 @@ class SplitSource(Source):
         if split == role and _is_changed(self._dataset, manifest.data.get(role)):
             self.notes = (f"the records of data.{role} are not those of the run",)
 
-    def available(self, most: int) -> int:
-        """Return `most`: losses are measured on batches of the network's own size."""
-        return most
+    def available(self, limit: int) -> int:
+        """Return `limit`: losses are measured on batches of the network's own size."""
+        return limit
 
     def staged(self, batch_size: int) -> Mapping[str, TensorSpec]:
         """Return the specs of prefetched batches, if records are read lazily or transformed."""
@@ -247,13 +247,13 @@ class SplitSource(Source):
         with closing(self._iterator(executor, batch_size)) as iterator:
             targets = slots(executor, iterator)
             measure = None
-            if self._wanted is not None:
-                phase = Phase(EVALUATE, iterator, self._wanted)
+            if self._metrics is not None:
+                phase = Phase(EVALUATE, iterator, self._metrics)
                 measure = Measure(executor, phase, self._model.losses)
             while (batch := iterator.next_into(targets)) is not None:
-                chosen = batch.indices[: batch.valid]
-                names = [(name, number) for number in chosen.tolist()]
-                yield Records(names, None if labels is None else labels[chosen])
+                indices = batch.indices[: batch.valid]
+                names = [(name, number) for number in indices.tolist()]
+                yield Records(names, None if labels is None else labels[indices])
                 if measure is not None:
                     measure.update(batch.valid)
         self.metrics = None if measure is None else measure.values()
@@ -261,7 +261,7 @@ class SplitSource(Source):
     def _iterator(self, executor: Executor, batch_size: int) -> DataIterator:
         """Return the iterator that fills the io slots of a plan for this batch size."""
         names = self._model.records if self.staged(batch_size) else ()
-        ahead = [
+        batches = [
             {name: executor.array(staged_name(name, index)) for name in names}
             for index in range(self._data.prefetch)
         ]
@@ -270,7 +270,7 @@ class SplitSource(Source):
             batch_size,
             threads=executor.plan.threads,
             workers=self._data.workers,
-            staging=Staging(ahead),
+            staging=Staging(batches),
         )
 
     def _labels(self) -> npt.NDArray[Any] | None:
@@ -282,9 +282,9 @@ class SplitSource(Source):
         axes = {loss.label: _label_axes(loss) for loss in self._model.losses if _label_axes(loss)}
         if len(axes) != 1:
             return None
-        label, most = axes.popitem()
+        label, max_rank = axes.popitem()
         column = self._dataset.fields.get(label)
-        if column is None or column.records.ndim > most or label not in self._label_inputs:
+        if column is None or column.records.ndim > max_rank or label not in self._label_inputs:
             return None
         return column.records
 

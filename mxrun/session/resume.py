@@ -60,8 +60,8 @@ def resume(run: Run, allow_changes: bool) -> RunStart:
     checkpoint = found.checkpoint
     if checkpoint is None:
         # Any config may be replaced, even one torn by a killed process: it has no checkpoint.
-        begin = partial(_go_on, directory, 1, config.resolved())
-        return RunStart(begin, notes=(f"nothing is saved in {path}: starting afresh",))
+        from_start = partial(_reopen_at, directory, 1, config.resolved())
+        return RunStart(from_start, notes=(f"nothing is saved in {path}: starting afresh",))
     # The hint to use another checkpoint is already followed.
     notes = [f"{problem.problem}; an older checkpoint is used" for problem in found.damaged]
     saved = _saved_config(directory)
@@ -72,21 +72,21 @@ def resume(run: Run, allow_changes: bool) -> RunStart:
         raise _changed(directory, differences)
     if differences:
         notes.append("this run differs from the saved one: " + "; ".join(differences))
-        kept, checkpoint = checkpoint, run.with_states(checkpoint)
-        if checkpoint is not kept:
+        saved_checkpoint, checkpoint = checkpoint, run.with_states(checkpoint)
+        if checkpoint is not saved_checkpoint:
             notes.append("the checkpoint has no states of this optimizer: they are initialised")
     progress = checkpoint.manifest.progress
     text = config.resolved() if differences or saved is None else None
-    commit = partial(_go_on, directory, progress.epoch, text)
+    commit = partial(_reopen_at, directory, progress.epoch, text)
     return RunStart(commit, checkpoint, tuple(notes), progress.finished and not differences)
 
 
-def _go_on(directory: RunDirectory, epoch: int, config: str | None) -> RunDirectory:
+def _reopen_at(directory: RunDirectory, epoch: int, config: str | None) -> RunDirectory:
     """Remove the records from `epoch` on and the end mark; replace the config if one is given."""
     if config is not None:
         directory.replace_config(config)
     directory.unfinish()
-    directory.go_back(epoch)
+    directory.remove_records_from(epoch)
     return directory
 
 
@@ -155,8 +155,8 @@ def saved_plan(name: str) -> PlanRecord | None:
 def _implementation_differences(saved: PlanRecord, now: PlanRecord) -> list[str]:
     """Return differing implementations of steps in both plans; other steps change no bit."""
     before, after = dict(saved.implementations), dict(now.implementations)
-    for phase, chosen in saved.others.items():
-        before |= {f"{name} in {phase}": chosen[name] for name in chosen}
+    for phase, selected in saved.others.items():
+        before |= {f"{name} in {phase}": selected[name] for name in selected}
         after |= {f"{name} in {phase}": each for name, each in now.others.get(phase, {}).items()}
     steps = [name for name in before if name in after and before[name] != after[name]]
     found = [f"{name}: {before[name]} then, {after[name]} now" for name in steps[:_MAX_STEPS]]

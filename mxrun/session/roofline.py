@@ -20,7 +20,7 @@ from mxrun.graph.graph import MemoryClass, Step
 from mxrun.runtime.profiler import Event
 
 # Number of operator groups reported as those with the largest gain.
-_NAMED = 3
+_MAX_GROUPS = 3
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Roofline:
         return sum(operator.seconds for operator in self.operators)
 
     @property
-    def whole_s(self) -> float:
+    def reference_s(self) -> float:
         """Denominator of fractions: the larger of the step's time and the operators' sum.
 
         Profiled steps and timed steps are different ones; other processes may have slowed either.
@@ -116,18 +116,18 @@ class Roofline:
             "step": {
                 "ms": self.step_s * 1e3,
                 "operators_ms": self.operators_s * 1e3,
-                "whole_ms": self.whole_s * 1e3,
+                "whole_ms": self.reference_s * 1e3,
                 "batch_floor_ms": self.batch_s * 1e3,
                 "floor_ms": self.floor_s * 1e3,
                 "of_floor": self.floor_s / self.step_s,
                 "predicted_ms": self.predicted_s * 1e3,
                 "error": self.predicted_s / self.step_s - 1,
             },
-            "most_to_win": [asdict(excess) for excess in self.most_to_win()],
+            "most_to_win": [asdict(excess) for excess in self.largest_excesses()],
             "disturbed": self.machine.disturbed,
         }
 
-    def most_to_win(self) -> list[Excess]:
+    def largest_excesses(self) -> list[Excess]:
         """Return the groups of operators with the most time above their floors."""
         groups: dict[tuple[str, str], list[OperatorFloor]] = defaultdict(list)
         for operator in self.operators:
@@ -140,11 +140,11 @@ class Roofline:
                 ms=sum(operator.seconds for operator in group) * 1e3,
                 floor_ms=sum(operator.cost.floor_s for operator in group) * 1e3,
                 to_win_ms=(to_win_s := sum(operator.to_win_s for operator in group)) * 1e3,
-                to_win=to_win_s / self.whole_s,
+                to_win=to_win_s / self.reference_s,
             )
             for (op, phase), group in groups.items()
         ]
-        return sorted(found, key=lambda excess: -excess.to_win_ms)[:_NAMED]
+        return sorted(found, key=lambda excess: -excess.to_win_ms)[:_MAX_GROUPS]
 
 
 def roofline(

@@ -63,17 +63,17 @@ class Run:
         # Warm start of the run; it is saved in checkpoints, so that resuming does not read it
         # again.
         self.started_from: dict[str, Any] | None = None
-        self._starting_point: WarmStartSource | None = None
+        self._warm_start: WarmStartSource | None = None
         zero_pinned(self.executor, self.built)
 
-    def read_starting_point(self) -> WarmStartSource:
+    def read_warm_start(self) -> WarmStartSource:
         """Return the warm start of `train.start_from`, read once.
 
         Raises UserError if it cannot be read.
         """
-        if self._starting_point is None:
-            self._starting_point = WarmStartSource.read(self.built)
-        return self._starting_point
+        if self._warm_start is None:
+            self._warm_start = WarmStartSource.read(self.built)
+        return self._warm_start
 
     def _iterator(self, role: str) -> DataIterator:
         """Return the iterator of a data set.
@@ -110,7 +110,7 @@ class Run:
         zero_pinned(self.executor, self.built)
         initialise_pinned(self.executor, self.built)
         if start:
-            for name, value in self.read_starting_point().arrays.items():
+            for name, value in self.read_warm_start().arrays.items():
                 self.executor.array(name)[...] = value
         for name in self.built.training.rules:
             if averaged(name) in self.plan.specs:
@@ -226,13 +226,13 @@ class Run:
         If its states are those of another optimizer, they are replaced by zeros. Moving averages
         are retained, or initialised with the parameters.
         """
-        targets, held = self._learned(MemoryClass.OPTIMIZER), checkpoint.optimizer
-        if {*map(_signature, targets.items())} == {*map(_signature, held.items())}:
+        targets, saved = self._learned(MemoryClass.OPTIMIZER), checkpoint.optimizer
+        if {*map(_signature, targets.items())} == {*map(_signature, saved.items())}:
             return checkpoint
         states = {name: np.zeros_like(array) for name, array in targets.items()}
         for name, value in checkpoint.parameters.items():
             if averaged(name) in targets:
-                states[averaged(name)] = held.get(averaged(name), value)
+                states[averaged(name)] = saved.get(averaged(name), value)
         return replace(checkpoint, optimizer=states)
 
     def restore(self, checkpoint: Checkpoint | None, loop: TrainingLoop) -> None:
@@ -244,7 +244,7 @@ class Run:
         loop.progress = Progress()
         if checkpoint is None:
             self.initialise()
-            self.started_from = self.read_starting_point().to_json()
+            self.started_from = self.read_warm_start().to_json()
             return
         zero_pinned(self.executor, self.built)
         self.started_from = checkpoint.manifest.started_from

@@ -13,9 +13,9 @@ def is_summary(content: Mapping[str, Any]) -> bool:
     return all(check(content.get(name)) for name, check in _CHECKS.items())
 
 
-def is_count(value: Any, least: int = 0) -> bool:
-    """Return whether a value read from JSON is an integer of 64 bits, at least `least`."""
-    return type(value) is int and least <= value < 1 << 63
+def is_count(value: Any, minimum: int = 0) -> bool:
+    """Return whether a value read from JSON is an integer of 64 bits, at least `minimum`."""
+    return type(value) is int and minimum <= value < 1 << 63
 
 
 def is_number(value: Any) -> bool:

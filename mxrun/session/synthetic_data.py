@@ -13,7 +13,7 @@ from mxrun.config import RunConfig, load_config
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import pathless
 from mxrun.io.dataset import DATASETS
-from mxrun.session.benchmark_loop import FEW, batch_count, count_limits
+from mxrun.session.benchmark_loop import DEFAULT_LIMIT, batch_count, count_limits
 from mxrun.train.checkpoint import MANIFEST_FILE
 
 NO_PATH = "no data.train.path: this trains on synthetic data; give data.train.path=PATH"
@@ -36,7 +36,7 @@ def synthetic_sections(built: ModelDefinition) -> Mapping[KeyPath, Mapping[str, 
     if set(pathless(data)) != set(sections):
         return {}
     records = _records(built)
-    classes = min(count_limits(built.model).values(), default=FEW)
+    classes = min(count_limits(built.model).values(), default=DEFAULT_LIMIT)
     shared = {"dataset": _DATASET, "records": records, "classes": classes}
     return {
         ("data", role): {"split": split, "shuffle": shuffle, **shared}

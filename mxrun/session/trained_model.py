@@ -49,13 +49,13 @@ class TrainedModel:
     def open(
         cls,
         path: Path,
-        wanted: str | None = None,
+        requested: str | None = None,
         batch: int | None = None,
         allow_changes: bool = False,
     ) -> TrainedModel:
         """Read a run's folder or one of its checkpoints.
 
-        wanted: `best`, `newest` or a step; by default the best if the run saves one, else the
+        requested: `best`, `newest` or a step; by default the best if the run saves one, else the
         newest. batch: replaces the config's batch size. Raises UserError for a folder of another
         kind, for an unusable checkpoint, and if config or plugins differ from those of training;
         with `allow_changes` the differences become notes.
@@ -65,13 +65,13 @@ class TrainedModel:
             raise _no_run(path, run)
         parsed = parse_config(run / _CONFIG)
         built = build(parsed, batch)
-        found = choose(path, wanted)
-        checkpoint = found.checkpoint
+        selected = select_checkpoint(path, requested)
+        checkpoint = selected.checkpoint
         assert checkpoint is not None
         means = averages(checkpoint)
         arrays = {**checkpoint.parameters, **checkpoint.auxiliary, **means}
         # The hint to use another checkpoint is already followed.
-        notes = [f"{problem.problem}; another checkpoint is used" for problem in found.damaged]
+        notes = [f"{problem.problem}; another checkpoint is used" for problem in selected.damaged]
         differences = _differences(built, checkpoint)
         if differences and not allow_changes:
             raise _changed(run, checkpoint, differences)
@@ -100,13 +100,13 @@ class TrainedModel:
         for block in executor.plan.pinned:
             if block.memory_class not in kinds:
                 continue
-            target, held = executor.array(block.name), self.arrays.get(block.name)
-            if held is None:
+            target, array = executor.array(block.name), self.arrays.get(block.name)
+            if array is None:
                 wrong.append(f"{block.name} {list(target.shape)}: not there")
-            elif held.shape != target.shape:
-                wrong.append(f"{block.name} {list(target.shape)}: {list(held.shape)} there")
+            elif array.shape != target.shape:
+                wrong.append(f"{block.name} {list(target.shape)}: {list(array.shape)} there")
             else:
-                target[...] = held
+                target[...] = array
         if wrong:
             raise UserError(
                 Diagnostic(
@@ -149,48 +149,48 @@ def averages(checkpoint: Checkpoint) -> Arrays:
     }
 
 
-def choose(run: Path, wanted: str | None) -> RestoredCheckpoint:
-    """Return the checkpoint at `run`, or the one of a run's folder that `wanted` selects.
+def select_checkpoint(run: Path, requested: str | None) -> RestoredCheckpoint:
+    """Return the checkpoint at `run`, or the one of a run's folder that `requested` selects.
 
-    wanted: `best`, `newest` or a step; by default the best if the run saves one, else the newest.
-    Raises UserError if there is none or it is unusable.
+    requested: `best`, `newest` or a step; by default the best if the run saves one, else the
+    newest. Raises UserError if there is none or it is unusable.
     """
     if (run / MANIFEST_FILE).is_file():
-        if wanted is not None:
+        if requested is not None:
             hint = "--checkpoint selects among the checkpoints of a run's folder"
             raise UserError(Diagnostic(f"{run} is one checkpoint already", hint=hint))
         return RestoredCheckpoint(load_checkpoint(run), ())
-    if wanted not in (None, BEST, NEWEST):
-        return RestoredCheckpoint(load_checkpoint(_at_step(run, wanted)), ())
-    best = None if wanted == NEWEST else _best_step(run)
+    if requested not in (None, BEST, NEWEST):
+        return RestoredCheckpoint(load_checkpoint(_at_step(run, requested)), ())
+    best = None if requested == NEWEST else _best_step(run)
     if best is not None:
         try:
             return RestoredCheckpoint(load_checkpoint(checkpoint_folder(run, best)), ())
         except UserError as error:
-            if wanted == BEST:
+            if requested == BEST:
                 raise
             newest = newest_checkpoint(run)
             return RestoredCheckpoint(newest.checkpoint, (*error.diagnostics, *newest.damaged))
-    if wanted == BEST:
+    if requested == BEST:
         hint = "train with `train: {checkpoint: {best: accuracy}}`, or use --checkpoint newest"
         raise UserError(Diagnostic(f"the run in {run} has no best checkpoint", hint=hint))
-    found = newest_checkpoint(run)
-    if found.checkpoint is None:
+    newest = newest_checkpoint(run)
+    if newest.checkpoint is None:
         raise UserError(Diagnostic(f"there is no checkpoint in {run}", hint="train the run first"))
-    return found
+    return newest
 
 
-def _at_step(run: Path, wanted: str | None) -> Path:
+def _at_step(run: Path, requested: str | None) -> Path:
     steps = [str(step) for step in saved_steps(run)]
-    if wanted not in steps:
+    if requested not in steps:
         raise UserError(
             Diagnostic(
-                f"there is no checkpoint {wanted!r} in {run}",
+                f"there is no checkpoint {requested!r} in {run}",
                 expected=f"{BEST}, {NEWEST} or a step: {', '.join(steps) or 'none is saved'}",
-                got=str(wanted),
+                got=str(requested),
             )
         )
-    return checkpoint_folder(run, int(wanted))
+    return checkpoint_folder(run, int(requested))
 
 
 def _best_step(run: Path) -> int | None:
@@ -219,13 +219,13 @@ def _no_run(path: Path, run: Path) -> UserError:
     if run != path:
         problem = f"{path} is a checkpoint, but its run's {run / _CONFIG} is not there"
         return UserError(Diagnostic(problem, hint="keep checkpoints in their run's folder"))
-    there = "a file" if path.exists() else "nothing is there"
+    got = "a file" if path.exists() else "nothing is there"
     is_named = (ROOT / path / _CONFIG).is_file()
     return UserError(
         Diagnostic(
             f"{path} is not a run",
             expected=f"a run's folder, which holds {_CONFIG}, or one of its checkpoints",
-            got="a folder without it" if path.is_dir() else there,
+            got="a folder without it" if path.is_dir() else got,
             hint=f"did you mean {ROOT / path}?" if is_named else "`mxrun train CONFIG` makes one",
         )
     )

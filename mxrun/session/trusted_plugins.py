@@ -11,20 +11,20 @@ from pathlib import Path
 from mxrun.base import cache_files
 
 _KIND = "plugins"
-_CHOSEN: set[str] = set()
+_TRUSTED: set[str] = set()
 
 
 def remember(sha256: str, path: str) -> None:
     """Record a plugin's content as trusted; the path is stored for human readers."""
-    if sha256 not in _CHOSEN:
-        _CHOSEN.add(sha256)
+    if sha256 not in _TRUSTED:
+        _TRUSTED.add(sha256)
         if not _is_recorded(sha256):
             cache_files.write(_KIND, sha256, f"{path}\n".encode(errors="surrogateescape"))
 
 
 def is_known(sha256: str) -> bool:
     """Return whether this user has chosen to run this content before."""
-    return sha256 in _CHOSEN or _is_recorded(sha256)
+    return sha256 in _TRUSTED or _is_recorded(sha256)
 
 
 def owner_of(path: str) -> str:

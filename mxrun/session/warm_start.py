@@ -17,7 +17,7 @@ from mxrun.base.patterns import PatternTable
 from mxrun.config import StartFrom
 from mxrun.frontend import ModelDefinition
 from mxrun.session.synthetic_data import synthetic_notes
-from mxrun.session.trained_model import averages, choose
+from mxrun.session.trained_model import averages, select_checkpoint
 from mxrun.train.checkpoint import Checkpoint
 
 
@@ -50,16 +50,16 @@ class WarmStartSource:
             return cls()
         checkpoint = _checkpoint(built, section)
         means = averages(checkpoint) if section.averaged else {}
-        held = {**checkpoint.parameters, **checkpoint.auxiliary, **means}
-        wanted = built.model.learned
+        available = {**checkpoint.parameters, **checkpoint.auxiliary, **means}
+        learned = built.model.learned
         load, skip = PatternTable(section.load), PatternTable(section.skip)
-        loads = {name: load.matching(name) for name in wanted}
-        skips = {name: skip.matching(name) for name in wanted}
+        loads = {name: load.matching(name) for name in learned}
+        skips = {name: skip.matching(name) for name in learned}
         problems = [
             Diagnostic(
                 f"train.start_from.{key}: no parameter of this network matches {pattern!r}",
                 place=built.config.place("train", "start_from", key),
-                expected=f"patterns of {', '.join(wanted)}",
+                expected=f"patterns of {', '.join(learned)}",
                 got=pattern,
             )
             for key, patterns, matching in (
@@ -68,31 +68,31 @@ class WarmStartSource:
             )
             for pattern in _unmatched(patterns, matching)
         ]
-        asked = [name for name in wanted if loads[name] and not skips[name]]
-        missing = tuple(name for name in asked if name not in held)
+        selected = [name for name in learned if loads[name] and not skips[name]]
+        missing = tuple(name for name in selected if name not in available)
         misshapen = tuple(
-            f"{name} {list(held[name].shape)} there, {list(wanted[name].shape)} here"
-            for name in asked
-            if name in held and held[name].shape != wanted[name].shape
+            f"{name} {list(available[name].shape)} there, {list(learned[name].shape)} here"
+            for name in selected
+            if name in available and available[name].shape != learned[name].shape
         )
         arrays = {
-            name: held[name]
-            for name in asked
-            if name in held and held[name].shape == wanted[name].shape
+            name: available[name]
+            for name in selected
+            if name in available and available[name].shape == learned[name].shape
         }
-        unexpected = tuple(name for name in held if name not in asked)
+        unexpected = tuple(name for name in available if name not in selected)
         if section.strict and (missing or misshapen):
             lists = {
                 "missing": merged_names(missing),
                 "misshapen": misshapen,
                 "unexpected": merged_names(unexpected),
             }
-            told = [f"{kind}: {', '.join(them)}" for kind, them in lists.items() if them]
+            parts = [f"{kind}: {', '.join(them)}" for kind, them in lists.items() if them]
             problems.append(
                 Diagnostic(
                     f"{checkpoint.folder} lacks parameters to load, or has them in other shapes",
                     place=built.config.key_place("train", "start_from"),
-                    got="; ".join(told),
+                    got="; ".join(parts),
                     hint="select parameters with load and skip, or set strict: false",
                 )
             )
@@ -106,8 +106,11 @@ class WarmStartSource:
         """Return notes for the user about the other run, for a run with `classes`."""
         if not self.classes or not classes or tuple(classes) == self.classes:
             return self.notes
-        theirs, ours = listed(self.classes), listed(classes)
-        return (*self.notes, f"{self.source} learned the classes {theirs}; this run has {ours}")
+        note = (
+            f"{self.source} learned the classes {listed(self.classes)}; this run has "
+            f"{listed(classes)}"
+        )
+        return (*self.notes, note)
 
     def to_json(self) -> dict[str, Any] | None:
         """Return the lists as JSON; None without a warm start."""
@@ -130,7 +133,7 @@ def _unmatched(patterns: Sequence[str], matching: Mapping[str, Sequence[str]]) -
 
 def _checkpoint(built: ModelDefinition, section: StartFrom) -> Checkpoint:
     try:
-        found = choose(Path(section.run), section.checkpoint)
+        found = select_checkpoint(Path(section.run), section.checkpoint)
     except UserError as error:
         key = "run" if section.checkpoint is None else "checkpoint"
         place = built.config.place("train", "start_from", key)

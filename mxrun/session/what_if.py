@@ -27,7 +27,7 @@ _SHARES = (75, 50)
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """Changed setting and its effect.
 
     change: description. config: the addition to the command line. saved_bytes: reduction of the
@@ -46,7 +46,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Question:
+class WhatIfRequest:
     """Run as configured, and the arguments to plan its changes with."""
 
     parsed: Parsed
@@ -56,26 +56,26 @@ class Question:
     plan: Plan
 
 
-def what_if(question: Question) -> dict[str, Any]:
+def what_if(request: WhatIfRequest) -> dict[str, Any]:
     """Return the changes of the arena as JSON, those with most bytes saved per extra time first.
 
     measured: whether times are predicted from this machine's measured speeds.
     """
-    asked = _Changes(question)
-    rows = sorted((row for row in asked.all() if row.saved_bytes), key=_merit)
+    changes = _Changes(request)
+    rows = sorted((row for row in changes.all() if row.saved_bytes), key=_merit)
     return {
-        "step_ms": asked.step_s * 1e3,
-        "measured": asked.machine is not None,
+        "step_ms": changes.step_s * 1e3,
+        "measured": changes.machine is not None,
         "changes": [asdict(row) for row in rows],
     }
 
 
-def _budget(answer: PlanEffect) -> str:
+def _budget(effect: PlanEffect) -> str:
     """Return the budget that admits this plan; the planner may find a faster one within it."""
-    return f"memory.budget={answer.planned_bytes}"
+    return f"memory.budget={effect.planned_bytes}"
 
 
-def _merit(change: Change) -> tuple[bool, float, int]:
+def _merit(change: SettingChange) -> tuple[bool, float, int]:
     """Return the sort key: savings without extra time first, changes without savings last."""
     saves = change.saved_bytes > 0
     rate = change.saved_bytes / change.extra if saves and change.extra > 0 else float("inf")
@@ -83,44 +83,44 @@ def _merit(change: Change) -> tuple[bool, float, int]:
 
 
 class _Changes:
-    def __init__(self, question: Question) -> None:
-        self._asked = question
-        self._plan = question.plan
-        self._phase = TRAIN if question.training else EVALUATE
-        self._batch = question.built.model.batch_size
-        self.machine = known_machine(question.plan.threads)
-        self.step_s = step_seconds(question.plan, self._phase, self.machine)
+    def __init__(self, request: WhatIfRequest) -> None:
+        self._request = request
+        self._plan = request.plan
+        self._phase = TRAIN if request.training else EVALUATE
+        self._batch = request.built.model.batch_size
+        self.machine = known_machine(request.plan.threads)
+        self.step_s = step_seconds(request.plan, self._phase, self.machine)
 
-    def all(self) -> Iterator[Change]:
+    def all(self) -> Iterator[SettingChange]:
         """Yield every change for which a plan exists."""
-        if self._asked.training:
+        if self._request.training:
             yield from self._recomputing()
         yield from self._configured()
 
-    def _recomputing(self) -> Iterator[Change]:
+    def _recomputing(self) -> Iterator[SettingChange]:
         """Yield changes of `memory.budget`: more or less recomputation of forward."""
         plain = self._plain()
         plain_s = step_seconds(plain, self._phase, self.machine)
         if plain is not self._plan:
             change = "no budget: no recomputation"
             yield self._change(change, "memory.budget=null", plain, plain_s, self._batch)
-        apart = self._compiled(add_to=False)
-        budgets = Budgets(plain, apart, self.machine, self._phase)
+        without_add_to = self._compiled(add_to=False)
+        budgets = Budgets(plain, without_add_to, self.machine, self._phase)
         for share in _SHARES:
-            answer = budgets.share(share / 100)
-            if answer is not None:
+            effect = budgets.share(share / 100)
+            if effect is not None:
                 change = f"a budget of {share}% of what is reused"
-                yield self._answered(change, f"memory.budget={share}%", answer, plain_s)
-        least = budgets.least()
-        change = f"the least that is found, which {in_words(least.peak)} needs"
-        yield self._answered(change, _budget(least), least, plain_s)
+                yield self._budget_change(change, f"memory.budget={share}%", effect, plain_s)
+        smallest = budgets.least()
+        change = f"the least that is found, which {in_words(smallest.peak)} needs"
+        yield self._budget_change(change, _budget(smallest), smallest, plain_s)
         if plain is self._plan:
-            for single in single_steps(plain, apart, self.machine, self._phase):
+            for single in single_steps(plain, without_add_to, self.machine, self._phase):
                 # A budget is met by whole segments, which may need more memory than the one step.
                 if not budgets.is_met(single.planned_bytes):
                     continue
                 change = f"recompute {in_words(single.step)}"
-                yield self._answered(change, _budget(single), single, plain_s)
+                yield self._budget_change(change, _budget(single), single, plain_s)
 
     def _plain(self) -> Plan:
         """Return the plan without a budget."""
@@ -128,46 +128,50 @@ class _Changes:
 
     def _compiled(self, add_to: bool = True) -> Plan:
         """Compile a plan without a budget, with the same kernels."""
-        built = self._asked.built
-        request = request_for(built, self._asked.training, self._asked.threads)
-        kept = {name: phase.implementations() for name, phase in self._plan.phases.items()}
-        request = replace(request, budget=None, autotuned=kept, add_to=add_to)
+        built = self._request.built
+        request = request_for(built, self._request.training, self._request.threads)
+        implementations = {
+            name: phase.implementations() for name, phase in self._plan.phases.items()
+        }
+        request = replace(request, budget=None, autotuned=implementations, add_to=add_to)
         return compile_plan(built.model.symbol, request)
 
-    def _configured(self) -> Iterator[Change]:
+    def _configured(self) -> Iterator[SettingChange]:
         """Yield changes of other settings, each with its own config."""
-        for words, size in (("half", self._batch // 2), ("twice", 2 * self._batch)):
+        for label, size in (("half", self._batch // 2), ("twice", 2 * self._batch)):
             if size:
-                yield from self._planned(f"{words} the batch", f"--batch {size}", {}, size)
-        if self._asked.built.config.precision == FLOAT32:
+                yield from self._planned(f"{label} the batch", f"--batch {size}", {}, size)
+        if self._request.built.config.precision == FLOAT32:
             values: dict[KeyPath, str] = {("precision",): BFLOAT16}
             setting = f"precision={BFLOAT16}"
             yield from self._planned("activations in bfloat16", setting, values, self._batch)
 
     def _planned(
         self, change: str, config: str, values: Mapping[KeyPath, str], batch: int
-    ) -> Iterator[Change]:
+    ) -> Iterator[SettingChange]:
         """Yield one change if the run can be planned with it."""
-        asked = self._asked
+        request = self._request
         try:
-            built = build(asked.parsed.with_values(values), batch)
-            plan = plan_for(built, asked.training, asked.threads)
+            built = build(request.parsed.with_values(values), batch)
+            plan = plan_for(built, request.training, request.threads)
         except UserError:
             return
         seconds = step_seconds(plan, self._phase, self.machine)
         yield self._change(change, config, plan, seconds, batch)
 
-    def _answered(self, change: str, config: str, answer: PlanEffect, plain_s: float) -> Change:
-        return self._change(change, config, answer, plain_s + answer.extra_s, self._batch)
+    def _budget_change(
+        self, change: str, config: str, effect: PlanEffect, plain_s: float
+    ) -> SettingChange:
+        return self._change(change, config, effect, plain_s + effect.extra_s, self._batch)
 
     def _change(
-        self, change: str, config: str, made: Plan | PlanEffect, seconds: float, batch: int
-    ) -> Change:
-        return Change(
+        self, change: str, config: str, planned: Plan | PlanEffect, seconds: float, batch: int
+    ) -> SettingChange:
+        return SettingChange(
             change=change,
             config=config,
-            planned_bytes=made.planned_bytes,
-            saved_bytes=self._plan.planned_bytes - made.planned_bytes,
+            planned_bytes=planned.planned_bytes,
+            saved_bytes=self._plan.planned_bytes - planned.planned_bytes,
             batch_size=batch,
             step_ms=seconds * 1e3,
             extra_ms=(seconds - self.step_s) * 1e3,

@@ -277,8 +277,8 @@ def _write_all(folder: Path, state: RunState, groups: Mapping[str, Arrays]) -> N
 
 def _sealed(manifest: Mapping[str, Any]) -> bytes:
     """Return the bytes of `manifest.json` in canonical form, including its own SHA-256."""
-    own = hashlib.sha256(canonical_json(manifest).encode("ascii")).hexdigest()
-    return canonical_json({**manifest, "sha256": own}).encode("ascii")
+    digest = hashlib.sha256(canonical_json(manifest).encode("ascii")).hexdigest()
+    return canonical_json({**manifest, "sha256": digest}).encode("ascii")
 
 
 def _write_arrays(path: Path, arrays: Arrays) -> FileRecord:
@@ -342,7 +342,7 @@ def read_manifest(folder: Path) -> Manifest:
             size = min(os.fstat(file.fileno()).st_size, _MAX_MANIFEST_BYTES)
             text = file.read(size + 1)
         content = json.loads(text) if len(text) <= _MAX_MANIFEST_BYTES else None
-        whole = isinstance(content, dict) and text == _sealed(_without(content, "sha256"))
+        intact = isinstance(content, dict) and text == _sealed(_without(content, "sha256"))
     except OSError as error:
         raise _unusable(path, _reason(error)) from error
     except (ValueError, RecursionError) as error:
@@ -354,7 +354,7 @@ def read_manifest(folder: Path) -> Manifest:
         problem = f"cannot use the checkpoint's {path}: another version of mxrun wrote it"
         hint = "use the mxrun that wrote it, or train again"
         raise OtherFormat(Diagnostic(problem, None, f"format {FORMAT}", got, hint))
-    if not whole:
+    if not intact:
         raise _unusable(path, "damaged", "the SHA-256 that it states")
     manifest, problems = check(Manifest, _without(content, "sha256"))
     if manifest is None:

@@ -83,11 +83,11 @@ class CheckpointManager:
                 continue
             if manifest.due and number < step:
                 due.add(number)
-        kept = unreadable | set(sorted(due)[-self._policy.keep :])
+        retained = unreadable | set(sorted(due)[-self._policy.keep :])
         if newest.best is not None:
-            kept.add(newest.best.step)
+            retained.add(newest.best.step)
         for number in saved_steps(self._folder):
-            if number not in kept:
+            if number not in retained:
                 discard_checkpoint(self._folder, number)
 
 

@@ -25,7 +25,7 @@ KINDS = {"float32": 0, "int32": 1, "float64": 2}
 BEST, LOG, LIMITED_LOG = 1, 2, 4
 ROWS = {BEST: 0, LOG: 1, LIMITED_LOG: 2}
 # Argument slots that change between two runs.
-WANTED, KIND, LABEL, OUTPUT, ROW_WEIGHTS = 0, 1, 2, 3, 4
+REQUESTED, KIND, LABEL, OUTPUT, ROW_WEIGHTS = 0, 1, 2, 3, 4
 
 # Constant that MXNet's CrossEntropy adds to a probability before the logarithm, and the lower bound
 # of the probability in its Perplexity.
@@ -77,7 +77,7 @@ def read_classes_loop(block: Block) -> None:
     other sums it is the logarithm of the label's probability. A prediction of weight 0 adds
     nothing, even if it is NaN.
     """
-    wanted, output, row_weights = integer(block, 0), float32s(block, 3), float32s(block, 4)
+    requested, output, row_weights = integer(block, 0), float32s(block, 3), float32s(block, 4)
     count, classes, per_row = integer(block, 5), integer(block, 6), integer(block, 7)
     has_ignored, ignored = integer(block, 8), integer(block, 9)
     labels, best, doubts = int64s(block, 10), int64s(block, 11), float64s(block, 12)
@@ -91,21 +91,21 @@ def read_classes_loop(block: Block) -> None:
             weight = 0.0
         labels[i], weights[i] = label, weight
         total += weight
-        if wanted & 1:
+        if requested & 1:
             place = i if is_binary else i * classes + best_of(output, i * classes, classes)
             largest = np.float64(output[place])
             best[i] = (1 if largest > 0.5 else 0) if is_binary else place - i * classes
             doubts[i] = largest - largest
             if weight != 0:
                 hits += weight * ((1.0 if best[i] == label else 0.0) + doubts[i])
-        if wanted > 1 and weight != 0:
+        if requested > 1 and weight != 0:
             if is_binary:
                 chance = 1 - abs(label - np.float64(output[i]))
             else:
                 chance = np.float64(output[i * classes + max(0, min(label, classes - 1))])
-            if wanted & 2:
+            if requested & 2:
                 logarithms += weight * math.log(chance + _EPSILON)
-            if wanted & 4:
+            if requested & 4:
                 limited += weight * math.log(_FLOOR if chance < _FLOOR else chance)
     for i in range(3):
         sums[2 * i + 1] = total

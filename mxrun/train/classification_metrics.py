@@ -16,7 +16,7 @@ from mxrun.base.classification import Classification
 from mxrun.base.params import Int32
 from mxrun.train.class_loop import BEST, LIMITED_LOG, LOG
 from mxrun.train.metric_kind import Figure, MeanOfValues, Metric, MetricKind, SummedMean
-from mxrun.train.predictions import Array, ClassPredictions, LossPredictions, Seen
+from mxrun.train.predictions import Array, ClassPredictions, LossPredictions, Task
 
 # A confusion matrix of more classes would write millions of numbers into every line of metrics.
 MAX_CLASSES = 256
@@ -28,21 +28,21 @@ class ClassMetricKind(MetricKind):
     # Whether it needs all probabilities, not only the predicted class and the label's probability.
     needs_distribution: ClassVar[bool] = False
 
-    def unfit(self, seen: Seen) -> str:
+    def why_unsupported(self, task: Task) -> str:
         """Return why the loss cannot be measured; a class metric needs one label per prediction."""
-        if seen is None:
+        if task is None:
             return "has no labels to compare predictions with"
-        if isinstance(seen, Classification):
-            if not seen.labelled:
+        if isinstance(task, Classification):
+            if not task.labelled:
                 return "has labels that do not name one class for each prediction"
-            return self._unfit_classes(seen.classes)
-        if not seen.is_binary:
+            return self._unsupported_classes(task.classes)
+        if not task.is_binary:
             return "predicts numbers, not classes"
         if self.needs_distribution:
             return "has one probability, not one for each class"
-        return self._unfit_classes(2)
+        return self._unsupported_classes(2)
 
-    def _unfit_classes(self, classes: int) -> str:
+    def _unsupported_classes(self, classes: int) -> str:
         """Return why this number of classes is not supported, or an empty string."""
         return ""
 
@@ -86,7 +86,7 @@ class TopK(ClassMetricKind):
         """Name of the figure: top_5_accuracy for k = 5."""
         return f"top_{self.k}_accuracy"
 
-    def _unfit_classes(self, classes: int) -> str:
+    def _unsupported_classes(self, classes: int) -> str:
         return f"has {classes} classes, less than k = {self.k}" if classes < self.k else ""
 
     def create(self, predictions: LossPredictions) -> Metric:
@@ -140,7 +140,7 @@ class F1(ClassMetricKind):
         """Name of the figure: f1, f1_macro or f1_micro."""
         return "f1" if self.average == "binary" else f"f1_{self.average}"
 
-    def _unfit_classes(self, classes: int) -> str:
+    def _unsupported_classes(self, classes: int) -> str:
         if self.average != "binary" or classes == 2:
             return ""
         return f"has {classes} classes, not two: use average macro or micro"
@@ -160,7 +160,7 @@ class ConfusionMatrix(ClassMetricKind):
         """Name of the figure: confusion_matrix."""
         return "confusion_matrix"
 
-    def _unfit_classes(self, classes: int) -> str:
+    def _unsupported_classes(self, classes: int) -> str:
         if classes <= MAX_CLASSES:
             return ""
         return f"has {classes} classes; a table supports at most {MAX_CLASSES}"
@@ -175,7 +175,7 @@ class MeanTopK(MeanOfValues):
 
     def __init__(self, predictions: ClassPredictions, k: int) -> None:
         super().__init__(predictions)
-        predictions.want(BEST)
+        predictions.request(BEST)
         self._predictions, self._k = predictions, k
         self._left = np.zeros_like(predictions.probabilities)
         self._best = np.zeros_like(predictions.labels)
@@ -223,7 +223,7 @@ class CountedF1(Metric):
 
     def __init__(self, predictions: ClassPredictions, average: str) -> None:
         self._predictions, self._average = predictions, average
-        predictions.want(BEST)
+        predictions.request(BEST)
         self.totals = np.zeros((3, predictions.classes))
         self._labels = np.zeros_like(predictions.labels)
         self._amounts, self._factors = np.zeros((2, len(predictions.labels)))
@@ -258,7 +258,7 @@ class CountedPairs(Metric):
 
     def __init__(self, predictions: ClassPredictions) -> None:
         self._predictions = predictions
-        predictions.want(BEST)
+        predictions.request(BEST)
         self.totals = np.zeros((predictions.classes, predictions.classes))
         self._flat = self.totals.reshape(-1)
         self._index = np.zeros_like(predictions.labels)

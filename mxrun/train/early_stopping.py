@@ -53,15 +53,17 @@ class EvaluationMonitor:
         )
         improved = False
         if self.best is not None:
-            improved = self._better(self.best, measured, progress.best, 0.0)
+            improved = self._is_improvement(self.best, measured, progress.best, 0.0)
             if improved:
                 after = after.with_(best=_best(self.best, measured, progress))
         if self.early is not None:
-            better = self._better(
+            improved_early = self._is_improvement(
                 self.early.metric, measured, progress.watched, self.early.min_delta
             )
-            stale = 0 if better else progress.stale + 1
-            watched = _best(self.early.metric, measured, progress) if better else progress.watched
+            stale = 0 if improved_early else progress.stale + 1
+            watched = (
+                _best(self.early.metric, measured, progress) if improved_early else progress.watched
+            )
             after = after.with_(watched=watched, stale=stale)
         if self.plateau is not None:
             before = progress.plateau
@@ -73,8 +75,8 @@ class EvaluationMonitor:
         """Return whether the criterion of early stopping is met."""
         return self.early is not None and progress.stale >= self.early.patience
 
-    def _better(
-        self, metric: str, measured: Mapping[str, float], best: Best | None, least: float
+    def _is_improvement(
+        self, metric: str, measured: Mapping[str, float], best: Best | None, min_gain: float
     ) -> bool:
         value = measured[metric]
         if not math.isfinite(value):
@@ -82,7 +84,7 @@ class EvaluationMonitor:
         if best is None:
             return True
         gain = value - best.value if metric in self.higher else best.value - value
-        return gain > least
+        return gain > min_gain
 
 
 def _recorded(figure: Figure) -> float | Counts | None:

@@ -22,9 +22,9 @@ from mxrun.base.tensor import Shape
 from mxrun.runtime import random
 
 # Maximum number of values drawn at once: half a MiB of float64, which fits into caches.
-PIECE = 1 << 16
+CHUNK = 1 << 16
 # Index of the first value, in row-major order, and the values from there on.
-Piece = tuple[int, npt.NDArray[np.float64]]
+Chunk = tuple[int, npt.NDArray[np.float64]]
 FactorType = Literal["avg", "in", "out"]
 
 # Suffixes of parameter names with initial value 0 or 1, by MXNet's naming.
@@ -35,12 +35,12 @@ _ONES = ("_gamma", "_moving_var")
 class Initializer(Parameters):
     """Rule for initial values."""
 
-    def unfit(self, shape: Shape) -> Diagnostic | None:
+    def why_unsupported(self, shape: Shape) -> Diagnostic | None:
         """Return a diagnostic if the rule does not support this shape, else None."""
         return None
 
     @abstractmethod
-    def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
+    def chunks(self, seed: int, stream: str, shape: Shape) -> Iterator[Chunk]:
         """Yield values of `shape` in row-major order, from the random stream `stream` under `seed`.
 
         Pieces have bounded size, so that the largest parameter is not in memory twice.
@@ -49,8 +49,8 @@ class Initializer(Parameters):
 
 def _ranges(count: int) -> Iterator[tuple[int, int]]:
     """Yield the first index and the size of each piece of `count` values."""
-    for first in range(0, count, PIECE):
-        yield first, min(PIECE, count - first)
+    for first in range(0, count, CHUNK):
+        yield first, min(CHUNK, count - first)
 
 
 INITIALIZERS: Registry[type[Initializer]] = Registry("initializer")
@@ -61,7 +61,7 @@ class Uniform(Initializer):
 
     scale: Positive = Field(0.07, description="The largest absolute value.")
 
-    def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
+    def chunks(self, seed: int, stream: str, shape: Shape) -> Iterator[Chunk]:
         """Yield (2 u - 1) * scale with u uniform in [0, 1)."""
         for first, size in _ranges(math.prod(shape)):
             values = random.uniform(seed, stream, (size,), first)
@@ -76,9 +76,9 @@ class Normal(Initializer):
     # Bounded so that eight standard deviations, the range of draws, fit into float32.
     sigma: Positive = Field(0.01, le=1e37, description="The standard deviation.")
 
-    def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
+    def chunks(self, seed: int, stream: str, shape: Shape) -> Iterator[Chunk]:
         """Yield z * sigma with z standard normal."""
-        for first, values in random.normal_chunks(seed, stream, math.prod(shape), PIECE):
+        for first, values in random.normal_chunks(seed, stream, math.prod(shape), CHUNK):
             values *= self.sigma
             yield first, values
 
@@ -88,7 +88,7 @@ class ConstantInitializer(Initializer):
 
     value: Float32 = Field(0.0, description="The value.")
 
-    def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
+    def chunks(self, seed: int, stream: str, shape: Shape) -> Iterator[Chunk]:
         """Yield the constant value."""
         for first, size in _ranges(math.prod(shape)):
             yield first, np.full(size, self.value, np.float64)
@@ -101,15 +101,15 @@ class FanScaled(Initializer):
     = shape[0] * hw.
     """
 
-    least_axes: ClassVar[int] = 2
+    min_axes: ClassVar[int] = 2
     factor_type: FactorType = Field(
         "avg",
         description="The fan that determines the scale: the mean of both, incoming, or outgoing.",
     )
 
-    def unfit(self, shape: Shape) -> Diagnostic | None:
+    def why_unsupported(self, shape: Shape) -> Diagnostic | None:
         """Return a diagnostic if the shape has no fans, else None."""
-        if len(shape) >= self.least_axes and 0 not in shape:
+        if len(shape) >= self.min_axes and 0 not in shape:
             return None
         return Diagnostic(
             "this initializer needs a weight with incoming and outgoing fans",
@@ -120,7 +120,7 @@ class FanScaled(Initializer):
 
     def scale(self, magnitude: float, shape: Shape) -> float:
         """Return sqrt(magnitude / factor); raises UserError for a shape without fans."""
-        if (problem := self.unfit(shape)) is not None:
+        if (problem := self.why_unsupported(shape)) is not None:
             raise UserError(problem)
         positions = math.prod(shape[2:])
         fan_in, fan_out = shape[1] * positions, shape[0] * positions
@@ -134,12 +134,12 @@ class Xavier(FanScaled):
     rnd_type: Literal["uniform", "gaussian"] = Field("uniform", description="The distribution.")
     magnitude: Positive = Field(3.0, description="Factor of the variance.")
 
-    def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
+    def chunks(self, seed: int, stream: str, shape: Shape) -> Iterator[Chunk]:
         """Yield values uniform in [-scale, scale), or normal with standard deviation scale."""
         scale = self.scale(self.magnitude, shape)
         if self.rnd_type == "uniform":
-            return Uniform(scale=scale).pieces(seed, stream, shape)
-        return Normal(sigma=scale).pieces(seed, stream, shape)
+            return Uniform(scale=scale).chunks(seed, stream, shape)
+        return Normal(sigma=scale).chunks(seed, stream, shape)
 
 
 class Msra(FanScaled):
@@ -147,10 +147,10 @@ class Msra(FanScaled):
 
     slope: NotNegative = Field(0.25, description="The slope of the leaky ReLU below zero.")
 
-    def pieces(self, seed: int, stream: str, shape: Shape) -> Iterator[Piece]:
+    def chunks(self, seed: int, stream: str, shape: Shape) -> Iterator[Chunk]:
         """Yield normal values with variance 2 / (1 + slope^2) / factor."""
         scale = self.scale(2 / (1 + self.slope**2), shape)
-        return Normal(sigma=scale).pieces(seed, stream, shape)
+        return Normal(sigma=scale).chunks(seed, stream, shape)
 
 
 INITIALIZERS.add("xavier", Xavier)
@@ -199,7 +199,7 @@ def initialise(
     flat = target.reshape(-1)
     try:
         stream = f"initializer/{parameter_name}"
-        for first, values in initializer.pieces(seed, stream, target.shape):
+        for first, values in initializer.chunks(seed, stream, target.shape):
             flat[first : first + len(values)] = values.astype(np.float32)
     except UserError as error:
         raise UserError(

@@ -62,10 +62,10 @@ class Interruption:
 
 def _watch(received: int) -> None:
     """Read signal numbers from the wake-up pipe; end the process on a SIGINT after a signal."""
-    asked = False
+    stopping = False
     # `read` returns nothing once the writing end is closed.
     while number := os.read(received, 1):
-        if asked and number[0] == signal.SIGINT:
+        if stopping and number[0] == signal.SIGINT:
             os._exit(_INTERRUPTED)
-        asked |= number[0] in _SIGNALS
+        stopping |= number[0] in _SIGNALS
     os.close(received)

@@ -139,7 +139,7 @@ class TrainingLoop:
         self._records, self._seconds = 0, 0.0
         self._reported = 0.0
         self._step_ms = np.zeros(min(total_steps, _TIMES))
-        self._taken = 0
+        self._step_count = 0
         self._first_step_at = math.nan
 
     def steps_of(self, epoch: int) -> int:
@@ -175,7 +175,9 @@ class TrainingLoop:
             while not self.progress.finished:
                 self._epoch(saver, interrupted)
         early = self.progress.epoch <= self._pace.epochs
-        return LoopResult(self.progress, self._step_ms[: self._taken], self._first_step_at, early)
+        return LoopResult(
+            self.progress, self._step_ms[: self._step_count], self._first_step_at, early
+        )
 
     def _epoch(self, saver: Saver, interrupted: Callable[[], bool]) -> None:
         records, seconds, started = self._records, self._seconds, time.perf_counter()
@@ -213,28 +215,28 @@ class TrainingLoop:
             self.measure.reset()
         steps = -(-(batches - batch) // self._pace.accumulate)
         self._reserve(steps)
-        taken, clock = 0, time.perf_counter
+        steps_done, clock = 0, time.perf_counter
         while batch < batches:
             started = clock()
-            together = min(self._pace.accumulate, batches - batch)
-            parts = together * self._train.iterator.parts
-            at = taken % _RATES
+            micro_batches = min(self._pace.accumulate, batches - batch)
+            parts = micro_batches * self._train.iterator.parts
+            at = steps_done % _RATES
             if at == 0:
-                self._fill_chunk(step, min(_RATES, steps - taken))
+                self._fill_chunk(step, min(_RATES, steps - steps_done))
             self._schedule[...] = self._chunk[at]
-            taken += 1
+            steps_done += 1
             try:
                 valid = self.step(step + 1, parts)
             except (RecordError, WaitEnded) as error:
                 _give_up(saver, progress.with_(step=step, batch=batch), error)
             finished = clock()
-            step, batch = step + 1, batch + together
+            step, batch = step + 1, batch + micro_batches
             self.position = step, batch
-            self._step_ms[self._taken] = (finished - started) * 1e3
-            self._taken += 1
+            self._step_ms[self._step_count] = (finished - started) * 1e3
+            self._step_count += 1
             self._seconds += finished - started
             self._records += valid
-            if self._taken == 1:
+            if self._step_count == 1:
                 self._first_step_at = time.monotonic()
             if step % _LOOK_INTERVAL == 0:
                 self._look()
@@ -247,9 +249,9 @@ class TrainingLoop:
 
     def _reserve(self, steps: int) -> None:
         """Allocate memory for the times of `steps` more steps."""
-        if self._taken + steps > len(self._step_ms):
-            grown = np.zeros(max(self._taken + steps, 2 * len(self._step_ms)))
-            grown[: self._taken] = self._step_ms[: self._taken]
+        if self._step_count + steps > len(self._step_ms):
+            grown = np.zeros(max(self._step_count + steps, 2 * len(self._step_ms)))
+            grown[: self._step_count] = self._step_ms[: self._step_count]
             self._step_ms = grown
 
     def _fill_chunk(self, step: int, count: int) -> None:

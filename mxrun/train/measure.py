@@ -14,7 +14,7 @@ from mxrun.executor.executor import Executor
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.io.iterator import DataIterator
 from mxrun.train.metric_kind import Figure, MetricKind, Metrics
-from mxrun.train.predictions import Array, Seen
+from mxrun.train.predictions import Array, Task
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class LossTensors:
     label_classes: Classification | None = None
 
     @property
-    def seen(self) -> Seen:
-        """View of the tensors as classes or as numbers."""
+    def task(self) -> Task:
+        """Task that the metrics measure."""
         return self.classification or self.regression
 
 
@@ -63,13 +63,15 @@ class MeasuredLoss:
         self._losses = {name: executor.result(name, loss.loss) for name in tapes}
         self._weight = executor.array(SAMPLE_WEIGHT)
         rows = len(self._weight)
-        seen = loss.classification
-        self._per_row = 1 if seen is None else seen.predictions // rows
-        self._ignored = None if seen is None or not seen.labelled else seen.ignored
+        classification = loss.classification
+        self._per_row, self._ignored = 1, None
+        if classification is not None:
+            self._per_row = classification.predictions // rows
+            self._ignored = classification.ignored if classification.labelled else None
         # Sum of the loss, and number of predictions in it.
         self._totals = np.zeros(2)
         self.is_finite = True
-        self._metrics = Metrics(phase.metrics, loss.seen, rows)
+        self._metrics = Metrics(phase.metrics, loss.task, rows)
         self.metrics = self._metrics.by_figure
         if self.metrics:
             self._outputs = {name: executor.result(name, loss.output) for name in tapes}

@@ -15,7 +15,7 @@ from mxrun.train.classification_metrics import (
     TopK,
 )
 from mxrun.train.metric_kind import MetricKind
-from mxrun.train.predictions import Seen
+from mxrun.train.predictions import Task
 from mxrun.train.regression_metrics import (
     MeanAbsoluteErrorKind,
     MeanSquaredErrorKind,
@@ -34,7 +34,7 @@ METRICS.add("mae", MeanAbsoluteErrorKind)
 METRICS.add("rmse", RootMeanSquaredErrorKind)
 
 
-def default_metrics(losses: Iterable[Seen]) -> tuple[MetricKind, ...]:
+def default_metrics(losses: Iterable[Task]) -> tuple[MetricKind, ...]:
     """Return the metrics used if a config names none, given the views of its losses.
 
     These are accuracy and cross_entropy for losses over classes, and mse for losses over numbers,
@@ -42,24 +42,24 @@ def default_metrics(losses: Iterable[Seen]) -> tuple[MetricKind, ...]:
     none.
     """
     kinds: dict[str, MetricKind] = {}
-    for seen in losses:
+    for task in losses:
         usual: tuple[MetricKind, ...] = (Accuracy(), CrossEntropy())
-        if isinstance(seen, Regression):
+        if isinstance(task, Regression):
             usual = (Accuracy(), MeanSquaredErrorKind())
-        kinds |= {kind.figure: kind for kind in usual if not kind.unfit(seen)}
+        kinds |= {kind.figure: kind for kind in usual if not kind.why_unsupported(task)}
     return tuple(kinds.values())
 
 
-def supported_metrics(losses: Iterable[Seen]) -> tuple[str, ...]:
+def supported_metrics(losses: Iterable[Task]) -> tuple[str, ...]:
     """Return the metrics that support some of these losses, as written in a config.
 
     A metric whose default parameters are not supported is written with an example's.
     """
-    seen = tuple(losses)
+    tasks = tuple(losses)
     found = []
     for name in METRICS:
         for form, kind in ((name, METRICS.get(name)()), *_examples(name)):
-            if any(not kind.unfit(one) for one in seen):
+            if any(not kind.why_unsupported(task) for task in tasks):
                 found.append(form)
                 break
     return tuple(found)

@@ -14,7 +14,7 @@ from mxrun.train.predictions import (
     ClassPredictions,
     LossPredictions,
     Predictions,
-    Seen,
+    Task,
 )
 
 Table = list[list[float]]
@@ -58,10 +58,10 @@ class Mean(Metric):
 class SummedMean(Mean):
     """Mean whose sums over each batch are computed by the predictions' native loop."""
 
-    def __init__(self, predictions: ClassPredictions, what: int) -> None:
-        """`what`: the sum requested from the predictions, such as BEST."""
+    def __init__(self, predictions: ClassPredictions, kind: int) -> None:
+        """`kind`: the sum requested from the predictions, such as BEST."""
         super().__init__()
-        self._sums = predictions.want(what)
+        self._sums = predictions.request(kind)
 
     def update(self) -> None:
         """Add the current batch of the predictions."""
@@ -100,7 +100,7 @@ class MetricKind(Parameters):
         """Name of the figure in output and records."""
 
     @abstractmethod
-    def unfit(self, seen: Seen) -> str:
+    def why_unsupported(self, task: Task) -> str:
         """Return why a loss with this view of its tensors is not supported; empty if it is."""
 
     @abstractmethod
@@ -109,12 +109,14 @@ class MetricKind(Parameters):
 
 
 class Metrics:
-    """Metrics of one loss by figure: those of `kinds` that support its view `seen`."""
+    """Metrics of one loss by figure: those of `kinds` that support its `task`."""
 
-    def __init__(self, kinds: Iterable[MetricKind], seen: Seen, rows: int) -> None:
-        self._predictions = LossPredictions(seen, rows)
+    def __init__(self, kinds: Iterable[MetricKind], task: Task, rows: int) -> None:
+        self._predictions = LossPredictions(task, rows)
         self.by_figure = {
-            kind.figure: kind.create(self._predictions) for kind in kinds if not kind.unfit(seen)
+            kind.figure: kind.create(self._predictions)
+            for kind in kinds
+            if not kind.why_unsupported(task)
         }
 
         self._metrics = tuple(self.by_figure.values())

@@ -71,7 +71,7 @@ class Optimizer(Parameters):
 
     def rule(self, parameter_name: str, multipliers: Multipliers, batch_size: int) -> UpdateRule:
         """Return the update of one parameter."""
-        operator, own = self.operator()
+        operator, parameters = self.operator()
         decay = multipliers.weight_decay
         if decay is None:
             decay = 0.0 if parameter_name.endswith(_NOT_DECAYED) else 1.0
@@ -84,7 +84,7 @@ class Optimizer(Parameters):
             "scheduled": True,
             "scaled": self.clip_global_norm is not None,
         }
-        return UpdateRule(operator, {**common, **own})
+        return UpdateRule(operator, {**common, **parameters})
 
 
 def _bound(limit: float | None) -> float:
@@ -108,8 +108,8 @@ class Nag(Sgd):
 
     def operator(self) -> tuple[str, Mapping[str, object]]:
         """Return `nag_mom_update`, or without momentum the stateless `sgd_update`."""
-        name, own = super().operator()
-        return ("nag_mom_update" if own else name), own
+        name, parameters = super().operator()
+        return ("nag_mom_update" if parameters else name), parameters
 
 
 class Signum(Optimizer):
@@ -233,14 +233,14 @@ class RMSProp(Optimizer):
 
     def operator(self) -> tuple[str, Mapping[str, object]]:
         """Return `rmsprop_update`, or `rmspropalex_update` if centered."""
-        own = {
+        parameters = {
             "gamma1": self.gamma1,
             "epsilon": self.epsilon,
             "clip_weights": _bound(self.clip_weights),
         }
         if self.centered:
-            return "rmspropalex_update", {**own, "gamma2": self.gamma2}
-        return "rmsprop_update", own
+            return "rmspropalex_update", {**parameters, "gamma2": self.gamma2}
+        return "rmsprop_update", parameters
 
 
 class Ftrl(Optimizer):

@@ -22,16 +22,16 @@ from mxrun.train.class_loop import (
     KINDS,
     LABEL,
     OUTPUT,
+    REQUESTED,
     ROW_WEIGHTS,
     ROWS,
-    WANTED,
     read_classes_loop,
 )
 
 Array = npt.NDArray[Any]
 
-# A loss's view of its tensors; None for a loss without labels to compare with.
-Seen = Classification | Regression | None
+# Task of a loss, which its metrics measure; None for a loss without labels to compare with.
+Task = Classification | Regression | None
 
 P = TypeVar("P", bound="Predictions")
 
@@ -79,14 +79,14 @@ class ClassPredictions(Predictions):
     network's step.
     """
 
-    def __init__(self, seen: Classification | Regression, rows: int) -> None:
-        if isinstance(seen, Regression):
-            self.classes, self._shape, ignored = 2, (seen.samples, 1, 1), None
+    def __init__(self, task: Classification | Regression, rows: int) -> None:
+        if isinstance(task, Regression):
+            self.classes, self._shape, ignored = 2, (task.samples, 1, 1), None
             read = 0
         else:
-            self.classes, ignored = seen.classes, seen.ignored
-            read = seen.classes
-            self._shape = (seen.samples, seen.classes, seen.positions)
+            self.classes, ignored = task.classes, task.ignored
+            read = task.classes
+            self._shape = (task.samples, task.classes, task.positions)
         samples, width, positions = self._shape
         count = samples * positions
         super().__init__(count)
@@ -94,32 +94,32 @@ class ClassPredictions(Predictions):
         self.doubt = np.zeros(count)
         # With positions, the classes of a prediction are not contiguous: transpose once for all
         # readers.
-        self._own: Array = np.zeros((count, width), np.float32)
-        self._together = self._own.reshape(samples, positions, width)
-        self.probabilities = self._own
+        self._contiguous: Array = np.zeros((count, width), np.float32)
+        self._positions = self._contiguous.reshape(samples, positions, width)
+        self.probabilities = self._contiguous
         self._converted = np.zeros(count)
         self._sums = np.zeros((len(ROWS), 2))
         self._first, self._index = np.arange(count) * width, np.zeros(count, np.int64)
-        self._wanted = 0
+        self._requested = 0
         # Arrays bound to the loop, which rarely change between batches.
         self._label: Array | None = None
         self._output: Array | None = None
         self._weight: Array | None = None
         self._label_copy: Array | None = None
-        self._apart: Array | None = None
+        self._strided_output: Array | None = None
         written = (self.labels, self.best, self.doubt, self.weights, self._sums)
         numbers = (count, read, count // rows, ignored is not None, ignored or 0)
         addresses = (array.ctypes.data for array in written)
         self._loop = HostLoop(read_classes_loop, (0, 0, 0, 0, 0, *numbers, *addresses))
 
-    def want(self, what: int) -> Array:
+    def request(self, value: int) -> Array:
         """Request BEST, LOG or LIMITED_LOG for every batch.
 
         Returns the array [2], float64, that receives the sums of weight * value and of weight.
         """
-        self._wanted |= what
-        self._loop.set(WANTED, self._wanted)
-        sums: Array = self._sums[ROWS[what]]
+        self._requested |= value
+        self._loop.set(REQUESTED, self._requested)
+        sums: Array = self._sums[ROWS[value]]
         return sums
 
     def load(self, label: Array, output: Array, weight: Array) -> None:
@@ -132,8 +132,8 @@ class ClassPredictions(Predictions):
             self._bind_weight(weight)
         if self._label_copy is not None:
             self._label_copy[...] = label
-        if self._apart is not None:
-            self._together[...] = self._apart
+        if self._strided_output is not None:
+            self._positions[...] = self._strided_output
         self._loop()
 
     @property
@@ -156,10 +156,11 @@ class ClassPredictions(Predictions):
     def _bind_output(self, output: Array) -> None:
         is_read_there = output.dtype == np.float32 and output.flags.c_contiguous
         if is_read_there and self._shape[2] == 1:
-            self.probabilities, self._apart = output.reshape(self._own.shape), None
+            self.probabilities = output.reshape(self._contiguous.shape)
+            self._strided_output = None
         else:
-            self.probabilities = self._own
-            self._apart = output.reshape(self._shape).transpose(0, 2, 1)
+            self.probabilities = self._contiguous
+            self._strided_output = output.reshape(self._shape).transpose(0, 2, 1)
         self._loop.set(OUTPUT, self.probabilities.ctypes.data)
         self._output = output
 
@@ -176,8 +177,8 @@ class NumberPredictions(Predictions):
     differences [count], float64: output - label.
     """
 
-    def __init__(self, seen: Regression, rows: int) -> None:
-        super().__init__(seen.samples * seen.elements)
+    def __init__(self, task: Regression, rows: int) -> None:
+        super().__init__(task.samples * task.elements)
         # Transposed to [..., rows], so that row weights broadcast over the predictions of a row.
         self._weights_by_row = self.weights.reshape(rows, -1).T
         self.differences, self._label = np.zeros_like(self.weights), np.zeros_like(self.weights)
@@ -203,21 +204,21 @@ class LossPredictions:
     A form that no metric requests is neither allocated nor loaded.
     """
 
-    def __init__(self, seen: Seen, rows: int) -> None:
-        self._seen, self._rows = seen, rows
+    def __init__(self, task: Task, rows: int) -> None:
+        self._task, self._rows = task, rows
         self._used: list[Predictions] = []
 
     @cached_property
     def classes(self) -> ClassPredictions:
         """Predictions of classes, also for a single probability."""
-        assert self._seen is not None
-        return self._use(ClassPredictions(self._seen, self._rows))
+        assert self._task is not None
+        return self._use(ClassPredictions(self._task, self._rows))
 
     @cached_property
     def numbers(self) -> NumberPredictions:
         """Predictions of numbers."""
-        assert isinstance(self._seen, Regression)
-        return self._use(NumberPredictions(self._seen, self._rows))
+        assert isinstance(self._task, Regression)
+        return self._use(NumberPredictions(self._task, self._rows))
 
     def load(self, label: Array, output: Array, weight: Array) -> None:
         """Load a batch: labels and output in row-major order, and the weights of its rows."""

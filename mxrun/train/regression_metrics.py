@@ -13,17 +13,17 @@ import numpy as np
 
 from mxrun.base.regression import Regression
 from mxrun.train.metric_kind import MeanOfValues, Metric, MetricKind
-from mxrun.train.predictions import LossPredictions, NumberPredictions, Seen
+from mxrun.train.predictions import LossPredictions, NumberPredictions, Task
 
 
 class NumberMetricKind(MetricKind):
     """Metric of predicted numbers."""
 
-    def unfit(self, seen: Seen) -> str:
+    def why_unsupported(self, task: Task) -> str:
         """Return why the loss cannot be measured; the metric needs labels of the output's shape."""
-        if seen is None:
+        if task is None:
             return "has no labels to compare predictions with"
-        return "" if isinstance(seen, Regression) else "predicts classes, not numbers"
+        return "" if isinstance(task, Regression) else "predicts classes, not numbers"
 
 
 class MeanSquaredErrorKind(NumberMetricKind):

@@ -22,9 +22,9 @@ CONFIG_FILE = "config.yaml"
 _METRICS = "metrics.jsonl"
 _TIMING = "timing.jsonl"
 _SUMMARY = "summary.json"
-_OWN_FILES = (CONFIG_FILE, _METRICS, _TIMING, _SUMMARY)
-_NAMES = "|".join(map(re.escape, _OWN_FILES))
-_OWN_FILE = re.compile(rf"{_NAMES}|\.({_NAMES}){PARTIAL}")
+_RUN_FILES = (CONFIG_FILE, _METRICS, _TIMING, _SUMMARY)
+_NAMES = "|".join(map(re.escape, _RUN_FILES))
+_RUN_FILE = re.compile(rf"{_NAMES}|\.({_NAMES}){PARTIAL}")
 _CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.(partial|replaced|removed)")
 _HIDDEN = re.compile(r"\.checkpoint-([0-9]+)\.(?:removed|replaced)")
 _REPLACED = re.compile(r"\.checkpoint-([0-9]+)\.replaced")
@@ -41,10 +41,10 @@ def is_run_config(path: Path) -> bool:
     Such a folder may come from anyone: the user has not chosen what its config names.
     """
     # Check both the path as given and the target of a link.
-    return any(_lies_beside_results(each) for each in {path, path.resolve()})
+    return any(_is_beside_results(each) for each in {path, path.resolve()})
 
 
-def _lies_beside_results(path: Path) -> bool:
+def _is_beside_results(path: Path) -> bool:
     if path.name != CONFIG_FILE:
         return False
     with report_write_errors(path.parent):
@@ -125,16 +125,16 @@ class RunDirectory:
                 elif entry.name.startswith(".") and (entry.exists() or entry.is_symlink()):
                     remove(entry)
 
-    def go_back(self, epoch: int) -> None:
+    def remove_records_from(self, epoch: int) -> None:
         """Remove the records of `epoch` and later ones, and an incomplete last line."""
         for name in (_METRICS, _TIMING):
             path = self.path / name
             with report_write_errors(path):
                 if path.exists():
                     lines = path.read_bytes().splitlines(keepends=True)
-                    kept = b"".join(line for line in lines if _recorded_before(line, epoch))
+                    earlier = b"".join(line for line in lines if _recorded_before(line, epoch))
                     with atomic_file(path, follow=False) as file:
-                        file.write(kept)
+                        file.write(earlier)
 
     def summary(self) -> Mapping[str, Any] | None:
         """Return summary.json of a finished run; None if it does not exist or cannot be read."""
@@ -202,7 +202,7 @@ def _recorded_before(line: bytes, epoch: int) -> bool:
 def _of_a_run(path: Path) -> Iterator[Path]:
     """Yield the files and folders in `path` that a run has written."""
     for entry in sorted(path.iterdir()):
-        if _OWN_FILE.fullmatch(entry.name) or _CHECKPOINT.fullmatch(entry.name):
+        if _RUN_FILE.fullmatch(entry.name) or _CHECKPOINT.fullmatch(entry.name):
             yield entry
 
 
@@ -246,10 +246,10 @@ def _remove_run(path: Path) -> None:
 
 
 def _occupied(path: Path) -> UserError:
-    what = "another run" if (path / _SUMMARY).exists() else "an unfinished run"
+    occupant = "another run" if (path / _SUMMARY).exists() else "an unfinished run"
     return UserError(
         Diagnostic(
-            f"{path} holds {what}",
+            f"{path} holds {occupant}",
             hint="--resume continues it, --overwrite replaces it, name=OTHER starts another",
         )
     )

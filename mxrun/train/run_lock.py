@@ -119,12 +119,12 @@ def _is_named(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _no_lock(path: Path, what: str) -> UserError:
+def _no_lock(path: Path, got: str) -> UserError:
     return UserError(
         Diagnostic(
             f"{path} is not the lock of a run",
             expected="no file, or a regular file made by mxrun",
-            got=what,
+            got=got,
             hint="move it away",
         )
     )

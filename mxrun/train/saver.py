@@ -30,18 +30,18 @@ class RunSaver:
     def __init__(
         self,
         directory: RunDirectory,
-        keeper: CheckpointManager,
+        checkpoints: CheckpointManager,
         snapshot: Snapshot,
         saved: Progress | None,
         note: Callable[[str], None],
     ) -> None:
-        self._directory, self._keeper, self._snapshot = directory, keeper, snapshot
+        self._directory, self._checkpoints, self._snapshot = directory, checkpoints, snapshot
         self._saved, self._note = saved, note
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def due_after_step(self, step: int) -> bool:
         """Return whether the policy requires a checkpoint in the middle of an epoch."""
-        return self._keeper.due_after_step(step)
+        return self._checkpoints.due_after_step(step)
 
     def after_step(self, progress: Progress, interrupted: bool) -> None:
         """Save if the policy or an interruption requires it.
@@ -51,7 +51,7 @@ class RunSaver:
         """
         if progress.finished:
             return
-        if progress.batch and self._keeper.due_after_step(progress.step):
+        if progress.batch and self._checkpoints.due_after_step(progress.step):
             self._save(progress, due=True)
         if interrupted:
             self.stop(progress)
@@ -97,19 +97,21 @@ class RunSaver:
     def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
         """Record the epoch; save if it was the best or the last, or if the policy requires it."""
         self._directory.record(done)
-        self._tell(done)
-        keeper = self._keeper
-        due = keeper.due_after_epoch(done.epoch) or keeper.due_after_step(done.step)
+        self._report_nonfinite(done)
+        checkpoints = self._checkpoints
+        due = checkpoints.due_after_epoch(done.epoch) or checkpoints.due_after_step(done.step)
         if due or improved or progress.finished:
             self._save(progress, due=True)
 
-    def _tell(self, done: EpochDone) -> None:
+    def _report_nonfinite(self, done: EpochDone) -> None:
         bad = [
             name
             for name, figure in done.evaluation.items()
-            if isinstance(figure, float) and not math.isfinite(figure) and name not in self._told
+            if isinstance(figure, float)
+            and not math.isfinite(figure)
+            and name not in self._reported
         ]
-        self._told.update(bad)
+        self._reported.update(bad)
         for name in bad:
             self._note(f"epoch {done.epoch}: {name} of the evaluation is {done.evaluation[name]}")
 
@@ -120,5 +122,5 @@ class RunSaver:
         learned = (arrays for file, arrays in groups.items() if file != MEASURED_FILE)
         if not all(is_finite(array) for arrays in learned for array in arrays.values()):
             raise Diverged
-        self._keeper.save(state, groups)
+        self._checkpoints.save(state, groups)
         self._saved = progress

@@ -353,15 +353,15 @@ class PlateauState:
         improvement.
         """
         if self._improves(value):
-            seen = replace(self, best=value, waited=0)
+            state = replace(self, best=value, waited=0)
         else:
-            seen = replace(self, waited=self.waited + 1)
-        if seen.cooling:
-            seen = replace(seen, cooling=seen.cooling - 1, waited=0)
-        if seen.waited <= self.schedule.patience:
-            return seen
+            state = replace(self, waited=self.waited + 1)
+        if state.cooling:
+            state = replace(state, cooling=state.cooling - 1, waited=0)
+        if state.waited <= self.schedule.patience:
+            return state
         return replace(
-            seen, waited=0, cooling=self.schedule.cooldown, reductions=seen.reductions + 1
+            state, waited=0, cooling=self.schedule.cooldown, reductions=state.reductions + 1
         )
 
     def _improves(self, value: float) -> bool:

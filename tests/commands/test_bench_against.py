@@ -134,7 +134,7 @@ def test_runtimes_of_onnx_are_peers_of_inference(tmp_path: Path) -> None:
 def test_ratios_are_of_each_pair_of_turns() -> None:
     """The machine is half as fast in the second round, which affects both sides of each pair."""
     ours = np.array([[1.0, 1.0, 9.0], [2.0, 2.0, 2.0]])
-    pairs = Pairs(theirs=3 * ours, ours=ours)
+    pairs = Pairs(baseline_ms=3 * ours, mxrun_ms=ours)
     assert pairs.ratios.tolist() == [3.0, 3.0]
     content = pairs.to_json()
     assert content["ratio"].pop("pairs") == [3.0, 3.0]

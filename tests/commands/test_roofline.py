@@ -158,7 +158,7 @@ def constructed(step_s: float) -> Roofline:
 
 def test_the_most_to_win_is_the_time_above_floors_by_operator_and_phase() -> None:
     found = constructed(step_s=40.0)
-    assert found.most_to_win() == [
+    assert found.largest_excesses() == [
         Excess("Convolution", "forward", 2, 10e3, 6e3, to_win_ms=4e3, to_win=0.1),
         Excess("Convolution", "backward", 1, 9e3, 6.5e3, to_win_ms=2.5e3, to_win=0.0625),
         Excess("FullyConnected", "forward", 1, 9e3, 8e3, to_win_ms=1e3, to_win=0.025),

@@ -65,7 +65,7 @@ def test_F4_networks_give_the_same_in_every_way(config: str, precision: str) -> 
     names = {f"without: {name}" for name in training}
     names |= {f"inference without: {name}" for name in inference}
     promised = {way["way"]: way["promised"] for way in report["ways"]}
-    assert set(promised) == names | {way.name for way in verification.WAYS}
+    assert set(promised) == names | {way.name for way in verification.VARIANTS}
     within = [promise for promise in promised.values() if promise.startswith("within")]
     assert len(within) == 2 + len(inference)
     assert all(way["tensors"] >= 4 for way in report["ways"])
@@ -157,10 +157,10 @@ def test_F4_one_number_of_one_tensor_breaks_a_promise(change: float) -> None:
     random = np.random.default_rng(0)
     expected = {name: random.standard_normal(5).astype(np.float32) for name in ("weight", "bias")}
     got = {name: array.copy() for name, array in expected.items()}
-    for way in verification.WAYS:
+    for way in verification.VARIANTS:
         assert verification.compared(way, expected, got, False)["passed"] is not way.is_wrong
     got["bias"][1] += np.float32(change)
-    for way in verification.WAYS:
+    for way in verification.VARIANTS:
         entry = verification.compared(way, expected, got, False)
         assert entry["tensor"] == "bias"
         assert entry["passed"] is way.is_wrong
@@ -257,7 +257,7 @@ def test_where_there_is_nothing_to_free_early_that_is_said() -> None:
     plan = compile_plan(built.model.symbol, replace(request_for(built, True, 2), budget=None))
     unread = replace(plan.phases[TRAIN], blocks=())
     plan = replace(plan, phases={**plan.phases, TRAIN: unread})
-    (way,) = [way for way in verification.WAYS if way.is_wrong]
+    (way,) = [way for way in verification.VARIANTS if way.is_wrong]
     entry = verification.freed_early_entry(built, plan, way, 2, {})
     assert (entry["promised"], entry["passed"]) == (verification.NOTHING_EARLY, True)
 

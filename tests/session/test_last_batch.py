@@ -109,7 +109,7 @@ def test_D1_metrics_are_those_of_forty_rows(name: str) -> None:
         load(executor, batch, rows)
         executor.run(EVALUATE)
         loss = size.model.losses[0]
-        metrics = Metrics([METRICS.get(name)()], loss.seen, rows)
+        metrics = Metrics([METRICS.get(name)()], loss.task, rows)
         output = executor.result(EVALUATE, loss.output)
         metrics.update(executor.array("label"), output, executor.array("sample_weight"))
         (metric,) = metrics.by_figure.values()

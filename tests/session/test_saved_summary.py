@@ -61,5 +61,5 @@ def test_what_is_no_mapping_is_no_summary(content: str, tmp_path: Path) -> None:
     (run.path / "summary.json").write_text(content, encoding="latin-1")
     assert run.summary() is None
     (run.path / "metrics.jsonl").write_text(f"{content}\n{json.dumps({'epoch': 'x'})}\n")
-    run.go_back(2)
+    run.remove_records_from(2)
     assert (run.path / "metrics.jsonl").read_bytes() == b""

@@ -8,7 +8,7 @@ import pytest
 from layer_configs import classifier, config_text
 
 from mxrun.base.errors import UserError
-from mxrun.session.planning import allow_plugins, load
+from mxrun.session.planning import load, trust_plugins
 from mxrun.train.checkpoint import MANIFEST_FILE
 
 CONFIG = config_text(
@@ -42,7 +42,7 @@ def refuses_to_run(config: Path) -> None:
     (found,) = caught.value.diagnostics
     assert f"`mxrun check {config} --allow-plugins`" in found.hint
     assert not marker.exists()
-    allow_plugins(config)
+    trust_plugins(config)
     assert marker.exists()
     # Known from then on.
     load(config)
@@ -80,7 +80,7 @@ def test_allowing_the_plugins_of_a_bundled_config_allows_no_others(
 ) -> None:
     (evil / "config.yaml").write_text(CONFIG)
     monkeypatch.chdir(evil)
-    allow_plugins("digits_lenet")
+    trust_plugins("digits_lenet")
     assert not (evil.parent / "was run").exists()
 
 
@@ -89,5 +89,5 @@ def test_allowing_the_plugins_of_a_checkpoint_allows_those_of_its_run(evil: Path
     checkpoint = evil / "checkpoint-1"
     checkpoint.mkdir()
     (checkpoint / MANIFEST_FILE).touch()
-    allow_plugins(checkpoint)
+    trust_plugins(checkpoint)
     assert (evil.parent / "was run").exists()

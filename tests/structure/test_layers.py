@@ -43,7 +43,8 @@ MAY_IMPORT = {
         "base config backend runtime operator contract graph passes planner compiler executor io "
         "train frontend library report peers convert session"
     ),
-    "cli": "base config report library session commands",
+    # library: main.py turns exceptions of plugins into errors for the user, wherever they occur.
+    "cli": "base commands report library",
     "__init__": "",
     "__main__": "cli",
 }

@@ -91,7 +91,7 @@ def save_again(run: RunDirectory) -> None:
 def go_on(run: RunDirectory) -> None:
     """Do the work of a resumed run before its first step, and that of another at its end."""
     run.clean_up()
-    run.go_back(3)
+    run.remove_records_from(3)
     run.replace_config("name: run\n")
     run.write_summary({"steps": 3})
 
@@ -173,13 +173,13 @@ class Failing:
             lines = path.endswith(".jsonl")
             assert not path.startswith("."), (case, path)
             assert lines or content in (before.get(path), self._expected.get(path)), (case, path)
-        run.go_back(found.checkpoint.manifest.progress.epoch)
+        run.remove_records_from(found.checkpoint.manifest.progress.epoch)
         recorded = (run.path / "metrics.jsonl").read_text().splitlines()
         steps = [json.loads(line)["step"] for line in recorded]
         assert steps == list(range(1, saved_steps(run.path)[-1] + 1)), (case, steps)
         if found.checkpoint.manifest.progress.step == 3:
             # The checkpoint has its final name; only the removal of older ones is left.
-            run.go_back(3)
+            run.remove_records_from(3)
         self._action(run)
         run.clean_up()
         assert contents(run.path) == self._expected, case

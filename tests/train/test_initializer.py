@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from mxrun.base.errors import UserError
 from mxrun.runtime import random
 from mxrun.train.initializer import (
+    CHUNK,
     INITIALIZERS,
-    PIECE,
     ConstantInitializer,
     Initializer,
     Msra,
@@ -159,7 +159,7 @@ def test_draws_in_pieces_are_those_of_one_draw(count: int) -> None:
 
 
 def test_a_parameter_of_many_pieces_is_what_one_draw_gives() -> None:
-    shape = (3, PIECE - 5)
+    shape = (3, CHUNK - 5)
     sigma = math.sqrt(3 / ((shape[0] + shape[1]) / 2))
     at_once = random.normal(7, "initializer/fc1_weight", shape) * sigma
     drawn = initial_value(Xavier(rnd_type="gaussian"), "fc1_weight", shape, seed=7)
@@ -170,12 +170,12 @@ def test_a_parameter_of_many_pieces_is_what_one_draw_gives() -> None:
     "rule", [Xavier(), Xavier(rnd_type="gaussian"), ConstantInitializer(value=2.0)]
 )
 def test_initialising_takes_little_memory_beside_the_parameter(rule: Initializer) -> None:
-    target = np.zeros((32, 2 * PIECE), np.float32)
+    target = np.zeros((32, 2 * CHUNK), np.float32)
     tracemalloc.start()
     try:
         initialise(target, rule, "fc1_weight", seed=1)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 8 * 8 * PIECE < target.nbytes
+    assert peak < 8 * 8 * CHUNK < target.nbytes
     assert target.any(axis=1).all()

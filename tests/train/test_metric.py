@@ -325,7 +325,7 @@ def test_the_best_of_many_classes_is_the_first_among_equals() -> None:
     want = output.argmax(1)
     assert want[:10].tolist() == [*best, 2000, 3000]
     predictions = LossPredictions(seen, 40).classes
-    predictions.want(BEST)
+    predictions.request(BEST)
     predictions.load(want.reshape(40, 1), output, np.ones(40, np.float32))
     assert predictions.best.tolist() == want.tolist()
     assert np.isnan(predictions.doubt).tolist() == [row in (8, 9) for row in range(40)]
@@ -394,7 +394,7 @@ def test_updates_leave_nothing_allocated(
 def test_what_does_not_fit_says_why(
     name: str, given: dict[str, Any], seen: Classification | Regression | None, reason: str
 ) -> None:
-    assert reason in kind_of(name, given).unfit(seen)
+    assert reason in kind_of(name, given).why_unsupported(seen)
 
 
 def test_defaults_and_fitting_metrics_of_losses() -> None:

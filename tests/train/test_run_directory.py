@@ -203,10 +203,10 @@ def test_a_run_that_goes_on_forgets_epochs_not_yet_over(tmp_path: Path) -> None:
     for name in ("metrics.jsonl", "timing.jsonl"):
         with (run.path / name).open("ab") as file:
             file.write(b'{"epoch":1,"st')
-    run.go_back(3)
+    run.remove_records_from(3)
     for name in ("metrics.jsonl", "timing.jsonl"):
         assert [json.loads(line)["epoch"] for line in lines(run.path / name)] == [1, 2]
-    run.go_back(1)
+    run.remove_records_from(1)
     assert (run.path / "metrics.jsonl").read_bytes() == b""
 
 
