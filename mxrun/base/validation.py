@@ -154,7 +154,7 @@ def _missing(path: Path, field: FieldInfo | None, source: Source) -> Diagnostic:
     if isinstance(key, int):
         place = source.place(tuple(parents))
         return Diagnostic(f"{source.name(tuple(parents))} has too few items", place)
-    place = source.key_place(tuple(parents))
+    place = source.key_place(path)
     problem = f"{source.name(path)} is missing"
     if field is None:
         return Diagnostic(problem, place, got="nothing")

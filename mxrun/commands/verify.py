@@ -90,9 +90,9 @@ def verify(
 ) -> dict[str, Any]:
     """Run the same steps on synthetic records with every plan variant and compare the results.
 
-    The answer holds `ways`, each with its name, the promise, the largest difference and its tensor,
-    and `passed`. Raises UserError for an invalid config or one that does not fit into memory.
-    notify: receives notes about long waits.
+    The answer holds `variants`: for each its name, the promise, the largest difference and its
+    tensor, and `passed`. Raises UserError for an invalid config or one that does not fit into
+    memory. notify: receives notes about long waits.
     """
     built = load(find_config(str(config)), overrides, batch)
     entries: list[dict[str, Any]] = []
@@ -120,7 +120,7 @@ def verify(
     return {
         "name": built.config.name,
         "steps": steps,
-        "ways": entries,
+        "variants": entries,
         "passed": all(entry["passed"] for entry in entries),
     }
 
@@ -221,7 +221,7 @@ def compared(variant: PlanVariant, expected: Arrays, got: Arrays, low: bool) -> 
     same = not tensor or (tolerance > 0 and largest <= tolerance)
     promised = "the same bits" if tolerance == 0 else f"within {tolerance:g}"
     return {
-        "way": variant.name,
+        "variant": variant.name,
         "phase": variant.phase,
         "promised": "a difference" if variant.is_wrong else promised,
         "difference": largest,

@@ -103,7 +103,7 @@ def _peers_table(peers: Mapping[str, Mapping[str, Any]]) -> Table:
     table = titled_table(
         "peers, alternating with mxrun: a ratio above 1 means that mxrun is faster"
     )
-    for name in ("peer", "version", "fastest way"):
+    for name in ("peer", "version", "fastest mode"):
         table.add_column(name, overflow="fold")
     for name in ("step, ms", "mxrun, ms", "ratio", "half within", "of fastest"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -117,7 +117,7 @@ def _peers_table(peers: Mapping[str, Mapping[str, Any]]) -> Table:
         table.add_row(
             Text(name),
             version,
-            Text(peer["way"]),
+            Text(peer["mode"]),
             milliseconds_text(peer["step_ms"]["median"]),
             milliseconds_text(peer["mxrun_step_ms"]["median"]),
             f"{ratio['median']:.2f}",

@@ -68,7 +68,7 @@ def roofline_text(roofline: Report) -> Text:
         f"The step's floor is {milliseconds_text(step['floor_ms'])} ms, {step['of_floor']:.0%} of "
         f"what it takes; predicted {milliseconds_text(step['predicted_ms'])} ms, "
         f"{step['error']:+.0%}.",
-        f"Most time above the floors: {_savings_text(roofline['most_to_win'], reference)}.",
+        f"Most time above the floors: {_savings_text(roofline['largest_excesses'], reference)}.",
         f"The machine's peak speeds, {_threads(machine['threads'])}: {_products(machine)}; "
         f"{_bandwidths(machine)}.",
     ]
@@ -93,8 +93,8 @@ def roofline_text(roofline: Report) -> Text:
 
 def _savings_text(groups: Sequence[Mapping[str, Any]], reference: str) -> str:
     return ", ".join(
-        f"{_group(row)} {milliseconds_text(row['to_win_ms'])} ms "
-        f"({row['to_win']:.0%} of {reference})"
+        f"{_group(row)} {milliseconds_text(row['savings_ms'])} ms "
+        f"({row['savings']:.0%} of {reference})"
         for row in groups
     )
 

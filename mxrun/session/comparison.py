@@ -124,8 +124,8 @@ class PeerResult:
         """Return the result as JSON.
 
         It has `status`, `python` and, if the process started, `version`; `reason` if it was not
-        measured; `ways`: by mode `precision`, and `ms` and `difference`, or `error`. If it was
-        measured it also has `way`, the fastest mode; `step_ms` and `mxrun_step_ms` (median, p90,
+        measured; `modes`: by mode `precision`, and `ms` and `difference`, or `error`. If it was
+        measured it also has `mode`, the fastest one; `step_ms` and `mxrun_step_ms` (median, p90,
         p99, min) of both sides; and `ratio`, baseline / mxrun: over rounds the `median`, the
         quartiles `low` and `high`, and all `pairs`; and of the `fastest` steps.
         """
@@ -135,9 +135,9 @@ class PeerResult:
             if (value := getattr(self, name))
         }
         if self.mode:
-            result["way"] = self.mode
+            result["mode"] = self.mode
         if self.modes:
-            result["ways"] = {name: mode.to_json() for name, mode in self.modes.items()}
+            result["modes"] = {name: mode.to_json() for name, mode in self.modes.items()}
         return result | (self.pairs.to_json() if self.pairs else {})
 
 

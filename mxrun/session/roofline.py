@@ -32,7 +32,7 @@ class OperatorFloor:
     cost: Cost
 
     @property
-    def to_win_s(self) -> float:
+    def savings_s(self) -> float:
         """Seconds above the floor."""
         return max(0.0, self.seconds - self.cost.floor_s)
 
@@ -57,7 +57,7 @@ class OperatorFloor:
 class Excess:
     """Potential gain of all steps of one operator in one phase.
 
-    to_win_ms: their time above their floors; to_win: as a fraction of `Roofline.whole_s`.
+    savings_ms: their time above their floors; savings: as a fraction of `Roofline.total_s`.
     """
 
     op: str
@@ -65,8 +65,8 @@ class Excess:
     steps: int
     ms: float
     floor_ms: float
-    to_win_ms: float
-    to_win: float
+    savings_ms: float
+    savings: float
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class Roofline:
     def to_json(self) -> dict[str, Any]:
         """Return the roofline as JSON.
 
-        The fields `of_floor` and `error` are fractions of the measured step; `to_win` is a fraction
-        of `whole_ms`, the larger of the step's time and the operators' sum in profiled steps.
+        The fields `of_floor` and `error` are fractions of the measured step; `savings` is one
+        of `total_ms`, the larger of the step's time and the operators' sum in profiled steps.
         """
         return {
             "machine": self.machine.to_json(),
@@ -116,14 +116,14 @@ class Roofline:
             "step": {
                 "ms": self.step_s * 1e3,
                 "operators_ms": self.operators_s * 1e3,
-                "whole_ms": self.reference_s * 1e3,
+                "total_ms": self.reference_s * 1e3,
                 "batch_floor_ms": self.batch_s * 1e3,
                 "floor_ms": self.floor_s * 1e3,
                 "of_floor": self.floor_s / self.step_s,
                 "predicted_ms": self.predicted_s * 1e3,
                 "error": self.predicted_s / self.step_s - 1,
             },
-            "most_to_win": [asdict(excess) for excess in self.largest_excesses()],
+            "largest_excesses": [asdict(excess) for excess in self.largest_excesses()],
             "disturbed": self.machine.disturbed,
         }
 
@@ -139,12 +139,12 @@ class Roofline:
                 steps=len(group),
                 ms=sum(operator.seconds for operator in group) * 1e3,
                 floor_ms=sum(operator.cost.floor_s for operator in group) * 1e3,
-                to_win_ms=(to_win_s := sum(operator.to_win_s for operator in group)) * 1e3,
-                to_win=to_win_s / self.reference_s,
+                savings_ms=(savings_s := sum(operator.savings_s for operator in group)) * 1e3,
+                savings=savings_s / self.reference_s,
             )
             for (op, phase), group in groups.items()
         ]
-        return sorted(found, key=lambda excess: -excess.to_win_ms)[:_MAX_GROUPS]
+        return sorted(found, key=lambda excess: -excess.savings_ms)[:_MAX_GROUPS]
 
 
 def roofline(

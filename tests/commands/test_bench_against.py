@@ -81,12 +81,12 @@ def _stopped_afterwards() -> Iterator[None]:
             started(name).close()
 
 
-def difference(work: ReferenceOutputs, name: str, way: str) -> float:
+def difference(work: ReferenceOutputs, name: str, mode: str) -> float:
     """Return the difference between the results of the peer and of mxrun, after a reset."""
     opponent = started(name)
     opponent.send_data(work.variables, work.batches)
-    opponent.open(work.checked, way)
-    return work.difference(opponent, way)
+    opponent.open(work.checked, mode)
+    return work.difference(opponent, mode)
 
 
 @pytest.mark.parametrize("phase", ["train", "infer"])
@@ -95,16 +95,16 @@ def test_peers_take_turns_with_the_same_network(phase: str, tmp_path: Path) -> N
     peers = result("bench", "digits_lenet", *options, cwd=tmp_path)["peers"]
     assert list(tmp_path.iterdir()) == []
     assert set(peers) == {"torch", "mxnet"}
-    assert {"eager", "eager channels-last"} <= set(peers["torch"]["ways"])
+    assert {"eager", "eager channels-last"} <= set(peers["torch"]["modes"])
     assert peers["mxnet"]["version"] == "1.9.1"
     for name, peer in peers.items():
         assert peer["status"] == "measured"
         assert peer["python"] == python_of(name)
         assert "reason" not in peer
-        assert all(way.get("ms", 0) > 0 for way in peer["ways"].values()), peer["ways"]
-        fastest = min(peer["ways"], key=lambda way: peer["ways"][way]["ms"])
-        assert peer["way"] == fastest
-        assert 0 <= peer["ways"][fastest]["difference"] < 1e-2
+        assert all(mode.get("ms", 0) > 0 for mode in peer["modes"].values()), peer["modes"]
+        fastest = min(peer["modes"], key=lambda mode: peer["modes"][mode]["ms"])
+        assert peer["mode"] == fastest
+        assert 0 <= peer["modes"][fastest]["difference"] < 1e-2
         ratio = peer["ratio"]
         assert len(ratio["pairs"]) == 3
         assert min(ratio["pairs"]) <= ratio["low"] <= ratio["median"] <= ratio["high"]
@@ -122,8 +122,8 @@ def test_runtimes_of_onnx_are_peers_of_inference(tmp_path: Path) -> None:
         "peers"
     ]
     for name in names:
-        (way,) = peers[name]["ways"].values()
-        assert way["difference"] < 1e-4
+        (mode,) = peers[name]["modes"].values()
+        assert mode["difference"] < 1e-4
         assert peers[name]["ratio"]["median"] > 0
     text = refused("bench", "digits_lenet", *options, *FEW, cwd=tmp_path)
     for name in names:
@@ -146,7 +146,7 @@ def test_ratios_are_of_each_pair_of_turns() -> None:
 def test_the_compiler_is_a_peer_of_its_own(tmp_path: Path) -> None:
     options = ("--against", "torch-compile", "--peer-python", f"torch={python_of('torch')}")
     peers = result("bench", "mlp_regression", *options, *FEW, cwd=tmp_path)["peers"]
-    assert peers["torch-compile"]["ways"].keys() == {"compile"}
+    assert peers["torch-compile"]["modes"].keys() == {"compile"}
     assert peers["torch-compile"]["ratio"]["median"] > 0
 
 
@@ -294,14 +294,14 @@ def test_dropout_drops_nothing_while_losses_are_compared(name: str) -> None:
         difference(unequal, name, WAYS[name])
 
 
-@pytest.mark.parametrize("way", ["eager channels-last", "frozen", "frozen channels-last"])
-def test_inference_gives_the_same_outputs(way: str) -> None:
+@pytest.mark.parametrize("mode", ["eager channels-last", "frozen", "frozen channels-last"])
+def test_inference_gives_the_same_outputs(mode: str) -> None:
     work = work_of(find_config("digits_lenet"), ("data.batch_size=8",), EVALUATE)
     assert not work.losses
-    assert difference(work, "torch", way) < 1e-4
+    assert difference(work, "torch", mode) < 1e-4
     other = replace(work, outputs=tuple([2 * array for array in step] for step in work.outputs))
     with pytest.raises(NotEquivalent, match="not equivalent: outputs of step 1"):
-        difference(other, "torch", way)
+        difference(other, "torch", mode)
 
 
 LAYERS = [
@@ -382,7 +382,7 @@ def test_a_peer_that_does_other_work_is_told_and_not_measured(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("phase", "way"),
+    ("phase", "mode"),
     [
         (TRAIN, "eager autocast-bfloat16"),
         (TRAIN, "eager autocast-bfloat16 channels-last"),
@@ -391,11 +391,11 @@ def test_a_peer_that_does_other_work_is_told_and_not_measured(tmp_path: Path) ->
         (EVALUATE, "frozen bfloat16"),
     ],
 )
-def test_torch_runs_bfloat16(phase: str, way: str) -> None:
+def test_torch_runs_bfloat16(phase: str, mode: str) -> None:
     low = ("data.batch_size=16", "precision=bfloat16")
     work = work_of(find_config("digits_lenet"), low, phase)
     # Both round the same values, apart from sums in another order; float32 differs much more.
-    assert difference(work, "torch", way) < difference(work, "torch", "eager") / 5
+    assert difference(work, "torch", mode) < difference(work, "torch", "eager") / 5
 
 
 def test_peers_run_in_the_networks_precision(tmp_path: Path) -> None:
@@ -404,9 +404,9 @@ def test_peers_run_in_the_networks_precision(tmp_path: Path) -> None:
     assert peers["mxnet"]["status"] == "failed"
     reason = "does not run bfloat16 on the CPU: use precision=float32"
     assert peers["mxnet"]["reason"] == reason
-    (way,) = peers["torch"]["ways"]
-    assert way == peers["torch"]["way"] == "eager autocast-bfloat16"
-    assert peers["torch"]["ways"][way]["precision"] == "bfloat16"
+    (mode,) = peers["torch"]["modes"]
+    assert mode == peers["torch"]["mode"] == "eager autocast-bfloat16"
+    assert peers["torch"]["modes"][mode]["precision"] == "bfloat16"
     assert peers["torch"]["ratio"]["median"] > 0
 
 

@@ -54,17 +54,17 @@ def test_F6_every_operator_stands_against_its_floor(tmp_path: Path) -> None:
     assert bounds["conv1_bias:update"] == "overhead"
     assert step["ms"] == report["mxrun"]["step_ms"]["median"]
     assert step["operators_ms"] == pytest.approx(sum(row["ms"] for row in rows))
-    assert step["whole_ms"] == max(step["ms"], step["operators_ms"])
+    assert step["total_ms"] == max(step["ms"], step["operators_ms"])
     batch = step["batch_floor_ms"]
     assert step["floor_ms"] == pytest.approx(batch + sum(row["floor_ms"] for row in rows))
     assert step["predicted_ms"] == pytest.approx(batch + sum(row["predicted_ms"] for row in rows))
     assert step["of_floor"] == pytest.approx(step["floor_ms"] / step["ms"])
     assert step["of_floor"] > 0
     assert step["error"] == pytest.approx(step["predicted_ms"] / step["ms"] - 1)
-    most = found["most_to_win"]
+    most = found["largest_excesses"]
     assert len({(group["op"], group["phase"]) for group in most}) == 3
-    assert [group["to_win_ms"] for group in most] == sorted(
-        (group["to_win_ms"] for group in most), reverse=True
+    assert [group["savings_ms"] for group in most] == sorted(
+        (group["savings_ms"] for group in most), reverse=True
     )
     assert found["machine"]["threads"] == 1
 
@@ -156,12 +156,12 @@ def constructed(step_s: float) -> Roofline:
     )
 
 
-def test_the_most_to_win_is_the_time_above_floors_by_operator_and_phase() -> None:
+def test_the_largest_excesses_is_the_time_above_floors_by_operator_and_phase() -> None:
     found = constructed(step_s=40.0)
     assert found.largest_excesses() == [
-        Excess("Convolution", "forward", 2, 10e3, 6e3, to_win_ms=4e3, to_win=0.1),
-        Excess("Convolution", "backward", 1, 9e3, 6.5e3, to_win_ms=2.5e3, to_win=0.0625),
-        Excess("FullyConnected", "forward", 1, 9e3, 8e3, to_win_ms=1e3, to_win=0.025),
+        Excess("Convolution", "forward", 2, 10e3, 6e3, savings_ms=4e3, savings=0.1),
+        Excess("Convolution", "backward", 1, 9e3, 6.5e3, savings_ms=2.5e3, savings=0.0625),
+        Excess("FullyConnected", "forward", 1, 9e3, 8e3, savings_ms=1e3, savings=0.025),
     ]
     assert found.floor_s == 1 + 4 + 2 + 6.5 + 8 + 3 + 1.5
 
@@ -170,5 +170,5 @@ def test_what_there_is_to_win_is_never_more_than_all() -> None:
     """Unprofiled steps took a tenth of the time of profiled ones, slowed by other work."""
     content = constructed(step_s=3.1).to_json()
     step = content["step"]
-    assert (step["ms"], step["operators_ms"], step["whole_ms"]) == (3.1e3, 31e3, 31e3)
-    assert [row["to_win"] for row in content["most_to_win"]] == [4 / 31, 2.5 / 31, 1 / 31]
+    assert (step["ms"], step["operators_ms"], step["total_ms"]) == (3.1e3, 31e3, 31e3)
+    assert [row["savings"] for row in content["largest_excesses"]] == [4 / 31, 2.5 / 31, 1 / 31]

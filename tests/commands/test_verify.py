@@ -60,16 +60,20 @@ FUSED = {
 def test_F4_networks_give_the_same_in_every_way(config: str, precision: str) -> None:
     words = [f"precision={precision}"]
     report = verify(find_config(config), words, steps=4, batch=8, threads=2)
-    assert report["passed"], [way for way in report["ways"] if not way["passed"]]
+    assert report["passed"], [each for each in report["variants"] if not each["passed"]]
     training, inference = FUSED[config]
     names = {f"without: {name}" for name in training}
     names |= {f"inference without: {name}" for name in inference}
-    promised = {way["way"]: way["promised"] for way in report["ways"]}
-    assert set(promised) == names | {way.name for way in verification.VARIANTS}
+    promised = {each["variant"]: each["promised"] for each in report["variants"]}
+    assert set(promised) == names | {each.name for each in verification.VARIANTS}
     within = [promise for promise in promised.values() if promise.startswith("within")]
     assert len(within) == 2 + len(inference)
-    assert all(way["tensors"] >= 4 for way in report["ways"])
-    (seen,) = [way["way"] for way in report["ways"] if way["tensor"] and way["phase"] == "train"]
+    assert all(each["tensors"] >= 4 for each in report["variants"])
+    (seen,) = [
+        each["variant"]
+        for each in report["variants"]
+        if each["tensor"] and each["phase"] == "train"
+    ]
     assert promised[seen] == "a difference"
 
 
@@ -82,8 +86,8 @@ def test_F4_one_layer_in_bfloat16_is_promised_no_more_than_all(
     text = NET.replace("pad: [1, 1]", f"pad: [1, 1]{layer}")
     (tmp_path / "net.yaml").write_text(text)
     report = verify(tmp_path / "net.yaml", steps=3, threads=2)
-    assert report["passed"], [way for way in report["ways"] if not way["passed"]]
-    promises = {way["promised"] for way in report["ways"]}
+    assert report["passed"], [each for each in report["variants"] if not each["passed"]]
+    promises = {each["promised"] for each in report["variants"]}
     assert promises == {"the same bits", "a difference", promise}
 
 
@@ -113,7 +117,7 @@ def test_F4_types_may_change_between_layers(tmp_path: Path, layers: str) -> None
     text = head.rstrip() + layers + "    - FullyConnected" + tail
     (tmp_path / "net.yaml").write_text(text)
     report = verify(tmp_path / "net.yaml", steps=3, threads=2)
-    assert report["passed"], [way for way in report["ways"] if not way["passed"]]
+    assert report["passed"], [each for each in report["variants"] if not each["passed"]]
 
 
 def test_F4_inference_begins_with_what_was_trained(
@@ -123,9 +127,9 @@ def test_F4_inference_begins_with_what_was_trained(
     (tmp_path / "net.yaml").write_text(NET)
     results, found = verification.results, {}
 
-    def noted(built: object, plan: object, way: verification.PlanVariant, *rest: object) -> object:
-        arrays = results(built, plan, way, *rest)  # type: ignore[arg-type]
-        found.setdefault(way.phase, (built, plan, arrays))
+    def noted(built: object, plan: object, each: verification.PlanVariant, *rest: object) -> object:
+        arrays = results(built, plan, each, *rest)  # type: ignore[arg-type]
+        found.setdefault(each.phase, (built, plan, arrays))
         return arrays
 
     monkeypatch.setattr(verification, "results", noted)
@@ -157,13 +161,13 @@ def test_F4_one_number_of_one_tensor_breaks_a_promise(change: float) -> None:
     random = np.random.default_rng(0)
     expected = {name: random.standard_normal(5).astype(np.float32) for name in ("weight", "bias")}
     got = {name: array.copy() for name, array in expected.items()}
-    for way in verification.VARIANTS:
-        assert verification.compared(way, expected, got, False)["passed"] is not way.is_wrong
+    for each in verification.VARIANTS:
+        assert verification.compared(each, expected, got, False)["passed"] is not each.is_wrong
     got["bias"][1] += np.float32(change)
-    for way in verification.VARIANTS:
-        entry = verification.compared(way, expected, got, False)
+    for each in verification.VARIANTS:
+        entry = verification.compared(each, expected, got, False)
         assert entry["tensor"] == "bias"
-        assert entry["passed"] is way.is_wrong
+        assert entry["passed"] is each.is_wrong
 
 
 @pytest.mark.parametrize("config", FUSED)
@@ -215,7 +219,7 @@ def test_F4_a_tensor_that_is_freed_too_early_ends_with_code_1(
     assert done.returncode == (1 if changes else 0), done.stderr
     report = json.loads(done.stdout)
     assert report["passed"] is not bool(changes)
-    passed = {way["way"]: way["passed"] for way in report["ways"]}
+    passed = {each["variant"]: each["passed"] for each in report["variants"]}
     assert passed["memory filled with NaN as soon as it is free"] is not bool(changes)
     assert passed["a block freed one operator early is seen"]
 
@@ -247,8 +251,8 @@ def test_networks_in_which_early_freeing_hardly_matters_are_sound(
     inputs = head.replace("data: [2, 6, 6]", "data: [1]").rstrip()
     (tmp_path / "net.yaml").write_text(inputs + HARDLY_READ[network] + tail)
     report = verify(tmp_path / "net.yaml", steps=3, threads=2)
-    assert report["passed"], [way for way in report["ways"] if not way["passed"]]
-    (early,) = [way for way in report["ways"] if way["way"].startswith("a block freed")]
+    assert report["passed"], [each for each in report["variants"] if not each["passed"]]
+    (early,) = [each for each in report["variants"] if each["variant"].startswith("a block freed")]
     assert (early["promised"], bool(early["tensor"])) == ("a difference", True)
 
 
@@ -257,9 +261,9 @@ def test_where_there_is_nothing_to_free_early_that_is_said() -> None:
     plan = compile_plan(built.model.symbol, replace(request_for(built, True, 2), budget=None))
     unread = replace(plan.phases[TRAIN], blocks=())
     plan = replace(plan, phases={**plan.phases, TRAIN: unread})
-    (way,) = [way for way in verification.VARIANTS if way.is_wrong]
-    entry = verification.freed_early_entry(built, plan, way, 2, {})
-    assert (entry["promised"], entry["passed"]) == (verification.NOTHING_EARLY, True)
+    (each,) = [each for each in verification.VARIANTS if each.is_wrong]
+    entry = verification.freed_early_entry(built, plan, each, 2, {})
+    assert (entry["promised"], entry["passed"]) == (verification.NO_EARLY_BLOCK, True)
 
 
 def test_a_block_that_is_missed_and_not_seen_breaks_the_promise(
@@ -269,5 +273,5 @@ def test_a_block_that_is_missed_and_not_seen_breaks_the_promise(
     (tmp_path / "net.yaml").write_text(NET)
     monkeypatch.setattr(Executor, "run_poisoned", Executor.run)
     report = verify(tmp_path / "net.yaml", steps=2, threads=2)
-    (broken,) = [way for way in report["ways"] if not way["passed"]]
-    assert broken["way"] == "a block freed one operator early is seen"
+    (broken,) = [each for each in report["variants"] if not each["passed"]]
+    assert broken["variant"] == "a block freed one operator early is seen"

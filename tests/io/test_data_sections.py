@@ -83,8 +83,8 @@ def test_evaluation_may_have_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("data", "line", "words"),
     [
-        ("  workers: 0\n", 11, ("data.workers", "1 or more")),
-        ("  prefetch: 17\n", 11, ("data.prefetch", "16 or less")),
+        ("  workers: 0\n", 11, ("data.workers", ">= 1")),
+        ("  prefetch: 17\n", 11, ("data.prefetch", "<= 16")),
         ("  last_batch: dicard\n", 11, ("data.last_batch", "'discard'")),
     ],
 )
@@ -104,7 +104,7 @@ def test_what_is_wrong_with_the_section_has_a_place(tmp_path, data, line, words)
         ("[{flip: {probability: 2}}]", "2}", ("probability", "2")),
         ("[{random_resized_crop: {size: 8, area: [0.5, 2.0]}}]", "[0.5", ("at most 1",)),
         ("[{random_resized_crop: {size: 8, ratio: [2.0, 1.0]}}]", "[2.0", ("least <= greatest",)),
-        ("flip", "flip", ("data.train.transforms", "a list")),
+        ("flip", "flip", ("data.train.transforms", "[{kind: {parameter: value}}, ...]")),
         ("[3]", "3", ("data.train.transforms[0]", "{kind: {parameter: value}}")),
         ("[normalize, color_jitter]", "color", ("not normalized ones",)),
     ],

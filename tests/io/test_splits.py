@@ -199,7 +199,7 @@ def test_a_share_that_leaves_training_without_a_class_is_refused(
         (", split: rest", "", ("what data.train leaves for data.eval",)),
         ("", ", split: rest", ("data.train leaves no records out", "share: 0.8")),
         (f", split: {STRATIFIED}", ", path: /, split: rest", ("reads other records",)),
-        (", split: {share: 1}", "", ("data.train.split.share", "less than 1")),
+        (", split: {share: 1}", "", ("data.train.split.share", "< 1")),
         (", split: {share: 0.5, range: [0, 1]}", "", ("not both",)),
         (", split: {of: all, stratify: true}", "", ("a range is two integers", "share")),
         (", split: {share: 0.5, sede: 1}", "", ("sede", "did you mean 'seed'?")),

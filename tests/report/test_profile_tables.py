@@ -32,7 +32,7 @@ def row(name: str, ms: float, share: float, phase: str = "forward") -> dict[str,
 def roofline() -> dict[str, Any]:
     bandwidth = {"nbytes": 1024, "update": 3e10, "copy": 2e10, "read": 2e10}
     floor = {"name": "conv1", "op": "Convolution", "phase": "forward", "ms": 1.1, "floor_ms": 0.4}
-    win = {"op": "Convolution", "phase": "forward", "to_win_ms": 0.8, "to_win": 0.53}
+    win = {"op": "Convolution", "phase": "forward", "savings_ms": 0.8, "savings": 0.53}
     return {
         "machine": {
             "threads": 2,
@@ -49,7 +49,7 @@ def roofline() -> dict[str, Any]:
             "predicted_ms": 1.2,
             "error": -0.2,
         },
-        "most_to_win": [win],
+        "largest_excesses": [win],
         "disturbed": False,
     }
 

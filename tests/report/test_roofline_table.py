@@ -39,7 +39,7 @@ def report_of(*rows: Mapping[str, Any], **changes: object) -> dict[str, Any]:
         ],
         "cache_bytes": [1 << 16, 1 << 22],
     }
-    win = {"op": "Convolution", "phase": "backward", "to_win_ms": 0.25, "to_win": 0.11}
+    win = {"op": "Convolution", "phase": "backward", "savings_ms": 0.25, "savings": 0.11}
     roofline = {
         "machine": machine,
         "operators": list(rows),
@@ -51,9 +51,9 @@ def report_of(*rows: Mapping[str, Any], **changes: object) -> dict[str, Any]:
             "predicted_ms": 2.1,
             "error": 0.05,
         },
-        "most_to_win": [
+        "largest_excesses": [
             win,
-            win | {"op": "_reorder", "phase": "reorder", "to_win_ms": 0.1, "to_win": 0.05},
+            win | {"op": "_reorder", "phase": "reorder", "savings_ms": 0.1, "savings": 0.05},
         ],
         "disturbed": False,
     }
@@ -115,7 +115,7 @@ def test_numbers_stay_whole_on_a_narrow_console() -> None:
     assert max(map(len, lines)) <= 80
 
 
-def test_the_step_the_most_to_win_and_the_machine_are_told() -> None:
+def test_the_step_the_largest_excesses_and_the_machine_are_told() -> None:
     lines = rendered(roofline_text(report_of(floor("conv", 0.5, 0.4))["roofline"]), 300)
     assert lines == [
         "The step's floor is 1.200 ms, 60% of what it takes; predicted 2.100 ms, +5%.",

@@ -40,8 +40,8 @@ def config(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("fuse", ["true", "false"])
 def test_F4_it_gives_the_same_in_every_way(config: Path, fuse: str) -> None:
     report = verify(config, (f"fuse={fuse}",), steps=2)
-    assert report["passed"], [way for way in report["ways"] if not way["passed"]]
-    assert {way["phase"] for way in report["ways"]} == {"train", "evaluate"}
+    assert report["passed"], [variant for variant in report["variants"] if not variant["passed"]]
+    assert {variant["phase"] for variant in report["variants"]} == {"train", "evaluate"}
 
 
 def test_its_inference_is_measured(config: Path) -> None:
