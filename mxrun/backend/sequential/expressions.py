@@ -17,11 +17,8 @@ from mxrun.backend.sequential.arithmetic import Untyped, common, converted, trut
 from mxrun.backend.sequential.intrinsic import Intrinsic, number
 from mxrun.backend.sequential.kinds import (
     BOOL,
-    FLOAT32,
-    FLOAT64,
-    INT32,
     INT64,
-    UINT64,
+    NUMBERS,
     Kind,
     Operand,
     Pointer,
@@ -285,22 +282,11 @@ class Expressions(ABC):
 
 
 _BUILTINS = {each.__name__: each for each in (range, min, max, abs, int, float, bool)}
-_NUMBERS: Mapping[type, Kind] = {
-    bool: BOOL,
-    int: INT64,
-    float: FLOAT64,
-    np.bool_: BOOL,
-    np.int32: INT32,
-    np.int64: INT64,
-    np.uint64: UINT64,
-    np.float32: FLOAT32,
-    np.float64: FLOAT64,
-}
 
 
 def _constant(value: Any) -> Operand:
     """Return the operand of a value that is known when the function is compiled."""
-    kind = _NUMBERS.get(type(value))
+    kind = NUMBERS.get(type(value))
     if kind is not None:
         plain = value.item() if isinstance(value, np.generic) else value
         return Value(kind, kind.code(int(plain) if kind == BOOL else plain))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 from llvmlite import ir
 
 from mxrun.backend.vectors import LANES
@@ -41,12 +43,28 @@ class Pointer:
 INT64 = Kind("int64", ir.IntType(64))
 INT32 = Kind("int32", ir.IntType(32))
 UINT64 = Kind("uint64", ir.IntType(64), is_signed=False)
+UINT32 = Kind("uint32", ir.IntType(32), is_signed=False)
 UINT8 = Kind("uint8", ir.IntType(8), is_signed=False)
 BOOL = Kind("bool", ir.IntType(1), is_signed=False)
 FLOAT32 = Kind("float32", ir.FloatType(), is_float=True)
 FLOAT64 = Kind("float64", ir.DoubleType(), is_float=True)
 # Only in memory.
 BFLOAT16 = Kind("bfloat16", ir.IntType(16))
+
+# Types of Python and NumPy.
+NUMBERS: Mapping[type, Kind] = {
+    bool: BOOL,
+    int: INT64,
+    float: FLOAT64,
+    np.bool_: BOOL,
+    np.int32: INT32,
+    np.int64: INT64,
+    np.uint8: UINT8,
+    np.uint32: UINT32,
+    np.uint64: UINT64,
+    np.float32: FLOAT32,
+    np.float64: FLOAT64,
+}
 
 # Vectors, in registers.
 FLOATS = Kind("float32 lanes", ir.VectorType(ir.FloatType(), LANES))
