@@ -1,4 +1,4 @@
-"""Native functions from Python source: loops compiled by numba, called by address.
+"""Native functions from Python source: loops compiled to machine code, called by address.
 
 A native function takes one argument block (64-bit slots) and does not use the interpreter, so the
 tape can call it without the lock, and each thread of the team can process its share:
@@ -14,16 +14,16 @@ tape can call it without the lock, and each thread of the team can process its s
 
     call = bind(scale_loop, (1000, 0.5, source_address, target_address), threads=2)
 
-The functions below are the intrinsics that such a body may use. They raise TypeError in Python:
-`numba_intrinsics` replaces them when the function is first compiled. Compiled code is cached in the
-user's cache folder.
+The body is sequential code: numbers, assignments, conditions, loops over `range`, and calls of
+inlined functions and of intrinsics. The functions below are intrinsics. They raise TypeError in
+Python; `sequential` generates their code when the function is first compiled. Compiled code is
+cached in the user's cache folder.
 """
 
 from __future__ import annotations
 
 import ctypes
 import struct
-import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -217,32 +217,17 @@ class NativeFunction:
         return None if identity is None else object_cache.key_of(f"{name}\n{identity}")
 
     def _compile(self) -> CompiledObject:
-        import numba
+        # The compiler is imported only when it is needed: its import takes some 50 ms.
+        from mxrun.backend.sequential.compiler import compile_function
 
-        from mxrun.backend.numba_intrinsics import VOCABULARY
-
-        scope = {**self.body.__globals__, **VOCABULARY}
-        for name, value in self.body.__globals__.items():
-            if isinstance(value, InlinedFunction):
-                # Forced inlining: an actual call would check for errors to report, with functions
-                # of the interpreter.
-                scope[name] = numba.njit(error_model="numpy", forceinline=True)(value.within(scope))
-        body = types.FunctionType(self.body.__code__, scope, self.body.__name__)
         # Two functions of one name must not share a symbol, even if different processes compiled
         # them.
-        body.__qualname__ = f"{self.body.__qualname__}_{self.key or id(self)}"
-        signature = numba.types.void(numba.types.CPointer(numba.types.int64))
-        function = numba.cfunc(signature, error_model="numpy")(body)
-        _, _, (code, _) = function._library.serialize_using_object_code()
-        return CompiledObject(function._wrapper_name, code)
+        symbol = f"{self.body.__qualname__}_{self.key or id(self)}"
+        return compile_function(symbol, self.body, self.body.__globals__)
 
 
 class InlinedFunction(InlinedBody):
     """Body that native functions call and inline, compiled with their globals."""
-
-    def within(self, scope: dict[str, Any]) -> Callable[..., Any]:
-        """Return the body with the global names of a native function."""
-        return types.FunctionType(self.body.__code__, scope, self.body.__name__)
 
     def __call__(self, *arguments: Any) -> Any:
         """Raise TypeError: an inlined function can only be called by native code."""

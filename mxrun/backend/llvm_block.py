@@ -13,9 +13,9 @@ _WORD, _INDEX = ir.IntType(64), ir.IntType(32)
 _GRAIN = 16
 
 
-def slot(builder: Any, block: Any, index: int) -> Any:
-    """Load argument `index` as 64 bits."""
-    return builder.load(builder.gep(block, [_WORD(HEADER_SLOTS + index)]))
+def slot(builder: Any, block: Any, index: Any) -> Any:
+    """Load argument `index`, an LLVM value, as 64 bits."""
+    return builder.load(builder.gep(block, [builder.add(index, _WORD(HEADER_SLOTS))]))
 
 
 def share(builder: Any, block: Any, count: Any) -> tuple[Any, Any]:

@@ -1,15 +1,13 @@
-"""Disk cache of compiled native functions, linked into the process without numba.
+"""Disk cache of compiled native functions, linked into the process without the compiler.
 
 A function is compiled once per machine and stored as an object file in the user's cache folder,
 named by a digest of everything that determines its bytes. A later process passes that file to
-LLVM's linker, which saves the import of numba: a quarter of a second and about 50 MiB.
+LLVM's linker.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import os
 import platform
 from dataclasses import dataclass
 from functools import cache
@@ -25,11 +23,8 @@ from mxrun.base.errors import InternalError
 _DIGEST_BYTES = 32
 _NATIVE = "native"
 _ELF_MAGIC = b"\x7fELF"
-# Modules of this folder that generate the code of native functions.
-_TRANSLATION = (
-    *("call", "jit", "vectors", "philox", "llvm_column", "llvm_bfloat16"),
-    *(f"{name}_intrinsics" for name in ("numba", "vector", "reduction", "scan")),
-)
+# Modules of this folder that generate the code of native functions, besides those in `sequential`.
+_TRANSLATION = ("call", "jit", "vectors", "philox", "llvm_bfloat16", "llvm_block")
 
 
 @dataclass(frozen=True)
@@ -115,11 +110,6 @@ def _engine() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(codemodel="jitdefault")
-    # numba's wrapper of a function reports exceptions through these. Native functions raise none,
-    # so the calls are never reached; abort if one is.
-    abort = ctypes.cast(ctypes.CDLL(None).abort, ctypes.c_void_p).value
-    for name in ("numba_gil_ensure", "numba_gil_release"):
-        llvm.add_symbol(name, abort)
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
 
 
@@ -136,14 +126,12 @@ def _machine() -> str:
     features = ",".join(
         f"{name}{on:d}" for name, on in sorted(llvm.get_host_cpu_features().items())
     )
-    here = Path(__file__)
-    translation = "".join(_file_digest(str(here.with_name(f"{name}.py"))) for name in _TRANSLATION)
+    folder = Path(__file__).parent
+    files = [folder / f"{name}.py" for name in _TRANSLATION]
+    files += sorted((folder / "sequential").glob("*.py"))
+    translation = "".join(_file_digest(str(file)) for file in files)
     versions = (
-        *(metadata.version("numba"), metadata.version("llvmlite")),
-        *(np.__version__, platform.python_version()),
+        *(metadata.version("llvmlite"), np.__version__),
+        platform.python_version(),
     )
-    # numba's own settings may change the generated code.
-    settings = (
-        f"{name}={value}" for name, value in sorted(os.environ.items()) if name[:6] == "NUMBA_"
-    )
-    return " ".join((translation, *versions, llvm.get_host_cpu_name(), features, *settings))
+    return " ".join((translation, *versions, llvm.get_host_cpu_name(), features))

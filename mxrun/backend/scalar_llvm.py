@@ -239,7 +239,7 @@ class _LoopGenerator:
         return self.function.append_basic_block(name)
 
     def _slot(self, index: int) -> Any:
-        return slot(self.builder, self.function.args[0], index)
+        return slot(self.builder, self.function.args[0], _WORD(index))
 
     def _copy(self, pairs: Sequence[tuple[Any, Any]], count: Any) -> None:
         """Copy `count` > 0 elements of each pair, one after the other."""

@@ -310,5 +310,5 @@ def outside_bytes(plan: Plan) -> dict[str, Any]:
         "stack_bytes": before.stack,
         **team_figures(before.total, after.total),
         # The compiler's memory is never freed; later processes find its results in the cache.
-        "compiler_ran": "numba" in sys.modules,
+        "compiler_ran": "mxrun.backend.sequential.compiler" in sys.modules,
     }

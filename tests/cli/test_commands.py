@@ -183,7 +183,7 @@ def test_the_first_step_counts_from_the_process_start(tmp_path: Path) -> None:
     started = time.monotonic()
     summary = result(*SHORT, cwd=tmp_path)
     took = time.monotonic() - started
-    # Numpy, pydantic and numba alone take longer to import than 0.1 s; a tick is 0.01 s.
+    # Numpy and pydantic alone take longer to import than 0.1 s; a tick is 0.01 s.
     assert 0.1 < summary["first_step_s"] < took + 0.02
 
 

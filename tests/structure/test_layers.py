@@ -154,9 +154,7 @@ def test_files_stay_short(module: str) -> None:
     assert len(MODULES[module].read_text().splitlines()) <= 500
 
 
-@pytest.mark.parametrize(
-    "name", ["numba", "llvmlite", "cupy", "torch", "matplotlib", "safetensors"]
-)
+@pytest.mark.parametrize("name", ["llvmlite", "cupy", "torch", "matplotlib", "safetensors"])
 def test_cli_does_not_import(name: str) -> None:
     import subprocess
     import sys

@@ -1,7 +1,4 @@
-"""LLVM code for vectors of neighbouring columns, for reduction_intrinsics and scan_intrinsics.
-
-Imported only when a function must be compiled, like `numba_intrinsics`.
-"""
+"""LLVM code for vectors of neighbouring columns, for reduction_intrinsics and scan_intrinsics."""
 
 from __future__ import annotations
 
@@ -10,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils
 
-WORD, INDEX = ir.IntType(64), ir.IntType(32)
+from mxrun.backend.sequential.llvm_control import WORD, call_function, counted_loop
+
+INDEX = ir.IntType(32)
 FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
 
 # Lanes of a vector of a row, and number of such vectors processed side by side.
@@ -54,18 +52,12 @@ def vector_place(builder: Any, pointer: Any, position: Any, count: int) -> Any:
     return builder.bitcast(builder.gep(pointer, [position]), kind.as_pointer())
 
 
-def call_intrinsic(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
-    """Call an LLVM intrinsic."""
-    kind = ir.FunctionType(result, [argument.type for argument in arguments])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
-
-
 def prefetch(builder: Any, pointer: Any, position: Any) -> None:
     """Prefetch the cache line of an element, which need not exist."""
     place = builder.bitcast(builder.gep(pointer, [position]), ir.IntType(8).as_pointer())
     # Read access, high locality, data cache.
     arguments = [place, *map(INDEX, (0, 3, 1))]
-    call_intrinsic(builder, "llvm.prefetch.p0", ir.VoidType(), arguments)
+    call_function(builder, "llvm.prefetch.p0", ir.VoidType(), arguments)
 
 
 def load_vector(builder: Any, place: Any, mask: Any, count: int) -> Any:
@@ -74,7 +66,7 @@ def load_vector(builder: Any, place: Any, mask: Any, count: int) -> Any:
         return builder.load(place, align=4)
     kind = ir.VectorType(FLOAT, count)
     arguments = [place, INDEX(4), mask, constant(kind, 0.0)]
-    return call_intrinsic(builder, f"llvm.masked.load.v{count}f32.p0", kind, arguments)
+    return call_function(builder, f"llvm.masked.load.v{count}f32.p0", kind, arguments)
 
 
 def store_vector(builder: Any, value: Any, place: Any, mask: Any) -> None:
@@ -83,7 +75,7 @@ def store_vector(builder: Any, value: Any, place: Any, mask: Any) -> None:
         builder.store(value, place, align=4)
         return
     name = f"llvm.masked.store.v{value.type.count}f32.p0"
-    call_intrinsic(builder, name, ir.VoidType(), [value, place, INDEX(4), mask])
+    call_function(builder, name, ir.VoidType(), [value, place, INDEX(4), mask])
 
 
 def gather_vector(builder: Any, pointer: Any, position: Any, step: Any, mask: Any) -> Any:
@@ -96,7 +88,7 @@ def gather_vector(builder: Any, pointer: Any, position: Any, step: Any, mask: An
     addresses = builder.add(broadcast(builder, first, count), distances)
     pointers = builder.inttoptr(addresses, places)
     arguments = [pointers, INDEX(4), mask, constant(kind, 0.0)]
-    return call_intrinsic(builder, f"llvm.masked.gather.v{count}f32.v{count}p0", kind, arguments)
+    return call_function(builder, f"llvm.masked.gather.v{count}f32.v{count}p0", kind, arguments)
 
 
 def joined(builder: Any, join: Any, lanes: Any) -> Any:
@@ -162,8 +154,8 @@ def by_columns(builder: Any, rows: Rows, count: Any, work: Callable[[Any, Column
     def singly(first: Any, gathered: bool) -> None:
         remaining, width = builder.sub(count, first), WORD(ROW_LANES)
         vectors = builder.sdiv(builder.add(remaining, WORD(ROW_LANES - 1)), width)
-        with cgutils.for_range(builder, vectors) as loop:
-            done = builder.mul(loop.index, width)
+        with counted_loop(builder, vectors) as index:
+            done = builder.mul(index, width)
             mask = first_lanes(builder, builder.sub(remaining, done), ROW_LANES)
             work(builder, Columns(rows, [builder.add(first, done)], mask, gathered))
 
@@ -171,15 +163,10 @@ def by_columns(builder: Any, rows: Rows, count: Any, work: Callable[[Any, Column
         with dense:
             block = WORD(ROW_LANES * ROW_VECTORS)
             blocks = builder.sdiv(count, block)
-            with cgutils.for_range(builder, blocks) as loop:
-                first = builder.mul(loop.index, block)
+            with counted_loop(builder, blocks) as index:
+                first = builder.mul(index, block)
                 starts = [builder.add(first, WORD(i * ROW_LANES)) for i in range(ROW_VECTORS)]
                 work(builder, Columns(rows, starts, None, False))
             singly(builder.mul(blocks, block), False)
         with sparse:
             singly(WORD(0), True)
-
-
-def variables(builder: Any, values: list[Any]) -> list[Any]:
-    """Allocate variables that change in a loop; LLVM keeps them in registers."""
-    return [cgutils.alloca_once_value(builder, value) for value in values]

@@ -1,7 +1,4 @@
-"""numba implementations of the reduction intrinsics that are declared in `jit`.
-
-Imported only when a function must be compiled, like `numba_intrinsics`.
-"""
+"""Code of the reduction intrinsics that are declared in `jit`."""
 
 from __future__ import annotations
 
@@ -10,17 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from mxrun.backend.llvm_column import (
+from mxrun.backend import jit
+from mxrun.backend.sequential.intrinsic import typed
+from mxrun.backend.sequential.kinds import FLOAT32, FLOAT64, INT64, Pointer
+from mxrun.backend.sequential.llvm_column import (
     DOUBLE,
     FLOAT,
     INDEX,
     LINE,
     ROW_LANES,
-    WORD,
     Columns,
     Rows,
     broadcast,
@@ -30,9 +26,11 @@ from mxrun.backend.llvm_column import (
     joined,
     load_vector,
     prefetch,
-    variables,
     vector_place,
 )
+from mxrun.backend.sequential.llvm_control import WORD, counted_loop, variables
+
+_FLOATS = Pointer(FLOAT32)
 
 # Lanes of a run's vectors, for every processor: the code generator splits or pads them.
 _LANES = {DOUBLE: 16, FLOAT: 32}
@@ -119,7 +117,13 @@ _REDUCTIONS = (
 
 
 def _cases(builder: Any, kind: Any) -> Iterator[_Reduction]:
-    """Generate a switch over the kinds; yield each reduction, for the code of its case."""
+    """Generate a switch over the kinds; yield each reduction, for the code of its case.
+
+    A kind that is a constant needs no switch.
+    """
+    if isinstance(kind, ir.Constant):
+        yield _REDUCTIONS[kind.constant]
+        return
     after = builder.append_basic_block("after")
     switch = builder.switch(kind, after)
     for index, reduction in enumerate(_REDUCTIONS):
@@ -165,8 +169,8 @@ def _reduce_run(
         builder.store(after, lanes[which])
 
     pairs = builder.sdiv(count, pair)
-    with cgutils.for_range(builder, pairs) as loop:
-        position = builder.mul(loop.index, pair)
+    with counted_loop(builder, pairs) as index:
+        position = builder.mul(index, pair)
         for ahead in range(_AHEAD, _AHEAD + 2 * width, LINE):
             _bring(builder, data, builder.add(position, WORD(ahead)), count, gap)
         join(0, position, None)
@@ -183,9 +187,9 @@ def _reduce_run(
     builder.store(reduction.join(builder, builder.load(total), combined), total)
 
 
-@intrinsic
+@typed(FLOAT64, INT64, FLOAT64, _FLOATS, INT64, INT64, FLOAT32, INT64)
 def reduced_run(
-    typing_context: Any,
+    builder: Any,
     kind: Any,
     total: Any,
     data: Any,
@@ -195,18 +199,11 @@ def reduced_run(
     gap: Any,
 ) -> Any:
     """Reduce `total` and `count` elements, in vectors of a fixed number of lanes."""
-    pointer = types.CPointer(types.float32)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number, before, elements, first, size, moved, skipped = arguments
-        place = cgutils.alloca_once_value(builder, before)
-        run = builder.gep(elements, [first])
-        for reduction in _cases(builder, number):
-            _reduce_run(builder, reduction, place, run, size, moved, skipped)
-        return builder.load(place)
-
-    word = types.int64
-    return types.float64(word, types.float64, pointer, word, word, types.float32, word), generate
+    (place,) = variables(builder, [total])
+    run = builder.gep(data, [position])
+    for reduction in _cases(builder, kind):
+        _reduce_run(builder, reduction, place, run, count, shift, gap)
+    return builder.load(place)
 
 
 def _join_rows(
@@ -220,8 +217,8 @@ def _join_rows(
         if reduction.take in (_deviation, _squared_deviation):
             shifts = [columns.read(builder, shift, start) for start in columns.starts]
         lanes = variables(builder, before)
-        with cgutils.for_range(builder, rows.count) as loop:
-            values = columns.load(builder, loop.index)
+        with counted_loop(builder, rows.count) as index:
+            values = columns.load(builder, index)
             for total, value, own in zip(lanes, values, shifts, strict=True):
                 taken = reduction.take(builder, value, own)
                 builder.store(reduction.join(builder, builder.load(total), taken), total)
@@ -237,9 +234,9 @@ def _find_rows(builder: Any, sign: str, rows: Rows, output: Any, count: Any) -> 
         extremes = variables(builder, columns.load(builder, WORD(0)))
         zero = ir.Constant(ir.VectorType(INDEX, ROW_LANES), [0] * ROW_LANES)
         places = variables(builder, [zero] * len(extremes))
-        with cgutils.for_range(builder, rows.count) as loop:
-            row = broadcast(builder, builder.trunc(loop.index, INDEX), ROW_LANES)
-            values = columns.load(builder, loop.index)
+        with counted_loop(builder, rows.count) as index:
+            row = broadcast(builder, builder.trunc(index, INDEX), ROW_LANES)
+            values = columns.load(builder, index)
             for extreme, place, value in zip(extremes, places, values, strict=True):
                 held = builder.load(extreme)
                 number = builder.fcmp_ordered("ord", held, held)
@@ -253,9 +250,9 @@ def _find_rows(builder: Any, sign: str, rows: Rows, output: Any, count: Any) -> 
     by_columns(builder, rows, count, work)
 
 
-@intrinsic
+@typed(None, INT64, _FLOATS, INT64, INT64, _FLOATS, *[INT64] * 4, _FLOATS, INT64)
 def join_rows(
-    typing_context: Any,
+    builder: Any,
     kind: Any,
     totals: Any,
     at: Any,
@@ -267,28 +264,17 @@ def join_rows(
     rows: Any,
     shifts: Any,
     shift: Any,
-) -> Any:
+) -> None:
     """Combine each total with the elements of its column."""
-    pointer, word = types.CPointer(types.float32), types.int64
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number, results, target, size, elements, first, between, down, lines, means, mean = (
-            arguments
-        )
-        block = Rows(builder.gep(elements, [first]), between, down, lines)
-        outputs, moved = builder.gep(results, [target]), builder.gep(means, [mean])
-        for reduction in _cases(builder, number):
-            _join_rows(builder, reduction, block, outputs, moved, size)
-        return context.get_dummy_value()
-
-    return types.void(
-        word, pointer, word, word, pointer, word, word, word, word, pointer, word
-    ), generate
+    block = Rows(builder.gep(data, [position]), step, stride, rows)
+    outputs, moved = builder.gep(totals, [at]), builder.gep(shifts, [shift])
+    for reduction in _cases(builder, kind):
+        _join_rows(builder, reduction, block, outputs, moved, count)
 
 
-@intrinsic
+@typed(None, INT64, _FLOATS, INT64, INT64, _FLOATS, *[INT64] * 4)
 def find_rows(
-    typing_context: Any,
+    builder: Any,
     kind: Any,
     output: Any,
     at: Any,
@@ -298,20 +284,13 @@ def find_rows(
     step: Any,
     stride: Any,
     rows: Any,
-) -> Any:
+) -> None:
     """Find the first row of each column's extreme."""
-    pointer, word = types.CPointer(types.float32), types.int64
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number, results, target, size, elements, first, between, down, lines = arguments
-        block = Rows(builder.gep(elements, [first]), between, down, lines)
-        places = builder.gep(results, [target])
-        for index, sign in ((1, ">"), (2, "<")):
-            with builder.if_then(builder.icmp_signed("==", number, WORD(index))):
-                _find_rows(builder, sign, block, places, size)
-        return context.get_dummy_value()
-
-    return types.void(word, pointer, word, word, pointer, word, word, word, word), generate
+    block = Rows(builder.gep(data, [position]), step, stride, rows)
+    places = builder.gep(output, [at])
+    for index, sign in ((1, ">"), (2, "<")):
+        with builder.if_then(builder.icmp_signed("==", kind, WORD(index))):
+            _find_rows(builder, sign, block, places, count)
 
 
-REDUCTIONS = {"find_rows": find_rows, "join_rows": join_rows, "reduced_run": reduced_run}
+REDUCTIONS = {jit.find_rows: find_rows, jit.join_rows: join_rows, jit.reduced_run: reduced_run}

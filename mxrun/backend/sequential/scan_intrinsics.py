@@ -1,7 +1,4 @@
-"""numba implementations of the cumulative-sum intrinsics that are declared in `jit`.
-
-Imported only when a function must be compiled, like `numba_intrinsics`.
-"""
+"""Code of the cumulative-sum intrinsics that are declared in `jit`."""
 
 from __future__ import annotations
 
@@ -10,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from mxrun.backend.llvm_column import (
+from mxrun.backend import jit
+from mxrun.backend.sequential.intrinsic import typed
+from mxrun.backend.sequential.kinds import FLOAT32, FLOAT64, INT64, Pointer
+from mxrun.backend.sequential.llvm_column import (
     DOUBLE,
     FLOAT,
     INDEX,
     ROW_LANES,
-    WORD,
     Columns,
     Rows,
     broadcast,
@@ -29,9 +25,11 @@ from mxrun.backend.llvm_column import (
     joined,
     load_vector,
     store_vector,
-    variables,
     vector_place,
 )
+from mxrun.backend.sequential.llvm_control import WORD, counted_loop, variables
+
+_FLOATS = Pointer(FLOAT32)
 
 # Lanes of a vector along a line.
 _LANES = 8
@@ -44,13 +42,13 @@ def _scan_columns(builder: Any, rows: Rows, output: Any, count: Any) -> None:
 
     def work(builder: Any, columns: Columns) -> None:
         totals = variables(builder, [constant(wide, 0.0)] * len(columns.starts))
-        with cgutils.for_range(builder, rows.count) as loop:
+        with counted_loop(builder, rows.count) as index:
             sums = []
-            for total, value in zip(totals, columns.load(builder, loop.index), strict=True):
+            for total, value in zip(totals, columns.load(builder, index), strict=True):
                 after = builder.fadd(builder.load(total), builder.fpext(value, wide))
                 builder.store(after, total)
                 sums.append(builder.fptrunc(after, narrow))
-            place = builder.gep(output, [builder.mul(loop.index, rows.stride)])
+            place = builder.gep(output, [builder.mul(index, rows.stride)])
             columns.store(builder, place, sums)
 
     by_columns(builder, rows, count, work)
@@ -103,58 +101,32 @@ def _scan_line(builder: Any, line: _Line, count: Any, start: Any) -> None:
     """Generate code for full vectors, and for the rest under a mask."""
     (total,) = variables(builder, [start])
     groups = builder.sdiv(count, WORD(_LANES))
-    with cgutils.for_range(builder, groups) as loop:
-        line.group(builder, loop.index, None, total)
+    with counted_loop(builder, groups) as index:
+        line.group(builder, index, None, total)
     rest = builder.sub(count, builder.mul(groups, WORD(_LANES)))
     with builder.if_then(builder.icmp_signed(">", rest, WORD(0))):
         line.group(builder, groups, first_lanes(builder, rest, _LANES), total)
 
 
-@intrinsic
+@typed(None, _FLOATS, _FLOATS, *[INT64] * 4)
 def scan_columns(
-    typing_context: Any,
-    output: Any,
-    data: Any,
-    position: Any,
-    count: Any,
-    stride: Any,
-    rows: Any,
-) -> Any:
+    builder: Any, output: Any, data: Any, position: Any, count: Any, stride: Any, rows: Any
+) -> None:
     """Compute cumulative sums down neighbouring columns."""
-    pointer, word = types.CPointer(types.float32), types.int64
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        results, elements, first, size, down, lines = arguments
-        block = Rows(builder.gep(elements, [first]), WORD(1), down, lines)
-        _scan_columns(builder, block, builder.gep(results, [first]), size)
-        return context.get_dummy_value()
-
-    return types.void(pointer, pointer, word, word, word, word), generate
+    block = Rows(builder.gep(data, [position]), WORD(1), stride, rows)
+    _scan_columns(builder, block, builder.gep(output, [position]), count)
 
 
-@intrinsic
+@typed(None, _FLOATS, _FLOATS, *[INT64] * 3, FLOAT64)
 def scan_line(
-    typing_context: Any,
-    output: Any,
-    data: Any,
-    position: Any,
-    count: Any,
-    step: Any,
-    total: Any,
-) -> Any:
+    builder: Any, output: Any, data: Any, position: Any, count: Any, step: Any, total: Any
+) -> None:
     """Compute cumulative sums along a line."""
-    pointer, word = types.CPointer(types.float32), types.int64
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        results, elements, first, size, direction, start = arguments
-        with builder.if_else(builder.icmp_signed(">", direction, WORD(0))) as (onward, back):
-            with onward:
-                _scan_line(builder, _Line(elements, results, first, True), size, start)
-            with back:
-                _scan_line(builder, _Line(elements, results, first, False), size, start)
-        return context.get_dummy_value()
-
-    return types.void(pointer, pointer, word, word, word, types.float64), generate
+    with builder.if_else(builder.icmp_signed(">", step, WORD(0))) as (onward, back):
+        with onward:
+            _scan_line(builder, _Line(data, output, position, True), count, total)
+        with back:
+            _scan_line(builder, _Line(data, output, position, False), count, total)
 
 
-SCANS = {"scan_columns": scan_columns, "scan_line": scan_line}
+SCANS = {jit.scan_columns: scan_columns, jit.scan_line: scan_line}

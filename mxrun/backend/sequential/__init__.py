@@ -1,0 +1,1 @@
+"""Compiler of native functions: a part of Python to LLVM."""

@@ -1,0 +1,55 @@
+"""Compilation of native functions: Python source to machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from mxrun.backend.object_cache import CompiledObject
+from mxrun.backend.sequential.basic_intrinsics import BASIC
+from mxrun.backend.sequential.lowering import lowered
+from mxrun.backend.sequential.reduction_intrinsics import REDUCTIONS
+from mxrun.backend.sequential.scan_intrinsics import SCANS
+from mxrun.backend.sequential.vector_intrinsics import VECTORS
+
+INTRINSICS = {**BASIC, **REDUCTIONS, **SCANS, **VECTORS}
+
+_DECLARED = {each.__name__: each for each in INTRINSICS}
+_OPTIMIZATION = 3
+
+
+def compile_function(
+    symbol: str, body: Callable[..., Any], names: Mapping[str, Any]
+) -> CompiledObject:
+    """Compile a body to the function `void symbol(int64_t *block)`.
+
+    symbol: unique in a process. names: values of the body's global names, and of those of the
+    functions that it inlines. Raises Untyped for code outside of the language.
+    """
+    # Inlined functions of other files use intrinsics that the body's file need not import.
+    names = {**_DECLARED, **names}
+    module = llvm.parse_assembly(str(lowered(symbol, body, names, INTRINSICS)))
+    module.verify()
+    machine = _target_machine()
+    module.triple = machine.triple
+    options = llvm.create_pipeline_tuning_options(_OPTIMIZATION)
+    options.loop_vectorization = options.slp_vectorization = True
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+    return CompiledObject(symbol, machine.emit_object(module))
+
+
+@cache
+def _target_machine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=_OPTIMIZATION,
+        reloc="default",
+        codemodel="jitdefault",
+    )

@@ -1,0 +1,305 @@
+"""Expressions of native functions: operands and their LLVM code."""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+from llvmlite import ir
+
+from mxrun.backend.code_identity import InlinedBody
+from mxrun.backend.sequential import arithmetic
+from mxrun.backend.sequential.arithmetic import Untyped, common, converted, truth
+from mxrun.backend.sequential.intrinsic import Intrinsic, number
+from mxrun.backend.sequential.kinds import (
+    BOOL,
+    INT64,
+    NUMBERS,
+    Kind,
+    Operand,
+    Pointer,
+    Static,
+    Value,
+)
+from mxrun.backend.sequential.llvm_control import variable
+
+
+@dataclass
+class Loop:
+    """Blocks to which `continue` and `break` jump."""
+
+    following: Any
+    after: Any
+
+
+@dataclass
+class Scope:
+    """Variables, loops and end of one inlined function; `number` counts the calls."""
+
+    number: int
+    leave: Any
+    variables: dict[str, Operand] = field(default_factory=dict)
+    loops: list[Loop] = field(default_factory=list)
+
+
+class Widened(Exception):
+    """A variable needs a wider type than it has."""
+
+
+class Expressions(ABC):
+    """Generator of the code of expressions, with the variables of the current scope.
+
+    names: values of the global names; those in `intrinsics` generate code of their own. kinds:
+    types of variables by scope and name, as far as they are known.
+    """
+
+    scope: Scope
+
+    def __init__(
+        self,
+        builder: Any,
+        names: Mapping[str, Any],
+        intrinsics: Mapping[Any, Intrinsic],
+        kinds: dict[tuple[int, str], Kind | Pointer],
+    ) -> None:
+        self.builder = builder
+        self._names, self._intrinsics, self._kinds = names, intrinsics, kinds
+
+    @abstractmethod
+    def inlined(
+        self, body: Callable[..., Any], arguments: Sequence[Operand], named: Mapping[str, Operand]
+    ) -> Operand:
+        """Generate a function's code in place; return its result."""
+
+    def unknown(self, node: ast.AST) -> NoReturn:
+        """Raise Untyped for a part of Python that native functions do not have."""
+        raise Untyped(f"native functions have no {type(node).__name__}")
+
+    # Variables
+
+    def assign_name(self, name: str, value: Operand) -> None:
+        variables = self.scope.variables
+        variables[name] = self.stored(name, variables.get(name), value)
+
+    def stored(self, name: str, place: Operand | None, value: Operand) -> Operand:
+        """Store a value in a variable's memory, which is allocated the first time."""
+        if isinstance(value, Static):
+            if place is not None and place != value:
+                raise Untyped(f"{name} has several values at compile time")
+            return value
+        if isinstance(value, tuple):
+            places = place if isinstance(place, tuple) else (None,) * len(value)
+            if len(places) != len(value):
+                raise Untyped(f"{name} has tuples of several lengths")
+            parts = enumerate(zip(places, value, strict=True))
+            return tuple(self.stored(f"{name}.{i}", each, part) for i, (each, part) in parts)
+        key = self.scope.number, name
+        kind = self._kinds.setdefault(key, value.kind)
+        wider = common(kind, value.kind)
+        if wider != kind:
+            self._kinds[key] = wider
+            raise Widened
+        if place is None:
+            place = Value(kind, variable(self.builder, kind.code, name))
+        if not isinstance(place, Value):
+            raise Untyped(f"{name} is a number and something else")
+        self.builder.store(converted(self.builder, value, kind).code, place.code)
+        return place
+
+    def read(self, name: str) -> Operand:
+        return self.loaded(self.scope.variables[name])
+
+    def loaded(self, place: Operand) -> Operand:
+        if isinstance(place, tuple):
+            return tuple(map(self.loaded, place))
+        if isinstance(place, Static):
+            return place
+        return Value(place.kind, self.builder.load(place.code))
+
+    # Expressions
+
+    def expression(self, node: ast.expr) -> Operand:
+        found: Operand = getattr(self, f"of_{type(node).__name__.lower()}", self.unknown)(node)
+        return found
+
+    def operands(self, nodes: Sequence[ast.expr]) -> list[Operand]:
+        found: list[Operand] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                parts = self.expression(node.value)
+                if not isinstance(parts, tuple):
+                    raise Untyped("only a tuple can be unpacked")
+                found += parts
+            else:
+                found.append(self.expression(node))
+        return found
+
+    def integer(self, operand: Operand) -> Any:
+        value = number(operand)
+        if isinstance(value.kind, Kind) and value.kind.is_float:
+            raise Untyped(f"an integer is needed, not {value.kind}")
+        return converted(self.builder, value, INT64).code
+
+    def condition(self, node: ast.expr) -> Any:
+        return truth(self.builder, number(self.expression(node))).code
+
+    def of_constant(self, node: ast.Constant) -> Operand:
+        return _constant(node.value)
+
+    def of_name(self, node: ast.Name) -> Operand:
+        if node.id in self.scope.variables:
+            return self.read(node.id)
+        if node.id in self._names:
+            return _constant(self._names[node.id])
+        builtin = _BUILTINS.get(node.id)
+        if builtin is None:
+            raise Untyped(f"{node.id} has no value yet")
+        return Static(builtin)
+
+    def of_attribute(self, node: ast.Attribute) -> Operand:
+        owner = self.expression(node.value)
+        if not isinstance(owner, Static):
+            raise Untyped("numbers have no attributes")
+        return _constant(getattr(owner.content, node.attr))
+
+    def of_tuple(self, node: ast.Tuple) -> Operand:
+        return tuple(self.operands(node.elts))
+
+    def of_binop(self, node: ast.BinOp) -> Operand:
+        known = _folded(node)
+        if known is not None:
+            return _constant(known)
+        return self.arithmetic(node.op, self.expression(node.left), self.expression(node.right))
+
+    def arithmetic(self, operator: ast.operator, left: Operand, right: Operand) -> Operand:
+        if isinstance(left, tuple) and isinstance(right, tuple) and isinstance(operator, ast.Add):
+            return left + right
+        return arithmetic.binary(self.builder, operator, number(left), number(right))
+
+    def of_unaryop(self, node: ast.UnaryOp) -> Operand:
+        known = _folded(node)
+        if known is not None:
+            return _constant(known)
+        value = number(self.expression(node.operand))
+        if isinstance(node.op, ast.USub):
+            return arithmetic.negated(self.builder, value)
+        if isinstance(node.op, ast.Not):
+            return Value(BOOL, self.builder.not_(truth(self.builder, value).code))
+        return self.unknown(node.op)
+
+    def of_compare(self, node: ast.Compare) -> Operand:
+        left = number(self.expression(node.left))
+        found = None
+        for operator, each in zip(node.ops, node.comparators, strict=True):
+            right = number(self.expression(each))
+            code = arithmetic.compared(self.builder, operator, left, right).code
+            found = code if found is None else self.builder.and_(found, code)
+            left = right
+        return Value(BOOL, found)
+
+    def of_boolop(self, node: ast.BoolOp) -> Operand:
+        """Evaluate the parts in order until one decides; the result is true or false."""
+        after = self.builder.append_basic_block("decided")
+        decides = isinstance(node.op, ast.Or)
+        place = variable(self.builder, BOOL.code)
+        for part in node.values:
+            found = self.condition(part)
+            self.builder.store(found, place)
+            following = self.builder.append_basic_block("undecided")
+            blocks = (after, following) if decides else (following, after)
+            self.builder.cbranch(found, *blocks)
+            self.builder.position_at_end(following)
+        self.builder.branch(after)
+        self.builder.position_at_end(after)
+        return Value(BOOL, self.builder.load(place))
+
+    def of_ifexp(self, node: ast.IfExp) -> Operand:
+        builder = self.builder
+        then, otherwise, after = (
+            builder.append_basic_block(name) for name in ("then", "otherwise", "after")
+        )
+        builder.cbranch(self.condition(node.test), then, otherwise)
+        ends = []
+        for block, part in ((then, node.body), (otherwise, node.orelse)):
+            builder.position_at_end(block)
+            value = number(self.expression(part))
+            ends.append((value, builder.block))
+        kind = common(ends[0][0].kind, ends[1][0].kind)
+        incoming = []
+        for value, block in ends:
+            builder.position_at_end(block)
+            incoming.append((converted(builder, value, kind).code, builder.block))
+            builder.branch(after)
+        builder.position_at_end(after)
+        found = builder.phi(kind.code)
+        for code, block in incoming:
+            found.add_incoming(code, block)
+        return Value(kind, found)
+
+    def of_subscript(self, node: ast.Subscript) -> Operand:
+        owner = self.expression(node.value)
+        if isinstance(owner, tuple):
+            return self.part(owner, self.expression(node.slice))
+        place = self.element(node, owner)
+        return Value(place.kind, self.builder.load(place.code))
+
+    def part(self, parts: tuple[Operand, ...], index: Operand) -> Operand:
+        """Return a part of a tuple; if the index is known only at run time, one of numbers."""
+        code = self.integer(index)
+        if isinstance(code, ir.Constant):
+            return parts[int(code.constant)]
+        numbers = [number(each) for each in parts]
+        found = numbers[-1].code
+        for position, each in enumerate(numbers[:-1]):
+            here = self.builder.icmp_signed("==", code, INT64.code(position))
+            found = self.builder.select(here, each.code, found)
+        return Value(numbers[0].kind, found)
+
+    def element(self, node: ast.Subscript, owner: Operand | None = None) -> Value:
+        """Return an element's kind and its address."""
+        owner = self.expression(node.value) if owner is None else owner
+        if not isinstance(owner, Value) or not isinstance(owner.kind, Pointer):
+            raise Untyped("only addresses and tuples have elements")
+        index = self.integer(self.expression(node.slice))
+        return Value(owner.kind.element, self.builder.gep(owner.code, [index]))
+
+    def of_call(self, node: ast.Call) -> Operand:
+        function = self.expression(node.func)
+        if not isinstance(function, Static):
+            raise Untyped("only functions can be called")
+        arguments = self.operands(node.args)
+        named = {each.arg: self.expression(each.value) for each in node.keywords if each.arg}
+        if isinstance(function.content, InlinedBody):
+            return self.inlined(function.content.body, arguments, named)
+        intrinsic = self._intrinsics.get(function.content)
+        if intrinsic is None:
+            raise Untyped(f"{function.content} cannot be called in a native function")
+        return intrinsic(self.builder, *arguments, **named)
+
+
+_BUILTINS = {each.__name__: each for each in (range, min, max, abs, int, float, bool)}
+
+
+def _constant(value: Any) -> Operand:
+    """Return the operand of a value that is known when the function is compiled."""
+    kind = NUMBERS.get(type(value))
+    if kind is not None:
+        plain = value.item() if isinstance(value, np.generic) else value
+        return Value(kind, kind.code(int(plain) if kind == BOOL else plain))
+    if isinstance(value, tuple):
+        return tuple(map(_constant, value))
+    return Static(value)
+
+
+def _folded(node: ast.expr) -> int | float | None:
+    """Return the value of an expression of literals, such as -1 or 2.0**-24; None for others."""
+    literals = (ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Constant)
+    if not all(isinstance(each, literals) for each in ast.walk(node)):
+        return None
+    code = compile(ast.Expression(node), "<literals>", "eval")
+    found: int | float = eval(code, {"__builtins__": {}})
+    return found

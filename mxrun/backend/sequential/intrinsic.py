@@ -1,0 +1,46 @@
+"""Intrinsics: functions whose calls generate LLVM code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from mxrun.backend.sequential.arithmetic import Untyped, converted
+from mxrun.backend.sequential.kinds import NOTHING, Kind, Operand, Pointer, Value
+
+Intrinsic: TypeAlias = Callable[..., Operand]
+"""Generates the code of a call: receives the builder and the operands; raises Untyped for others
+than it takes."""
+
+
+def typed(
+    result: Kind | Pointer | None, *kinds: Kind | Pointer
+) -> Callable[[Callable[..., Any]], Intrinsic]:
+    """Decorator for a generator that works with LLVM values.
+
+    kinds: types of the operands, to which they are converted. result: type of the LLVM value that
+    the generator returns; None if it returns none.
+    """
+
+    def decorate(generate: Callable[..., Any]) -> Intrinsic:
+        def call(builder: Any, *operands: Operand) -> Operand:
+            if len(operands) != len(kinds):
+                raise Untyped(f"{len(kinds)} operands are needed, not {len(operands)}")
+            numbers = map(number, operands)
+            codes = [
+                converted(builder, each, kind).code
+                for each, kind in zip(numbers, kinds, strict=True)
+            ]
+            found = generate(builder, *codes)
+            return NOTHING if result is None else Value(result, found)
+
+        return call
+
+    return decorate
+
+
+def number(operand: Operand) -> Value:
+    """Return an operand that exists at run time; raises Untyped for others."""
+    if not isinstance(operand, Value):
+        raise Untyped(f"a number is needed, not {operand}")
+    return operand

@@ -1,0 +1,237 @@
+"""Lowering of a Python function to LLVM: sequential code with loops and conditions.
+
+The language is a part of Python: numbers, addresses and vectors, assignments, `if`, `while`, `for`
+over `range`, calls of intrinsics and of other functions, which are inlined. A variable has one type
+in the entire function: if an assignment does not fit the type of those before it, the function is
+lowered again with the common type of both.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from mxrun.backend.sequential.arithmetic import Untyped, converted
+from mxrun.backend.sequential.expressions import Expressions, Loop, Scope, Widened
+from mxrun.backend.sequential.intrinsic import Intrinsic, number
+from mxrun.backend.sequential.kinds import (
+    BLOCK,
+    INT64,
+    NOTHING,
+    Kind,
+    Operand,
+    Pointer,
+    Static,
+    Value,
+)
+from mxrun.backend.sequential.llvm_control import variable
+from mxrun.backend.sequential.syntax import tree_of
+
+_RESULT = "return"
+# Attempts to find the types of all variables; each widens one.
+_MAX_ATTEMPTS = 200
+_MAX_DEPTH = 50
+
+
+def lowered(
+    symbol: str,
+    body: Callable[..., Any],
+    names: Mapping[str, Any],
+    intrinsics: Mapping[Any, Intrinsic],
+) -> Any:
+    """Return an LLVM module with one function `void symbol(int64_t *block)`.
+
+    names: values of the global names; those in `intrinsics` generate code of their own. Raises
+    Untyped for code outside of the language.
+    """
+    kinds: dict[tuple[int, str], Kind | Pointer] = {}
+    for _ in range(_MAX_ATTEMPTS):
+        module = ir.Module(symbol)
+        function = ir.Function(module, ir.FunctionType(ir.VoidType(), [BLOCK.code]), symbol)
+        # Variables are allocated in the first block.
+        variables, start = (function.append_basic_block(name) for name in ("variables", "start"))
+        builder = ir.IRBuilder(start)
+        try:
+            code = _Statements(builder, names, intrinsics, kinds)
+            code.inlined(body, [Value(BLOCK, function.args[0])], {})
+        except Widened:
+            continue
+        builder.ret_void()
+        ir.IRBuilder(variables).branch(start)
+        return module
+    raise Untyped(f"{body.__qualname__}: the types of its variables have no end")
+
+
+class _Statements(Expressions):
+    """Generator of the code of functions and of their statements."""
+
+    _scopes = 0
+    _depth = 0
+
+    def inlined(
+        self, body: Callable[..., Any], arguments: Sequence[Operand], named: Mapping[str, Operand]
+    ) -> Operand:
+        code = body.__code__
+        if self._depth == _MAX_DEPTH:
+            raise Untyped(f"{code.co_name}: calls of inlined functions do not end")
+        self._scopes += 1
+        self._depth += 1
+        outer = getattr(self, "scope", None)
+        self.scope = scope = Scope(self._scopes, self.builder.append_basic_block("leave"))
+        for name, value in inspect.signature(body).bind(*arguments, **named).arguments.items():
+            self.assign_name(name, value)
+        try:
+            self._statements(tree_of(code).body)
+        except Untyped as error:
+            raise error.within(code.co_filename) from error.__cause__
+        self._jump(scope.leave)
+        self.builder.position_at_end(scope.leave)
+        result = self.read(_RESULT) if _RESULT in scope.variables else NOTHING
+        self._depth -= 1
+        if outer is not None:
+            self.scope = outer
+        return result
+
+    def _statements(self, body: Sequence[ast.stmt]) -> None:
+        for statement in body:
+            if self.builder.block.is_terminated:
+                return
+            try:
+                getattr(self, f"do_{type(statement).__name__.lower()}", self.unknown)(statement)
+            except Untyped as error:
+                raise error.at(statement.lineno) from error.__cause__
+
+    def do_expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):
+            self.expression(node.value)
+
+    def do_pass(self, node: ast.Pass) -> None:
+        pass
+
+    def do_assign(self, node: ast.Assign) -> None:
+        value = self.expression(node.value)
+        for target in node.targets:
+            self.assign(target, value)
+
+    def do_annassign(self, node: ast.AnnAssign) -> None:
+        assert node.value is not None
+        self.assign(node.target, self.expression(node.value))
+
+    def do_augassign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Subscript):
+            place = self.element(node.target)
+        elif isinstance(node.target, ast.Name):
+            place = number(self.scope.variables.get(node.target.id, Static(node.target.id)))
+        else:
+            self.unknown(node.target)
+        before = Value(place.kind, self.builder.load(place.code))
+        after = number(self.arithmetic(node.op, before, self.expression(node.value)))
+        if isinstance(node.target, ast.Name):
+            self.assign_name(node.target.id, after)
+        else:
+            self.builder.store(converted(self.builder, after, place.kind).code, place.code)
+
+    def assign(self, target: ast.expr, value: Operand) -> None:
+        if isinstance(target, ast.Name):
+            self.assign_name(target.id, value)
+        elif isinstance(target, ast.Tuple):
+            if not isinstance(value, tuple) or len(value) != len(target.elts):
+                raise Untyped(f"not {len(target.elts)} values")
+            for each, part in zip(target.elts, value, strict=True):
+                self.assign(each, part)
+        elif isinstance(target, ast.Subscript):
+            place = self.element(target)
+            found = converted(self.builder, number(value), place.kind)
+            self.builder.store(found.code, place.code)
+        else:
+            self.unknown(target)
+
+    def do_if(self, node: ast.If) -> None:
+        then, otherwise, after = (
+            self.builder.append_basic_block(name) for name in ("then", "otherwise", "after")
+        )
+        self.builder.cbranch(self.condition(node.test), then, otherwise)
+        for block, body in ((then, node.body), (otherwise, node.orelse)):
+            self.builder.position_at_end(block)
+            self._statements(body)
+            self._jump(after)
+        self.builder.position_at_end(after)
+
+    def do_while(self, node: ast.While) -> None:
+        test, body, after = (
+            self.builder.append_basic_block(name) for name in ("test", "body", "after")
+        )
+        self.builder.branch(test)
+        self.builder.position_at_end(test)
+        self.builder.cbranch(self.condition(node.test), body, after)
+        self.builder.position_at_end(body)
+        with self.in_loop(Loop(test, after)):
+            self._statements(node.body)
+        self._jump(test)
+        self.builder.position_at_end(after)
+
+    def do_for(self, node: ast.For) -> None:
+        start, stop, step = self.bounds(node.iter)
+        builder = self.builder
+        place = variable(self.builder, INT64.code)
+        builder.store(start, place)
+        test, body, following, after = (
+            builder.append_basic_block(name) for name in ("test", "body", "next", "after")
+        )
+        builder.branch(test)
+        builder.position_at_end(test)
+        index = builder.load(place)
+        builder.cbranch(self.continues(index, stop, step), body, after)
+        builder.position_at_end(body)
+        self.assign(node.target, Value(INT64, index))
+        with self.in_loop(Loop(following, after)):
+            self._statements(node.body)
+        self._jump(following)
+        builder.position_at_end(following)
+        builder.store(builder.add(builder.load(place), step, flags=["nsw"]), place)
+        builder.branch(test)
+        builder.position_at_end(after)
+
+    def bounds(self, iterable: ast.expr) -> tuple[Any, Any, Any]:
+        """Return the LLVM values of start, stop and step of a range."""
+        if not isinstance(iterable, ast.Call) or self.expression(iterable.func) != Static(range):
+            raise Untyped("a loop is over a range")
+        given = [self.integer(each) for each in self.operands(iterable.args)]
+        zero, one = INT64.code(0), INT64.code(1)
+        if len(given) == 1:
+            return zero, given[0], one
+        return given[0], given[1], given[2] if len(given) > 2 else one
+
+    def continues(self, number: Any, stop: Any, step: Any) -> Any:
+        rises = self.builder.icmp_signed("<", number, stop)
+        falls = self.builder.icmp_signed(">", number, stop)
+        if isinstance(step, ir.Constant):
+            return rises if step.constant > 0 else falls
+        return self.builder.select(self.builder.icmp_signed(">", step, INT64.code(0)), rises, falls)
+
+    @contextmanager
+    def in_loop(self, loop: Loop) -> Iterator[None]:
+        self.scope.loops.append(loop)
+        yield
+        self.scope.loops.pop()
+
+    def do_break(self, node: ast.Break) -> None:
+        self.builder.branch(self.scope.loops[-1].after)
+
+    def do_continue(self, node: ast.Continue) -> None:
+        self.builder.branch(self.scope.loops[-1].following)
+
+    def do_return(self, node: ast.Return) -> None:
+        if node.value is not None:
+            self.assign_name(_RESULT, self.expression(node.value))
+        self.builder.branch(self.scope.leave)
+
+    def _jump(self, block: Any) -> None:
+        """Generate a jump to `block`, unless the current block has ended."""
+        if not self.builder.block.is_terminated:
+            self.builder.branch(block)
