@@ -34,13 +34,18 @@ class Loop:
 
     following: Any
     after: Any
+    is_broken: bool = False
 
 
 @dataclass
 class Scope:
-    """Variables, loops and end of one inlined function; `number` counts the calls."""
+    """Variables, loops and end of one inlined function.
+
+    number: counts the calls. local_names: all names that the function assigns.
+    """
 
     number: int
+    local_names: frozenset[str]
     leave: Any
     variables: dict[str, Operand] = field(default_factory=dict)
     loops: list[Loop] = field(default_factory=list)
@@ -153,11 +158,13 @@ class Expressions(ABC):
     def of_name(self, node: ast.Name) -> Operand:
         if node.id in self.scope.variables:
             return self.read(node.id)
+        if node.id in self.scope.local_names:
+            raise Untyped(f"{node.id} has no value yet")
         if node.id in self._names:
             return _constant(self._names[node.id])
         builtin = _BUILTINS.get(node.id)
         if builtin is None:
-            raise Untyped(f"{node.id} has no value yet")
+            raise Untyped(f"{node.id} is not defined")
         return Static(builtin)
 
     def of_attribute(self, node: ast.Attribute) -> Operand:
@@ -218,27 +225,18 @@ class Expressions(ABC):
         return Value(BOOL, self.builder.load(place))
 
     def of_ifexp(self, node: ast.IfExp) -> Operand:
-        builder = self.builder
         then, otherwise, after = (
-            builder.append_basic_block(name) for name in ("then", "otherwise", "after")
+            self.builder.append_basic_block(name) for name in ("then", "otherwise", "after")
         )
-        builder.cbranch(self.condition(node.test), then, otherwise)
-        ends = []
+        self.builder.cbranch(self.condition(node.test), then, otherwise)
+        # Not a name of Python, so that it collides with no variable.
+        name = f"if {node.lineno}:{node.col_offset}"
         for block, part in ((then, node.body), (otherwise, node.orelse)):
-            builder.position_at_end(block)
-            value = number(self.expression(part))
-            ends.append((value, builder.block))
-        kind = common(ends[0][0].kind, ends[1][0].kind)
-        incoming = []
-        for value, block in ends:
-            builder.position_at_end(block)
-            incoming.append((converted(builder, value, kind).code, builder.block))
-            builder.branch(after)
-        builder.position_at_end(after)
-        found = builder.phi(kind.code)
-        for code, block in incoming:
-            found.add_incoming(code, block)
-        return Value(kind, found)
+            self.builder.position_at_end(block)
+            self.assign_name(name, self.expression(part))
+            self.builder.branch(after)
+        self.builder.position_at_end(after)
+        return self.read(name)
 
     def of_subscript(self, node: ast.Subscript) -> Operand:
         owner = self.expression(node.value)
@@ -289,6 +287,8 @@ def _constant(value: Any) -> Operand:
     kind = NUMBERS.get(type(value))
     if kind is not None:
         plain = value.item() if isinstance(value, np.generic) else value
+        if kind == INT64 and not -(2**63) <= plain < 2**63:
+            raise Untyped(f"{plain} is beyond 64 bits")
         return Value(kind, kind.code(int(plain) if kind == BOOL else plain))
     if isinstance(value, tuple):
         return tuple(map(_constant, value))

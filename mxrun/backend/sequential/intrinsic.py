@@ -42,5 +42,6 @@ def typed(
 def number(operand: Operand) -> Value:
     """Return an operand that exists at run time; raises Untyped for others."""
     if not isinstance(operand, Value):
-        raise Untyped(f"a number is needed, not {operand}")
+        given = "a tuple" if isinstance(operand, tuple) else repr(operand.content)
+        raise Untyped(f"a number is needed, not {given}")
     return operand

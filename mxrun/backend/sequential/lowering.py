@@ -77,20 +77,26 @@ class _Statements(Expressions):
         self, body: Callable[..., Any], arguments: Sequence[Operand], named: Mapping[str, Operand]
     ) -> Operand:
         code = body.__code__
+        if code.co_freevars:
+            raise Untyped(f"{code.co_name} reads variables of a function around it")
         if self._depth == _MAX_DEPTH:
             raise Untyped(f"{code.co_name}: calls of inlined functions do not end")
         self._scopes += 1
         self._depth += 1
         outer = getattr(self, "scope", None)
-        self.scope = scope = Scope(self._scopes, self.builder.append_basic_block("leave"))
-        for name, value in inspect.signature(body).bind(*arguments, **named).arguments.items():
+        leave = self.builder.append_basic_block("leave")
+        self.scope = scope = Scope(self._scopes, frozenset(code.co_varnames), leave)
+        for name, value in _bound(body, arguments, named).items():
             self.assign_name(name, value)
         try:
             self._statements(tree_of(code).body)
         except Untyped as error:
             raise error.within(code.co_filename) from error.__cause__
-        self._jump(scope.leave)
-        self.builder.position_at_end(scope.leave)
+        if not self.builder.block.is_terminated:
+            if _RESULT in scope.variables:
+                raise Untyped(f"{code.co_name} returns a value on some ways only")
+            self.builder.branch(leave)
+        self.builder.position_at_end(leave)
         result = self.read(_RESULT) if _RESULT in scope.variables else NOTHING
         self._depth -= 1
         if outer is not None:
@@ -156,26 +162,34 @@ class _Statements(Expressions):
             self.builder.append_basic_block(name) for name in ("then", "otherwise", "after")
         )
         self.builder.cbranch(self.condition(node.test), then, otherwise)
+        reached = False
         for block, body in ((then, node.body), (otherwise, node.orelse)):
             self.builder.position_at_end(block)
             self._statements(body)
+            reached |= not self.builder.block.is_terminated
             self._jump(after)
-        self.builder.position_at_end(after)
+        self._continue_at(after, reached)
 
     def do_while(self, node: ast.While) -> None:
+        self._without_else(node)
         test, body, after = (
             self.builder.append_basic_block(name) for name in ("test", "body", "after")
         )
         self.builder.branch(test)
         self.builder.position_at_end(test)
-        self.builder.cbranch(self.condition(node.test), body, after)
+        endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        if endless:
+            self.builder.branch(body)
+        else:
+            self.builder.cbranch(self.condition(node.test), body, after)
         self.builder.position_at_end(body)
-        with self.in_loop(Loop(test, after)):
+        with self.in_loop(Loop(test, after)) as loop:
             self._statements(node.body)
         self._jump(test)
-        self.builder.position_at_end(after)
+        self._continue_at(after, not endless or loop.is_broken)
 
     def do_for(self, node: ast.For) -> None:
+        self._without_else(node)
         start, stop, step = self.bounds(node.iter)
         builder = self.builder
         place = variable(self.builder, INT64.code)
@@ -215,12 +229,13 @@ class _Statements(Expressions):
         return self.builder.select(self.builder.icmp_signed(">", step, INT64.code(0)), rises, falls)
 
     @contextmanager
-    def in_loop(self, loop: Loop) -> Iterator[None]:
+    def in_loop(self, loop: Loop) -> Iterator[Loop]:
         self.scope.loops.append(loop)
-        yield
+        yield loop
         self.scope.loops.pop()
 
     def do_break(self, node: ast.Break) -> None:
+        self.scope.loops[-1].is_broken = True
         self.builder.branch(self.scope.loops[-1].after)
 
     def do_continue(self, node: ast.Continue) -> None:
@@ -229,9 +244,35 @@ class _Statements(Expressions):
     def do_return(self, node: ast.Return) -> None:
         if node.value is not None:
             self.assign_name(_RESULT, self.expression(node.value))
+        elif _RESULT in self.scope.variables:
+            raise Untyped("returns a value on some ways only")
         self.builder.branch(self.scope.leave)
 
     def _jump(self, block: Any) -> None:
         """Generate a jump to `block`, unless the current block has ended."""
         if not self.builder.block.is_terminated:
             self.builder.branch(block)
+
+    def _continue_at(self, block: Any, reached: bool) -> None:
+        """Continue in a block, or where nothing leads to it with code that is never reached."""
+        self.builder.position_at_end(block)
+        if not reached:
+            self.builder.unreachable()
+
+    def _without_else(self, node: ast.For | ast.While) -> None:
+        if node.orelse:
+            raise Untyped("loops of native functions have no else")
+
+
+def _bound(
+    body: Callable[..., Any], arguments: Sequence[Operand], named: Mapping[str, Operand]
+) -> Mapping[str, Operand]:
+    """Return the arguments of a call by parameter; raises Untyped if they do not fit."""
+    signature = inspect.signature(body)
+    if any(each.default is not each.empty for each in signature.parameters.values()):
+        raise Untyped(f"{body.__name__} has default values")
+    try:
+        bound = signature.bind(*arguments, **named)
+    except TypeError as error:
+        raise Untyped(f"{body.__name__}: {error}") from error
+    return bound.arguments

@@ -1,0 +1,343 @@
+"""The language of native functions: compiled code does what Python does with the same source."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import math
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from mxrun.backend.jit import (
+    Block,
+    HostLoop,
+    InlinedFunction,
+    NativeFunction,
+    float32s,
+    float64s,
+    inlined,
+    int32s,
+    int64s,
+    integer,
+    native,
+    real,
+    uint8s,
+)
+from mxrun.backend.sequential.arithmetic import Untyped
+from mxrun.base.errors import InternalError
+
+Argument = int | float | npt.NDArray[Any]
+WIDTH, SCALE, PAIR = 3, np.float32(0.5), (2, 5)
+
+
+def compiled(function: NativeFunction, arguments: Sequence[Argument]) -> list[Argument]:
+    """Run the machine code on copies of the arguments, which are returned."""
+    own = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+    slots = tuple(each.ctypes.data if isinstance(each, np.ndarray) else each for each in own)
+    HostLoop(function, slots)()
+    return own
+
+
+def interpreted(function: NativeFunction, arguments: Sequence[Argument]) -> list[Argument]:
+    """Let Python run the same source, with NumPy's numbers."""
+    own = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+    readers = dict.fromkeys(
+        ("float32s", "float64s", "int32s", "int64s", "uint8s"), lambda block, at: block[at]
+    )
+    scope = {
+        **function.body.__globals__,
+        **readers,
+        "integer": lambda block, at: np.int64(block[at]),
+        "real": lambda block, at: np.float32(block[at]),
+    }
+    for name, value in scope.items():
+        if isinstance(value, InlinedFunction):
+            scope[name] = types.FunctionType(value.body.__code__, scope)
+    with np.errstate(all="ignore"):
+        types.FunctionType(function.body.__code__, scope)(own)
+    return own
+
+
+def agree(function: NativeFunction, *arguments: Argument) -> None:
+    for ours, pythons in zip(
+        compiled(function, arguments), interpreted(function, arguments), strict=True
+    ):
+        np.testing.assert_array_equal(ours, pythons)
+
+
+@native
+def integers_loop(block: Block) -> None:
+    left, right, output = integer(block, 0), integer(block, 1), int64s(block, 2)
+    output[0], output[1], output[2] = left // right, left % right, left - right * 3
+    output[3], output[4], output[5] = left & right, left | right, left ^ right
+    output[6], output[7] = min(left, right), max(left, right, 0)
+    output[8], output[9] = abs(left), -left
+    output[10] = (left < right) + 2 * (left <= right) + 4 * (left == right)
+    output[11] = (left > right) + 2 * (left >= right) + 4 * (left != right)
+    output[12] = 1 if left < 0 < right else 2 if left >= 0 else 3
+    output[13] = left >> 1
+    output[14] = left << 2
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [*itertools.product((-7, -6, -1, 0, 1, 6, 7, 2**40), (-3, -2, 0, 1, 2, 5))]
+)
+def test_integers_round_down_and_divide_by_zero_to_zero(left: int, right: int) -> None:
+    agree(integers_loop, left, right, np.zeros(15, np.int64))
+
+
+@native
+def floats_loop(block: Block) -> None:
+    left, right, output = float32s(block, 0), float64s(block, 1), float64s(block, 2)
+    a, b = left[0], np.float64(right[0])
+    output[0], output[1], output[2], output[3] = a + b, a - b, a * b, a / b
+    output[4], output[5] = min(np.float64(a), b), max(np.float64(a), b)
+    output[6] = (a < b) + 2 * (a <= b) + 4 * (a == b) + 8 * (a != b)
+    output[7] = 1.0 if not a < b else 0.0
+    output[8], output[9] = -a, abs(a)
+    output[10] = math.isnan(a) or b > 0
+    output[11] = np.sqrt(a) * np.sqrt(b)
+    # float32 until it is stored, and float64 with an integer.
+    output[12] = a * a - a * SCALE
+    output[13] = a / integer(block, 3)
+    output[14] = integer(block, 3) / 7
+
+
+VALUES = (-1.5, -0.0, 0.0, 0.1, 3e38, float("inf"), float("-inf"), float("nan"))
+
+
+@pytest.mark.parametrize(("left", "right"), [*itertools.product(VALUES, VALUES)])
+def test_floats_have_the_width_of_numpys_rules(left: float, right: float) -> None:
+    arrays = np.float32([left]), np.float64([right]), np.zeros(15)
+    agree(floats_loop, *arrays, -5)
+
+
+@native
+def casts_loop(block: Block) -> None:
+    value, output = real(block, 0), float64s(block, 1)
+    small, narrow, numbers = int32s(block, 2), uint8s(block, 3), float32s(block, 4)
+    output[0], output[1], output[2] = int(value), np.float64(value), np.float32(np.float64(0.1))
+    output[3], output[4] = np.int32(value) + small[0], narrow[0] + narrow[1] * np.int64(2)
+    small[1], narrow[1], numbers[0] = value, 200, np.float64(0.1)
+    output[5] = bool(small[0]) + bool(value)
+    output[6] = float(small[0]) / 4
+
+
+@pytest.mark.parametrize("value", [-3.7, 0.0, 2.5, 99.9])
+def test_casts_and_stores_convert(value: float) -> None:
+    arrays = np.zeros(7), np.int32([-9, 0]), np.uint8([250, 3]), np.zeros(1, np.float32)
+    agree(casts_loop, value, *arrays)
+
+
+@inlined
+def first_divisor(number: int, limit: int) -> int:
+    for divisor in range(2, limit):
+        if number % divisor == 0:
+            return divisor
+    return 0
+
+
+@inlined
+def ordered(left: Any, right: Any) -> Any:
+    return (left, right) if left < right else (right, left)
+
+
+@inlined
+def swapped(pair: Any) -> Any:
+    left, right = pair
+    left, right = right, left
+    return left, right
+
+
+@inlined
+def clear(output: Any, first: int, count: int) -> None:
+    for at in range(first, first + count):
+        output[at] = -1
+        if at == first + 2:
+            return
+
+
+@native
+def control_loop(block: Block) -> None:
+    limit, output = integer(block, 0), int64s(block, 1)
+    total = 0
+    for i in range(limit):
+        if i % 5 == 4:
+            continue
+        j = 0
+        while True:
+            j += 1
+            if j * j > i or total > 90:
+                break
+            total += j
+        # The loop goes on with its own count.
+        i = i + 100
+        total += i
+    output[0] = total
+    for k in range(limit, -limit, -2):
+        output[1] = output[1] * 2 + k
+    output[2] = k
+    step = output[3]
+    for k in range(2, 2 + 7 * step, step):
+        output[4] += k
+    for number in range(2, limit):
+        output[5] += first_divisor(number, number)
+    at = 0
+    while at < limit and not (at > 2 and output[at] == -7):
+        at += 1
+    output[6] = at
+    clear(output, 10, limit)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 30])
+@pytest.mark.parametrize("step", [1, 3, -2])
+def test_loops_conditions_and_calls(limit: int, step: int) -> None:
+    output = np.zeros(50, np.int64)
+    output[3] = step
+    agree(control_loop, limit, output)
+
+
+@native
+def variables_loop(block: Block) -> None:
+    limit, output = integer(block, 0), float64s(block, 1)
+    # An integer until the loop adds fractions.
+    total = 0
+    for i in range(limit):
+        total += i / 4
+    output[0] = total
+    if limit > 3:
+        late = 2.5
+        output[8] = 1
+    else:
+        late = 1
+    output[1] = late
+    both = swapped((limit, total))
+    output[2], output[3] = both
+    low, high = ordered(limit, WIDTH)
+    output[4] = low * 10 + high
+    output[5] = PAIR[limit % 2] + PAIR[-1]
+    left, right = 1, 2
+    left, right = right, left + right
+    output[6] = left * 10 + right
+    low += 0.5
+    output[7] = low
+    min = 7
+    output[8] += min
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, 9])
+def test_a_variable_has_the_type_that_holds_all_its_values(limit: int) -> None:
+    agree(variables_loop, limit, np.zeros(9))
+
+
+HEADER = """\
+from mxrun.backend.jit import Block, float32s, inlined, int64s, integer, native, random_words
+from mxrun.backend.vectors import lanes
+
+TEXT, BIG = "text", 2**64
+
+
+@inlined
+def endless(number):
+    return endless(number)
+
+
+@inlined
+def sometimes(number):
+    if number > 2:
+        return number
+
+
+@inlined
+def optional(number, other=3):
+    return number + other
+
+
+@native
+def refused_loop(block: Block) -> None:
+    count, output = integer(block, 0), int64s(block, 1)
+"""
+
+REFUSED = {
+    "for i in range(3):\n        output[i] = 1\n    else:\n        count = 2": "no else",
+    "while count:\n        count -= 1\n    else:\n        count = 2": "no else",
+    "values = [1, 2]": "no List",
+    "values = {}": "no Dict",
+    "del count": "no Delete",
+    "with count:\n        pass": "no With",
+    "output[0] = (lambda x: x)(1)": "no Lambda",
+    "output[0] = count ** 2": "no Pow",
+    "output[0] = 2.0 // count": "no FloorDiv",
+    "output[0] = ~count": "no Invert",
+    "output[0] = 1 if count is None else 2": "number is needed, not None",
+    "for i in (1, 2):\n        output[0] = i": "over a range",
+    "a, b = 1, 2, 3": "not 2 values",
+    "output[0] = missing": "missing is not defined",
+    "output[0] = later\n    later = 1": "later has no value yet",
+    "output[0] = BIG": "beyond 64 bits",
+    "output[0] = 9223372036854775808": "beyond 64 bits",
+    "output[0] = TEXT": "number is needed",
+    "output[0] = output": "cannot convert",
+    "output[0] = lanes(2) + 1": "cannot be one variable",
+    "output[0] = random_words(1, 2, 3)[0] + count": "cannot be one variable",
+    "output[0.5] = 1": "integer is needed",
+    "output[0] = float32s(block)": "operands are needed",
+    "output[0] = print(count)": "print is not defined",
+    "output[0] = Block(count)": "cannot be called",
+    "output[0] = count.real": "no attributes",
+    "output[0] = count(1)": "only functions",
+    "output[0] = endless(1)": "do not end",
+    "output[0] = sometimes(count)": "some ways only",
+    "output[0] = optional(count)": "default values",
+    "output[0] = endless(1, 2)": "too many positional arguments",
+    "value = count if count else output": "cannot be one variable",
+    "value = count\n    value = output": "cannot be one variable",
+    "value = (1, 2)\n    value = (1, 2, 3)": "several lengths",
+    "if count:\n        return 3\n    return": "some ways only",
+    "global TEXT": "no Global",
+}
+
+
+def imported(file: Path) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("code", "words"), list(REFUSED.items()))
+def test_other_python_is_refused_at_its_line(code: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "kernels.py"
+    file.write_text(f"{HEADER}    {code}\n")
+    with pytest.raises(Untyped, match=words) as caught:
+        _ = imported(file).refused_loop.address
+    line = int(str(caught.value).removeprefix(f"{file}:").partition(":")[0])
+    assert 1 < line <= len(file.read_text().splitlines())
+
+
+def test_code_that_has_changed_since_its_import_is_not_compiled(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.py"
+    file.write_text(f"{HEADER}    output[0] = 1\n")
+    module = imported(file)
+    file.write_text(f"{HEADER}    output[0] = count\n")
+    with pytest.raises(InternalError, match=r"refused_loop.*changed since it was imported"):
+        _ = module.refused_loop.address
+
+
+def test_variables_of_a_function_around_are_refused(tmp_path: Path) -> None:
+    around = 3
+
+    @native
+    def closure_loop(block: Block) -> None:
+        int64s(block, 0)[0] = around
+
+    with pytest.raises(Untyped, match="a function around it"):
+        _ = closure_loop.address
