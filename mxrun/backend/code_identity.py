@@ -9,6 +9,7 @@ was imported counts.
 
 from __future__ import annotations
 
+import dis
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -65,8 +66,16 @@ class _Walk:
             self._numbers[code] = number = len(self._numbers)
             self._lines.append(f"code {number}: {self._code(code)}")
             for name in code.co_names:
-                if name in self._scope:
-                    self._lines.append(f"{number} {name}: {self._value(self._scope[name])}")
+                if name not in self._scope:
+                    continue
+                try:
+                    value = self._value(self._scope[name])
+                except _Unknown:
+                    # The name may be an attribute's, such as that of an argument.
+                    if _reads_global(code, name):
+                        raise
+                else:
+                    self._lines.append(f"{number} {name}: {value}")
         return self._numbers[code]
 
     def _code(self, code: types.CodeType) -> str:
@@ -97,3 +106,8 @@ class _Walk:
         if isinstance(value, InlinedBody):
             return f"inlined {self._reach(value.body.__code__)}"
         raise _Unknown(value)
+
+
+def _reads_global(code: types.CodeType, name: str) -> bool:
+    instructions = dis.get_instructions(code)
+    return any(each.opname == "LOAD_GLOBAL" and each.argval == name for each in instructions)

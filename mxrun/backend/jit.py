@@ -23,20 +23,21 @@ cached in the user's cache folder.
 from __future__ import annotations
 
 import ctypes
-import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
 from mxrun.backend import object_cache, vectors
+from mxrun.backend.arguments import FLOATS, Arguments, slot_of
 from mxrun.backend.call import HEADER_SLOTS, NativeCall
 from mxrun.backend.code_identity import InlinedBody, identity_of
 from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.team import openmp
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 
 Block = Any
 # Modules that declare the intrinsics.
@@ -88,7 +89,7 @@ def random_words(key: int, step: int, number: int) -> tuple[Any, Any, Any, Any]:
     raise TypeError("only inside a native function")
 
 
-def share(block: Block, count: int) -> tuple[int, int]:
+def share(*arguments: Any) -> tuple[int, int]:
     """Return the calling thread's part [begin, end) of `count` elements, in multiples of 16."""
     raise TypeError("only inside a native function")
 
@@ -191,9 +192,29 @@ class NativeCode(Protocol):
 
 @dataclass(frozen=True)
 class NativeFunction:
-    """Body that is compiled when its address is first requested."""
+    """Body that is compiled when its address is first requested.
 
-    body: Callable[[Block], None]
+    floats: dtype of the elements of arguments declared as `Floats`.
+    """
+
+    body: Callable[[Any], None]
+    floats: str = FLOAT32
+
+    @cached_property
+    def bfloat16(self) -> NativeFunction:
+        """The same function of bfloat16 elements where arguments are declared as `Floats`."""
+        return NativeFunction(self.body, BFLOAT16)
+
+    @cached_property
+    def arguments(self) -> Mapping[str, str] | None:
+        """Kinds of the arguments by name; None if the body reads the block itself."""
+        hints = get_type_hints(self.body)
+        annotation = next((hint for name, hint in hints.items() if name != "return"), None)
+        if not (isinstance(annotation, type) and issubclass(annotation, Arguments)):
+            return None
+        floats = f"pointer to {self.floats}"
+        kinds = annotation.kinds()
+        return {name: floats if kind == FLOATS else kind for name, kind in kinds.items()}
 
     @cached_property
     def address(self) -> int:
@@ -214,7 +235,8 @@ class NativeFunction:
         """
         identity = identity_of(self.body, _VOCABULARY_MODULES)
         name = f"{self.body.__module__}.{self.body.__qualname__}"
-        return None if identity is None else object_cache.key_of(f"{name}\n{identity}")
+        text = f"{name}\n{self.arguments}\n{identity}"
+        return None if identity is None else object_cache.key_of(text)
 
     def _compile(self) -> CompiledObject:
         # The compiler is imported only when it is needed: its import takes some 50 ms.
@@ -223,7 +245,7 @@ class NativeFunction:
         # Two functions of one name must not share a symbol, even if different processes compiled
         # them.
         symbol = f"{self.body.__qualname__}_{self.key or id(self)}"
-        return compile_function(symbol, self.body, self.body.__globals__)
+        return compile_function(symbol, self.body, self.body.__globals__, self.arguments)
 
 
 class InlinedFunction(InlinedBody):
@@ -239,16 +261,21 @@ def inlined(body: Callable[..., Any]) -> InlinedFunction:
     return InlinedFunction(body)
 
 
-def native(body: Callable[[Block], None]) -> NativeFunction:
+def native(body: Callable[[Any], None]) -> NativeFunction:
     """Decorator that makes a native function of a body written with this module's intrinsics."""
     return NativeFunction(body)
 
 
-def bind(function: NativeCode, arguments: tuple[int | float, ...], threads: int) -> NativeCall:
+def bind(
+    function: NativeCode, arguments: Arguments | tuple[int | float, ...], threads: int
+) -> NativeCall:
     """Pack the argument block; with several threads the team runs the function together."""
     runtime = openmp() if threads > 1 else None
     header = (0, 0) if runtime is None else (runtime.thread_number, runtime.team_size)
-    block: npt.NDArray[np.int64] = np.array([*header, *map(_slot, arguments)], np.int64)
+    if isinstance(arguments, Arguments):
+        block = arguments.packed(header)
+    else:
+        block = np.array([*header, *map(slot_of, arguments)], np.int64)
     address = block.ctypes.data
     owner: tuple[Any, ...] = (block, function)
     if runtime is None:
@@ -266,11 +293,12 @@ class HostLoop:
     def __init__(
         self,
         function: NativeFunction,
-        arguments: tuple[int | float, ...],
+        arguments: Arguments | tuple[int | float, ...],
         threads: int = 1,
         unlocked: bool = False,
     ) -> None:
         bound = bind(function, arguments, threads)
+        self._names = tuple(type(arguments).kinds()) if isinstance(arguments, Arguments) else ()
         self._owner = bound.owner
         self._block: npt.NDArray[np.int64] = bound.owner[0]
         signature = [ctypes.c_void_p] * len(bound.arguments)
@@ -281,12 +309,7 @@ class HostLoop:
         """Run the function."""
         self._call()
 
-    def set(self, index: int, value: int) -> None:
-        """Replace one integer or address among the arguments."""
+    def set(self, name: str | int, value: int) -> None:
+        """Replace one integer or address among the arguments, by its name or its position."""
+        index = self._names.index(name) if isinstance(name, str) else name
         self._block[HEADER_SLOTS + index] = value
-
-
-def _slot(value: int | float) -> int:
-    if isinstance(value, float):
-        return int(struct.unpack("<i", struct.pack("<f", value))[0])
-    return value

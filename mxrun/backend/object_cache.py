@@ -24,7 +24,7 @@ _DIGEST_BYTES = 32
 _NATIVE = "native"
 _ELF_MAGIC = b"\x7fELF"
 # Modules of this folder that generate the code of native functions, besides those in `sequential`.
-_TRANSLATION = ("call", "jit", "vectors", "philox", "llvm_bfloat16", "llvm_block")
+_TRANSLATION = ("arguments", "call", "jit", "vectors", "philox", "llvm_bfloat16", "llvm_block")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from mxrun.base.files import check_writable
 from mxrun.config.bundled import find_config
 from mxrun.executor.bind import bind
 from mxrun.frontend import build
-from mxrun.operator.native_kernel import add_loop
+from mxrun.operator.native_kernel import Addition, add_loop
 from mxrun.planner.allocator.free_list import free_list_bytes
 from mxrun.planner.explain import LiveTensor, block_lifetimes, live_tensors, pinned_tensors
 from mxrun.planner.hint import CONCAT_IN_PLACE
@@ -293,7 +293,7 @@ def outside_bytes(plan: Plan) -> dict[str, Any]:
     """
     tapes = [bind(phase, _BASE_ADDRESS, plan.threads) for phase in plan.phases.values()]
     # An empty loop, which starts the team's threads with their stacks and heaps.
-    start_team = HostLoop(add_loop, (0, 0, 0), plan.threads)
+    start_team = HostLoop(add_loop, Addition(count=0, source=None, target=None), plan.threads)
     # The first measurement itself allocates memory.
     resident_bytes()
     before = resident_bytes()

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from mxrun.backend import jit
+from mxrun.backend.arguments import Arguments, Float32s, Integer
 from mxrun.backend.call import NativeCall
-from mxrun.backend.jit import Block, float32s, integer, native, share
+from mxrun.backend.jit import native, share
 from mxrun.backend.onednn import library
 from mxrun.backend.onednn.backward_convolution import Computation
 from mxrun.backend.onednn.operations import ColumnSum, column_sum
@@ -133,10 +134,19 @@ class RowReductionPart:
         return self.column_sum.bind(*addresses, scratch)
 
 
-def bound(argument: Slot | Pitch | int | float, buffers: Buffers) -> int | float:
+@dataclass(frozen=True)
+class Scratch:
+    """Scratch space of a loop, from `offset` bytes on."""
+
+    offset: int = 0
+
+
+def bound(argument: Any, buffers: Buffers, scratch: int = 0) -> Any:
     """Return the value of a loop's argument: an address, a row pitch, or the argument itself."""
     if isinstance(argument, Slot):
         return argument.address(buffers)
+    if isinstance(argument, Scratch):
+        return scratch + argument.offset
     return argument.elements(buffers) if isinstance(argument, Pitch) else argument
 
 
@@ -145,7 +155,7 @@ class LoopPart:
     """Compiled loop; a Slot among its arguments is replaced by that tensor's address."""
 
     function: jit.NativeCode
-    arguments: tuple[Slot | Pitch | int | float, ...]
+    arguments: Arguments | tuple[Slot | Pitch | int | float, ...]
     threads: int
     scratch_bytes: int = 0
 
@@ -156,19 +166,29 @@ class LoopPart:
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
         """Bind the loop; if it has scratch space, its address is the last argument."""
-        arguments = [bound(argument, buffers) for argument in self.arguments]
+        if isinstance(self.arguments, Arguments):
+            named = self.arguments.with_values(lambda value: bound(value, buffers, scratch))
+            return (jit.bind(self.function, named, self.threads),)
+        arguments: list[Any] = [bound(argument, buffers) for argument in self.arguments]
         if self.scratch_bytes:
             arguments.append(scratch)
         return (jit.bind(self.function, tuple(arguments), self.threads),)
 
 
+class Addition(Arguments):
+    """Arguments of `add_loop`."""
+
+    count: Integer
+    source: Float32s
+    target: Float32s
+
+
 @native
-def add_loop(block: Block) -> None:
+def add_loop(call: Addition) -> None:
     """Compute target[i] += source[i]."""
-    addend, total = float32s(block, 1), float32s(block, 2)
-    begin, end = share(block, integer(block, 0))
+    begin, end = share(call.count)
     for i in range(begin, end):
-        total[i] += addend[i]
+        call.target[i] += call.source[i]
 
 
 def onednn_serves(*specs: TensorSpec, low: bool = False) -> bool:
@@ -332,6 +352,10 @@ def _calls(
             own = (set_threads_call(part.team), *own, set_threads_call(threads))
         calls += own
     for output in added:
-        arguments = (output.count, addresses[output.index], buffers.outputs[output.index])
-        calls.append(jit.bind(add_loop, arguments, team_for_elements(output.count, threads)))
+        addition = Addition(
+            count=output.count,
+            source=addresses[output.index],
+            target=buffers.outputs[output.index],
+        )
+        calls.append(jit.bind(add_loop, addition, team_for_elements(output.count, threads)))
     return tuple(calls)

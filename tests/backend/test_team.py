@@ -63,9 +63,10 @@ def test_available_cores_follow_the_affinity() -> None:
 def test_loops_are_whole_whatever_team_the_runtime_gives(setting: dict[str, str]) -> None:
     script = (
         "import numpy as np; from mxrun.backend import jit; "
-        "from mxrun.operator.native_kernel import add_loop; "
+        "from mxrun.operator.native_kernel import Addition, add_loop; "
         "a = np.ones(100003, np.float32); b = np.ones_like(a); "
-        "loop = jit.HostLoop(add_loop, (a.size, a.ctypes.data, b.ctypes.data), threads=2); "
+        "given = Addition(count=a.size, source=a.ctypes.data, target=b.ctypes.data); "
+        "loop = jit.HostLoop(add_loop, given, threads=2); "
         "loop(); print((b == 2).all())"
     )
     assert python_output("-c", script, env={**os.environ, **setting}).strip() == "True"

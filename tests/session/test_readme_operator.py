@@ -21,7 +21,7 @@ SECTION = re.search(r"^## Write an operator\n(.*?)^## ", README, re.M | re.S)
 TABLE = ("test_contract.py", "test_operator_bodies.py", "test_operator_peers.py")
 OPTIONS = """[tool.pytest.ini_options]
 addopts = "--import-mode=importlib --strict-markers --strict-config"
-pythonpath = ["support"]
+pythonpath = ["support", "."]
 filterwarnings = ["error"]
 """
 # Makes the file part of the library: adds its folder to the path of `mxrun.ops`.
@@ -84,7 +84,8 @@ def test_one_function_and_its_cases_are_a_whole_operator_of_mxrun(project: Path)
     operator = project / "library" / "swish.py"
     operator.parent.mkdir()
     (project / "my_ops.py").rename(operator)
-    shutil.copytree(TESTS / "support", project / "support")
+    for folder in ("support", "oracles"):
+        shutil.copytree(TESTS / folder, project / folder)
     (project / "support" / "families" / "swish.py").write_text(cases)
     for name in TABLE:
         shutil.copy(TESTS / "operators" / name, project)

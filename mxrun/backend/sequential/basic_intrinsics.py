@@ -20,6 +20,7 @@ from mxrun.backend.sequential.kinds import (
     INT32,
     INT64,
     NUMBERS,
+    TABLE,
     UINT8,
     UINT64,
     Kind,
@@ -32,27 +33,38 @@ from mxrun.backend.sequential.llvm_control import call_function
 _WORD = ir.IntType(64)
 
 
+def _word(builder: Any, block: Operand, index: Operand) -> Any:
+    """Load an entry of a table, or an argument of the block, as 64 bits."""
+    owner, position = number(block), converted(builder, number(index), INT64).code
+    if owner.kind == TABLE:
+        return builder.load(builder.gep(owner.code, [position]))
+    return llvm_block.slot(builder, converted(builder, owner, BLOCK).code, position)
+
+
+def integer(builder: Any, block: Operand, index: Operand) -> Operand:
+    """Load the entry unchanged."""
+    return Value(INT64, _word(builder, block, index))
+
+
 def _pointer_reader(element: Kind) -> Intrinsic:
     kind = Pointer(element)
 
-    @typed(kind, BLOCK, INT64)
-    def read_pointer(builder: Any, block: Any, index: Any) -> Any:
-        return builder.inttoptr(llvm_block.slot(builder, block, index), kind.code)
+    def read_pointer(builder: Any, block: Operand, index: Operand) -> Operand:
+        return Value(kind, builder.inttoptr(_word(builder, block, index), kind.code))
 
     return read_pointer
 
 
-@typed(FLOAT32, BLOCK, INT64)
-def real(builder: Any, block: Any, index: Any) -> Any:
-    """Load the lower half of the slot as a float32."""
-    bits = builder.trunc(llvm_block.slot(builder, block, index), ir.IntType(32))
-    return builder.bitcast(bits, FLOAT32.code)
+def real(builder: Any, block: Operand, index: Operand) -> Operand:
+    """Load the lower half of the entry as a float32."""
+    bits = builder.trunc(_word(builder, block, index), ir.IntType(32))
+    return Value(FLOAT32, builder.bitcast(bits, FLOAT32.code))
 
 
-def share(builder: Any, block: Operand, count: Operand) -> Operand:
+def share(builder: Any, *operands: Operand) -> Operand:
     """Compute the calling thread's part of `count` elements."""
-    size = converted(builder, number(count), INT64).code
-    begin, end = llvm_block.share(builder, number(block).code, size)
+    size = converted(builder, number(operands[-1]), INT64).code
+    begin, end = llvm_block.share(builder, builder.function.args[0], size)
     return Value(INT64, begin), Value(INT64, end)
 
 
@@ -159,7 +171,7 @@ BASIC: dict[Any, Intrinsic] = {
     jit.float64s: _pointer_reader(FLOAT64),
     jit.int32s: _pointer_reader(INT32),
     jit.int64s: _pointer_reader(INT64),
-    jit.integer: typed(INT64, BLOCK, INT64)(llvm_block.slot),
+    jit.integer: integer,
     jit.random_words: random_words,
     jit.real: real,
     jit.share: share,

@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 
 from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.sequential.basic_intrinsics import BASIC
+from mxrun.backend.sequential.kinds import ARGUMENTS
 from mxrun.backend.sequential.lowering import lowered
 from mxrun.backend.sequential.reduction_intrinsics import REDUCTIONS
 from mxrun.backend.sequential.scan_intrinsics import SCANS
@@ -22,16 +23,21 @@ _OPTIMIZATION = 3
 
 
 def compile_function(
-    symbol: str, body: Callable[..., Any], names: Mapping[str, Any]
+    symbol: str,
+    body: Callable[..., Any],
+    names: Mapping[str, Any],
+    arguments: Mapping[str, str] | None,
 ) -> CompiledObject:
     """Compile a body to the function `void symbol(int64_t *block)`.
 
     symbol: unique in a process. names: values of the body's global names, and of those of the
-    functions that it inlines. Raises Untyped for code outside of the language.
+    functions that it inlines. arguments: kinds of the arguments by name. Raises Untyped for code
+    outside of the language.
     """
     # Inlined functions of other files use intrinsics that the body's file need not import.
     names = {**_DECLARED, **names}
-    module = llvm.parse_assembly(str(lowered(symbol, body, names, INTRINSICS)))
+    kinds = None if arguments is None else {n: ARGUMENTS[k] for n, k in arguments.items()}
+    module = llvm.parse_assembly(str(lowered(symbol, body, names, INTRINSICS, kinds)))
     module.verify()
     machine = _target_machine()
     module.triple = machine.triple

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from mxrun.backend.sequential.kinds import (
     Kind,
     Operand,
     Pointer,
+    Record,
     Static,
     Value,
 )
@@ -171,6 +173,10 @@ class Expressions(ABC):
         owner = self.expression(node.value)
         if not isinstance(owner, Static):
             raise Untyped("numbers have no attributes")
+        if isinstance(owner.content, Record):
+            if node.attr not in owner.content.values:
+                raise Untyped(f"no argument is named {node.attr}")
+            return owner.content.values[node.attr]
         return _constant(getattr(owner.content, node.attr))
 
     def of_tuple(self, node: ast.Tuple) -> Operand:
@@ -199,6 +205,10 @@ class Expressions(ABC):
         return self.unknown(node.op)
 
     def of_compare(self, node: ast.Compare) -> Operand:
+        if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and len(node.ops) == 1:
+            same = self.same_address(node.left, node.comparators[0])
+            negative = isinstance(node.ops[0], ast.IsNot)
+            return Value(BOOL, self.builder.not_(same) if negative else same)
         left = number(self.expression(node.left))
         found = None
         for operator, each in zip(node.ops, node.comparators, strict=True):
@@ -207,6 +217,19 @@ class Expressions(ABC):
             found = code if found is None else self.builder.and_(found, code)
             left = right
         return Value(BOOL, found)
+
+    def same_address(self, left: ast.expr, right: ast.expr) -> Any:
+        """Compare two addresses; that of None is 0."""
+        codes = []
+        for node in (left, right):
+            operand = self.expression(node)
+            if operand == Static(None):
+                codes.append(INT64.code(0))
+            elif isinstance(operand, Value) and isinstance(operand.kind, Pointer):
+                codes.append(self.builder.ptrtoint(operand.code, INT64.code))
+            else:
+                raise Untyped("`is` compares addresses and None")
+        return self.builder.icmp_unsigned("==", *codes)
 
     def of_boolop(self, node: ast.BoolOp) -> Operand:
         """Evaluate the parts in order until one decides; the result is true or false."""
@@ -276,6 +299,10 @@ class Expressions(ABC):
         intrinsic = self._intrinsics.get(function.content)
         if intrinsic is None:
             raise Untyped(f"{function.content} cannot be called in a native function")
+        try:
+            inspect.signature(intrinsic).bind(self.builder, *arguments, **named)
+        except TypeError as error:
+            raise Untyped(f"{ast.unparse(node.func)}: {error}") from error
         return intrinsic(self.builder, *arguments, **named)
 
 

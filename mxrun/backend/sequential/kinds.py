@@ -27,9 +27,10 @@ class Kind:
 
 @dataclass(frozen=True)
 class Pointer:
-    """Address of elements in memory."""
+    """Address of elements in memory; `is_table`: its elements are slots that hold any argument."""
 
     element: Kind
+    is_table: bool = False
 
     @property
     def code(self) -> Any:
@@ -71,7 +72,18 @@ FLOATS = Kind("float32 lanes", ir.VectorType(ir.FloatType(), LANES))
 INTEGERS = Kind("int32 lanes", ir.VectorType(ir.IntType(32), LANES))
 FLAGS = Kind("mask", ir.VectorType(ir.IntType(1), LANES))
 
+TABLE = Pointer(INT64, is_table=True)
 BLOCK = Pointer(INT64)
+
+# Kinds of arguments by their names in `arguments`.
+ARGUMENTS: Mapping[str, Kind | Pointer] = {
+    **{kind.name: kind for kind in (INT64, FLOAT32)},
+    **{
+        f"pointer to {kind}": Pointer(kind)
+        for kind in (FLOAT32, FLOAT64, BFLOAT16, INT32, INT64, UINT8)
+    },
+    "table": TABLE,
+}
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,13 @@ class Static:
     """Object that is known when the function is compiled: a module, a function, a text."""
 
     content: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """Arguments of a native function, by name."""
+
+    values: Mapping[str, Value]
 
 
 Operand: TypeAlias = "Value | Static | tuple[Operand, ...]"

@@ -16,16 +16,20 @@ from typing import Any
 
 from llvmlite import ir
 
+from mxrun.backend.llvm_block import slot
 from mxrun.backend.sequential.arithmetic import Untyped, converted
 from mxrun.backend.sequential.expressions import Expressions, Loop, Scope, Widened
 from mxrun.backend.sequential.intrinsic import Intrinsic, number
 from mxrun.backend.sequential.kinds import (
     BLOCK,
+    FLOAT32,
+    INT32,
     INT64,
     NOTHING,
     Kind,
     Operand,
     Pointer,
+    Record,
     Static,
     Value,
 )
@@ -43,11 +47,13 @@ def lowered(
     body: Callable[..., Any],
     names: Mapping[str, Any],
     intrinsics: Mapping[Any, Intrinsic],
+    arguments: Mapping[str, Kind | Pointer] | None,
 ) -> Any:
     """Return an LLVM module with one function `void symbol(int64_t *block)`.
 
-    names: values of the global names; those in `intrinsics` generate code of their own. Raises
-    Untyped for code outside of the language.
+    names: values of the global names; those in `intrinsics` generate code of their own. arguments:
+    kinds of the arguments in the order of their slots; None if the body reads the block itself.
+    Raises Untyped for code outside of the language.
     """
     kinds: dict[tuple[int, str], Kind | Pointer] = {}
     for _ in range(_MAX_ATTEMPTS):
@@ -58,13 +64,32 @@ def lowered(
         builder = ir.IRBuilder(start)
         try:
             code = _Statements(builder, names, intrinsics, kinds)
-            code.inlined(body, [Value(BLOCK, function.args[0])], {})
+            code.inlined(body, [_call(builder, function.args[0], arguments)], {})
         except Widened:
             continue
         builder.ret_void()
         ir.IRBuilder(variables).branch(start)
         return module
     raise Untyped(f"{body.__qualname__}: the types of its variables have no end")
+
+
+def _call(builder: Any, block: Any, arguments: Mapping[str, Kind | Pointer] | None) -> Operand:
+    """Return the argument of the body: the block, or all of its arguments, loaded."""
+    if arguments is None:
+        return Value(BLOCK, block)
+    values = {}
+    for index, (name, kind) in enumerate(arguments.items()):
+        word = slot(builder, block, INT64.code(index))
+        values[name] = Value(kind, _from_word(builder, word, kind))
+    return Static(Record(values))
+
+
+def _from_word(builder: Any, word: Any, kind: Kind | Pointer) -> Any:
+    if isinstance(kind, Pointer):
+        return builder.inttoptr(word, kind.code)
+    if kind == FLOAT32:
+        return builder.bitcast(builder.trunc(word, INT32.code), FLOAT32.code)
+    return word
 
 
 class _Statements(Expressions):

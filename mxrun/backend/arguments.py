@@ -1,0 +1,149 @@
+"""Arguments of native functions, declared once with names and types.
+
+    class Scaling(Arguments):
+        count: Integer
+        factor: Real
+        source: Float32s
+        output: Float32s
+
+    @native
+    def scale_loop(call: Scaling) -> None:
+        begin, end = share(call.count)
+        for i in range(begin, end):
+            call.output[i] = call.factor * call.source[i]
+
+    run = bind(scale_loop, Scaling(count=9, factor=0.5, source=address, output=other), threads=2)
+
+In the body an attribute of the call is a number, an address or a table; outside it is the value to
+pass. A pointer that is None has no memory: the body may ask `call.output is None`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import typing
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+FLOATS = "pointer to floats"
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+
+    Integer: TypeAlias = Any
+    Real: TypeAlias = Any
+    Float32s: TypeAlias = Any
+    Float64s: TypeAlias = Any
+    BFloat16s: TypeAlias = Any
+    Floats: TypeAlias = Any
+    Int32s: TypeAlias = Any
+    Int64s: TypeAlias = Any
+    Uint8s: TypeAlias = Any
+    Table: TypeAlias = Any
+else:
+
+    def dataclass_transform(**options):
+        return lambda kind: kind
+
+    class Integer:
+        """64-bit integer."""
+
+        kind = "int64"
+
+    class Real:
+        """float32 number, passed as a Python float."""
+
+        kind = "float32"
+
+    class Float32s:
+        """Address of float32 elements."""
+
+        kind = "pointer to float32"
+
+    class Float64s:
+        """Address of float64 elements."""
+
+        kind = "pointer to float64"
+
+    class BFloat16s:
+        """Address of bfloat16 elements, for `load_lanes` and `store_lanes`."""
+
+        kind = "pointer to bfloat16"
+
+    class Floats:
+        """Address of float32 elements; of bfloat16 in the function's `bfloat16` variant."""
+
+        kind = FLOATS
+
+    class Int32s:
+        """Address of int32 elements."""
+
+        kind = "pointer to int32"
+
+    class Int64s:
+        """Address of int64 elements."""
+
+        kind = "pointer to int64"
+
+    class Uint8s:
+        """Address of bytes."""
+
+        kind = "pointer to uint8"
+
+    class Table:
+        """Any number of integers and addresses, passed as a tuple; read with `integer(table, i)`,
+        `float32s(table, i)` and so on."""
+
+        kind = "table"
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Arguments:
+    """Base class of a native function's arguments: a frozen dataclass with keyword fields."""
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+    @classmethod
+    @cache
+    def kinds(cls) -> dict[str, str]:
+        """Return the kind of each field, in order."""
+        hints = typing.get_type_hints(cls)
+        return {name: hints[name].kind for name in cls.__dataclass_fields__}  # type: ignore[attr-defined]
+
+    def with_values(self, change: Callable[[Any], Any]) -> Any:
+        """Return the arguments with each value, also those in tables, replaced by `change`."""
+        changed = {}
+        for name in type(self).kinds():
+            value = getattr(self, name)
+            is_table = isinstance(value, tuple)
+            changed[name] = tuple(map(change, value)) if is_table else change(value)
+        return type(self)(**changed)
+
+    def packed(self, header: tuple[int, int]) -> npt.NDArray[np.int64]:
+        """Return the argument block: `header`, a slot for each field, then the tables' entries."""
+        values = [getattr(self, name) for name in type(self).kinds()]
+        tables = [value for value in values if isinstance(value, tuple)]
+        size = len(header) + len(values)
+        block = np.zeros(size + sum(map(len, tables)), np.int64)
+        block[: len(header)] = header
+        for index, value in enumerate(values, len(header)):
+            if isinstance(value, tuple):
+                block[size : size + len(value)] = [slot_of(each) for each in value]
+                block[index] = block.ctypes.data + size * block.itemsize
+                size += len(value)
+            else:
+                block[index] = slot_of(value)
+        return block
+
+
+def slot_of(value: float | int | None) -> int:
+    """Return the 64 bits of a value: an integer, the bits of a float32, or 0 for None."""
+    if isinstance(value, float):
+        return int(struct.unpack("<i", struct.pack("<f", value))[0])
+    return 0 if value is None else value
