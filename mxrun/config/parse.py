@@ -272,14 +272,14 @@ def _validate(expanded: Expanded, diagnostics: Diagnostics) -> Parsed:
     layers = read_layers(expanded.layers, expanded.chains, diagnostics)
     well_formed = not diagnostics
     unfilled = _unfilled(tree, ())
-    said: list[KeyPath] = [] if well_formed or layers else [("network", "layers")]
+    reported: list[KeyPath] = [] if well_formed or layers else [("network", "layers")]
     inputs = _inputs(tree, layers)
     config: RunConfig | None = None
     try:
         config = RunConfig.model_validate(inputs)
     except ValidationError as error:
         diagnostics += [_missing(path, tree) for path in unfilled if _is_needed(path, error)]
-        diagnostics += translate(error, tree, RunConfig, without=[*unfilled, *said])
+        diagnostics += translate(error, tree, RunConfig, without=[*unfilled, *reported])
     else:
         diagnostics += [_missing(path, tree) for path in unfilled if path[0] == "network"]
         config._tree = tree

@@ -134,10 +134,10 @@ def pooling(place: OperatorWriter) -> str:
         return place.node("MaxPool", data, **window, pads=(*pads, *ends))
     if p.count_include_pad is False or not any(pads):
         return place.node("AveragePool", data, **window, pads=(*pads, *ends))
-    asked = [min(*both) for both in zip(pads, ends, strict=True)]
-    sides = place.integers((0, 0, *pads, 0, 0, *asked))
+    requested = [min(*both) for both in zip(pads, ends, strict=True)]
+    sides = place.integers((0, 0, *pads, 0, 0, *requested))
     padded = place.node("Pad", data, sides, place.numbers(0))
-    beyond = [end - done for end, done in zip(ends, asked, strict=True)]
+    beyond = [end - done for end, done in zip(ends, requested, strict=True)]
     return place.node("AveragePool", padded, **window, pads=(*zeros, *beyond))
 
 

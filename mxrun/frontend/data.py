@@ -117,21 +117,21 @@ def pathless(data: Data) -> tuple[str, ...]:
 
 def missing_data(config: RunConfig) -> tuple[Diagnostic, ...]:
     """Return one diagnostic for each required path that the config omits or sets to null."""
-    told = {}
+    missing = {}
     for role in pathless(config.data):
         section = _sections(config.data)[role]
         path = _options(config.data, section).get(_PATH)
         # One path in data.train is enough for two sections of the same data set.
-        if (path is None or path.value is None) and section.dataset not in told:
+        if (path is None or path.value is None) and section.dataset not in missing:
             key = f"data.{role}.{_PATH}"
-            told[section.dataset] = Diagnostic(
+            missing[section.dataset] = Diagnostic(
                 f"{key} must be given",
                 place=path.place if path is not None else config.key_place("data", role),
                 expected=_path_option(section) or "",
                 got="nothing",
                 hint=f"give it on the command line: {key}=VALUE",
             )
-    return tuple(told.values())
+    return tuple(missing.values())
 
 
 def _sections(data: Data) -> dict[str, DatasetSection]:

@@ -42,29 +42,29 @@ def _frozen(
     """Return the operator with frozen states; None if they are not frozen."""
     states = [entry.name for entry in node.inputs[len(node.argument_entries()) :]]
     own = {name: settings[name].frozen for name in states if name in settings}
-    said = {name: frozen for name, frozen in own.items() if frozen is not None}
-    if len(set(said.values())) > 1:
+    given = {name: frozen for name, frozen in own.items() if frozen is not None}
+    if len(set(given.values())) > 1:
         diagnostics.add(
             Diagnostic(
                 f"{node.operator} {node.name!r}: some of its moving statistics are frozen, others "
                 "not",
                 place=node.place,
                 expected="all of them frozen, or none",
-                got=", ".join(f"{name}: {str(told).lower()}" for name, told in said.items()),
+                got=", ".join(f"{name}: {str(value).lower()}" for name, value in given.items()),
                 hint="give network.variables one pattern for all of them",
             )
         )
         return None
-    if not (any(said.values()) if said else _is_left_alone(node, prop, settings)):
+    if not (any(given.values()) if given else _is_left_alone(node, prop, settings)):
         return None
     form = prop.with_frozen_states()
-    if form is None and said:
+    if form is None and given:
         diagnostics.add(
             Diagnostic(
                 f"{node.operator} {node.name!r} cannot be frozen: it updates its states in "
                 "training",
                 place=node.place,
-                got=", ".join(said),
+                got=", ".join(given),
                 hint=f"network.variables: {{{states[0]}: {{frozen: false}}}}",
             )
         )

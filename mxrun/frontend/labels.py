@@ -64,10 +64,10 @@ def label_problems(
                 found = _beyond(head, dataset, loss.label, seen, places[role])
             problems += [] if found is None else [found]
     # A head that fits neither section is reported once.
-    told: dict[object, Diagnostic] = {}
+    unique: dict[object, Diagnostic] = {}
     for problem in problems:
-        told.setdefault((problem.place, problem.expected), problem)
-    return tuple(told.values())
+        unique.setdefault((problem.place, problem.expected), problem)
+    return tuple(unique.values())
 
 
 def _another_number(head: _Head, dataset: Dataset, place: SourceLocation) -> Diagnostic | None:

@@ -79,7 +79,7 @@ def build_training(
         diagnostics.add(impossible)
         return None
     diagnostics += _without_gradient(model, multipliers)
-    diagnostics += _unfit(parsed, model, initializers)
+    diagnostics += _unsupported(parsed, model, initializers)
     diagnostics += _beyond_float32(parsed, optimizer, multipliers)
     watch = _watch(parsed, train, model, metrics, schedule, diagnostics)
     if len(diagnostics) > before:
@@ -225,7 +225,7 @@ def _unmeasured(choice: Choice, kind: MetricKind, model: Model) -> Diagnostic:
     )
 
 
-def _unfit(
+def _unsupported(
     parsed: Parsed, model: Model, initializers: Mapping[str, Initializer]
 ) -> list[Diagnostic]:
     """Return diagnostics for parameters whose initialiser does not support their shape."""

@@ -83,10 +83,10 @@ def _stopped_afterwards() -> Iterator[None]:
 
 def difference(work: ReferenceOutputs, name: str, mode: str) -> float:
     """Return the difference between the results of the peer and of mxrun, after a reset."""
-    opponent = started(name)
-    opponent.send_data(work.variables, work.batches)
-    opponent.open(work.checked, mode)
-    return work.difference(opponent, mode)
+    baseline = started(name)
+    baseline.send_data(work.variables, work.batches)
+    baseline.open(work.checked, mode)
+    return work.difference(baseline, mode)
 
 
 @pytest.mark.parametrize("phase", ["train", "infer"])

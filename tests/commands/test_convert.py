@@ -43,11 +43,11 @@ def test_a_runtime_gives_what_the_run_gives(
     request = InferRequest(inputs=(str(tmp_path / "images.npy"),))
     batches = list(infer("runs/digits_regularized", request).batches())
     ours = np.concatenate([batch.arrays["softmax_output"] for batch in batches])
-    opponent = started(name)
+    baseline = started(name)
     try:
-        (theirs,) = outputs_of(opponent, file.read_bytes(), {"data": images})
+        (theirs,) = outputs_of(baseline, file.read_bytes(), {"data": images})
     finally:
-        opponent.close()
+        baseline.close()
     np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-5)
     assert checked([file]) == ["17 mxrun"]
     assert report["bytes"] == file.stat().st_size

@@ -1,4 +1,4 @@
-"""What rich prints to a console of fixed width."""
+"""Text that rich prints to a console of fixed width."""
 
 from __future__ import annotations
 

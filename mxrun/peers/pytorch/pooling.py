@@ -82,9 +82,9 @@ def _counted(
     """
     ones = data.new_ones((1, 1, *data.shape[2:]))
     if include:
-        asked = [(p, min(p, right)) for p, (_, right) in zip(pad, pads, strict=True)]
-        ones = _padded(ones, asked, 1.0)
-        pads = [(0, right - done) for (_, right), (_, done) in zip(pads, asked, strict=True)]
+        requested = [(p, min(p, right)) for p, (_, right) in zip(pad, pads, strict=True)]
+        ones = _padded(ones, requested, 1.0)
+        pads = [(0, right - done) for (_, right), (_, done) in zip(pads, requested, strict=True)]
     return _padded(ones, pads, 0.0)
 
 
