@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
@@ -24,6 +25,13 @@ _RANGES = {
 }
 # Characters of a text shown in a message.
 _MAX_TEXT = 60
+
+
+@dataclass(frozen=True)
+class Written:
+    """Annotation of a type with the form in which users write its values."""
+
+    text: str
 
 
 def describe_field(field: FieldInfo) -> str:
@@ -59,9 +67,17 @@ def describe_type(annotation: Any) -> str:
 
 def _with_limits(text: str, rules: Sequence[Any]) -> str:
     """Append the limits of numbers of items, then those of values."""
+    written = next((rule.text for rule in rules if isinstance(rule, Written)), None)
+    if written is not None:
+        return str(written)
     lengths = [(words, _limit(rule, key)) for rule in rules for key, words in _LENGTHS.items()]
     given = [f"{words} {limit}" for words, limit in lengths if limit is not None]
-    if given and text != "text":
+    patterns = [pattern for rule in rules if (pattern := _limit(rule, "pattern"))]
+    if text == "text":
+        given = [f"{each} character{'' if each.endswith(' 1') else 's'}" for each in given]
+        text += f" of {' and '.join(given)}" if given else ""
+        text += "".join(f" that matches {pattern}" for pattern in patterns)
+    elif given:
         text += f" with {' and '.join(given)} {'item' if given[-1].endswith(' 1') else 'items'}"
     bounds, ranges = [], []
     for rule in rules:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -69,6 +69,22 @@ def check_writable(*paths: Path | None) -> None:
             )
             for path, why in found
         )
+
+
+def check_outputs(inputs: Mapping[Path, str], outputs: Mapping[str, Path | None]) -> None:
+    """Raise UserError for an output file that is an input or another output, or not writable.
+
+    inputs: names of files by path; outputs: paths by name. Names are those of options or arguments.
+    """
+    names = {path.resolve(): name for path, name in inputs.items()}
+    for name, path in outputs.items():
+        if path is not None:
+            first = names.setdefault(path.resolve(), name)
+            if first != name:
+                raise UserError(
+                    f"{first} and {name} name the same file, {path}: use different files"
+                )
+    check_writable(*outputs.values())
 
 
 def why_unwritable(path: Path) -> str | None:

@@ -6,6 +6,7 @@ import re
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any, ClassVar, TypeAlias
 
@@ -13,14 +14,16 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from mxrun.base.description import brief, describe_field, describe_value, flow
+from mxrun.base.description import brief, describe_field, describe_type, describe_value, flow
 from mxrun.base.errors import Diagnostic, SourceLocation
 from mxrun.base.near_names import nearest
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and indices that lead to a value."""
 
-_NAME_ERRORS = frozenset({"string_pattern_mismatch", "string_too_long", "string_too_short"})
+# Step that pydantic adds after a key of a mapping that is wrong itself.
+_KEY = "[key]"
+_MAX_HINTED = 2**31
 _UNQUOTED = {
     "int_type": r"[-+]?\d{1,18}",
     "float_type": r"[-+]?(\d{1,18}\.?\d{0,18}|\.\d{1,18})([eE][-+]?\d{1,3})?",
@@ -86,13 +89,23 @@ def explain(
     # pydantic also reports a list with invalid items as too short; the items' errors suffice.
     ignored = {(each["loc"][:-1], "too_short") for each in all_details}
     paths = set(without)
-    found = (
-        _explain(each, source)
+    problems = [
+        _Problem.of(each, source)
         for each in all_details
         if each["loc"] not in paths and (each["loc"], each["type"]) not in ignored
-    )
-    # The members of a union have an error each.
-    return tuple(dict.fromkeys(found))
+    ]
+    # Each member of a union has errors of its own; those deepest in the value are of the member
+    # that was probably meant.
+    deepest: dict[Path, int] = {}
+    for problem in problems:
+        union = problem.union
+        if union is not None:
+            deepest[union] = max(deepest.get(union, 0), len(problem.path))
+    reported: dict[Path, Diagnostic] = {}
+    for problem in problems:
+        if problem.union is None or len(problem.path) == deepest[problem.union]:
+            reported.setdefault(problem.path, problem.diagnostic(source))
+    return tuple(reported.values())
 
 
 def annotation_at(model: type[BaseModel], path: Path) -> Any:
@@ -110,50 +123,101 @@ def dotted(path: Path) -> str:
         if isinstance(step, int):
             text += f"[{step}]"
         else:
-            word = f'"{step}"' if any(mark in step for mark in '.[]="') else step
+            word = f'"{step}"' if not step or any(mark in step for mark in '.[]="') else step
             text += f".{word}" if text else word
     return text
 
 
-def _explain(details: ErrorDetails, source: Source) -> Diagnostic:
-    path, field = _path_and_field(details["loc"], source.model)
-    kind = details["type"]
-    if path[-1:] == ("[key]",):
-        place = source.key_place(path[:-1])
-        expected = "letters, digits, _ . -, at most 200 characters"
-        return Diagnostic(f"not a name: {path[-2]!r}", place, expected)
-    if kind == "extra_forbidden":
-        return _unknown_key(path, source)
-    if kind == "missing":
-        return _missing(path, field, source)
-    value = source.value(path, details["input"])
-    got, place = describe_value(value), source.place(path)
-    if kind == "value_error":
-        problem = str(details["ctx"]["error"])
-        return Diagnostic(problem, place, *((describe_field(field), got) if field else ()))
-    hint = details.get("ctx", {}).get("hint") or source.hint(kind, path, value)
-    return Diagnostic(
-        source.problem(path, value),
-        place,
-        _expected(details, field),
-        got,
-        hint or _hint(details, value),
-    )
+@dataclass(frozen=True)
+class _Problem:
+    """One of pydantic's errors.
+
+    path: of the value in the input. field: type and range of the value, or of the union that it is
+    a part of. union: path of that union. is_key: the error is of the mapping's key, not its value.
+    """
+
+    details: ErrorDetails
+    path: Path
+    field: FieldInfo | None
+    union: Path | None
+    is_key: bool
+
+    @classmethod
+    def of(cls, details: ErrorDetails, source: Source) -> _Problem:
+        """Find the value of an error in the model.
+
+        In the location pydantic adds a step for each member of a union that it tried, and one after
+        a key that is wrong itself.
+        """
+        path: list[str | int] = []
+        found: Any = source.model
+        field: FieldInfo | None = None
+        union: Path | None = None
+        location = details["loc"]
+        is_key = (
+            (
+                location[-1:] == (_KEY,)
+                and details["type"] not in ("extra_forbidden", "missing")
+                and details["input"] == location[-2:-1][0]
+            )
+            if len(location) > 1
+            else False
+        )
+        for step in location[:-1] if is_key else location:
+            if _is_union(found):
+                found, union = None, tuple(path)
+                continue
+            path.append(step)
+            if union is None:
+                inner = _inside(found, step)
+                field = None if inner is None else _field_of(found, step, inner)
+                if is_key and len(path) == len(location) - 1:
+                    field = _key_field(found)
+                found = _without_none(inner)
+        return cls(details, tuple(path), field, union, is_key)
+
+    def diagnostic(self, source: Source) -> Diagnostic:
+        """Return the diagnostic."""
+        details, path, field = self.details, self.path, self.field
+        kind = details["type"]
+        if kind == "extra_forbidden":
+            return _unknown_key(path, source)
+        if kind == "missing":
+            return _missing(path, field, details["input"], source)
+        if self.is_key:
+            name = f"{source.name(path[:-1])} cannot have the key {brief(path[-1])}"
+            hint = _hint(details, path[-1])
+            return Diagnostic(name, source.key_place(path), _expected(details, field), hint=hint)
+        value = source.value(path, details["input"])
+        got, place = describe_value(value), source.place(path)
+        if kind in ("value_error", "assertion_error"):
+            problem = str(details["ctx"]["error"]) or source.problem(path, value)
+            return Diagnostic(problem, place, *((describe_field(field), got) if field else ()))
+        hint = details.get("ctx", {}).get("hint") or source.hint(kind, path, value)
+        expected = _expected(details, field)
+        problem = source.problem(path, value)
+        return Diagnostic(problem, place, expected, got, hint or _hint(details, value))
 
 
 def _unknown_key(path: Path, source: Source) -> Diagnostic:
     *parents, key = path
     known = tuple(source.known_keys(tuple(parents)))
     inside = f" in {dotted(tuple(parents))}" if parents else ""
-    hint = nearest(str(key), known) or f"known {source.noun}s: {', '.join(known)}"
+    hint = nearest(str(key), known) or (
+        f"known {source.noun}s: {', '.join(known)}" if known else f"there are no {source.noun}s"
+    )
     return Diagnostic(f"unknown {source.noun} {key!r}{inside}", source.key_place(path), hint=hint)
 
 
-def _missing(path: Path, field: FieldInfo | None, source: Source) -> Diagnostic:
+def _missing(path: Path, field: FieldInfo | None, given: object, source: Source) -> Diagnostic:
     *parents, key = path
     if isinstance(key, int):
-        place = source.place(tuple(parents))
-        return Diagnostic(f"{source.name(tuple(parents))} has too few items", place)
+        parent = tuple(parents)
+        kind = annotation_at(source.model, parent)
+        expected = "" if kind is None else describe_type(kind)
+        got = brief(source.value(parent, given))
+        problem = f"{source.name(parent)} has too few items"
+        return Diagnostic(problem, source.place(parent), expected, got)
     place = source.key_place(path)
     problem = f"{source.name(path)} is missing"
     if field is None:
@@ -167,8 +231,6 @@ def _expected(details: ErrorDetails, field: FieldInfo | None) -> str:
     context = details.get("ctx", {})
     if "hint" in context:
         return str(context["expected"])
-    if details["type"] in _NAME_ERRORS:
-        return "a name of letters, digits, _ . and -"
     return describe_field(field) if field else details["msg"]
 
 
@@ -177,7 +239,12 @@ def _hint(details: ErrorDetails, value: object) -> str:
     kind = details["type"]
     if kind == "literal_error":
         return nearest(str(value), re.findall(r"'([^']*)'", details["ctx"]["expected"]))
-    if kind == "int_type" and isinstance(value, float) and value.is_integer():
+    if (
+        kind == "int_type"
+        and isinstance(value, float)
+        and value.is_integer()
+        and abs(value) < _MAX_HINTED
+    ):
         return f"write {int(value)}"
     if isinstance(value, str) and kind in ("int_type", "float_type", "bool_type"):
         if kind == "bool_type" and value.lower() in _TRUTHS:
@@ -189,26 +256,9 @@ def _hint(details: ErrorDetails, value: object) -> str:
     return ""
 
 
-def _path_and_field(location: Path, model: type[BaseModel]) -> tuple[Path, FieldInfo | None]:
-    """Return the path of an error's value in the input, and the field with its type and range.
-
-    In `location` pydantic adds a step for each member of a union that it tried. The field of a part
-    of a union is that of the union.
-    """
-    path: list[str | int] = []
-    found: Any = model
-    field: FieldInfo | None = None
-    in_union = False
-    for step in location:
-        if _is_union(found):
-            found, in_union = None, True
-            continue
-        path.append(step)
-        if not in_union:
-            inner = _inside(found, step)
-            field = None if inner is None else _field_of(found, step, inner)
-            found = _without_none(inner)
-    return tuple(path), field
+def _key_field(mapping: Any) -> FieldInfo | None:
+    arguments = typing.get_args(mapping)
+    return FieldInfo.from_annotation(arguments[0]) if len(arguments) == 2 else None
 
 
 def _field_of(parent: Any, step: str | int, annotation: Any) -> FieldInfo:

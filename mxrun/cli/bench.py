@@ -78,14 +78,14 @@ def bench(
       mxrun bench net.yaml --phase infer --against onnxruntime,openvino
       mxrun bench net.yaml --json
     """
-    from mxrun.base.files import check_writable
+    from mxrun.base.files import check_outputs
     from mxrun.commands import bench as command
     from mxrun.report.notes import write_note
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.trace import write_trace
 
     started_at = process_start()
-    check_writable(trace)
+    check_outputs({Path(config): "CONFIG"}, {"--trace": trace})
     pythons = dict(_pair(text) for text in peer_python or ())
     names = () if against is None else _names(against)
     if pythons and not names:

@@ -44,14 +44,13 @@ def plot(
       mxrun plot runs/digits_lenet --svg curves.svg
       mxrun plot Convolution no_bias=true
     """
-    from mxrun.base.files import check_writable
+    from mxrun.base.files import check_outputs
     from mxrun.commands import plot as command
     from mxrun.report.notes import write_notes
     from mxrun.report.plot import dot_text, drawing, parts
     from mxrun.report.result import write_json, write_tables
 
-    check_writable(svg)
-    check_writable(dot)
+    check_outputs({Path(target): "TARGET"}, {"--svg": svg, "--dot": dot})
     report = command.plot(target, overrides or ())
     write_notes(report.get("notes", ()))
     if svg is not None:

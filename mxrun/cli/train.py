@@ -67,7 +67,7 @@ def train(
       mxrun train net.yaml "memory.budget=2 GiB" --batch max
       mxrun train net.yaml --profile --trace steps.json
     """
-    from mxrun.base.files import check_writable
+    from mxrun.base.files import check_outputs
     from mxrun.commands import train as command
     from mxrun.report.progress import training_observer
 
@@ -80,7 +80,7 @@ def train(
         started_at,
         batch_size(batch),
     )
-    check_writable(trace)
+    check_outputs({Path(config): "CONFIG"}, {"--trace": trace})
     with training_observer() as observer:
         trained = command.train(config, overrides or (), observer, request)
     _report(trained, profile, trace, json)

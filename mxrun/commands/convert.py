@@ -9,7 +9,7 @@ from typing import Any
 
 from mxrun import __version__
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.files import check_writable, write_bytes
+from mxrun.base.files import check_outputs, write_bytes
 from mxrun.config.bundled import find_config
 from mxrun.convert.onnx_model import OPSET, Array
 from mxrun.frontend import ModelDefinition
@@ -87,7 +87,7 @@ def convert(request: ConvertRequest) -> Converted:
     if request.allow_plugins:
         trust_plugins(request.source, request.overrides)
     source = _source(request)
-    check_writable(request.file)
+    check_outputs({Path(request.source): "SOURCE"}, {"--output": request.file})
     built, arrays = source.built, source.arrays
     model = onnx_model(built, arrays, any_batch=request.batch is None)
     metadata = onnx_metadata(built, source.trained, [value.name for value in model.inputs])

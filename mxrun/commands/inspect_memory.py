@@ -10,7 +10,7 @@ from typing import Any
 
 from mxrun.backend.jit import HostLoop
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.files import check_writable
+from mxrun.base.files import check_outputs
 from mxrun.config.bundled import find_config
 from mxrun.executor.bind import bind
 from mxrun.frontend import build
@@ -189,7 +189,7 @@ def inspect_configs(
     if request.allow_plugins:
         for path in paths:
             trust_plugins(path, overrides)
-    _check_outputs(paths, request.outputs)
+    check_outputs(dict.fromkeys(paths, "CONFIG"), request.outputs)
     for note in missing_library_notes():
         notify(note)
     if request.diff is None:
@@ -203,19 +203,6 @@ def inspect_configs(
             chain = (f"{name} is planned", *first.chain)
             raise UserError([replace(first, chain=chain), *others]) from error
     return reports
-
-
-def _check_outputs(configs: Sequence[Path], outputs: Mapping[str, Path | None]) -> None:
-    """Raise UserError for an output file that is a config, another output file, or not writable."""
-    options = {config.resolve(): "CONFIG" for config in configs}
-    for option, path in outputs.items():
-        if path is not None:
-            first = options.setdefault(path.resolve(), option)
-            if first != option:
-                raise UserError(
-                    f"{first} and {option} name the same file, {path}: use different files"
-                )
-    check_writable(*outputs.values())
 
 
 def _inspected(

@@ -46,7 +46,7 @@ from mxrun.train.run_lock import RunLock, only_writer
 from mxrun.train.saver import RunSaver
 
 # Reading a batch is faster unless a disk or a network stalls.
-_WAIT_NOTICE_S = 3.0
+_STALL_NOTICE_S = 3.0
 
 Existing = Literal["refuse", "overwrite", "resume"]
 
@@ -329,7 +329,7 @@ class _Training:
         """Handle a wait for a batch: raise WaitEnded after a stop signal, report a slow record."""
         if self._interrupted():
             raise WaitEnded
-        if seconds >= _WAIT_NOTICE_S and record != self._awaited_record:
+        if seconds >= _STALL_NOTICE_S and record != self._awaited_record:
             self._awaited_record = record
             self._observer.note(f"waiting for {record}, for {seconds:.0f} s so far")
 

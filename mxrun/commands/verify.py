@@ -59,24 +59,22 @@ class PlanVariant:
 
 
 VARIANTS = (
-    PlanVariant("operators as they are written, none fused", TRAIN, {"fuse": False}),
-    PlanVariant("gradients by walking the forward pass backwards", TRAIN, {"backward": "reverse"}),
-    PlanVariant("no tensor in the place of another", TRAIN, {"in_place": False}),
-    PlanVariant("every concatenation copied", TRAIN, {"join": False}),
-    PlanVariant("every sum of gradients in a step of its own", TRAIN, {"add_to": False}),
-    PlanVariant("no memory used again", TRAIN, {"in_place": False, "join": False, "reuse": False}),
+    PlanVariant("no fusion", TRAIN, {"fuse": False}),
+    PlanVariant("gradients by reverse traversal", TRAIN, {"backward": "reverse"}),
+    PlanVariant("no in-place outputs", TRAIN, {"in_place": False}),
+    PlanVariant("no concatenation in place", TRAIN, {"join": False}),
+    PlanVariant("no add-to: sums of gradients in steps of their own", TRAIN, {"add_to": False}),
+    PlanVariant("no memory reuse", TRAIN, {"in_place": False, "join": False, "reuse": False}),
+    PlanVariant("rematerialisation at minimum memory", TRAIN, {"budget": Budget(least=True)}),
+    *(PlanVariant(f"schedule: {order}", TRAIN, {"order": order}) for order in ORDERS),
+    PlanVariant("freed memory filled with NaN", TRAIN, poisoned=True),
+    PlanVariant("fault: a block freed one operator early", TRAIN, poisoned=True, is_wrong=True),
+    PlanVariant("inference: no fusion", EVALUATE, {"fuse": False}, exact=False),
     PlanVariant(
-        "forward steps run again, in the least memory", TRAIN, {"budget": Budget(least=True)}
+        "inference: no weight pre-packing", EVALUATE, {"constant_parameters": False}, exact=False
     ),
-    *(PlanVariant(f"steps in {order} order", TRAIN, {"order": order}) for order in ORDERS),
-    PlanVariant("memory filled with NaN as soon as it is free", TRAIN, poisoned=True),
-    PlanVariant("a block freed one operator early is seen", TRAIN, poisoned=True, is_wrong=True),
-    PlanVariant("inference as it is written", EVALUATE, {"fuse": False}, exact=False),
-    PlanVariant(
-        "inference that prepares nothing", EVALUATE, {"constant_parameters": False}, exact=False
-    ),
-    PlanVariant("inference with every concatenation copied", EVALUATE, {"join": False}),
-    PlanVariant("inference over poisoned memory", EVALUATE, poisoned=True),
+    PlanVariant("inference: no concatenation in place", EVALUATE, {"join": False}),
+    PlanVariant("inference: freed memory filled with NaN", EVALUATE, poisoned=True),
 )
 
 
@@ -165,7 +163,7 @@ def _unfused(built: ModelDefinition, request: CompileRequest, phase: str) -> lis
     variants, all_steps = [], names(())
     for fusion in (*FUSIONS, FOLDING, COMMUTE_MAXPOOL):
         if names((fusion,)) != all_steps:
-            name = f"{'inference ' if phase == EVALUATE else ''}without: {fusion}"
+            name = f"{'inference: ' if phase == EVALUATE else ''}without {fusion}"
             variants.append(PlanVariant(name, phase, {"unfused": (fusion,)}, exact=phase == TRAIN))
     return variants
 

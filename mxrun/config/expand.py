@@ -102,7 +102,9 @@ def _blocks(node: SourceNode | None, diagnostics: Diagnostics) -> dict[str, Bloc
         return {}
     if not isinstance(node.value, Mapping):
         diagnostics.add(
-            Diagnostic("blocks: is a mapping", node.place, "a mapping", describe_value(node.value))
+            Diagnostic(
+                "blocks: must be a mapping", node.place, "a mapping", describe_value(node.value)
+            )
         )
         return {}
     found = {name: _block(name, body, diagnostics) for name, body in node.value.items()}
@@ -126,7 +128,9 @@ def _block(name: str, body: SourceNode, diagnostics: Diagnostics) -> BlockDefini
     parameters = entries.get("parameters")
     if parameters is not None and not isinstance(parameters.value, (Mapping, type(None))):
         got = describe_value(parameters.value)
-        diagnostics.add(Diagnostic("parameters: is a mapping", parameters.place, "a mapping", got))
+        diagnostics.add(
+            Diagnostic("parameters: must be a mapping", parameters.place, "a mapping", got)
+        )
     for key, part in _entries(parameters).items():
         if not is_word(key) or key in RESERVED_PARAMETERS:
             problem = f"a parameter of a block cannot be named {key!r}"

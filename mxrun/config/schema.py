@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from mxrun.base.description import Written
 from mxrun.base.keywords import REST
 from mxrun.base.params import NotNegative
 from mxrun.base.validation import custom_error
@@ -160,7 +161,11 @@ class Data(Section):
     )
 
 
-PluginFile = Annotated[str, StringConstraints(pattern=r"\.py$", max_length=4096)]
+PluginFile = Annotated[
+    str,
+    StringConstraints(pattern=r"\.py$", max_length=4096),
+    Written("the path of a Python file, ending in .py"),
+]
 
 
 def are_plugins(files: Sequence[object]) -> bool:
@@ -175,9 +180,11 @@ class Settings(Section):
 
     not_yet: ClassVar[frozenset[str]] = frozenset({"engine: threaded", "context: gpu"})
 
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = Field(
-        max_length=100, description="The run's name and folder; default: the file's name."
-    )
+    name: Annotated[
+        str,
+        StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"),
+        Written("a name of letters, digits, _ . and -, at most 100 characters"),
+    ] = Field(max_length=100, description="The run's name and folder; default: the file's name.")
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
         default=0, description="Seed of all random numbers."
     )

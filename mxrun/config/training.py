@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field, InstanceOf, WithJsonSchema
 
+from mxrun.base.description import Written
 from mxrun.base.errors import SourceLocation
 from mxrun.base.interval import Interval, Unit
 from mxrun.base.params import NotNegative
@@ -81,6 +82,7 @@ WhichCheckpoint = Annotated[
     str,
     BeforeValidator(_step_as_text),
     Field(pattern=r"^(best|newest|[0-9]{1,18})\z"),
+    Written("best, newest or the number of a step"),
     WithJsonSchema({"anyOf": [{"enum": ["best", "newest"]}, {"type": "integer", "minimum": 0}]}),
 ]
 

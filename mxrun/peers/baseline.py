@@ -125,6 +125,15 @@ def find(names: Sequence[str], pythons: Mapping[str, str]) -> tuple[InstalledBas
         for name, path in pythons.items()
         if shutil.which(path) is None
     ]
+    used = {*names, *(KINDS[name].package for name in names if name in KINDS)}
+    problems += [
+        Diagnostic(
+            f"--peer-python is given for {name}, which --against does not name",
+            hint=f"write --against {','.join((*names, name))}",
+        )
+        for name in pythons
+        if name not in used and (name in KINDS or name in packages)
+    ]
     if problems:
         raise UserError(problems)
     found = tuple(_find(name, pythons) for name in dict.fromkeys(names))
@@ -194,9 +203,9 @@ class BaselineProcess:
         arrays = {**prefixed("variables", variables), **prefixed("batches", batches)}
         self._process.request("hold", {}, arrays)
 
-    def open(self, contest: Comparison, mode: str) -> None:
+    def open(self, comparison: Comparison, mode: str) -> None:
         """Create the runner that runs the comparison in one mode."""
-        self._process.request("open", {**vars(contest), "mode": mode, "key": mode}, {})
+        self._process.request("open", {**vars(comparison), "mode": mode, "key": mode}, {})
 
     def losses(self, mode: str, steps: int) -> list[float]:
         """Run training steps and return their losses."""

@@ -13,7 +13,7 @@ from mxrun.report.tables import titled_table
 
 def verify_tables(report: Mapping[str, Any]) -> list[Table | Text]:
     """Return one line per plan variant, then the verdict."""
-    title = f"{report['name']}: {report['steps']} steps in each variant"
+    title = f"{report['name']}: {report['steps']} steps of each variant"
     table = titled_table(title, "variant", "promised", "found")
     for variant in report["variants"]:
         found = "the same bits"

@@ -90,7 +90,7 @@ def test_the_tapes_own_cost_is_that_of_the_plans_calls(threads: int) -> None:
 
 
 @pytest.mark.parametrize("config", BUNDLED)
-def test_made_up_labels_are_classes_of_the_network(config: str) -> None:
+def test_synthetic_labels_are_classes_of_the_network(config: str) -> None:
     model = load(find_config(config), (), 16).model
     records = synthetic_records(model)
     assert records.specs == model.records
@@ -99,7 +99,7 @@ def test_made_up_labels_are_classes_of_the_network(config: str) -> None:
     assert set(np.unique(labels)) == set(range(10))
 
 
-def test_made_up_ids_are_rows_of_their_table(tmp_path: Path) -> None:
+def test_synthetic_ids_are_rows_of_their_table(tmp_path: Path) -> None:
     table = "    - Embedding: {name: table, data: words, input_dim: 700, output_dim: 3}\n"
     data = "data: {batch_size: 32, train: {dataset: digits, split: train}}\n"
     text = config_text(table + classifier(4), inputs="{words: [5], label: []}", data=data)

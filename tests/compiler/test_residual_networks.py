@@ -101,7 +101,7 @@ class Training:
 @cache
 def trained(case: Case) -> Training:
     """Train with mxrun, from the initial values of the config."""
-    before, batches = first_values(case), made_up(case)
+    before, batches = first_values(case), synthetic_batches(case)
     executor = bound(case, before, rules={name: rule(case, name) for name in case.parameters})
     for step in range(STEPS):
         run(executor, {name: array[step] for name, array in batches.items()})
@@ -128,7 +128,7 @@ def first_values(case: Case) -> Arrays:
     }
 
 
-def made_up(case: Case) -> Arrays:
+def synthetic_batches(case: Case) -> Arrays:
     """Return synthetic batches, stacked along a first axis."""
     random = np.random.default_rng(5)
     shapes = {name: (STEPS + 1, *spec.shape) for name, spec in case.inputs.items()}

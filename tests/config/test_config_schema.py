@@ -134,7 +134,7 @@ def test_places_of_keys_and_values(good: Path) -> None:
         ("train.epochs=0", ">= 1", "0 (an integer)", ""),
         ("seed=-1", ">= 0", "-1 (an integer)", ""),
         (f"seed={2**63}", "within int64", f"{2**63} (an integer)", ""),
-        ("name=3", "text", "3 (an integer)", "write it in quotes"),
+        ("name=3", "a name of letters", "3 (an integer)", "write it in quotes"),
         ("name=a/b", "a name of letters, digits, _ . and -", "'a/b' (text)", ""),
         ("threads=0", ">= 1", "0 (an integer)", ""),
         ("backward=revers", "one of explicit_graph, reverse", "'revers' (text)", "'reverse'"),
@@ -246,7 +246,11 @@ def test_missing_keys_are_reported_at_their_section(
             "integer >= 1 and within int32, such as 3",
             "Successive evaluations",
         ),
-        ("train.start_from={load: [a]}", "text, such as runs/digits_lenet", "run's folder"),
+        (
+            "train.start_from={load: [a]}",
+            "text of at least 1 character, such as runs/digits_lenet",
+            "run's folder",
+        ),
         (
             "data={train: {dataset: digits}}",
             "integer >= 1 and within int32, such as 64",

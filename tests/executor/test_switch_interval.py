@@ -27,10 +27,10 @@ def interval() -> Iterator[float]:
 
 
 def test_the_last_loop_to_leave_restores_the_interval(interval: float) -> None:
-    hand_over = ShortSwitchInterval()
-    with hand_over:
+    short_interval = ShortSwitchInterval()
+    with short_interval:
         assert sys.getswitchinterval() == pytest.approx(INTERVAL_S)
-        with hand_over:
+        with short_interval:
             pass
         assert sys.getswitchinterval() == pytest.approx(INTERVAL_S)
     assert sys.getswitchinterval() == pytest.approx(interval)

@@ -166,7 +166,7 @@ def test_losses_fall() -> None:
     assert losses[0] / BATCH < 10
 
 
-def test_a_gradient_that_only_passes_is_nobodys_step() -> None:
+def test_a_gradient_that_only_passes_is_no_step() -> None:
     """Both inputs of a sum share its output's gradient; a parameter gets a copy of its own."""
     symbol = residual()
     steps = {step.name: step for step in plan_of(symbol).phases[TRAIN].graph.steps}

@@ -13,7 +13,7 @@ from mxrun.runtime.contention import core_wait_s
 
 _BUSY = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 # Long enough for any machine: the test ends as soon as the thread has waited at all.
-_PATIENCE_S = 300
+_MAX_WAIT_S = 300
 
 
 def test_a_thread_that_shares_its_core_waits_for_it() -> None:
@@ -25,7 +25,7 @@ def test_a_thread_that_shares_its_core_waits_for_it() -> None:
     other = subprocess.Popen([sys.executable, "-c", _BUSY, str(core)])
     os.sched_setaffinity(0, {core})
     try:
-        end = time.monotonic() + _PATIENCE_S
+        end = time.monotonic() + _MAX_WAIT_S
         while (core_wait_s() or 0) < before + 0.05 and time.monotonic() < end:
             pass
     finally:

@@ -129,7 +129,7 @@ def test_a_record_that_is_gone_does_not_prevent_the_saving(config):
     assert saved_steps(RUN) == [4 + 2]
 
 
-def test_a_run_that_came_to_nothing_is_in_nobodys_way(config):
+def test_a_run_that_came_to_nothing_blocks_no_other(config):
     image_file = Path("train/a/1.png")
     content = image_file.read_bytes()
     image_file.write_bytes(b"no image")

@@ -71,7 +71,7 @@ def test_a_bundled_config_trains_without_its_files(tmp_path: Path) -> None:
     assert (train.shuffle, evaluation.shuffle) == (True, False)
 
 
-def test_a_made_up_run_is_another_run_than_one_on_data(
+def test_a_synthetic_run_is_another_run_than_one_on_data(
     empty_folder: Path,
 ) -> None:
     Path("some.csv").write_text("".join(f"{n},{n + 1},0,1,{n % 3}\n" for n in range(12)))
