@@ -144,6 +144,6 @@ class Arguments:
 
 def slot_of(value: float | int | None) -> int:
     """Return the 64 bits of a value: an integer, the bits of a float32, or 0 for None."""
-    if isinstance(value, float):
+    if isinstance(value, (float, np.floating)):
         return int(struct.unpack("<i", struct.pack("<f", value))[0])
     return 0 if value is None else value

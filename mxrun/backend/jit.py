@@ -23,6 +23,7 @@ cached in the user's cache folder.
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -244,7 +245,8 @@ class NativeFunction:
 
         # Two functions of one name must not share a symbol, even if different processes compiled
         # them.
-        symbol = f"{self.body.__qualname__}_{self.key or id(self)}"
+        name = re.sub(r"\W", "_", self.body.__qualname__, flags=re.ASCII)
+        symbol = f"{name}_{self.key or id(self)}"
         return compile_function(symbol, self.body, self.body.__globals__, self.arguments)
 
 

@@ -93,6 +93,38 @@ def test_integers_round_down_and_divide_by_zero_to_zero(left: int, right: int) -
 
 
 @native
+def unsigned_loop(block: Block) -> None:
+    left, right = np.uint64(integer(block, 0)), np.uint64(integer(block, 1))
+    output = int64s(block, 2)
+    output[0], output[1] = np.int64(left // right), np.int64(min(left, right))
+    output[2], output[3] = np.int64(max(left, right)), np.int64(left >> np.uint64(60))
+    output[4] = left < right
+
+
+@pytest.mark.parametrize(("left", "right"), [*itertools.product((-1, 0, 5, -(2**63)), repeat=2)])
+def test_unsigned_integers(left: int, right: int) -> None:
+    agree(unsigned_loop, left, right, np.zeros(5, np.int64))
+
+
+def test_the_least_integer_divided_by_minus_one_wraps() -> None:
+    compiled(integers_loop, [-(2**63), -1, np.zeros(15, np.int64)])
+
+
+@native
+def chain_loop(block: Block) -> None:
+    count, output = integer(block, 0), int64s(block, 1)
+    # With a count of 0 nothing may be read from the address, which is 0.
+    output[0] = 1 if 0 < count < float32s(block, 2)[0] else 2
+    output[1] = 1 if count > 0 and float32s(block, 2)[0] > 0 else 2
+
+
+def test_a_chain_is_evaluated_until_a_part_is_false() -> None:
+    _, output, _ = compiled(chain_loop, [0, np.zeros(2, np.int64), 0])
+    assert isinstance(output, np.ndarray)
+    assert output.tolist() == [2, 2]
+
+
+@native
 def floats_loop(block: Block) -> None:
     left, right, output = float32s(block, 0), float64s(block, 1), float64s(block, 2)
     a, b = left[0], np.float64(right[0])
@@ -237,8 +269,12 @@ def test_a_variable_has_the_type_that_holds_all_its_values(limit: int) -> None:
 
 
 HEADER = """\
-from mxrun.backend.jit import Block, float32s, inlined, int64s, integer, native, random_words
-from mxrun.backend.vectors import lanes
+import numpy as np
+
+from mxrun.backend.jit import (
+    Block, bfloat16s, float32s, inlined, int64s, integer, native, random_words, reduced_run
+)
+from mxrun.backend.vectors import lanes, store_lanes
 
 TEXT, BIG = "text", 2**64
 
@@ -282,7 +318,7 @@ REFUSED = {
     "output[0] = later\n    later = 1": "later has no value yet",
     "output[0] = BIG": "beyond 64 bits",
     "output[0] = 9223372036854775808": "beyond 64 bits",
-    "output[0] = TEXT": "number is needed",
+    "output[0] = TEXT": "only numbers, addresses",
     "output[0] = output": "cannot convert",
     "output[0] = lanes(2) + 1": "cannot be one variable",
     "output[0] = random_words(1, 2, 3)[0] + count": "cannot be one variable",
@@ -301,6 +337,23 @@ REFUSED = {
     "value = (1, 2)\n    value = (1, 2, 3)": "several lengths",
     "if count:\n        return 3\n    return": "some ways only",
     "global TEXT": "no Global",
+    "output[0] = count or 9": "only be conditions",
+    "output[0] = (1, 2)[5]": "has no part 5",
+    "output[0] = (1, 2.5)[count]": "of one type",
+    "value = 1\n    value = (1, 2)": "a tuple and a number",
+    "value = max": "only numbers, addresses and tuples",
+    "output[0] = bfloat16s(block, 1)[0]": "load_lanes and store_lanes",
+    "store_lanes(output, 0, lanes(2), 4)": "no vectors in the memory",
+    "store_lanes(float32s(block, 1), 0, lanes(2), 4)": "cannot convert",
+    "store_lanes(float32s(block, 1), 0, 1.0, 4)": "cannot convert",
+    "if lanes(2):\n        count = 1": "neither true nor false",
+    "for i in range(0, 3, 1, 9):\n        count = i": "one to three arguments",
+    "output[0] = min(3)": "need two numbers",
+    "output[0] = integer(block, 0.5)": "integer is needed",
+    "output[0] = sometimes(**{})": "unpacked from a dictionary",
+    "output[0] = 1 // 0": "ZeroDivisionError",
+    "output[0] = np.missing": "AttributeError",
+    "output[0] = reduced_run(10, 0.0, float32s(block, 1), 0, 1, np.float32(0), 0)": "no reduction",
 }
 
 
@@ -327,7 +380,8 @@ def test_code_that_has_changed_since_its_import_is_not_compiled(tmp_path: Path) 
     file = tmp_path / "kernels.py"
     file.write_text(f"{HEADER}    output[0] = 1\n")
     module = imported(file)
-    file.write_text(f"{HEADER}    output[0] = count\n")
+    # Of the same bytecode: only a constant differs.
+    file.write_text(f"{HEADER}    output[0] = 2\n")
     with pytest.raises(InternalError, match=r"refused_loop.*changed since it was imported"):
         _ = module.refused_loop.address
 

@@ -98,7 +98,7 @@ def truth(builder: Any, value: Value) -> Value:
     """Return whether a number is not zero."""
     if value.kind == BOOL:
         return value
-    if not isinstance(value.kind, Kind):
+    if not isinstance(value.kind, Kind) or _is_vector(value.kind):
         raise Untyped(f"{value.kind} is neither true nor false")
     zero = value.code.type(0)
     if value.kind.is_float:
@@ -145,8 +145,10 @@ def extreme(builder: Any, sign: str, values: list[Value]) -> Value:
     for value in values[1:]:
         kind = _common_number(Value(kind, None), value)
     found, *others = (converted(builder, each, kind).code for each in values)
-    is_float = isinstance(kind, Kind) and kind.is_float
-    compare = builder.fcmp_ordered if is_float else builder.icmp_signed
+    if isinstance(kind, Kind) and kind.is_float:
+        compare = builder.fcmp_ordered
+    else:
+        compare = builder.icmp_unsigned if kind == UINT64 else builder.icmp_signed
     for each in others:
         found = builder.select(compare(sign, each, found), each, found)
     return Value(kind, found)
@@ -177,9 +179,27 @@ def _modulo(builder: Any, a: Any, b: Any) -> Any:
 
 
 def _divided(builder: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
+    """Return quotient and remainder, rounded to zero, and whether the divisor is 0.
+
+    The processor stops at a division by 0, and at one of the least integer by -1: these are done
+    by 1.
+    """
     is_zero = builder.icmp_signed("==", b, b.type(0))
-    divisor = builder.select(is_zero, b.type(1), b)
+    least = builder.icmp_signed("==", a, a.type(-(2**63)))
+    overflows = builder.and_(least, builder.icmp_signed("==", b, b.type(-1)))
+    divisor = builder.select(builder.or_(is_zero, overflows), b.type(1), b)
     return builder.sdiv(a, divisor), builder.srem(a, divisor), is_zero
+
+
+def _unsigned_quotient(builder: Any, a: Any, b: Any) -> Any:
+    is_zero = builder.icmp_unsigned("==", b, b.type(0))
+    quotient = builder.udiv(a, builder.select(is_zero, b.type(1), b))
+    return builder.select(is_zero, a.type(0), quotient)
+
+
+def _unsigned_remainder(builder: Any, a: Any, b: Any) -> Any:
+    is_zero = builder.icmp_unsigned("==", b, b.type(0))
+    return builder.urem(a, builder.select(is_zero, b.type(1), b))
 
 
 def _rounds_up(builder: Any, remainder: Any, b: Any) -> Any:
@@ -207,8 +227,8 @@ _SIGNED: dict[type[ast.operator], _Code] = {
 _UNSIGNED: dict[type[ast.operator], _Code] = {
     **_BITS,
     ast.RShift: ir.IRBuilder.lshr,
-    ast.FloorDiv: ir.IRBuilder.udiv,
-    ast.Mod: ir.IRBuilder.urem,
+    ast.FloorDiv: _unsigned_quotient,
+    ast.Mod: _unsigned_remainder,
 }
 _FLOAT: dict[type[ast.operator], _Code] = {
     ast.Add: ir.IRBuilder.fadd,

@@ -9,8 +9,8 @@ import numpy as np
 from llvmlite import ir
 
 from mxrun.backend import jit, llvm_block, philox
-from mxrun.backend.sequential.arithmetic import converted, extreme
-from mxrun.backend.sequential.intrinsic import Intrinsic, number, typed
+from mxrun.backend.sequential.arithmetic import Untyped, converted, extreme
+from mxrun.backend.sequential.intrinsic import Intrinsic, number, operand_of, typed
 from mxrun.backend.sequential.kinds import (
     BFLOAT16,
     BLOCK,
@@ -35,7 +35,7 @@ _WORD = ir.IntType(64)
 
 def _word(builder: Any, block: Operand, index: Operand) -> Any:
     """Load an entry of a table, or an argument of the block, as 64 bits."""
-    owner, position = number(block), converted(builder, number(index), INT64).code
+    owner, position = number(block), operand_of(builder, index, INT64)
     if owner.kind == TABLE:
         return builder.load(builder.gep(owner.code, [position]))
     return llvm_block.slot(builder, converted(builder, owner, BLOCK).code, position)
@@ -63,7 +63,7 @@ def real(builder: Any, block: Operand, index: Operand) -> Operand:
 
 def share(builder: Any, *operands: Operand) -> Operand:
     """Compute the calling thread's part of `count` elements."""
-    size = converted(builder, number(operands[-1]), INT64).code
+    size = operand_of(builder, operands[-1], INT64)
     begin, end = llvm_block.share(builder, builder.function.args[0], size)
     return Value(INT64, begin), Value(INT64, end)
 
@@ -88,7 +88,7 @@ def clipped(builder: Any, value: Any, limit: Any) -> Any:
 
 def random_words(builder: Any, key: Operand, step: Operand, position: Operand) -> Operand:
     """Compute Philox4x32-10 of the counter (position, step)."""
-    given = (converted(builder, number(each), INT64).code for each in (key, step, position))
+    given = (operand_of(builder, each, INT64) for each in (key, step, position))
     return tuple(Value(UINT64, word) for word in _philox(builder, *given))
 
 
@@ -131,6 +131,8 @@ def _cast(kind: Kind) -> Intrinsic:
 
 def _extreme(sign: str) -> Intrinsic:
     def find(builder: Any, *values: Operand) -> Operand:
+        if len(values) < 2:
+            raise Untyped("min and max need two numbers")
         return extreme(builder, sign, list(map(number, values)))
 
     return find
@@ -153,6 +155,8 @@ def _absolute(builder: Any, value: Operand) -> Operand:
     given = number(value)
     if isinstance(given.kind, Kind) and given.kind.is_float:
         return _function("fabs")(builder, given)
+    if given.kind == UINT64:
+        return given
     code = converted(builder, given, INT64).code
     negative = builder.icmp_signed("<", code, _WORD(0))
     return Value(INT64, builder.select(negative, builder.neg(code), code))

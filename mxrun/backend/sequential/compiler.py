@@ -41,6 +41,7 @@ def compile_function(
     module.verify()
     machine = _target_machine()
     module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(_OPTIMIZATION)
     options.loop_vectorization = options.slp_vectorization = True
     passes = llvm.create_pass_builder(machine, options)

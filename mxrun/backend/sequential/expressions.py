@@ -7,6 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,6 +18,7 @@ from mxrun.backend.sequential import arithmetic
 from mxrun.backend.sequential.arithmetic import Untyped, common, converted, truth
 from mxrun.backend.sequential.intrinsic import Intrinsic, number
 from mxrun.backend.sequential.kinds import (
+    BFLOAT16,
     BOOL,
     INT64,
     NUMBERS,
@@ -53,10 +55,6 @@ class Scope:
     loops: list[Loop] = field(default_factory=list)
 
 
-class Widened(Exception):
-    """A variable needs a wider type than it has."""
-
-
 class Expressions(ABC):
     """Generator of the code of expressions, with the variables of the current scope.
 
@@ -65,6 +63,7 @@ class Expressions(ABC):
     """
 
     scope: Scope
+    is_complete = True
 
     def __init__(
         self,
@@ -93,29 +92,37 @@ class Expressions(ABC):
         variables[name] = self.stored(name, variables.get(name), value)
 
     def stored(self, name: str, place: Operand | None, value: Operand) -> Operand:
-        """Store a value in a variable's memory, which is allocated the first time."""
+        """Store a value in a variable's memory, which is allocated the first time.
+
+        A variable that a way through the function leaves without a value is 0.
+        """
         if isinstance(value, Static):
-            if place is not None and place != value:
-                raise Untyped(f"{name} has several values at compile time")
+            if place is not None:
+                raise Untyped(f"{name} has a value already; it can only change to a number")
             return value
         if isinstance(value, tuple):
             places = place if isinstance(place, tuple) else (None,) * len(value)
-            if len(places) != len(value):
-                raise Untyped(f"{name} has tuples of several lengths")
+            if len(places) != len(value) or isinstance(place, Value):
+                raise Untyped(f"{name} has tuples of several lengths, or a tuple and a number")
             parts = enumerate(zip(places, value, strict=True))
             return tuple(self.stored(f"{name}.{i}", each, part) for i, (each, part) in parts)
+        if not isinstance(place, (Value, NoneType)):
+            raise Untyped(f"{name} is a number and something else")
         key = self.scope.number, name
-        kind = self._kinds.setdefault(key, value.kind)
-        wider = common(kind, value.kind)
-        if wider != kind:
-            self._kinds[key] = wider
-            raise Widened
+        known = self._kinds.get(key, value.kind)
+        self._kinds[key] = kind = common(known, value.kind)
+        if kind != known:
+            # The code so far has the narrower type: it is generated again.
+            self.is_complete, place = False, None
         if place is None:
             place = Value(kind, variable(self.builder, kind.code, name))
-        if not isinstance(place, Value):
-            raise Untyped(f"{name} is a number and something else")
+            self._clear(place)
         self.builder.store(converted(self.builder, value, kind).code, place.code)
         return place
+
+    def _clear(self, place: Value) -> None:
+        with self.builder.goto_entry_block():
+            self.builder.store(ir.Constant(place.kind.code, None), place.code)
 
     def read(self, name: str) -> Operand:
         return self.loaded(self.scope.variables[name])
@@ -152,6 +159,8 @@ class Expressions(ABC):
         return converted(self.builder, value, INT64).code
 
     def condition(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.BoolOp):
+            return self.decided(node.values, isinstance(node.op, ast.Or))
         return truth(self.builder, number(self.expression(node))).code
 
     def of_constant(self, node: ast.Constant) -> Operand:
@@ -205,18 +214,29 @@ class Expressions(ABC):
         return self.unknown(node.op)
 
     def of_compare(self, node: ast.Compare) -> Operand:
-        if isinstance(node.ops[0], (ast.Is, ast.IsNot)) and len(node.ops) == 1:
+        first, *others = node.ops
+        if isinstance(first, (ast.Is, ast.IsNot)) and not others:
             same = self.same_address(node.left, node.comparators[0])
-            negative = isinstance(node.ops[0], ast.IsNot)
+            negative = isinstance(first, ast.IsNot)
             return Value(BOOL, self.builder.not_(same) if negative else same)
         left = number(self.expression(node.left))
-        found = None
-        for operator, each in zip(node.ops, node.comparators, strict=True):
-            right = number(self.expression(each))
-            code = arithmetic.compared(self.builder, operator, left, right).code
-            found = code if found is None else self.builder.and_(found, code)
-            left = right
-        return Value(BOOL, found)
+        right = number(self.expression(node.comparators[0]))
+        found = arithmetic.compared(self.builder, first, left, right)
+        if not others:
+            return found
+        # The rest of a chain is evaluated only if the first part is true.
+        place = variable(self.builder, BOOL.code)
+        rest, after = (self.builder.append_basic_block(name) for name in ("rest", "after"))
+        self.builder.store(found.code, place)
+        self.builder.cbranch(found.code, rest, after)
+        self.builder.position_at_end(rest)
+        for operator, node_of_next in zip(others, node.comparators[1:], strict=True):
+            left, right = right, number(self.expression(node_of_next))
+            part = arithmetic.compared(self.builder, operator, left, right).code
+            self.builder.store(self.builder.and_(self.builder.load(place), part), place)
+        self.builder.branch(after)
+        self.builder.position_at_end(after)
+        return Value(BOOL, self.builder.load(place))
 
     def same_address(self, left: ast.expr, right: ast.expr) -> Any:
         """Compare two addresses; that of None is 0."""
@@ -232,20 +252,30 @@ class Expressions(ABC):
         return self.builder.icmp_unsigned("==", *codes)
 
     def of_boolop(self, node: ast.BoolOp) -> Operand:
-        """Evaluate the parts in order until one decides; the result is true or false."""
+        return Value(BOOL, self.decided(node.values, isinstance(node.op, ast.Or), is_value=True))
+
+    def decided(self, parts: Sequence[ast.expr], by: bool, is_value: bool = False) -> Any:
+        """Evaluate conditions in order until one is `by`, which decides the result.
+
+        is_value: the result is not only a condition, so that in Python it would be a part's value.
+        """
         after = self.builder.append_basic_block("decided")
-        decides = isinstance(node.op, ast.Or)
         place = variable(self.builder, BOOL.code)
-        for part in node.values:
-            found = self.condition(part)
+        for part in parts:
+            if is_value:
+                operand = number(self.expression(part))
+                if operand.kind != BOOL:
+                    raise Untyped("`and` and `or` of numbers can only be conditions")
+                found = operand.code
+            else:
+                found = self.condition(part)
             self.builder.store(found, place)
             following = self.builder.append_basic_block("undecided")
-            blocks = (after, following) if decides else (following, after)
-            self.builder.cbranch(found, *blocks)
+            self.builder.cbranch(found, *((after, following) if by else (following, after)))
             self.builder.position_at_end(following)
         self.builder.branch(after)
         self.builder.position_at_end(after)
-        return Value(BOOL, self.builder.load(place))
+        return self.builder.load(place)
 
     def of_ifexp(self, node: ast.IfExp) -> Operand:
         then, otherwise, after = (
@@ -272,12 +302,17 @@ class Expressions(ABC):
         """Return a part of a tuple; if the index is known only at run time, one of numbers."""
         code = self.integer(index)
         if isinstance(code, ir.Constant):
+            if not -len(parts) <= code.constant < len(parts):
+                raise Untyped(f"a tuple of {len(parts)} has no part {code.constant}")
             return parts[int(code.constant)]
         numbers = [number(each) for each in parts]
+        if not numbers or len({each.kind for each in numbers}) > 1:
+            raise Untyped("an index that varies needs a tuple of numbers of one type")
         found = numbers[-1].code
         for position, each in enumerate(numbers[:-1]):
             here = self.builder.icmp_signed("==", code, INT64.code(position))
-            found = self.builder.select(here, each.code, found)
+            before = self.builder.icmp_signed("==", code, INT64.code(position - len(numbers)))
+            found = self.builder.select(self.builder.or_(here, before), each.code, found)
         return Value(numbers[0].kind, found)
 
     def element(self, node: ast.Subscript, owner: Operand | None = None) -> Value:
@@ -285,6 +320,8 @@ class Expressions(ABC):
         owner = self.expression(node.value) if owner is None else owner
         if not isinstance(owner, Value) or not isinstance(owner.kind, Pointer):
             raise Untyped("only addresses and tuples have elements")
+        if owner.kind.element == BFLOAT16:
+            raise Untyped("bfloat16 is read and written by load_lanes and store_lanes")
         index = self.integer(self.expression(node.slice))
         return Value(owner.kind.element, self.builder.gep(owner.code, [index]))
 
@@ -293,7 +330,9 @@ class Expressions(ABC):
         if not isinstance(function, Static):
             raise Untyped("only functions can be called")
         arguments = self.operands(node.args)
-        named = {each.arg: self.expression(each.value) for each in node.keywords if each.arg}
+        if any(each.arg is None for each in node.keywords):
+            raise Untyped("arguments cannot be unpacked from a dictionary")
+        named = {str(each.arg): self.expression(each.value) for each in node.keywords}
         if isinstance(function.content, InlinedBody):
             return self.inlined(function.content.body, arguments, named)
         intrinsic = self._intrinsics.get(function.content)

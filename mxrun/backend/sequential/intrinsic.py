@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from mxrun.backend.sequential.arithmetic import Untyped, converted
-from mxrun.backend.sequential.kinds import NOTHING, Kind, Operand, Pointer, Value
+from mxrun.backend.sequential.kinds import INT64, NOTHING, Kind, Operand, Pointer, Value
 
 Intrinsic: TypeAlias = Callable[..., Operand]
 """Generates the code of a call: receives the builder and the operands; raises Untyped for others
@@ -28,8 +28,7 @@ def typed(
                 raise Untyped(f"{len(kinds)} operands are needed, not {len(operands)}")
             numbers = map(number, operands)
             codes = [
-                converted(builder, each, kind).code
-                for each, kind in zip(numbers, kinds, strict=True)
+                operand_of(builder, each, kind) for each, kind in zip(numbers, kinds, strict=True)
             ]
             found = generate(builder, *codes)
             return NOTHING if result is None else Value(result, found)
@@ -45,3 +44,12 @@ def number(operand: Operand) -> Value:
         given = "a tuple" if isinstance(operand, tuple) else repr(operand.content)
         raise Untyped(f"a number is needed, not {given}")
     return operand
+
+
+def operand_of(builder: Any, operand: Operand, kind: Kind | Pointer) -> Any:
+    """Return an operand as the LLVM value of a kind; a float is no integer."""
+    value = number(operand)
+    is_float = isinstance(value.kind, Kind) and value.kind.is_float
+    if kind == INT64 and is_float:
+        raise Untyped(f"an integer is needed, not {value.kind}")
+    return converted(builder, value, kind).code

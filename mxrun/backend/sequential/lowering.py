@@ -18,7 +18,7 @@ from llvmlite import ir
 
 from mxrun.backend.llvm_block import slot
 from mxrun.backend.sequential.arithmetic import Untyped, converted
-from mxrun.backend.sequential.expressions import Expressions, Loop, Scope, Widened
+from mxrun.backend.sequential.expressions import Expressions, Loop, Scope
 from mxrun.backend.sequential.intrinsic import Intrinsic, number
 from mxrun.backend.sequential.kinds import (
     BLOCK,
@@ -37,9 +37,16 @@ from mxrun.backend.sequential.llvm_control import variable
 from mxrun.backend.sequential.syntax import tree_of
 
 _RESULT = "return"
-# Attempts to find the types of all variables; each widens one.
-_MAX_ATTEMPTS = 200
+# Attempts to find the types of all variables; each but the last widens some.
+_MAX_ATTEMPTS = 50
 _MAX_DEPTH = 50
+
+
+# Raised by generators of code and by LLVM's builder for operands that they do not take.
+_MISUSES = (
+    *(ArithmeticError, AssertionError, AttributeError, IndexError, KeyError),
+    *(RecursionError, TypeError, ValueError),
+)
 
 
 def lowered(
@@ -62,14 +69,13 @@ def lowered(
         # Variables are allocated in the first block.
         variables, start = (function.append_basic_block(name) for name in ("variables", "start"))
         builder = ir.IRBuilder(start)
-        try:
-            code = _Statements(builder, names, intrinsics, kinds)
-            code.inlined(body, [_call(builder, function.args[0], arguments)], {})
-        except Widened:
-            continue
-        builder.ret_void()
+        # Ended here, so that what is allocated in the first block is put before its end.
         ir.IRBuilder(variables).branch(start)
-        return module
+        code = _Statements(builder, names, intrinsics, kinds)
+        code.inlined(body, [_call(builder, function.args[0], arguments)], {})
+        builder.ret_void()
+        if code.is_complete:
+            return module
     raise Untyped(f"{body.__qualname__}: the types of its variables have no end")
 
 
@@ -136,6 +142,9 @@ class _Statements(Expressions):
                 getattr(self, f"do_{type(statement).__name__.lower()}", self.unknown)(statement)
             except Untyped as error:
                 raise error.at(statement.lineno) from error.__cause__
+            except _MISUSES as error:
+                text = f"cannot be compiled: {type(error).__name__}: {error}"
+                raise Untyped(text).at(statement.lineno) from error
 
     def do_expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):
@@ -146,12 +155,14 @@ class _Statements(Expressions):
 
     def do_assign(self, node: ast.Assign) -> None:
         value = self.expression(node.value)
+        if isinstance(value, Static):
+            raise Untyped("only numbers, addresses and tuples of them can be assigned")
         for target in node.targets:
             self.assign(target, value)
 
     def do_annassign(self, node: ast.AnnAssign) -> None:
-        assert node.value is not None
-        self.assign(node.target, self.expression(node.value))
+        if node.value is not None:
+            self.assign(node.target, self.expression(node.value))
 
     def do_augassign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Subscript):
@@ -241,6 +252,8 @@ class _Statements(Expressions):
         if not isinstance(iterable, ast.Call) or self.expression(iterable.func) != Static(range):
             raise Untyped("a loop is over a range")
         given = [self.integer(each) for each in self.operands(iterable.args)]
+        if not 1 <= len(given) <= 3 or iterable.keywords:
+            raise Untyped("a range has one to three arguments")
         zero, one = INT64.code(0), INT64.code(1)
         if len(given) == 1:
             return zero, given[0], one

@@ -9,6 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from mxrun.backend import jit
+from mxrun.backend.sequential.arithmetic import Untyped
 from mxrun.backend.sequential.intrinsic import typed
 from mxrun.backend.sequential.kinds import FLOAT32, FLOAT64, INT64, Pointer
 from mxrun.backend.sequential.llvm_column import (
@@ -122,6 +123,8 @@ def _cases(builder: Any, kind: Any) -> Iterator[_Reduction]:
     A kind that is a constant needs no switch.
     """
     if isinstance(kind, ir.Constant):
+        if not 0 <= kind.constant < len(_REDUCTIONS):
+            raise Untyped(f"there is no reduction of kind {kind.constant}")
         yield _REDUCTIONS[kind.constant]
         return
     after = builder.append_basic_block("after")

@@ -11,7 +11,6 @@ from functools import cache
 from mxrun.base.errors import InternalError
 
 
-@cache
 def tree_of(code: types.CodeType) -> ast.FunctionDef:
     """Return the syntax tree of a function.
 
@@ -19,8 +18,10 @@ def tree_of(code: types.CodeType) -> ast.FunctionDef:
     has changed since it was imported.
     """
     key = code.co_name, code.co_firstlineno
-    trees, codes = _functions(code.co_filename)
-    if key not in trees or key not in codes or codes[key].co_code != code.co_code:
+    linecache.checkcache(code.co_filename)
+    text = "".join(linecache.getlines(code.co_filename))
+    trees, codes = _functions(code.co_filename, text)
+    if key not in trees or codes.get(key) != code:
         raise InternalError(
             f"{code.co_filename}:{code.co_firstlineno}: the source of {code.co_name} cannot be "
             "read, or it has changed since it was imported"
@@ -33,11 +34,11 @@ _Key = tuple[str, int]
 
 @cache
 def _functions(
-    file: str,
+    file: str, text: str
 ) -> tuple[Mapping[_Key, ast.FunctionDef], Mapping[_Key, types.CodeType]]:
     """Return trees and codes of a file's functions by name and first line, that of a decorator."""
     try:
-        module = ast.parse("".join(linecache.getlines(file)))
+        module = ast.parse(text)
     except SyntaxError:
         return {}, {}
     trees = {

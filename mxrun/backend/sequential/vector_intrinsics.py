@@ -9,7 +9,7 @@ from llvmlite import ir
 from mxrun.backend import vectors
 from mxrun.backend.llvm_bfloat16 import rounded, widened
 from mxrun.backend.sequential.arithmetic import Untyped, converted
-from mxrun.backend.sequential.intrinsic import Intrinsic, number, typed
+from mxrun.backend.sequential.intrinsic import Intrinsic, number, operand_of, typed
 from mxrun.backend.sequential.kinds import (
     BFLOAT16,
     FLAGS,
@@ -83,7 +83,7 @@ def _masked(builder: Any, name: str, kind: Any, result: Any, arguments: list[Any
 
 
 def _integer(builder: Any, operand: Operand) -> Any:
-    return converted(builder, number(operand), INT64).code
+    return operand_of(builder, operand, INT64)
 
 
 def lanes(builder: Any, value: Operand) -> Operand:
@@ -124,7 +124,8 @@ def store_lanes(
     """Generate a masked store."""
     kind = _in_memory(pointer)
     place = _place(builder, number(pointer).code, _integer(builder, position), kind)
-    value = _to_memory(builder, number(vector).code, kind)
+    lanes_kind = FLOATS if kind in (FLOATS.code, _HALVES) else INTEGERS
+    value = _to_memory(builder, operand_of(builder, vector, lanes_kind), kind)
     given = [value, place, _ALIGNED, _first(builder, _integer(builder, count))]
     _masked(builder, "store", kind, ir.VoidType(), given)
     return NOTHING
@@ -132,7 +133,7 @@ def store_lanes(
 
 def stored_lanes(builder: Any, pointer: Operand, vector: Operand) -> Operand:
     """Round in registers if the memory type is narrower."""
-    stored = _to_memory(builder, number(vector).code, _in_memory(pointer))
+    stored = _to_memory(builder, operand_of(builder, vector, FLOATS), _in_memory(pointer))
     return Value(FLOATS, _from_memory(builder, stored))
 
 
@@ -250,6 +251,8 @@ def transpose_lanes(
 
 def fetch(builder: Any, pointer: Operand, position: Operand) -> Operand:
     """Generate a prefetch into every cache."""
+    if not isinstance(number(pointer).kind, Pointer):
+        raise Untyped("only memory can be prefetched")
     place = builder.gep(number(pointer).code, [_integer(builder, position)])
     byte = builder.bitcast(place, ir.IntType(8).as_pointer())
     given = [byte, _INDEX(0), _INDEX(3), _INDEX(1)]
