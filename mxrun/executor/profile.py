@@ -11,13 +11,15 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend.jit import Block, call_address, int64s, integer, native
-from mxrun.executor.tape import NativeSegment, Tape, segments
+from mxrun.backend.arguments import Int64s, Integer
+from mxrun.backend.jit import call_address, native
+from mxrun.executor.tape import Entries, NativeSegment, Tape, segments
 from mxrun.graph.graph import Step
 from mxrun.operator.kernel import PythonCall
 from mxrun.planner.plan import PhasePlan
@@ -27,26 +29,32 @@ from mxrun.runtime.storage import Arena
 Nanoseconds = npt.NDArray[np.int64]
 
 
-@native
-def run_entries_timed(block: Block) -> None:
-    """Run entries like `run_entries`; entry i ran from begin[i] to end[i], in nanoseconds.
+class TimedEntries(Entries):
+    """Arguments of `run_entries_timed`.
 
-    `clock` is the address of clock_gettime(2), which writes seconds and nanoseconds to `now`.
+    clock: address of clock_gettime(2), which writes seconds and nanoseconds of the clock `kind` to
+    `now` [2], whose address `now_address` is. begin [count], end [count]: nanoseconds between which
+    each entry ran.
     """
-    entries, count, result = int64s(block, 0), integer(block, 1), int64s(block, 2)
-    clock, kind, now_address, now = (
-        integer(block, 3),
-        integer(block, 4),
-        integer(block, 5),
-        int64s(block, 5),
-    )
-    begin, end = int64s(block, 6), int64s(block, 7)
-    result[0] = 0
-    call_address(clock, kind, now_address, 0, 0, 0, 0)
-    last = now[0] * 1000000000 + now[1]
-    for i in range(count):
+
+    clock: Integer
+    kind: Integer
+    now_address: Integer
+    now: Int64s
+    begin: Int64s
+    end: Int64s
+
+
+@native
+def run_entries_timed(call: TimedEntries) -> None:
+    """Run entries like `run_entries`, with the time of each."""
+    entries = call.entries
+    call.result[0] = 0
+    call_address(call.clock, call.kind, call.now_address, 0, 0, 0, 0)
+    last = call.now[0] * 1000000000 + call.now[1]
+    for i in range(call.count):
         row = i * 8
-        begin[i] = last
+        call.begin[i] = last
         status = call_address(
             entries[row],
             entries[row + 2],
@@ -56,12 +64,12 @@ def run_entries_timed(block: Block) -> None:
             entries[row + 6],
             entries[row + 7],
         )
-        call_address(clock, kind, now_address, 0, 0, 0, 0)
-        last = now[0] * 1000000000 + now[1]
-        end[i] = last
+        call_address(call.clock, call.kind, call.now_address, 0, 0, 0, 0)
+        last = call.now[0] * 1000000000 + call.now[1]
+        call.end[i] = last
         # A C int occupies only the lower half of the register.
         if entries[row + 1] != 0 and status & 0xFFFFFFFF != 0:
-            result[0] = i + 1
+            call.result[0] = i + 1
             break
 
 
@@ -134,15 +142,16 @@ class Profile:
         if isinstance(call, PythonCall):
             return self._timed(start, call.function)
         clock = ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
-        return NativeSegment(
-            self._entries[start:stop],
-            run_entries_timed,
-            clock,
-            time.CLOCK_MONOTONIC,
-            self._now.ctypes.data,
-            self._begin[start:].ctypes.data,
-            self._end[start:].ctypes.data,
+        arguments = partial(
+            TimedEntries,
+            clock=clock,
+            kind=time.CLOCK_MONOTONIC,
+            now_address=self._now.ctypes.data,
+            now=self._now.ctypes.data,
+            begin=self._begin[start:].ctypes.data,
+            end=self._end[start:].ctypes.data,
         )
+        return NativeSegment(self._entries[start:stop], run_entries_timed, arguments)
 
     def _timed(self, index: int, function: Callable[[], None]) -> Callable[[], None]:
         begin, end, clock = self._begin, self._end, time.monotonic_ns

@@ -13,16 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.backend.arguments import Arguments, Int64s, Integer
 from mxrun.backend.call import NativeCall
-from mxrun.backend.jit import (
-    Block,
-    HostLoop,
-    NativeFunction,
-    call_address,
-    int64s,
-    integer,
-    native,
-)
+from mxrun.backend.jit import HostLoop, NativeFunction, call_address, native
 from mxrun.base.errors import InternalError
 from mxrun.operator.kernel import Call, PythonCall
 
@@ -80,15 +73,26 @@ def _bound(entries: Sequence[TapeEntry]) -> Callable[[], None]:
     return call.function if isinstance(call, PythonCall) else NativeSegment(entries)
 
 
-@native
-def run_entries(block: Block) -> None:
-    """Call the entries in order; set result[0] to 1 + the index of the first that fails, else 0.
+class Entries(Arguments):
+    """Arguments of `run_entries`.
 
-    An entry fails if its result is a status other than zero; the loop stops there.
+    entries: `count` packed rows. result [1]: 1 + the index of the first entry that fails, else 0.
     """
-    entries, count, result = int64s(block, 0), integer(block, 1), int64s(block, 2)
-    result[0] = 0
-    for i in range(count):
+
+    entries: Int64s
+    count: Integer
+    result: Int64s
+
+
+@native
+def run_entries(call: Entries) -> None:
+    """Call the entries in order, up to the first that fails.
+
+    An entry fails if its result is a status other than zero.
+    """
+    entries = call.entries
+    call.result[0] = 0
+    for i in range(call.count):
         row = i * 8
         status = call_address(
             entries[row],
@@ -101,26 +105,34 @@ def run_entries(block: Block) -> None:
         )
         # A C int occupies only the lower half of the register.
         if entries[row + 1] != 0 and status & 0xFFFFFFFF != 0:
-            result[0] = i + 1
+            call.result[0] = i + 1
             break
 
 
 class NativeSegment:
     """Consecutive native calls, run without the interpreter lock.
 
-    `loop` takes the packed entries, their number, the address of its result and `further`.
+    loop: native function that makes the calls. arguments: makes its arguments from those of
+    `run_entries`.
     """
 
     def __init__(
-        self, entries: Sequence[TapeEntry], loop: NativeFunction = run_entries, *further: int
+        self,
+        entries: Sequence[TapeEntry],
+        loop: NativeFunction = run_entries,
+        arguments: Callable[..., Entries] = Entries,
     ) -> None:
         self._names = [entry.name for entry in entries]
         self._packed = _packed(
             [entry.call for entry in entries if isinstance(entry.call, NativeCall)]
         )
         self._failed: npt.NDArray[np.int64] = np.zeros(1, np.int64)
-        arguments = (self._packed.ctypes.data, len(entries), self._failed.ctypes.data, *further)
-        self._loop = HostLoop(loop, arguments, unlocked=True)
+        given = arguments(
+            entries=self._packed.ctypes.data,
+            count=len(entries),
+            result=self._failed.ctypes.data,
+        )
+        self._loop = HostLoop(loop, given, unlocked=True)
 
     def __call__(self) -> None:
         """Run the calls; raises InternalError naming the step whose call failed."""

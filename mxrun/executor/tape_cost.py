@@ -10,7 +10,7 @@ from mxrun.backend.call import NativeCall
 from mxrun.backend.team import openmp, team
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator.kernel import PythonCall
-from mxrun.runtime.measurement import empty_loop
+from mxrun.runtime.measurement import NoArguments, empty_loop
 
 # Number of runs; the fastest counts, because other work can only slow a run down.
 _RUNS = 200
@@ -52,7 +52,7 @@ def _emptied(entry: TapeEntry, switching: bool) -> TapeEntry:
         return replace(entry, call=PythonCall(_empty_call))
     if switching and _switches(entry):
         return entry
-    return replace(entry, call=jit.bind(empty_loop, (), 1))
+    return replace(entry, call=jit.bind(empty_loop, NoArguments(), 1))
 
 
 def _empty_call() -> None:

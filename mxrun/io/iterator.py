@@ -10,17 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.backend.jit import (
-    Block,
-    HostLoop,
-    float32s,
-    int64s,
-    integer,
-    native,
-    real,
-    share,
-    uint8s,
-)
+from mxrun.backend.arguments import Arguments, Float32s, Int64s, Integer, Real, Uint8s
+from mxrun.backend.jit import HostLoop, native, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.tensor import TensorSpec
@@ -227,18 +218,26 @@ class ArrayIterator(OrderedIterator):
         ]
 
 
+class Gathering(Arguments):
+    """Arguments of `gather_bytes_loop`: rows and records of `elements` elements."""
+
+    rows: Integer
+    elements: Integer
+    scale: Real
+    records: Uint8s
+    target: Float32s
+    indices: Int64s
+
+
 @native
-def gather_bytes_loop(block: Block) -> None:
+def gather_bytes_loop(call: Gathering) -> None:
     """Compute target[row] = float32(records[indices[row]]) * scale element by element."""
-    rows, elements = integer(block, 0), integer(block, 1)
-    scale = real(block, 2)
-    records, target = uint8s(block, 3), float32s(block, 4)
-    indices = int64s(block, 5)
-    begin, end = share(block, rows)
+    elements = call.elements
+    begin, end = share(call.rows)
     for row in range(begin, end):
-        start = indices[row] * elements
+        start = call.indices[row] * elements
         for i in range(elements):
-            target[row * elements + i] = np.float32(records[start + i]) * scale
+            call.target[row * elements + i] = np.float32(call.records[start + i]) * call.scale
 
 
 class _Gather:
@@ -282,14 +281,20 @@ class _Gather:
         time.
         """
         elements = self._records[0].size
-        addresses = (self._records.ctypes.data, slot.ctypes.data)
-        arguments = (self._batch_size, elements, scale, *addresses, 0)
-        threads = team_for_elements(self._batch_size * elements, self._threads)
-        loop = HostLoop(gather_bytes_loop, arguments, threads)
         first = order.ctypes.data
+        gathering = Gathering(
+            rows=self._batch_size,
+            elements=elements,
+            scale=scale,
+            records=self._records.ctypes.data,
+            target=slot.ctypes.data,
+            indices=first,
+        )
+        threads = team_for_elements(self._batch_size * elements, self._threads)
+        loop = HostLoop(gather_bytes_loop, gathering, threads)
 
         def write(start: int) -> None:
-            loop.set(5, first + start * order.itemsize)
+            loop.set("indices", first + start * order.itemsize)
             loop()
 
         return write

@@ -16,18 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from mxrun.backend import jit
+from mxrun.backend.arguments import Arguments, Float32s, Int64s, Integer, Table
 from mxrun.backend.call import NativeCall
-from mxrun.backend.jit import (
-    Block,
-    HostLoop,
-    NativeFunction,
-    call_address,
-    float32s,
-    int64s,
-    integer,
-    native,
-    share,
-)
+from mxrun.backend.jit import HostLoop, NativeFunction, call_address, integer, native, share
 from mxrun.backend.onednn import library, operations
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, Primitive, Unsupported
@@ -136,70 +127,99 @@ def has_bfloat16() -> bool:
     return onednn is not None and any(name in onednn.instruction_set for name in _BFLOAT16)
 
 
+class Repetition(Arguments):
+    """Arguments of `repeat_loop`: the function of a native call, and its six arguments."""
+
+    count: Integer
+    function: Integer
+    arguments: Table
+
+
 @native
-def repeat_loop(block: Block) -> None:
+def repeat_loop(call: Repetition) -> None:
     """Make one native call repeatedly."""
-    for _ in range(integer(block, 0)):
+    for _ in range(call.count):
         call_address(
-            integer(block, 1),
-            integer(block, 2),
-            integer(block, 3),
-            integer(block, 4),
-            integer(block, 5),
-            integer(block, 6),
-            integer(block, 7),
+            call.function,
+            integer(call.arguments, 0),
+            integer(call.arguments, 1),
+            integer(call.arguments, 2),
+            integer(call.arguments, 3),
+            integer(call.arguments, 4),
+            integer(call.arguments, 5),
         )
 
 
+class NoArguments(Arguments):
+    """Arguments of `empty_loop`: none."""
+
+
 @native
-def empty_loop(block: Block) -> None:
+def empty_loop(call: NoArguments) -> None:
     """Do nothing: the cost of a call alone."""
 
 
+class Passes(Arguments):
+    """Arguments of the loops over a working set: `passes` passes over `count` elements.
+
+    target: None for a loop that does not read it.
+    """
+
+    count: Integer
+    passes: Integer
+    source: Int64s
+    target: Int64s
+
+
 @native
-def update_loop(block: Block) -> None:
+def update_loop(call: Passes) -> None:
     """Compute source[i] += 1, `passes` times."""
-    source = int64s(block, 2)
-    begin, end = share(block, integer(block, 0))
-    for _ in range(integer(block, 1)):
+    begin, end = share(call.count)
+    for _ in range(call.passes):
         for i in range(begin, end):
-            source[i] += 1
+            call.source[i] += 1
 
 
 @native
-def copy_loop(block: Block) -> None:
+def copy_loop(call: Passes) -> None:
     """Compute target[i] = source[i] + 1, `passes` times."""
-    source, target = int64s(block, 2), int64s(block, 3)
-    begin, end = share(block, integer(block, 0))
-    for _ in range(integer(block, 1)):
+    begin, end = share(call.count)
+    for _ in range(call.passes):
         for i in range(begin, end):
-            target[i] = source[i] + 1
+            call.target[i] = call.source[i] + 1
 
 
 @native
-def read_loop(block: Block) -> None:
+def read_loop(call: Passes) -> None:
     """Sum each thread's share of `source` into the first element of the share, `passes` times."""
-    source = int64s(block, 2)
-    begin, end = share(block, integer(block, 0))
-    for _ in range(integer(block, 1)):
+    begin, end = share(call.count)
+    for _ in range(call.passes):
         total = 0
         for i in range(begin, end):
-            total += source[i]
+            total += call.source[i]
         if end > begin:
-            source[begin] = total
+            call.source[begin] = total
+
+
+class Product(Arguments):
+    """Arguments of `product_loop`: square matrices with `side` rows."""
+
+    side: Integer
+    left: Float32s
+    right: Float32s
+    target: Float32s
 
 
 @native
-def product_loop(block: Block) -> None:
-    """Compute target += left x right for square matrices with `side` rows."""
-    side = integer(block, 0)
-    left, right, target = float32s(block, 1), float32s(block, 2), float32s(block, 3)
-    begin, end = share(block, side)
+def product_loop(call: Product) -> None:
+    """Compute target += left x right."""
+    side = call.side
+    begin, end = share(side)
     for i in range(begin, end):
         for k in range(side):
-            factor = left[i * side + k]
+            factor = call.left[i * side + k]
             for j in range(side):
-                target[i * side + j] += factor * right[k * side + j]
+                call.target[i * side + j] += factor * call.right[k * side + j]
 
 
 def _primitive() -> _Measurement:
@@ -220,13 +240,14 @@ def _primitive() -> _Measurement:
 
 def _empty_call(threads: int) -> _Measurement:
     """Measure calls of an empty loop."""
-    return _repeated(jit.bind(empty_loop, (), threads), _CALLS, _CALLS)
+    return _repeated(jit.bind(empty_loop, NoArguments(), threads), _CALLS, _CALLS)
 
 
 def _repeated(call: NativeCall, work: float, count: int = 1) -> _Measurement:
     """Measure `count` calls in a row."""
     arguments = (*call.arguments, *[0] * (6 - len(call.arguments)))
-    loop = HostLoop(repeat_loop, (count, call.function, *arguments), unlocked=True)
+    repetition = Repetition(count=count, function=call.function, arguments=arguments)
+    loop = HostLoop(repeat_loop, repetition, unlocked=True)
     owner = call.owner
 
     def repeat(number: int) -> None:
@@ -244,8 +265,9 @@ def _products(threads: int) -> Iterator[tuple[str, _Measurement]]:
     """
     if library.load() is None:
         memory = Arena(3 * 4 * _LOOP_SIDE**2)
-        places = tuple(memory.address + n * 4 * _LOOP_SIDE**2 for n in range(3))
-        call = jit.bind(product_loop, (_LOOP_SIDE, *places), threads)
+        left, right, target = (memory.address + n * 4 * _LOOP_SIDE**2 for n in range(3))
+        arguments = Product(side=_LOOP_SIDE, left=left, right=right, target=target)
+        call = jit.bind(product_loop, arguments, threads)
         yield "float32", _repeated(replace(call, owner=(call.owner, memory)), 2 * _LOOP_SIDE**3)
         return
     dtypes = ("float32", "bfloat16") if has_bfloat16() else ("float32",)
@@ -289,9 +311,9 @@ def _passes(threads: int, cache_bytes: int) -> dict[int, tuple[_Measurement, ...
     memory.bytes_view()[:] = 0
     return {
         nbytes: (
-            _passing(update_loop, memory, (0,), nbytes, threads, moves=2),
-            _passing(copy_loop, memory, (0, nbytes // 2), nbytes, threads),
-            _passing(read_loop, memory, (0,), nbytes, threads),
+            _passing(update_loop, memory, {"source": 0}, nbytes, threads, moves=2),
+            _passing(copy_loop, memory, {"source": 0, "target": nbytes // 2}, nbytes, threads),
+            _passing(read_loop, memory, {"source": 0}, nbytes, threads),
         )
         for nbytes in sizes
     }
@@ -300,25 +322,26 @@ def _passes(threads: int, cache_bytes: int) -> dict[int, tuple[_Measurement, ...
 def _passing(
     function: NativeFunction,
     memory: Arena,
-    begins: tuple[int, ...],
+    begins: Mapping[str, int],
     nbytes: int,
     threads: int,
     moves: int = 1,
 ) -> _Measurement:
-    """Measure a loop over `nbytes`, divided equally among regions that start at `begins`.
+    """Measure a loop over `nbytes`, divided equally among regions.
 
-    Large regions are processed in chunks, one per repeat. moves: number of times each byte counts.
+    begins: offsets of the regions by the name of the argument. moves: number of times each byte
+    counts. Large regions are processed in chunks, one per repeat.
     """
     part = nbytes // len(begins)
     chunk = min(part, _REPEAT_BYTES // len(begins))
     passes = max(1, _REPEAT_BYTES // nbytes)
     chunks = part // chunk
-    arguments = (chunk // 8, passes, *(memory.address + begin for begin in begins))
+    arguments = Passes(count=chunk // 8, passes=passes, source=None, target=None)
     loop = HostLoop(function, arguments, threads, unlocked=True)
 
     def repeat(number: int) -> None:
-        for index, begin in enumerate(begins, 2):
-            loop.set(index, memory.address + begin + number % chunks * chunk)
+        for name, begin in begins.items():
+            loop.set(name, memory.address + begin + number % chunks * chunk)
         loop()
 
     return _Measurement(moves * passes * chunk * len(begins), repeat, chunks)

@@ -7,25 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.jit import (
-    Block,
-    float32s,
-    float64s,
-    inlined,
-    int32s,
-    int64s,
-    integer,
-    native,
-    reduced_run,
-)
+from mxrun.backend.arguments import Arguments, Float32s, Float64s, Int32s, Int64s, Integer
+from mxrun.backend.jit import inlined, native, reduced_run
 
-# Dtypes of labels that the loop reads, with their codes.
-KINDS = {"float32": 0, "int32": 1, "float64": 2}
+# Dtypes of labels that the loop reads, with the argument for each.
+LABELS = {"float32": "float32_labels", "int32": "int32_labels", "float64": "float64_labels"}
 # Bits of the requested results, and the row of `sums` for each.
 BEST, LOG, LIMITED_LOG = 1, 2, 4
 ROWS = {BEST: 0, LOG: 1, LIMITED_LOG: 2}
-# Argument slots that change between two runs.
-REQUESTED, KIND, LABEL, OUTPUT, ROW_WEIGHTS = 0, 1, 2, 3, 4
 
 # Constant that MXNet's CrossEntropy adds to a probability before the logarithm, and the lower bound
 # of the probability in its Perplexity.
@@ -37,16 +26,46 @@ _MAX_CLASS = 2.0**53
 _CHUNK = 256
 
 
+class Reading(Arguments):
+    """Arguments of `read_classes_loop`: `count` predictions of `classes` classes.
+
+    requested: sum of the bits of the requested results. The labels [count] have one of three
+    dtypes; the pointers of the other two are None. output [count, classes]: each row is a
+    distribution over the classes; if `classes` is 0, output [count] is the probability of class 1
+    of two. row_weights: one for `per_row` predictions each. has_ignored: whether a prediction whose
+    label is `ignored` has the weight 0.
+
+    labels, best, doubts and weights [count]: written for each prediction. sums [3, 2]: rows as in
+    `ROWS`; the sum of weight * value, and that of weight.
+    """
+
+    requested: Integer
+    float32_labels: Float32s
+    int32_labels: Int32s
+    float64_labels: Float64s
+    output: Float32s
+    row_weights: Float32s
+    count: Integer
+    classes: Integer
+    per_row: Integer
+    has_ignored: Integer
+    ignored: Integer
+    labels: Int64s
+    best: Int64s
+    doubts: Float64s
+    weights: Float64s
+    sums: Float64s
+
+
 @inlined
-def label_at(block: Block, i: int, is_binary: bool) -> int:
+def label_at(call: Reading, i: int, is_binary: bool) -> int:
     """Return label i as a class; of a probability label, class 1 above 0.5."""
-    kind = integer(block, 1)
-    if kind == 0:
-        value = np.float64(float32s(block, 2)[i])
-    elif kind == 1:
-        value = np.float64(int32s(block, 2)[i])
+    if call.float32_labels is not None:
+        value = np.float64(call.float32_labels[i])
+    elif call.int32_labels is not None:
+        value = np.float64(call.int32_labels[i])
     else:
-        value = float64s(block, 2)[i]
+        value = call.float64_labels[i]
     if is_binary:
         return 1 if value > 0.5 else 0
     return int(value if -_MAX_CLASS < value < _MAX_CLASS else -_MAX_CLASS)
@@ -68,28 +87,23 @@ def best_of(output: Any, first: int, classes: int) -> int:
 
 
 @native
-def read_classes_loop(block: Block) -> None:
+def read_classes_loop(call: Reading) -> None:
     """Compute labels and weights of all predictions, and the requested sums of weight * value.
 
-    A row of the output is a distribution over the classes. If `classes` is 0, it is the probability
-    of class 1 of two. If the best class is requested, it is written with its doubt: NaN if a
-    probability is NaN, else 0. The value summed for accuracy is 1 for a hit plus the doubt; for the
-    other sums it is the logarithm of the label's probability. A prediction of weight 0 adds
-    nothing, even if it is NaN.
+    If the best class is requested, it is written with its doubt: NaN if a probability is NaN, else
+    0. The value summed for accuracy is 1 for a hit plus the doubt; for the other sums it is the
+    logarithm of the label's probability. A prediction of weight 0 adds nothing, even if it is NaN.
     """
-    requested, output, row_weights = integer(block, 0), float32s(block, 3), float32s(block, 4)
-    count, classes, per_row = integer(block, 5), integer(block, 6), integer(block, 7)
-    has_ignored, ignored = integer(block, 8), integer(block, 9)
-    labels, best, doubts = int64s(block, 10), int64s(block, 11), float64s(block, 12)
-    weights, sums = float64s(block, 13), float64s(block, 14)
+    requested, output, classes = call.requested, call.output, call.classes
+    best, doubts, sums = call.best, call.doubts, call.sums
     is_binary = classes == 0
     total, hits, logarithms, limited = 0.0, 0.0, 0.0, 0.0
-    for i in range(count):
-        label = label_at(block, i, is_binary)
-        weight = np.float64(row_weights[i // per_row])
-        if has_ignored and label == ignored:
+    for i in range(call.count):
+        label = label_at(call, i, is_binary)
+        weight = np.float64(call.row_weights[i // call.per_row])
+        if call.has_ignored and label == call.ignored:
             weight = 0.0
-        labels[i], weights[i] = label, weight
+        call.labels[i], call.weights[i] = label, weight
         total += weight
         if requested & 1:
             place = i if is_binary else i * classes + best_of(output, i * classes, classes)

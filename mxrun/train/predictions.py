@@ -17,16 +17,7 @@ from mxrun.backend.jit import HostLoop
 from mxrun.base.classification import Classification
 from mxrun.base.errors import InternalError
 from mxrun.base.regression import Regression
-from mxrun.train.class_loop import (
-    KIND,
-    KINDS,
-    LABEL,
-    OUTPUT,
-    REQUESTED,
-    ROW_WEIGHTS,
-    ROWS,
-    read_classes_loop,
-)
+from mxrun.train.class_loop import LABELS, ROWS, Reading, read_classes_loop
 
 Array = npt.NDArray[Any]
 
@@ -107,10 +98,25 @@ class ClassPredictions(Predictions):
         self._weight: Array | None = None
         self._label_copy: Array | None = None
         self._strided_output: Array | None = None
-        written = (self.labels, self.best, self.doubt, self.weights, self._sums)
-        numbers = (count, read, count // rows, ignored is not None, ignored or 0)
-        addresses = (array.ctypes.data for array in written)
-        self._loop = HostLoop(read_classes_loop, (0, 0, 0, 0, 0, *numbers, *addresses))
+        reading = Reading(
+            requested=0,
+            float32_labels=None,
+            int32_labels=None,
+            float64_labels=None,
+            output=None,
+            row_weights=None,
+            count=count,
+            classes=read,
+            per_row=count // rows,
+            has_ignored=ignored is not None,
+            ignored=ignored or 0,
+            labels=self.labels.ctypes.data,
+            best=self.best.ctypes.data,
+            doubts=self.doubt.ctypes.data,
+            weights=self.weights.ctypes.data,
+            sums=self._sums.ctypes.data,
+        )
+        self._loop = HostLoop(read_classes_loop, reading)
 
     def request(self, value: int) -> Array:
         """Request BEST, LOG or LIMITED_LOG for every batch.
@@ -118,7 +124,7 @@ class ClassPredictions(Predictions):
         Returns the array [2], float64, that receives the sums of weight * value and of weight.
         """
         self._requested |= value
-        self._loop.set(REQUESTED, self._requested)
+        self._loop.set("requested", self._requested)
         sums: Array = self._sums[ROWS[value]]
         return sums
 
@@ -146,11 +152,11 @@ class ClassPredictions(Predictions):
         return np.add(self._first, classes, out=self._index)
 
     def _bind_label(self, label: Array) -> None:
-        kind = KINDS.get(label.dtype.name) if label.flags.c_contiguous else None
-        read = label if kind is not None else self._converted
-        self._label_copy = None if kind is not None else self._converted.reshape(label.shape)
-        self._loop.set(KIND, KINDS["float64"] if kind is None else kind)
-        self._loop.set(LABEL, read.ctypes.data)
+        is_read_there = label.dtype.name in LABELS and label.flags.c_contiguous
+        read = label if is_read_there else self._converted
+        self._label_copy = None if is_read_there else self._converted.reshape(label.shape)
+        for dtype, name in LABELS.items():
+            self._loop.set(name, read.ctypes.data if dtype == read.dtype.name else 0)
         self._label = label
 
     def _bind_output(self, output: Array) -> None:
@@ -161,13 +167,13 @@ class ClassPredictions(Predictions):
         else:
             self.probabilities = self._contiguous
             self._strided_output = output.reshape(self._shape).transpose(0, 2, 1)
-        self._loop.set(OUTPUT, self.probabilities.ctypes.data)
+        self._loop.set("output", self.probabilities.ctypes.data)
         self._output = output
 
     def _bind_weight(self, weight: Array) -> None:
         if weight.dtype != np.float32 or not weight.flags.c_contiguous:
             raise InternalError("the weights of rows must be contiguous float32")
-        self._loop.set(ROW_WEIGHTS, weight.ctypes.data)
+        self._loop.set("row_weights", weight.ctypes.data)
         self._weight = weight
 
 

@@ -79,11 +79,14 @@ def test_comments_and_what_is_not_reached_do_not_belong_to_the_key(
 
 def test_what_cannot_be_told_is_not_cached(tmp_path: Path) -> None:
     text = """\
-from mxrun.backend.jit import integer, native
+from mxrun.backend.arguments import Arguments, Integer
+from mxrun.backend.jit import native
 FACTORS = [2.0, 3.0]
+class Counting(Arguments):
+    count: Integer
 @native
-def loop(block):
-    for i in range(integer(block, 0)):
+def loop(call: Counting):
+    for i in range(call.count):
         FACTORS[i]
 """
     assert imported("untold", text, tmp_path).loop.key is None
@@ -109,19 +112,24 @@ import json
 
 import numpy as np
 
-from mxrun.backend.jit import HostLoop, float32s, integer, native
+from mxrun.backend.arguments import Arguments, Float32s, Integer
+from mxrun.backend.jit import HostLoop, native
 from factors import scaled
 
 
+class Scaling(Arguments):
+    count: Integer
+    values: Float32s
+
+
 @native
-def scale_loop(block):
-    values = float32s(block, 1)
-    for i in range(integer(block, 0)):
-        values[i] = scaled(values[i])
+def scale_loop(call: Scaling):
+    for i in range(call.count):
+        call.values[i] = scaled(call.values[i])
 
 
 values = np.arange(3, dtype=np.float32)
-HostLoop(scale_loop, (3, values.ctypes.data))()
+HostLoop(scale_loop, Scaling(count=3, values=values.ctypes.data))()
 print(json.dumps(values.tolist()))
 """
 FACTORS = """\

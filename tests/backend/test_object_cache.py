@@ -24,23 +24,31 @@ import sys
 
 import numpy as np
 
-from mxrun.backend.jit import HostLoop, float32s, inlined, integer, native, real
+from mxrun.backend.arguments import Arguments, Float32s, Integer, Real
+from mxrun.backend.jit import HostLoop, inlined, native
+
+
+class Scaling(Arguments):
+    count: Integer
+    factor: Real
+    source: Float32s
+    target: Float32s
 
 
 @inlined
-def product(block, value):
-    return integer(block, 0) // 5 * real(block, 1) * value
+def product(call, value):
+    return call.count // 5 * call.factor * value
 
 
 @native
-def triple_loop(block):
-    source, target = float32s(block, 2), float32s(block, 3)
-    for i in range(integer(block, 0)):
-        target[i] = product(block, source[i])
+def triple_loop(call: Scaling):
+    for i in range(call.count):
+        call.target[i] = product(call, call.source[i])
 
 
 source, target = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
-HostLoop(triple_loop, (5, 3.0, source.ctypes.data, target.ctypes.data))()
+addresses = {"source": source.ctypes.data, "target": target.ctypes.data}
+HostLoop(triple_loop, Scaling(count=5, factor=3.0, **addresses))()
 print(json.dumps([target.tolist(), "mxrun.backend.sequential.compiler" in sys.modules]))
 """
 TRIPLED = [0.0, 3.0, 6.0, 9.0, 12.0]

@@ -4,15 +4,8 @@ import numpy as np
 import pytest
 
 from mxrun.backend import philox
-from mxrun.backend.jit import (
-    Block,
-    HostLoop,
-    int32s,
-    integer,
-    native,
-    random_words,
-    share,
-)
+from mxrun.backend.arguments import Arguments, Int32s, Integer
+from mxrun.backend.jit import HostLoop, native, random_words, share
 from mxrun.backend.team import team
 from mxrun.runtime.random import Stream
 
@@ -37,18 +30,24 @@ KNOWN = [
 KEYS = [0, 1, 0x7FFFFFFFFFFFFFFF, 1234567890123456789]
 
 
+class Drawing(Arguments):
+    target: Int32s
+    count: Integer
+    key: Integer
+    step: Integer
+    first: Integer
+
+
 @native
-def words_loop(block: Block) -> None:
+def words_loop(call: Drawing) -> None:
     """target[4 * i ... 4 * i + 3] = the words of block `first + i`."""
-    target, count = int32s(block, 0), integer(block, 1)
-    key, step, first = integer(block, 2), integer(block, 3), integer(block, 4)
-    begin, end = share(block, count)
+    begin, end = share(call.count)
     for i in range(begin, end):
-        one, two, three, four = random_words(key, step, first + i)
-        target[4 * i] = np.uint32(one)
-        target[4 * i + 1] = np.uint32(two)
-        target[4 * i + 2] = np.uint32(three)
-        target[4 * i + 3] = np.uint32(four)
+        one, two, three, four = random_words(call.key, call.step, call.first + i)
+        call.target[4 * i] = np.uint32(one)
+        call.target[4 * i + 1] = np.uint32(two)
+        call.target[4 * i + 2] = np.uint32(three)
+        call.target[4 * i + 3] = np.uint32(four)
 
 
 def signed(word: int) -> int:
@@ -58,7 +57,13 @@ def signed(word: int) -> int:
 
 def compiled(key: int, step: int, first: int, count: int, threads: int = 1) -> np.ndarray:
     drawn = np.zeros(4 * count, np.uint32)
-    arguments = (drawn.ctypes.data, count, signed(key), signed(step), signed(first))
+    arguments = Drawing(
+        target=drawn.ctypes.data,
+        count=count,
+        key=signed(key),
+        step=signed(step),
+        first=signed(first),
+    )
     with team(threads):
         HostLoop(words_loop, arguments, threads)()
     return drawn

@@ -433,13 +433,20 @@ def test_a_plugin_that_changes_under_a_process_is_refused(config: Path) -> None:
 
 
 NATIVE = '''"""A loop."""
-from mxrun.backend.jit import bind, float32s, native
+from mxrun.backend.arguments import Arguments, Float32s
+from mxrun.backend.jit import native
+
+
+class Storing(Arguments):
+    """Arguments of `my_loop`."""
+
+    output: Float32s
 
 
 @native
-def my_loop(block):
+def my_loop(call: Storing):
     """Store a constant."""
-    float32s(block, 0)[0] = 3.0
+    call.output[0] = 3.0
 '''
 PROBE = """
 import sys, json
@@ -448,9 +455,9 @@ from mxrun import library
 from mxrun.backend import jit, object_cache
 from mxrun.contract.call import run
 plugin = library.load_plugin(sys.argv[1])
-loop = sys.modules[plugin.module].my_loop
+module = sys.modules[plugin.module]
 value = np.zeros(1, np.float32)
-run([jit.bind(loop, (value.ctypes.data,), 1)])
+run([jit.bind(module.my_loop, module.Storing(output=value.ctypes.data), 1)])
 json.dump(value.tolist(), sys.stdout)
 """
 

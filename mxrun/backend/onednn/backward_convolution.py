@@ -16,9 +16,10 @@ from functools import cache
 from typing import ClassVar
 
 from mxrun.backend import jit
+from mxrun.backend.arguments import Arguments, Float32s, Integer
 from mxrun.backend.call import NativeCall
 from mxrun.backend.constraints import UNCONSTRAINED, ImplementationConstraints
-from mxrun.backend.jit import Block, float32s, integer, native, share
+from mxrun.backend.jit import native, share
 from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.operations import SlidingWindow
@@ -29,41 +30,53 @@ from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 _AXES = 3
 
 
+class Dilation(Arguments):
+    """Arguments of `spread_loop` and `gather_loop`.
+
+    taps [kernels, depth, height, width]: the kernels without zeros. dense: the same with zeros
+    between the taps, which are step_z, step_y and step_x apart.
+    """
+
+    kernels: Integer
+    depth: Integer
+    height: Integer
+    width: Integer
+    step_z: Integer
+    step_y: Integer
+    step_x: Integer
+    taps: Float32s
+    dense: Float32s
+
+
 @native
-def spread_loop(block: Block) -> None:
+def spread_loop(call: Dilation) -> None:
     """Expand taps to dense kernels with zeros between them, kernel by kernel."""
-    depth, height, width = integer(block, 1), integer(block, 2), integer(block, 3)
-    step_z, step_y, step_x = integer(block, 4), integer(block, 5), integer(block, 6)
-    taps, dense = float32s(block, 7), float32s(block, 8)
-    rows, columns = (height - 1) * step_y + 1, (width - 1) * step_x + 1
-    planes = (depth - 1) * step_z + 1
-    for i in range(integer(block, 0) * planes * rows * columns):
-        dense[i] = 0
+    rows, columns = (call.height - 1) * call.step_y + 1, (call.width - 1) * call.step_x + 1
+    planes = (call.depth - 1) * call.step_z + 1
+    for i in range(call.kernels * planes * rows * columns):
+        call.dense[i] = 0
     tap = 0
-    for kernel in range(integer(block, 0)):
-        for z in range(depth):
-            for y in range(height):
-                row = (kernel * planes + z * step_z) * rows + y * step_y
-                for x in range(width):
-                    dense[row * columns + x * step_x] = taps[tap]
+    for kernel in range(call.kernels):
+        for z in range(call.depth):
+            for y in range(call.height):
+                row = (kernel * planes + z * call.step_z) * rows + y * call.step_y
+                for x in range(call.width):
+                    call.dense[row * columns + x * call.step_x] = call.taps[tap]
                     tap += 1
 
 
 @native
-def gather_loop(block: Block) -> None:
+def gather_loop(call: Dilation) -> None:
     """Extract the taps from dense kernels, the inverse of `spread_loop`."""
-    depth, height, width = integer(block, 1), integer(block, 2), integer(block, 3)
-    step_z, step_y, step_x = integer(block, 4), integer(block, 5), integer(block, 6)
-    taps, dense = float32s(block, 7), float32s(block, 8)
-    rows, columns = (height - 1) * step_y + 1, (width - 1) * step_x + 1
-    planes = (depth - 1) * step_z + 1
+    rows, columns = (call.height - 1) * call.step_y + 1, (call.width - 1) * call.step_x + 1
+    planes = (call.depth - 1) * call.step_z + 1
     tap = 0
-    for kernel in range(integer(block, 0)):
-        for z in range(depth):
-            for y in range(height):
-                row = (kernel * planes + z * step_z) * rows + y * step_y
-                for x in range(width):
-                    taps[tap] = dense[row * columns + x * step_x]
+    for kernel in range(call.kernels):
+        for z in range(call.depth):
+            for y in range(call.height):
+                row = (kernel * planes + z * call.step_z) * rows + y * call.step_y
+                for x in range(call.width):
+                    call.taps[tap] = call.dense[row * columns + x * call.step_x]
                     tap += 1
 
 
@@ -126,14 +139,22 @@ class DenseKernelConvolution(_WrappedConvolution):
         reorder = self._reorder.bind({Argument.SOURCE: start, Argument.OUTPUT: end}, rest)
         axes = self.taps.shape[2:]
         filling = (1,) * (_AXES - len(axes))
-        arguments = (
-            math.prod(self.taps.shape[:2]),
-            *(*filling, *axes, *filling, *self.dilation),
-            *(addresses[self.argument], dense),
+        depth, height, width = *filling, *axes
+        step_z, step_y, step_x = *filling, *self.dilation
+        dilation = Dilation(
+            kernels=math.prod(self.taps.shape[:2]),
+            depth=depth,
+            height=height,
+            width=width,
+            step_z=step_z,
+            step_y=step_y,
+            step_x=step_x,
+            taps=addresses[self.argument],
+            dense=dense,
         )
         if self._reads_kernel:
-            return (jit.bind(spread_loop, arguments, 1), reorder, compute)
-        return (compute, reorder, jit.bind(gather_loop, arguments, 1))
+            return (jit.bind(spread_loop, dilation, 1), reorder, compute)
+        return (compute, reorder, jit.bind(gather_loop, dilation, 1))
 
     @property
     def _reads_kernel(self) -> bool:
@@ -149,22 +170,38 @@ class DenseKernelConvolution(_WrappedConvolution):
         return operations.reorder(*ends, self.threads)
 
 
+class Cropping(Arguments):
+    """Arguments of `cut_loop`; both tensors have channels last, and a row contains the channels.
+
+    wide: [images, wide_depth, wide_height, wide_row]. narrow: [images, depth, height, row].
+    """
+
+    images: Integer
+    depth: Integer
+    height: Integer
+    row: Integer
+    wide_depth: Integer
+    wide_height: Integer
+    wide_row: Integer
+    wide: Float32s
+    narrow: Float32s
+
+
 @native
-def cut_loop(block: Block) -> None:
-    """Crop wide to narrow, or extend it with zeros where it is smaller; channels last."""
-    depth, height, row = integer(block, 1), integer(block, 2), integer(block, 3)
-    wide_depth, wide_height, wide_row = integer(block, 4), integer(block, 5), integer(block, 6)
-    wide, narrow = float32s(block, 7), float32s(block, 8)
-    begin, end = share(block, integer(block, 0) * depth * height)
+def cut_loop(call: Cropping) -> None:
+    """Crop wide to narrow, or extend it with zeros where it is smaller."""
+    row = call.row
+    begin, end = share(call.images * call.depth * call.height)
     for line in range(begin, end):
-        plane, y = line // height, line % height
-        image, z = plane // depth, plane % depth
-        inside = min(row, wide_row) if z < wide_depth and y < wide_height else 0
-        start = ((image * wide_depth + z) * wide_height + y) * wide_row
+        plane, y = line // call.height, line % call.height
+        image, z = plane // call.depth, plane % call.depth
+        is_inside = z < call.wide_depth and y < call.wide_height
+        inside = min(row, call.wide_row) if is_inside else 0
+        start = ((image * call.wide_depth + z) * call.wide_height + y) * call.wide_row
         for i in range(inside):
-            narrow[line * row + i] = wide[start + i]
+            call.narrow[line * row + i] = call.wide[start + i]
         for i in range(inside, row):
-            narrow[line * row + i] = 0
+            call.narrow[line * row + i] = 0
 
 
 @dataclass(frozen=True)
@@ -191,12 +228,20 @@ class CroppedConvolution(_WrappedConvolution):
         """Return the calls, in order, for tensors at the given addresses."""
         rest = scratchpad + align(self.wide.nbytes)
         bound = self.primitive.bind({**addresses, Argument.SOURCE_GRAD: scratchpad}, rest)
-        sizes = []
-        for spec in (self.narrow, self.wide):
-            *lines, row = spec.shape[2:]
-            sizes += [*(1,) * (_AXES - 1 - len(lines)), *lines, row * spec.shape[1]]
-        arguments = (self.narrow.shape[0], *sizes, scratchpad, addresses[Argument.SOURCE_GRAD])
-        copy = jit.bind(cut_loop, arguments, self.threads)
+        depth, height, row = _lines(self.narrow)
+        wide_depth, wide_height, wide_row = _lines(self.wide)
+        cropping = Cropping(
+            images=self.narrow.shape[0],
+            depth=depth,
+            height=height,
+            row=row,
+            wide_depth=wide_depth,
+            wide_height=wide_height,
+            wide_row=wide_row,
+            wide=scratchpad,
+            narrow=addresses[Argument.SOURCE_GRAD],
+        )
+        copy = jit.bind(cut_loop, cropping, self.threads)
         return (*((bound,) if isinstance(bound, NativeCall) else bound), copy)
 
 
@@ -332,3 +377,9 @@ def _extents(kernel: TensorSpec, window: SlidingWindow) -> Shape:
     return tuple(
         (size - 1) * step + 1 for size, step in zip(kernel.shape[2:], window.dilation, strict=True)
     )
+
+
+def _lines(spec: TensorSpec) -> Shape:
+    """Return the depth, the height, and the elements of a row with its channels."""
+    *lines, row = spec.shape[2:]
+    return (*(1,) * (_AXES - 1 - len(lines)), *lines, row * spec.shape[1])

@@ -12,9 +12,10 @@ from enum import IntEnum
 from functools import cache
 
 from mxrun.backend import jit
+from mxrun.backend.arguments import Arguments, Int32s, Integer
 from mxrun.backend.call import NativeCall
 from mxrun.backend.constraints import UNCONSTRAINED, ImplementationConstraints
-from mxrun.backend.jit import Block, int32s, integer, native
+from mxrun.backend.jit import native
 from mxrun.backend.onednn.descriptor import (
     IDENTITY,
     TRANSPOSED,
@@ -297,12 +298,19 @@ def reorder(source: TensorSpec, output: TensorSpec, threads: int) -> Primitive:
 _ONE, _TWO_ONES = 0x3F80_0000, 0x3F80_3F80
 
 
+class Filling(Arguments):
+    """Arguments of `fill_loop`."""
+
+    count: Integer
+    word: Integer
+    target: Int32s
+
+
 @native
-def fill_loop(block: Block) -> None:
+def fill_loop(call: Filling) -> None:
     """Set every target[i] to `word`."""
-    target = int32s(block, 2)
-    for i in range(integer(block, 0)):
-        target[i] = integer(block, 1)
+    for i in range(call.count):
+        call.target[i] = call.word
 
 
 class ColumnSum:
@@ -357,7 +365,8 @@ class ColumnSum:
 
     def _fill(self, ones: int, dtype: str) -> NativeCall:
         word = _ONE if dtype == FLOAT32 else _TWO_ONES
-        return jit.bind(fill_loop, (self._ones_bytes // 4, word, ones), 1)
+        filling = Filling(count=self._ones_bytes // 4, word=word, target=ones)
+        return jit.bind(fill_loop, filling, 1)
 
 
 @cache

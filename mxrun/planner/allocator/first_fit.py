@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend.jit import Block, HostLoop, inlined, int64s, integer, native
+from mxrun.backend.arguments import Arguments, Int64s, Integer
+from mxrun.backend.jit import HostLoop, inlined, native
 from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
 
 # Placements tried per order; the second round begins after every order has had its first.
@@ -79,10 +80,20 @@ class _FirstFit:
         self._offsets = np.empty(count, np.int64)
         self._work = np.zeros(1, np.int64)
         placed, together = np.empty(count, np.int64), np.empty(_CHUNK, np.int64)
-        given = problem.size, problem.begin, problem.end, self._order
-        self._arrays = *given, self._offsets, placed, together, self._work
-        addresses = (array.ctypes.data for array in self._arrays)
-        self._run = HostLoop(first_fit_loop, (count, *addresses), unlocked=True)
+        # References to the memory that the loop reads and writes.
+        self._arrays = problem, placed, together
+        placing = Placing(
+            count=count,
+            size=problem.size.ctypes.data,
+            begin=problem.begin.ctypes.data,
+            end=problem.end.ctypes.data,
+            order=self._order.ctypes.data,
+            offsets=self._offsets.ctypes.data,
+            placed=placed.ctypes.data,
+            together=together.ctypes.data,
+            work=self._work.ctypes.data,
+        )
+        self._run = HostLoop(first_fit_loop, placing, unlocked=True)
 
     def run(self, order: Integers) -> Integers:
         """Return the offsets for one order."""
@@ -97,42 +108,56 @@ class _FirstFit:
         return int(self._work[0])
 
 
+class Placing(Arguments):
+    """Arguments of `first_fit_loop`: the blocks' properties, the order, and the state of the run.
+
+    placed [count]: the placed blocks by offset. together [_CHUNK]: scratch space. work [1]: number
+    of blocks examined in all runs.
+    """
+
+    count: Integer
+    size: Int64s
+    begin: Int64s
+    end: Int64s
+    order: Int64s
+    offsets: Int64s
+    placed: Int64s
+    together: Int64s
+    work: Int64s
+
+
 @inlined
-def lowest_gap(block: Block, current: int, count: int) -> int:
+def lowest_gap(call: Placing, current: int, count: int) -> int:
     """Return the lowest offset at which a block overlaps none of the `count` placed blocks.
 
     Placed blocks whose lifetimes intersect are collected chunk by chunk without a branch, because
     the branch would be unpredictable.
     """
-    size, begin, end = int64s(block, 1), int64s(block, 2), int64s(block, 3)
-    offsets, placed = int64s(block, 5), int64s(block, 6)
-    together, work = int64s(block, 7), int64s(block, 8)
-    needed, born, gone = size[current], begin[current], end[current]
+    needed, born, gone = call.size[current], call.begin[current], call.end[current]
     floor = 0
     for start in range(0, count, _CHUNK):
         stop = min(start + _CHUNK, count)
-        work[0] += stop - start
+        call.work[0] += stop - start
         found = 0
         for place in range(start, stop):
-            other = placed[place]
-            together[found] = other
-            found += (begin[other] < gone) & (end[other] > born)
+            other = call.placed[place]
+            call.together[found] = other
+            found += (call.begin[other] < gone) & (call.end[other] > born)
         for index in range(found):
-            other = together[index]
-            if offsets[other] - floor >= needed:
+            other = call.together[index]
+            if call.offsets[other] - floor >= needed:
                 return floor
-            floor = max(floor, offsets[other] + size[other])
+            floor = max(floor, call.offsets[other] + call.size[other])
     return floor
 
 
 @native
-def first_fit_loop(block: Block) -> None:
-    """Place each block of `order` in the lowest gap; `placed` lists the placed blocks by offset."""
-    count, order = integer(block, 0), int64s(block, 4)
-    offsets, placed = int64s(block, 5), int64s(block, 6)
-    for number in range(count):
-        current = order[number]
-        offsets[current] = lowest_gap(block, current, number)
+def first_fit_loop(call: Placing) -> None:
+    """Place each block of `order` in the lowest gap."""
+    placed, offsets = call.placed, call.offsets
+    for number in range(call.count):
+        current = call.order[number]
+        offsets[current] = lowest_gap(call, current, number)
         place = number
         while place > 0 and offsets[placed[place - 1]] > offsets[current]:
             placed[place] = placed[place - 1]

@@ -41,66 +41,66 @@ class Attempts:
         row_start, rows = _rows(problem)
         trail = min((count + 1) ** 2, _MAX_TRAIL)
         unknown = np.empty(count, np.int64)
-        self._arrays: dict[int, Integers] = {
-            loop.SIZE: problem.size,
-            loop.BEGIN: problem.begin,
-            loop.END: problem.end,
-            loop.RANK: unknown.copy(),
-            loop.TWIN: unknown.copy(),
-            loop.ROW_START: row_start,
-            loop.ROWS: rows,
-            loop.LOWEST: unknown.copy(),
-            loop.OFFSET: unknown.copy(),
-            loop.LOW_ROW: np.empty(sections, np.int64),
-            loop.TOTAL: np.empty(sections, np.int64),
-            loop.CUT: np.empty(sections, np.int64),
-            loop.MEMBERS: unknown.copy(),
-            loop.FRAMES: np.empty(loop.FRAME_SLOTS * (count + 1), np.int64),
-            loop.TRAIL: np.empty(2 * trail, np.int64),
-            loop.RESULT: np.empty(loop.RESULT_SLOTS, np.int64),
+        # Arrays by the name of the argument.
+        self._arrays: dict[str, Integers] = {
+            "size": problem.size,
+            "begin": problem.begin,
+            "end": problem.end,
+            "rank": unknown.copy(),
+            "twin": unknown.copy(),
+            "row_start": row_start,
+            "rows": rows,
+            "lowest": unknown.copy(),
+            "offset": unknown.copy(),
+            "low_row": np.empty(sections, np.int64),
+            "total": np.empty(sections, np.int64),
+            "cut": np.empty(sections, np.int64),
+            "members": unknown.copy(),
+            "frames": np.empty(loop.FRAME_SLOTS * (count + 1), np.int64),
+            "trail": np.empty(2 * trail, np.int64),
+            "result": np.empty(loop.RESULT_SLOTS, np.int64),
         }
-        numbers = {
-            loop.COUNT: count,
-            loop.CAPACITY: capacity,
-            loop.NODES: 0,
-            loop.WORK: 0,
-            loop.TRAIL_ENTRIES: trail,
-        }
-        slots = numbers | {slot: array.ctypes.data for slot, array in self._arrays.items()}
-        arguments = tuple(slots[slot] for slot in range(len(slots)))
-        self._run = HostLoop(loop.search_loop, arguments, unlocked=True)
+        attempt = loop.Attempt(
+            count=count,
+            capacity=capacity,
+            nodes=0,
+            work=0,
+            trail_entries=trail,
+            **{name: array.ctypes.data for name, array in self._arrays.items()},
+        )
+        self._run = HostLoop(loop.search_loop, attempt, unlocked=True)
 
     @property
     def setup_work(self) -> int:
         """Work spent on preparing the arrays."""
-        return len(self._arrays[loop.ROWS])
+        return len(self._arrays["rows"])
 
     def run(self, rank: Integers, nodes: int, work: int) -> SearchOutcome:
         """Search in one order from the start, with at most `nodes` nodes and `work` work."""
         arrays, count = self._arrays, len(self._problem.size)
-        starts: dict[int, Integers | int] = {
-            loop.RANK: rank,
-            loop.TWIN: _twins(self._problem, rank),
-            loop.LOWEST: 0,
-            loop.OFFSET: -1,
-            loop.LOW_ROW: arrays[loop.ROW_START][:-1],
-            loop.TOTAL: self._problem.totals,
-            loop.CUT: self._cuts,
-            loop.MEMBERS: np.arange(count),
-            loop.RESULT: 0,
+        starts: dict[str, Integers | int] = {
+            "rank": rank,
+            "twin": _twins(self._problem, rank),
+            "lowest": 0,
+            "offset": -1,
+            "low_row": arrays["row_start"][:-1],
+            "total": self._problem.totals,
+            "cut": self._cuts,
+            "members": np.arange(count),
+            "result": 0,
         }
-        for slot, start in starts.items():
-            arrays[slot][:] = start
-        first = arrays[loop.FRAMES]
+        for name, start in starts.items():
+            arrays[name][:] = start
+        first = arrays["frames"]
         first[: loop.FRAME_SLOTS] = 0
         # Key of an imaginary block that was placed before all others, below them.
         first[loop.LAST] = count + 1
         first[loop.KEY_RANK] = -1
-        self._run.set(loop.NODES, nodes)
-        self._run.set(loop.WORK, work)
+        self._run.set("nodes", nodes)
+        self._run.set("work", work)
         self._run()
-        status, done = map(int, arrays[loop.RESULT][[loop.STATUS, loop.WORK_DONE]])
-        found = arrays[loop.OFFSET].copy() if status == loop.FOUND else None
+        status, done = map(int, arrays["result"][[loop.STATUS, loop.WORK_DONE]])
+        found = arrays["offset"].copy() if status == loop.FOUND else None
         return SearchOutcome(
             found, status == loop.IMPOSSIBLE, done + _START_WORK + _BLOCK_WORK * count
         )
@@ -112,8 +112,14 @@ def _rows(problem: PlacementProblem) -> tuple[Integers, Integers]:
     change -= np.bincount(problem.end, minlength=problem.sections + 1)
     starts = np.concatenate(([0], np.cumsum(np.cumsum(change)[:-1])))
     free, rows = starts.copy(), np.empty(starts[-1], np.int64)
-    arrays = problem.begin, problem.end, free, rows
-    HostLoop(loop.rows_loop, (len(problem.size), *(array.ctypes.data for array in arrays)))()
+    listing = loop.Rows(
+        count=len(problem.size),
+        begin=problem.begin.ctypes.data,
+        end=problem.end.ctypes.data,
+        free=free.ctypes.data,
+        rows=rows.ctypes.data,
+    )
+    HostLoop(loop.rows_loop, listing)()
     return starts, rows
 
 

@@ -12,17 +12,10 @@ are undone with the node above the parts.
 
 from __future__ import annotations
 
-from mxrun.backend.jit import Block, inlined, int64s, integer, native
+from mxrun.backend.arguments import Arguments, Int64s, Integer
+from mxrun.backend.jit import inlined, native
 
 FOUND, IMPOSSIBLE, EXHAUSTED = 0, 1, 2
-
-# Argument slots: numbers, properties of the blocks and sections, and the state of the search.
-COUNT, CAPACITY, NODES, WORK, TRAIL_ENTRIES = 0, 1, 2, 3, 4
-SIZE, BEGIN, END, RANK, TWIN, ROW_START, ROWS = 5, 6, 7, 8, 9, 10, 11
-LOWEST, OFFSET, LOW_ROW, TOTAL, CUT, MEMBERS, FRAMES, TRAIL, RESULT = (
-    *(12, 13, 14, 15, 16),
-    *(17, 18, 19, 20),
-)
 
 # Frame: the blocks of its part (range of the members) and its sections, both half-open; the key of
 # the block it placed last; the length of the trail before that; whether no remaining block is live
@@ -42,238 +35,256 @@ RESULT_SLOTS = 5
 _NODE_WORK = 200
 
 
+class Attempt(Arguments):
+    """Arguments of `search_loop`: limits, properties of blocks and sections, state of the search.
+
+    nodes, work: limits. trail_entries: capacity of the trail. rank [count]: the static order. twin
+    [count]: for each block the previous one in rank with equal size and lifetime, or -1. row_start
+    [sections + 1], rows: the blocks of each section, section by section.
+
+    lowest [count]: lowest free offset of each remaining block. offset [count]: offset of each
+    placed block; -1 for the others. low_row [sections]: row that is examined first. total
+    [sections]: bytes of the remaining blocks. cut [sections]: number of remaining blocks that cross
+    the border after the section. members [count]: the blocks, those of a part side by side. frames
+    [FRAME_SLOTS * (count + 1)] and result [RESULT_SLOTS]: as laid out above. trail: an entry and a
+    value for each change.
+    """
+
+    count: Integer
+    capacity: Integer
+    nodes: Integer
+    work: Integer
+    trail_entries: Integer
+    size: Int64s
+    begin: Int64s
+    end: Int64s
+    rank: Int64s
+    twin: Int64s
+    row_start: Int64s
+    rows: Int64s
+    lowest: Int64s
+    offset: Int64s
+    low_row: Int64s
+    total: Int64s
+    cut: Int64s
+    members: Int64s
+    frames: Int64s
+    trail: Int64s
+    result: Int64s
+
+
 @inlined
-def chosen_member(block: Block, frame: int) -> int:
+def chosen_member(call: Attempt, frame: int) -> int:
     """Return the index among the members of the next block to place, or -1 if there is none.
 
     It is the block with the smallest key above the frame's. It is rejected if another block would
     fit entirely below it: the placement would have a gap that is never needed. Of blocks that
     differ in rank alone, only the first remaining one is a candidate.
     """
-    frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
-    size, rank, twin = int64s(block, SIZE), int64s(block, RANK), int64s(block, TWIN)
-    lowest, offset = int64s(block, LOWEST), int64s(block, OFFSET)
-    key_offset, key_rank = frames[frame + KEY_OFFSET], frames[frame + KEY_RANK]
-    least_top = integer(block, CAPACITY) + 1
+    key_offset, key_rank = call.frames[frame + KEY_OFFSET], call.frames[frame + KEY_RANK]
+    least_top = call.capacity + 1
     found, found_low, found_rank = -1, least_top, 0
-    int64s(block, RESULT)[WORK_DONE] += frames[frame + LAST] - frames[frame + FIRST]
-    for place in range(frames[frame + FIRST], frames[frame + LAST]):
-        member = members[place]
-        low = lowest[member]
-        least_top = min(least_top, low + size[member])
+    call.result[WORK_DONE] += call.frames[frame + LAST] - call.frames[frame + FIRST]
+    for place in range(call.frames[frame + FIRST], call.frames[frame + LAST]):
+        member = call.members[place]
+        low = call.lowest[member]
+        least_top = min(least_top, low + call.size[member])
         if low < key_offset or low > found_low:
             continue
-        ranked = rank[member]
+        ranked = call.rank[member]
         if low == key_offset and ranked <= key_rank:
             continue
         if low == found_low and ranked >= found_rank:
             continue
-        if twin[member] >= 0 and offset[twin[member]] < 0:
+        if call.twin[member] >= 0 and call.offset[call.twin[member]] < 0:
             continue
         found, found_low, found_rank = place, low, ranked
     return found if found_low < least_top else -1
 
 
 @inlined
-def write_trail(block: Block, entry: int, value: int) -> None:
+def write_trail(call: Attempt, entry: int, value: int) -> None:
     """Record a change on the trail.
 
     entry: a block whose lowest offset was `value`, or the block count plus a block that was placed.
     """
-    trail, result = int64s(block, TRAIL), int64s(block, RESULT)
-    used = result[TRAIL_USED]
-    trail[2 * used] = entry
-    trail[2 * used + 1] = value
-    result[TRAIL_USED] = used + 1
+    used = call.result[TRAIL_USED]
+    call.trail[2 * used] = entry
+    call.trail[2 * used + 1] = value
+    call.result[TRAIL_USED] = used + 1
 
 
 @inlined
-def undo(block: Block, mark: int) -> None:
+def undo(call: Attempt, mark: int) -> None:
     """Revert every change after `mark`, the newest first."""
-    trail, result = int64s(block, TRAIL), int64s(block, RESULT)
-    lowest, offset = int64s(block, LOWEST), int64s(block, OFFSET)
-    total, cut = int64s(block, TOTAL), int64s(block, CUT)
-    size, begin, end = int64s(block, SIZE), int64s(block, BEGIN), int64s(block, END)
-    count = integer(block, COUNT)
-    result[WORK_DONE] += result[TRAIL_USED] - mark
-    for used in range(result[TRAIL_USED] - 1, mark - 1, -1):
-        entry, value = trail[2 * used], trail[2 * used + 1]
-        if entry < count:
-            lowest[entry] = value
+    call.result[WORK_DONE] += call.result[TRAIL_USED] - mark
+    for used in range(call.result[TRAIL_USED] - 1, mark - 1, -1):
+        entry, value = call.trail[2 * used], call.trail[2 * used + 1]
+        if entry < call.count:
+            call.lowest[entry] = value
         else:
-            placed = entry - count
-            offset[placed] = -1
-            result[WORK_DONE] += end[placed] - begin[placed]
-            for section in range(begin[placed], end[placed]):
-                total[section] += size[placed]
-                cut[section] += 1
-            cut[end[placed] - 1] -= 1
-    result[TRAIL_USED] = mark
+            placed = entry - call.count
+            call.offset[placed] = -1
+            call.result[WORK_DONE] += call.end[placed] - call.begin[placed]
+            for section in range(call.begin[placed], call.end[placed]):
+                call.total[section] += call.size[placed]
+                call.cut[section] += 1
+            call.cut[call.end[placed] - 1] -= 1
+    call.result[TRAIL_USED] = mark
 
 
 @inlined
-def raise_others(block: Block, frame: int, placed: int) -> int:
+def raise_others(call: Attempt, frame: int, placed: int) -> int:
     """Raise the lowest offsets of the remaining blocks that overlap `placed` in time to its top.
 
     Return bit 0 if all of them still fit, and bit 1 if there is any such block.
     """
-    frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
-    size, begin, end = int64s(block, SIZE), int64s(block, BEGIN), int64s(block, END)
-    lowest, result = int64s(block, LOWEST), int64s(block, RESULT)
-    capacity, left, right = integer(block, CAPACITY), begin[placed], end[placed]
-    top = lowest[placed] + size[placed]
-    fits, hat, least_size = 1, 0, capacity
-    result[WORK_DONE] += frames[frame + LAST] - frames[frame + FIRST]
-    for place in range(frames[frame + FIRST], frames[frame + LAST] - 1):
-        other = members[place]
-        least_size = min(least_size, size[other])
-        if begin[other] >= right or end[other] <= left:
+    left, right = call.begin[placed], call.end[placed]
+    top = call.lowest[placed] + call.size[placed]
+    fits, hat, least_size = 1, 0, call.capacity
+    call.result[WORK_DONE] += call.frames[frame + LAST] - call.frames[frame + FIRST]
+    for place in range(call.frames[frame + FIRST], call.frames[frame + LAST] - 1):
+        other = call.members[place]
+        least_size = min(least_size, call.size[other])
+        if call.begin[other] >= right or call.end[other] <= left:
             continue
         hat = 2
-        before = lowest[other]
+        before = call.lowest[other]
         if before < top:
-            write_trail(block, other, before)
-            lowest[other] = top
-            if top + size[other] > capacity:
+            write_trail(call, other, before)
+            call.lowest[other] = top
+            if top + call.size[other] > call.capacity:
                 fits = 0
-    result[MIN_SIZE] = least_size
+    call.result[MIN_SIZE] = least_size
     return fits + hat
 
 
 @inlined
-def lifted_offset(block: Block, frame: int, member: int) -> int:
+def lifted_offset(call: Attempt, frame: int, member: int) -> int:
     """Return a lower bound on the offset of a remaining block.
 
     A block with a key below the frame's cannot be placed at its lowest offset any more: it must
     come to lie on another block, and that raises it by at least the smallest remaining size.
     """
-    frames = int64s(block, FRAMES)
-    low: int = int64s(block, LOWEST)[member]
-    at: int = frames[frame + KEY_OFFSET]
-    least_size: int = int64s(block, RESULT)[MIN_SIZE]
-    if low > at or (low == at and int64s(block, RANK)[member] > frames[frame + KEY_RANK]):
+    low: int = call.lowest[member]
+    at: int = call.frames[frame + KEY_OFFSET]
+    least_size: int = call.result[MIN_SIZE]
+    if low > at or (low == at and call.rank[member] > call.frames[frame + KEY_RANK]):
         return low
     return at + least_size
 
 
 @inlined
-def still_fits(block: Block, frame: int) -> int:
+def still_fits(call: Attempt, frame: int) -> int:
     """Return whether in each section the remaining blocks fit above the lowest offset left there.
 
     One block with a low enough offset proves it. That block is examined first the next time,
     because it usually proves it again.
     """
-    frames, result, total = int64s(block, FRAMES), int64s(block, RESULT), int64s(block, TOTAL)
-    rows, row_start, low_row = int64s(block, ROWS), int64s(block, ROW_START), int64s(block, LOW_ROW)
-    offset, capacity = int64s(block, OFFSET), integer(block, CAPACITY)
-    result[WORK_DONE] += frames[frame + RIGHT] - frames[frame + LEFT]
-    for section in range(frames[frame + LEFT], frames[frame + RIGHT]):
-        if total[section] == 0:
+    call.result[WORK_DONE] += call.frames[frame + RIGHT] - call.frames[frame + LEFT]
+    for section in range(call.frames[frame + LEFT], call.frames[frame + RIGHT]):
+        if call.total[section] == 0:
             continue
-        highest = capacity - total[section]
-        first = row = low_row[section]
-        while offset[rows[row]] >= 0 or lifted_offset(block, frame, rows[row]) > highest:
-            result[WORK_DONE] += 1
+        highest = call.capacity - call.total[section]
+        first = row = call.low_row[section]
+        while (
+            call.offset[call.rows[row]] >= 0 or lifted_offset(call, frame, call.rows[row]) > highest
+        ):
+            call.result[WORK_DONE] += 1
             row += 1
-            if row == row_start[section + 1]:
-                row = row_start[section]
+            if row == call.row_start[section + 1]:
+                row = call.row_start[section]
             if row == first:
                 return 0
-        low_row[section] = row
+        call.low_row[section] = row
     return 1
 
 
 @inlined
-def place_member(block: Block, frame: int, place: int) -> int:
+def place_member(call: Attempt, frame: int, place: int) -> int:
     """Place the member at `place`; return whether all remaining blocks may still fit."""
-    frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
-    size, begin, end = int64s(block, SIZE), int64s(block, BEGIN), int64s(block, END)
-    offset, total, cut = int64s(block, OFFSET), int64s(block, TOTAL), int64s(block, CUT)
-    last = frames[frame + LAST] - 1
-    placed = members[place]
-    members[place], members[last] = members[last], placed
-    at = int64s(block, LOWEST)[placed]
-    frames[frame + KEY_OFFSET] = at
-    frames[frame + KEY_RANK] = int64s(block, RANK)[placed]
-    frames[frame + MARK] = int64s(block, RESULT)[TRAIL_USED]
-    frames[frame + REST_FIRST] = frames[frame + FIRST]
-    frames[frame + REST_LEFT] = frames[frame + LEFT]
-    write_trail(block, integer(block, COUNT) + placed, 0)
-    offset[placed] = at
-    int64s(block, RESULT)[WORK_DONE] += _NODE_WORK + end[placed] - begin[placed]
-    for section in range(begin[placed], end[placed]):
-        total[section] -= size[placed]
-        cut[section] -= 1
-    cut[end[placed] - 1] += 1
-    raised: int = raise_others(block, frame, placed)
-    frames[frame + HATLESS] = 1 if raised < 2 else 0
+    last = call.frames[frame + LAST] - 1
+    placed = call.members[place]
+    call.members[place], call.members[last] = call.members[last], placed
+    at = call.lowest[placed]
+    call.frames[frame + KEY_OFFSET] = at
+    call.frames[frame + KEY_RANK] = call.rank[placed]
+    call.frames[frame + MARK] = call.result[TRAIL_USED]
+    call.frames[frame + REST_FIRST] = call.frames[frame + FIRST]
+    call.frames[frame + REST_LEFT] = call.frames[frame + LEFT]
+    write_trail(call, call.count + placed, 0)
+    call.offset[placed] = at
+    call.result[WORK_DONE] += _NODE_WORK + call.end[placed] - call.begin[placed]
+    for section in range(call.begin[placed], call.end[placed]):
+        call.total[section] -= call.size[placed]
+        call.cut[section] -= 1
+    call.cut[call.end[placed] - 1] += 1
+    raised: int = raise_others(call, frame, placed)
+    call.frames[frame + HATLESS] = 1 if raised < 2 else 0
     if raised & 1 == 0:
         return 0
-    fits: int = still_fits(block, frame)
+    fits: int = still_fits(call, frame)
     return fits
 
 
 @inlined
-def open_part(block: Block, frame: int) -> None:
+def open_part(call: Attempt, frame: int) -> None:
     """Make a frame for the first part of this frame that is not solved."""
-    frames, members = int64s(block, FRAMES), int64s(block, MEMBERS)
-    begin, cut = int64s(block, BEGIN), int64s(block, CUT)
-    left = right = frames[frame + REST_LEFT]
-    first, last = frames[frame + REST_FIRST], frames[frame + LAST] - 1
+    left = right = call.frames[frame + REST_LEFT]
+    first, last = call.frames[frame + REST_FIRST], call.frames[frame + LAST] - 1
     middle = first
     # There may be no remaining block between two cuts.
     while middle == first:
         left = right
-        while cut[right] > 0:
+        while call.cut[right] > 0:
             right += 1
         right += 1
         for place in range(first, last):
-            member = members[place]
-            if begin[member] < right:
-                members[place], members[middle] = members[middle], member
+            member = call.members[place]
+            if call.begin[member] < right:
+                call.members[place], call.members[middle] = call.members[middle], member
                 middle += 1
     part = frame + FRAME_SLOTS
-    frames[part + FIRST], frames[part + LAST] = first, middle
-    frames[part + LEFT], frames[part + RIGHT] = left, right
-    frames[part + KEY_OFFSET] = frames[frame + KEY_OFFSET]
-    frames[part + KEY_RANK] = frames[frame + KEY_RANK]
-    int64s(block, RESULT)[WORK_DONE] += last - first + right - frames[frame + REST_LEFT]
-    frames[frame + REST_FIRST], frames[frame + REST_LEFT] = middle, right
+    call.frames[part + FIRST], call.frames[part + LAST] = first, middle
+    call.frames[part + LEFT], call.frames[part + RIGHT] = left, right
+    call.frames[part + KEY_OFFSET] = call.frames[frame + KEY_OFFSET]
+    call.frames[part + KEY_RANK] = call.frames[frame + KEY_RANK]
+    call.result[WORK_DONE] += last - first + right - call.frames[frame + REST_LEFT]
+    call.frames[frame + REST_FIRST], call.frames[frame + REST_LEFT] = middle, right
 
 
 @native
-def search_loop(block: Block) -> None:
+def search_loop(call: Attempt) -> None:
     """Place all blocks within the capacity; the first frame has placed none and holds the parts.
 
     The status is FOUND with the offsets, IMPOSSIBLE if no placement exists, or EXHAUSTED if nodes,
     work or trail are used up. The result depends on the arguments alone.
     """
-    frames, result = int64s(block, FRAMES), int64s(block, RESULT)
-    reserve = integer(block, COUNT) + 1
+    reserve = call.count + 1
     frame = 0
     descending = True
     while True:
         if descending:
-            if frames[frame + REST_FIRST] < frames[frame + LAST] - 1:
-                open_part(block, frame)
+            if call.frames[frame + REST_FIRST] < call.frames[frame + LAST] - 1:
+                open_part(call, frame)
                 frame += FRAME_SLOTS
                 descending = False
             elif frame == 0:
-                result[STATUS] = FOUND
+                call.result[STATUS] = FOUND
                 return
             else:
                 # Part solved: continue with the next part of the frame before.
                 frame -= FRAME_SLOTS
             continue
-        place = chosen_member(block, frame)
+        place = chosen_member(call, frame)
         if place >= 0:
-            trail_remaining = integer(block, TRAIL_ENTRIES) - result[TRAIL_USED]
-            is_spent = result[WORK_DONE] >= integer(block, WORK) or trail_remaining < reserve
-            if is_spent or result[NODES_TAKEN] >= integer(block, NODES):
-                result[STATUS] = EXHAUSTED
+            trail_remaining = call.trail_entries - call.result[TRAIL_USED]
+            is_spent = call.result[WORK_DONE] >= call.work or trail_remaining < reserve
+            if is_spent or call.result[NODES_TAKEN] >= call.nodes:
+                call.result[STATUS] = EXHAUSTED
                 return
-            result[NODES_TAKEN] += 1
-            descending = place_member(block, frame, place) > 0
+            call.result[NODES_TAKEN] += 1
+            descending = place_member(call, frame, place) > 0
             if descending:
                 continue
         else:
@@ -281,21 +292,29 @@ def search_loop(block: Block) -> None:
         # The last placement of the frame failed. If no remaining block overlaps it in time, it was
         # not the cause: no other candidate of the frame can do better, so the frame is left
         # (backjump).
-        undo(block, frames[frame + MARK])
-        while frame > 0 and frames[frame + HATLESS]:
+        undo(call, call.frames[frame + MARK])
+        while frame > 0 and call.frames[frame + HATLESS]:
             frame -= FRAME_SLOTS
-            undo(block, frames[frame + MARK])
+            undo(call, call.frames[frame + MARK])
         if frame == 0:
-            result[STATUS] = IMPOSSIBLE
+            call.result[STATUS] = IMPOSSIBLE
             return
 
 
+class Rows(Arguments):
+    """Arguments of `rows_loop`: the lifetimes, and the index of each section's next row in rows."""
+
+    count: Integer
+    begin: Int64s
+    end: Int64s
+    free: Int64s
+    rows: Int64s
+
+
 @native
-def rows_loop(block: Block) -> None:
+def rows_loop(call: Rows) -> None:
     """List the blocks of each section in `rows`, beginning at the section's index in `free`."""
-    begin, end = int64s(block, 1), int64s(block, 2)
-    free, rows = int64s(block, 3), int64s(block, 4)
-    for member in range(integer(block, 0)):
-        for section in range(begin[member], end[member]):
-            rows[free[section]] = member
-            free[section] += 1
+    for member in range(call.count):
+        for section in range(call.begin[member], call.end[member]):
+            call.rows[call.free[section]] = member
+            call.free[section] += 1
