@@ -10,22 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import (
-    Block,
-    float32s,
-    float64s,
-    integer,
-    native,
-    reduced_run,
-    scan_columns,
-    scan_line,
-    share,
-)
+from mxrun.backend.arguments import Arguments, Float32s, Float64s, Integer
+from mxrun.backend.jit import native, reduced_run, scan_columns, scan_line, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
+from mxrun.operator.native_kernel import LoopPart, Scratch, native_kernel, source, target
 from mxrun.operator.operator import OpContext, Operator, assign, require_array
 from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
@@ -149,83 +140,103 @@ _CHUNK_ELEMENTS = 16_384
 _SHORT = 16
 
 
-@native
-def columns_loop(block: Block) -> None:
-    """output[o, r, k] = sum of data[o, s, k] over s <= r, in float64; for several k.
+class ColumnSums(Arguments):
+    """Arguments of `columns_loop`: data and output [o, r, k], summed along r.
 
-    Slots: number of columns o * k, sizes along and after the axis, output, data, offset of the
-    first element and step along the axis.
+    columns: number of pairs (o, k); size, behind: sizes of r and k; first: offset of the first
+    element; step: distance between elements along r, negative for sums from the end.
     """
-    size, behind = integer(block, 1), integer(block, 2)
-    output, data = float32s(block, 3), float32s(block, 4)
-    k, end = share(block, integer(block, 0))
+
+    columns: Integer
+    size: Integer
+    behind: Integer
+    output: Float32s
+    data: Float32s
+    first: Integer
+    step: Integer
+
+
+@native
+def columns_loop(call: ColumnSums) -> None:
+    """output[o, r, k] = sum of data[o, s, k] over s <= r, in float64; for several k."""
+    size, behind = call.size, call.behind
+    k, end = share(call.columns)
     while k < end:
         before = k // behind
         within = k - before * behind
         count = min(end - k, behind - within)
-        position = before * size * behind + within + integer(block, 5)
-        scan_columns(output, data, position, count, integer(block, 6), size)
+        position = before * size * behind + within + call.first
+        scan_columns(call.output, call.data, position, count, call.step, size)
         k += count
 
 
-@native
-def lines_loop(block: Block) -> None:
-    """output[o, r] = sum of data[o, s] over s <= r, computed by chunks of lines.
+class LineSums(Arguments):
+    """Arguments of the loops over lines: data and output [o, r], summed along r.
 
-    Slots: number of lines o, elements of each, output, data, offset of a line's first element and
-    step (1 or -1), chunks per line, elements per chunk, the sums before each chunk or address 0 for
-    none.
+    lines: number of o; size: elements of a line; first: offset of a line's first element; step: 1,
+    or -1 for sums from the end; chunks: chunks of a line; length: elements of a chunk; totals
+    [o, chunk]: the sum of a chunk, later of all chunks before it; None for lines of one chunk.
     """
-    size, output, data = integer(block, 1), float32s(block, 2), float32s(block, 3)
-    step, chunks, length = integer(block, 5), integer(block, 6), integer(block, 7)
-    totals = float64s(block, 8)
+
+    lines: Integer
+    size: Integer
+    output: Float32s
+    data: Float32s
+    first: Integer
+    step: Integer
+    chunks: Integer
+    length: Integer
+    totals: Float64s
+
+
+@native
+def lines_loop(call: LineSums) -> None:
+    """output[o, r] = sum of data[o, s] over s <= r, computed by chunks of lines."""
+    size, step, chunks = call.size, call.step, call.chunks
     # share() splits at multiples of 16, so each chunk counts as 16 elements.
-    begin, end = share(block, integer(block, 0) * chunks * 16)
+    begin, end = share(call.lines * chunks * 16)
     for item in range(begin // 16, end // 16):
         line = item // chunks
-        done = (item - line * chunks) * length
-        position = line * size + integer(block, 4) + done * step
+        done = (item - line * chunks) * call.length
+        position = line * size + call.first + done * step
         total = 0.0
-        if integer(block, 8) != 0:
-            total = totals[item]
-        scan_line(output, data, position, min(length, size - done), step, total)
+        if call.totals is not None:
+            total = call.totals[item]
+        scan_line(call.output, call.data, position, min(call.length, size - done), step, total)
 
 
 @native
-def short_lines_loop(block: Block) -> None:
-    """Like `lines_loop`, with the same slots, for lines too short for vectors; sums in float32."""
-    size, output, data = integer(block, 1), float32s(block, 2), float32s(block, 3)
-    step = integer(block, 5)
-    begin, end = share(block, integer(block, 0))
+def short_lines_loop(call: LineSums) -> None:
+    """Like `lines_loop`, for lines too short for vectors; sums in float32."""
+    begin, end = share(call.lines)
     for line in range(begin, end):
-        at, total = line * size + integer(block, 4), np.float32(0)
-        for _ in range(size):
-            total += data[at]
-            output[at] = total
-            at += step
+        at, total = line * call.size + call.first, np.float32(0)
+        for _ in range(call.size):
+            total += call.data[at]
+            call.output[at] = total
+            at += call.step
 
 
 @native
-def sums_loop(block: Block) -> None:
-    """totals[o, p] = sum of chunk p of data[o]; same slots as `lines_loop`."""
-    size, data, step = integer(block, 1), float32s(block, 3), integer(block, 5)
-    chunks, length, totals = integer(block, 6), integer(block, 7), float64s(block, 8)
-    begin, end = share(block, integer(block, 0) * chunks * 16)
+def sums_loop(call: LineSums) -> None:
+    """totals[o, p] = sum of chunk p of data[o]."""
+    size, data, step, chunks = call.size, call.data, call.step, call.chunks
+    begin, end = share(call.lines * chunks * 16)
     for item in range(begin // 16, end // 16):
         line = item // chunks
-        done = (item - line * chunks) * length
-        count = min(length, size - done)
-        position = line * size + integer(block, 4) + done * step
+        done = (item - line * chunks) * call.length
+        count = min(call.length, size - done)
+        position = line * size + call.first + done * step
         if step < 0:
             position -= count - 1
-        totals[item] = reduced_run(0, 0.0, data, position, count, data[position], 0)
+        call.totals[item] = reduced_run(0, 0.0, data, position, count, data[position], 0)
 
 
 @native
-def carry_loop(block: Block) -> None:
-    """totals[line, chunk] = sum of the totals before it. Slots: lines, chunks, totals."""
-    chunks, totals = integer(block, 1), float64s(block, 2)
-    for line in range(integer(block, 0)):
+def carry_loop(call: LineSums) -> None:
+    """totals[line, chunk] = sum of the totals before it."""
+    chunks, totals = call.chunks, call.totals
+    for line in range(call.lines):
         total = 0.0
         for at in range(line * chunks, line * chunks + chunks):
             own = totals[at]
@@ -277,18 +288,35 @@ def _parts(
     first, step = ((size - 1) * behind, -behind) if onward else (0, behind)
     team = team_for_elements(before * size * behind, threads)
     if behind > 1:
-        columns = (before * behind, size, behind, target(0), source(0), first, step)
+        columns = ColumnSums(
+            columns=before * behind,
+            size=size,
+            behind=behind,
+            output=target(0),
+            data=source(0),
+            first=first,
+            step=step,
+        )
         return [LoopPart(columns_loop, columns, team)]
     parallel = 1 if before >= _CHUNKS else max(1, min(_CHUNKS, size // _CHUNK_ELEMENTS))
     length = -(-size // parallel)
     chunks = -(-size // length)
-    slots = (before, size, target(0), source(0), first, step, chunks, length)
+    lines = LineSums(
+        lines=before,
+        size=size,
+        output=target(0),
+        data=source(0),
+        first=first,
+        step=step,
+        chunks=chunks,
+        length=length,
+        totals=None if chunks == 1 else Scratch(),
+    )
     if chunks == 1:
-        loop = short_lines_loop if size < _SHORT else lines_loop
-        return [LoopPart(loop, (*slots, 0), team)]
+        return [LoopPart(short_lines_loop if size < _SHORT else lines_loop, lines, team)]
     nbytes = 8 * before * chunks
     return [
-        LoopPart(sums_loop, slots, team, nbytes),
-        LoopPart(carry_loop, (before, chunks), 1, nbytes),
-        LoopPart(lines_loop, slots, team, nbytes),
+        LoopPart(sums_loop, lines, team, nbytes),
+        LoopPart(carry_loop, lines, 1, nbytes),
+        LoopPart(lines_loop, lines, team, nbytes),
     ]

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mxrun.backend import jit
+from mxrun.backend.arguments import Arguments, Float32s, Int64s, Integer, Table
 from mxrun.backend.call import HEADER_SLOTS, NativeCall
-from mxrun.backend.jit import Block, call_address, float32s, inlined, int64s, integer, native, share
+from mxrun.backend.jit import call_address, float32s, inlined, integer, native, share
 from mxrun.backend.onednn.descriptor import strides_of
 from mxrun.backend.scalar_value import LoopForm
 from mxrun.backend.team import team_for_elements
@@ -34,20 +35,90 @@ _GRAIN = 32
 # Minimum run length from which an incomplete vector at its end costs less than gathering it.
 _LONG = 512
 _ELEMENT, _WORD = 4, 8
-# Words of a thread's argument block for the map's code, and (size, stride) of an endless axis.
-_BLOCK_WORDS = 16
+# (size, stride) of an endless axis.
 _ENDLESS = (2**60, 0)
+# Argument block of a map's code, in words: after the header the number of elements, the addresses
+# of the output and of the operands, the parameters (see `scalar_llvm`). Each thread has its own.
+_BLOCK_WORDS = 16
+_COUNT = HEADER_SLOTS
+_OUTPUT = _COUNT + 1
+_FIRST_OPERAND = _OUTPUT + 1
 
 _COPY = scalar.compile(lambda x: x)
 
 
+class Gathering(Arguments):
+    """Operands of a map, and scratch space for their positions and elements.
+
+    elements: elements of the output; rank: axes of each operand; axes [operand, axis]: size and
+    stride of each axis, innermost first; scratch_words: words of the team's scratch space; words,
+    cells: this space, as integers and as elements.
+    """
+
+    elements: Integer
+    rank: Integer
+    operands: Table
+    axes: Table
+    scratch_words: Integer
+    words: Int64s
+    cells: Float32s
+
+
+class CopiedOperand(Gathering):
+    """Arguments of `copied_loop`: one operand."""
+
+    output: Float32s
+
+
+class Chunks(Gathering):
+    """Arguments of `chunks_loop`.
+
+    chunk: elements of a chunk; code: address of the map's code; output_address, scratch_address:
+    the output and the team's scratch space; modes: access mode of each operand (0: stored like the
+    output, 1: gathered, 2: every chunk equals the first, 3: read in place, no chunk crosses the end
+    of an innermost run).
+
+    Scratch of a thread: the argument block of the map's code; for each operand its state, which is
+    the offset of its row and its position in the row and on every other axis; last, the operands'
+    chunks.
+    """
+
+    chunk: Integer
+    code: Integer
+    output_address: Integer
+    scratch_address: Integer
+    operand_count: Integer
+    modes: Table
+    parameter_count: Integer
+    parameters: Table
+
+
 @inlined
-def advance_rows(block: Block, words: Any, slot: int, state: int, rows: int) -> Any:
+def size_of(call: Gathering, operand: int, axis: int) -> int:
+    """Return the size of an operand's axis."""
+    return integer(call.axes, 2 * (operand * call.rank + axis))
+
+
+@inlined
+def stride_of(call: Gathering, operand: int, axis: int) -> int:
+    """Return the stride of an operand's axis."""
+    return integer(call.axes, 2 * (operand * call.rank + axis) + 1)
+
+
+@inlined
+def state_of(call: Gathering, operand: int, own: int) -> Any:
+    """Return the place of an operand's state in the scratch space that starts at `own`."""
+    return own + _BLOCK_WORDS + operand * (1 + call.rank)
+
+
+@inlined
+def advance_rows(call: Gathering, operand: int, state: int, rows: int) -> Any:
     """Advance an operand by `rows` along its second and outer axes; return the row's offset."""
+    words = call.words
     row, axis = words[state], 1
     words[state + 1] = 0
     while rows:
-        size, stride = integer(block, slot + 2 + 2 * axis), integer(block, slot + 3 + 2 * axis)
+        size, stride = size_of(call, operand, axis), stride_of(call, operand, axis)
         position = words[state + 1 + axis] + rows
         row += rows * stride
         rows = 0
@@ -61,20 +132,19 @@ def advance_rows(block: Block, words: Any, slot: int, state: int, rows: int) -> 
 
 
 @inlined
-def gather(
-    block: Block, words: Any, slot: int, state: int, cells: Any, base: int, count: int
-) -> None:
+def gather(call: Gathering, operand: int, state: int, cells: Any, base: int, count: int) -> None:
     """cells[base:base + count] = the operand's next elements; overwrites 16 more cells."""
-    x, inner, step = float32s(block, slot), integer(block, slot + 2), integer(block, slot + 3)
+    x, words = float32s(call.operands, operand), call.words
+    inner, step = size_of(call, operand, 0), stride_of(call, operand, 0)
     limit, row = base + count, words[state]
     while base < limit:
         first = words[state + 1]
         rows, run = 1, min(inner - first, limit - base)
         if run == inner:
             # Rows along the second axis are a constant stride apart.
-            remaining = integer(block, slot + 4) - words[state + 2]
+            remaining = size_of(call, operand, 1) - words[state + 2]
             rows = min(remaining, (limit - base) // inner)
-        stride, place = integer(block, slot + 5), row + first * step
+        stride, place = stride_of(call, operand, 1), row + first * step
         # In a long run, every store after the first fills complete cache lines.
         second = LANES - base % LANES if run > LANES else LANES
         if step == 0:
@@ -97,93 +167,81 @@ def gather(
                     store_lanes(cells, to + j, part, LANES)
         base += rows * run
         if first + run == inner:
-            row = advance_rows(block, words, slot, state, rows)
+            row = advance_rows(call, operand, state, rows)
         else:
             words[state + 1] = first + run
 
 
 @inlined
-def seek(block: Block, words: Any, states: int, begin: int) -> None:
-    """Set the operands' positions, stored from `states` on, to output element `begin`."""
-    operands, axes = integer(block, 7), integer(block, 8)
-    for operand in range(operands):
-        slot = 9 + integer(block, 6) + operand * (2 + 2 * axes)
-        state, row, rest = states + operand * (1 + axes), 0, begin
-        for axis in range(axes):
-            size = integer(block, slot + 2 + 2 * axis)
-            words[state + 1 + axis] = rest % size
-            if axis:
-                row += rest % size * integer(block, slot + 3 + 2 * axis)
-            rest = rest // size
-        words[state] = row
+def seek(call: Gathering, operand: int, state: int, begin: int) -> None:
+    """Set an operand's position to output element `begin`."""
+    row, rest = 0, begin
+    for axis in range(call.rank):
+        size = size_of(call, operand, axis)
+        call.words[state + 1 + axis] = rest % size
+        if axis:
+            row += rest % size * stride_of(call, operand, axis)
+        rest = rest // size
+    call.words[state] = row
 
 
 @native
-def chunks_loop(block: Block) -> None:
-    """Run a map's code on successive chunks of the output's memory.
-
-    Slots: number of elements, elements per chunk, address of the code, words of scratch for the
-    team, output, scratch, numbers of parameters, operands and axes, the parameters; then for each
-    operand its address, its access mode (0: stored like the output, 1: gathered, 2: every chunk
-    equals the first, 3: read in place, no chunk crosses the end of an innermost run), and size and
-    stride of each axis, innermost first.
-
-    Scratch of a thread: the code's argument block; for each operand the offset of its row and its
-    position in the row and on every other axis; last, the operands' chunks.
-    """
-    chunk, code, scratch = integer(block, 1), integer(block, 2), integer(block, 5)
-    operands, record = integer(block, 7), 2 + 2 * integer(block, 8)
-    words, cells = int64s(block, 5), float32s(block, 5)
-    own, behind = share(block, integer(block, 3))
-    records, states = 9 + integer(block, 6), own + _BLOCK_WORDS
-    words[own], words[own + 1] = 0, 0
-    for index in range(integer(block, 6)):
-        words[own + 4 + operands + index] = integer(block, 9 + index)
-    at, end = share(block, integer(block, 0))
+def chunks_loop(call: Chunks) -> None:
+    """Run a map's code on successive chunks of the output's memory."""
+    chunk, words = call.chunk, call.words
+    own, behind = share(call.scratch_words)
+    for index in range(HEADER_SLOTS):
+        words[own + index] = 0
+    first_parameter = _FIRST_OPERAND + call.operand_count
+    for index in range(call.parameter_count):
+        words[own + first_parameter + index] = integer(call.parameters, index)
+    at, end = share(call.elements)
     begin = at
-    seek(block, words, states, begin)
+    for operand in range(call.operand_count):
+        seek(call, operand, state_of(call, operand, own), begin)
     while at < end:
         count = min(end - at, chunk)
-        for operand in range(operands):
-            slot, state = records + operand * record, states + operand * (record // 2)
-            if integer(block, slot + 1) == 3:
-                count = min(count, integer(block, slot + 2) - words[state + 1])
-        for operand in range(operands):
-            slot, state = records + operand * record, states + operand * (record // 2)
-            mode, place = integer(block, slot + 1), at
+        for operand in range(call.operand_count):
+            if integer(call.modes, operand) == 3:
+                state = state_of(call, operand, own)
+                count = min(count, size_of(call, operand, 0) - words[state + 1])
+        for operand in range(call.operand_count):
+            state = state_of(call, operand, own)
+            mode, place = integer(call.modes, operand), at
             if mode == 3:
                 place = words[state] + words[state + 1]
                 words[state + 1] += count
-                if words[state + 1] == integer(block, slot + 2):
-                    advance_rows(block, words, slot, state, 1)
+                if words[state + 1] == size_of(call, operand, 0):
+                    advance_rows(call, operand, state, 1)
+            read = own + _FIRST_OPERAND + operand
             if mode == 0 or mode == 3:
-                words[own + 4 + operand] = integer(block, slot) + 4 * place
+                words[read] = integer(call.operands, operand) + _ELEMENT * place
             elif mode == 1 or at == begin:
                 base = 2 * behind - (operand + 1) * (chunk + _GRAIN)
-                words[own + 4 + operand] = scratch + 4 * base
-                gather(block, words, slot, state, cells, base, count)
-        words[own + 2], words[own + 3] = count, integer(block, 4) + 4 * at
-        call_address(code, scratch + 8 * own, 0, 0, 0, 0, 0)
+                words[read] = call.scratch_address + _ELEMENT * base
+                gather(call, operand, state, call.cells, base, count)
+        words[own + _COUNT] = count
+        words[own + _OUTPUT] = call.output_address + _ELEMENT * at
+        call_address(call.code, call.scratch_address + _WORD * own, 0, 0, 0, 0, 0)
         at += count
 
 
 @native
-def copied_loop(block: Block) -> None:
+def copied_loop(call: CopiedOperand) -> None:
     """output = the only operand, gathered directly into the output's memory.
 
-    Slots and scratch are those of `chunks_loop`; code and chunk size are not used.
+    The scratch space is that of `chunks_loop`.
     """
-    words, cells, output = int64s(block, 5), float32s(block, 5), float32s(block, 4)
-    own, behind = share(block, integer(block, 3))
-    slot, state = 9 + integer(block, 6), own + _BLOCK_WORDS
-    at, end = share(block, integer(block, 0))
-    seek(block, words, state, at)
+    own, behind = share(call.scratch_words)
+    state = state_of(call, 0, own)
+    at, end = share(call.elements)
+    seek(call, 0, state, at)
     # gather() overwrites cells after its last element, which belong to another thread.
     direct = max(end - at - LANES, 0)
-    gather(block, words, slot, state, output, at, direct)
+    gather(call, 0, state, call.output, at, direct)
     at, base = at + direct, 2 * behind - _GRAIN
-    gather(block, words, slot, state, cells, base, end - at)
-    store_lanes(output, at, load_lanes(cells, base, LANES), end - at)
+    gather(call, 0, state, call.cells, base, end - at)
+    store_lanes(call.output, at, load_lanes(call.cells, base, LANES), end - at)
 
 
 @dataclass(frozen=True)
@@ -191,7 +249,7 @@ class ChunksPart:
     """Map with operands that are not stored in the output's order.
 
     loop: None for a copy of the only operand; axes: those of each operand; modes: access modes, see
-    `chunks_loop`.
+    `Chunks`.
     """
 
     loop: MapLoop | None
@@ -216,7 +274,7 @@ class ChunksPart:
 
     @property
     def _rank(self) -> int:
-        """Number of axes of a record: the last one is endless, so it never overflows."""
+        """Number of axes of each operand: the last one is endless, so it never overflows."""
         return 1 + max(map(len, self.axes))
 
     @property
@@ -229,18 +287,44 @@ class ChunksPart:
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
         """Bind the loop."""
-        counts = (len(self.parameters), len(self.operands), self._rank)
-        code = 0 if self.loop is None else self.loop.address
-        arguments: list[int | float] = [self.elements, self.chunk, code]
-        arguments += [self.threads * self._thread_words, self.output.address(buffers), scratch]
-        arguments += [*counts, *self.parameters]
-        for operand, mode, axes in zip(self.operands, self.modes, self.axes, strict=True):
-            arguments += [operand.address(buffers), mode]
-            inward = [(size, strides[0]) for size, strides in reversed(axes)]
-            for size, stride in (*inward, *(_ENDLESS,) * (self._rank - len(inward))):
-                arguments += [size, stride]
-        function = copied_loop if self.loop is None else chunks_loop
-        return (jit.bind(function, tuple(arguments), self.threads),)
+        operands = tuple(operand.address(buffers) for operand in self.operands)
+        axes = tuple(number for own in self.axes for axis in self._outward(own) for number in axis)
+        output, scratch_words = self.output.address(buffers), self.threads * self._thread_words
+        if self.loop is None:
+            copied = CopiedOperand(
+                elements=self.elements,
+                rank=self._rank,
+                operands=operands,
+                axes=axes,
+                scratch_words=scratch_words,
+                words=scratch,
+                cells=scratch,
+                output=output,
+            )
+            return (jit.bind(copied_loop, copied, self.threads),)
+        chunks = Chunks(
+            elements=self.elements,
+            rank=self._rank,
+            operands=operands,
+            axes=axes,
+            scratch_words=scratch_words,
+            words=scratch,
+            cells=scratch,
+            chunk=self.chunk,
+            code=self.loop.address,
+            output_address=output,
+            scratch_address=scratch,
+            operand_count=len(operands),
+            modes=self.modes,
+            parameter_count=len(self.parameters),
+            parameters=self.parameters,
+        )
+        return (jit.bind(chunks_loop, chunks, self.threads),)
+
+    def _outward(self, axes: Axes) -> list[tuple[int, int]]:
+        """Return size and stride of an operand's axes, innermost first, and endless ones."""
+        outward = [(size, strides[0]) for size, strides in reversed(axes)]
+        return outward + [_ENDLESS] * (self._rank - len(outward))
 
 
 def served(*specs: TensorSpec) -> bool:
@@ -284,7 +368,7 @@ def _part(
     request: OpReqType = OpReqType.WRITE,
 ) -> KernelPart:
     """Return the map over `output`'s elements, with the operands' axes in its memory order."""
-    assert HEADER_SLOTS + 2 + len(operands) + len(parameters) <= _BLOCK_WORDS
+    assert _FIRST_OPERAND + len(operands) + len(parameters) <= _BLOCK_WORDS
     (slot, elements), slots = output, tuple(operand for operand, _ in operands)
     axes = tuple(own or [(1, (1,))] for _, own in operands)
     steps = [own[0][1][0] if len(own) == 1 else -1 for own in axes]
@@ -308,7 +392,7 @@ def _passes(kernel: MapKernel) -> bool:
 
 
 def _chunks(elements: int, operands: Sequence[Axes]) -> tuple[int, tuple[int, ...]]:
-    """Return the chunk size and the access mode of each operand (see `chunks_loop`).
+    """Return the chunk size and the access mode of each operand (see `Chunks`).
 
     If a chunk holds a multiple of a repeating operand's period, all its chunks are equal. Otherwise
     long runs are read in place, in chunks of about equal size.

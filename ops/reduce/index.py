@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import Block, find_rows, float32s, integer, native, reduced_run, share
+from mxrun.backend.arguments import Arguments, Float32s, Integer
+from mxrun.backend.jit import find_rows, native, reduced_run, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape
@@ -195,15 +196,26 @@ class ArgmaxChannelProperty(IndexProperty):
         return IndexSearch(1)
 
 
-@native
-def index_loop(block: Block) -> None:
-    """output[o, k] = first r where data[o, r, k] is the extreme over r, or NaN.
+class ExtremeSearch(Arguments):
+    """Arguments of `index_loop`: data [o, r, k] and output [o, k].
 
-    Slots: kind of reduction, outputs, sizes along and after the searched axis, output, data.
+    kind: `ReductionKind`; outputs: elements of the output; size, behind: sizes of r and k.
     """
-    kind, size, behind = integer(block, 0), integer(block, 2), integer(block, 3)
-    output, data = float32s(block, 4), float32s(block, 5)
-    k, end = share(block, integer(block, 1))
+
+    kind: Integer
+    outputs: Integer
+    size: Integer
+    behind: Integer
+    output: Float32s
+    data: Float32s
+
+
+@native
+def index_loop(call: ExtremeSearch) -> None:
+    """output[o, k] = first r where data[o, r, k] is the extreme over r, or NaN."""
+    kind, size, behind = call.kind, call.size, call.behind
+    output, data = call.output, call.data
+    k, end = share(call.outputs)
     while k < end:
         before = k // behind
         first = k - before * behind
@@ -235,7 +247,14 @@ class CompiledIndex(Implementation):
         if data.dtype != "float32" or not data.elements:
             return None
         _, size, behind = prop.search.views(data.shape)
-        arguments = (int(prop.compiled), output.elements, size, behind, target(0), source(0))
+        arguments = ExtremeSearch(
+            kind=int(prop.compiled),
+            outputs=output.elements,
+            size=size,
+            behind=behind,
+            output=target(0),
+            data=source(0),
+        )
         threads = team_for_elements(data.elements, request.threads) if output.elements > 1 else 1
         return native_kernel(
             self.name,

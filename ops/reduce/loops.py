@@ -7,22 +7,22 @@ reduction has stages: first chunks of fixed size, then their results in order.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 from mxrun.backend import jit
+from mxrun.backend.arguments import Arguments, Float32s, Integer, Real, Table
 from mxrun.backend.call import NativeCall
 from mxrun.backend.jit import (
-    Block,
     NativeFunction,
-    float32s,
     inlined,
     integer,
     join_rows,
     native,
-    real,
     reduced_run,
     share,
 )
@@ -83,121 +83,153 @@ _LONG = 128
 _FAR = 512
 
 
+class Reduction(Arguments):
+    """Arguments of the loops that reduce data to output.
+
+    kind: `ReductionKind`; shifts: one for each k, None if the kind has none; outputs: number of k;
+    chunks: number of chunks of an output; length: size of a chunk, in elements or rows; inner:
+    elements of the innermost run; step: distance between these; gap: elements from the end of a run
+    to the next; start: the total before the first element; remaining, reduced: size and stride of
+    each outer axis, innermost first.
+    """
+
+    output: Float32s
+    data: Float32s
+    shifts: Float32s
+    kind: Integer
+    outputs: Integer
+    chunks: Integer
+    length: Integer
+    inner: Integer
+    step: Integer
+    gap: Integer
+    divisor: Real
+    start: Real
+    remaining_axes: Integer
+    reduced_axes: Integer
+    remaining: Table
+    reduced: Table
+
+
 @inlined
-def place_of(block: Block, begin: int, end: int, number: int) -> int:
-    """Return the offset of element `number` along the axes in slots `begin` to `end`."""
+def size_of(axes: Any, axis: int) -> int:
+    """Return the size of one of the axes."""
+    return integer(axes, 2 * axis)
+
+
+@inlined
+def stride_of(axes: Any, axis: int) -> int:
+    """Return the stride of one of the axes."""
+    return integer(axes, 2 * axis + 1)
+
+
+@inlined
+def place_of(axes: Any, first: int, end: int, number: int) -> int:
+    """Return the offset of element `number` along the axes from `first` to before `end`."""
     place, rest = 0, number
-    for axis in range(begin, end, 2):
-        place += rest % integer(block, axis) * integer(block, axis + 1)
-        rest = rest // integer(block, axis)
+    for axis in range(first, end):
+        place += rest % size_of(axes, axis) * stride_of(axes, axis)
+        rest = rest // size_of(axes, axis)
     return place
 
 
 @native
-def reduce_runs_loop(block: Block) -> None:
+def reduce_runs_loop(call: Reduction) -> None:
     """output[k, p] = chunk p of data[k, r], reduced over r, then divided; for contiguous runs of r.
 
     Computed in float64, or in float32 where that is exact. Each run is reduced in separate lanes
-    (`reduced_run`), and the runs are reduced in sequence.
-
-    Slots: output, data, one shift for each k or address 0, the kind, outputs, chunks per output,
-    elements per chunk, elements per innermost run, divisor, start, numbers of remaining and of
-    outer reduced axes, the gap between runs; then size and stride of each axis, innermost first,
-    the remaining axes before the reduced ones.
+    (`reduced_run`), and the runs are reduced in sequence. A chunk's length is in elements; the step
+    is 1.
     """
-    output, data, shifts = float32s(block, 0), float32s(block, 1), float32s(block, 2)
-    kind, chunks, length = integer(block, 3), integer(block, 5), integer(block, 6)
-    inner, divisor, gap = integer(block, 7), real(block, 8), integer(block, 12)
-    reduced = 13 + 2 * integer(block, 10)
-    last = reduced + 2 * integer(block, 11)
+    data, kind, chunks, length = call.data, call.kind, call.chunks, call.length
+    inner, gap = call.inner, call.gap
     elements = inner
-    for axis in range(reduced, last, 2):
-        elements *= integer(block, axis)
+    for axis in range(call.reduced_axes):
+        elements *= size_of(call.reduced, axis)
     # share() splits at multiples of 16, so each chunk counts as 16 elements.
-    item, end = share(block, integer(block, 4) * chunks * 16)
+    item, end = share(call.outputs * chunks * 16)
     item, end = item // 16, end // 16
     while item < end:
         k = item // chunks
-        part, base = item - k * chunks, place_of(block, 13, reduced, k)
+        part, base = item - k * chunks, place_of(call.remaining, 0, call.remaining_axes, k)
         neighbours, stride = 1, 0
-        if reduced > 13 and chunks == 1:
-            stride = integer(block, 14)
-            neighbours = min(end - item, integer(block, 13) - k % integer(block, 13))
+        if call.remaining_axes and chunks == 1:
+            size, stride = size_of(call.remaining, 0), stride_of(call.remaining, 0)
+            neighbours = min(end - item, size - k % size)
         for i in range(neighbours):
             row, first, remaining = 0, 0, min(elements, length)
             if part:
                 row, remaining = part * length // inner, min(elements - part * length, length)
                 first = part * length - row * inner
-            shift = shifts[k + i] if kind >= 8 else real(block, 9)
-            total = 1.0 * real(block, 9) + 0.0
+            shift = call.shifts[k + i] if kind >= 8 else call.start
+            total = 1.0 * call.start + 0.0
             while remaining > 0:
                 count = min(remaining, inner - first)
-                place = base + first + place_of(block, reduced, last, row)
+                place = base + first + place_of(call.reduced, 0, call.reduced_axes, row)
                 total = reduced_run(kind, total, data, place, count, shift, gap)
                 remaining, first, row = remaining - count, 0, row + 1
             if kind == 7:
                 total = math.sqrt(total)
-            output[item + i] = total / divisor
+            call.output[item + i] = total / call.divisor
             base += stride
         item += neighbours
 
 
 @native
-def reduce_rows_loop(block: Block) -> None:
+def reduce_rows_loop(call: Reduction) -> None:
     """output[p, k] = chunk p of data[k, r], reduced over r, then divided; for adjacent k.
 
-    Computed in float32, row by row, in blocks of columns that stay in the cache. Slots: those of
-    `reduce_runs_loop`, with the chunk's size in rows. The innermost run is a remaining axis; the
-    distance between its elements replaces the gap.
+    Computed in float32, row by row, in blocks of columns that stay in the cache. A chunk's length
+    is in rows. The innermost run is a remaining axis; the gap is not used.
     """
-    output, data, shifts = float32s(block, 0), float32s(block, 1), float32s(block, 2)
-    kind, outputs, length = integer(block, 3), integer(block, 4), integer(block, 6)
-    inner, divisor, start = integer(block, 7), real(block, 8), real(block, 9)
-    step = integer(block, 12)
-    reduced = 13 + 2 * integer(block, 10)
-    last = reduced + 2 * integer(block, 11)
+    output, data, shifts, kind = call.output, call.data, call.shifts, call.kind
+    outputs, length, inner, step = call.outputs, call.length, call.inner, call.step
     rows = 1
-    for axis in range(reduced, last, 2):
-        rows *= integer(block, axis)
+    for axis in range(call.reduced_axes):
+        rows *= size_of(call.reduced, axis)
     size, stride = 1, 0
-    if last > reduced:
-        size, stride = integer(block, reduced), integer(block, reduced + 1)
-    at, end = share(block, outputs * integer(block, 5))
+    if call.reduced_axes:
+        size, stride = size_of(call.reduced, 0), stride_of(call.reduced, 0)
+    at, end = share(outputs * call.chunks)
     while at < end:
         part = at // outputs
         k = at - part * outputs
         rest = k // inner
         first = k - rest * inner
         count = min(min(end - at, inner - first), 4096)
-        base = first * step + place_of(block, 13, reduced, rest)
+        base = first * step + place_of(call.remaining, 0, call.remaining_axes, rest)
         for i in range(count):
-            output[at + i] = start
+            output[at + i] = call.start
         row, stop = part * length, min(rows, (part + 1) * length)
         while row < stop:
             rest = row // size
             first = row - rest * size
             # At most as many rows as the hardware prefetcher can follow.
             lines = min(min(stop - row, size - first), 8)
-            place = base + first * stride + place_of(block, reduced + 2, last, rest)
+            place = base + first * stride + place_of(call.reduced, 1, call.reduced_axes, rest)
             join_rows(kind, output, at, count, data, place, step, stride, lines, shifts, k)
             row += lines
         if kind == 7:
             for i in range(count):
                 output[at + i] = math.sqrt(output[at + i])
-        if divisor != 1:
+        if call.divisor != 1:
             for i in range(count):
-                output[at + i] /= divisor
+                output[at + i] /= call.divisor
         at += count
 
 
 @dataclass(frozen=True)
 class _Stage:
-    """One loop; `numbers`: its slots after the three addresses. outputs: how many it writes."""
+    """One loop; its arguments are those of the reduction that has no addresses yet."""
 
     function: NativeFunction
-    numbers: tuple[int | float, ...]
-    outputs: int
+    reduction: Reduction
     threads: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its results in scratch space."""
+        return align(4 * self.reduction.outputs * self.reduction.chunks)
 
 
 @dataclass(frozen=True)
@@ -220,19 +252,19 @@ class ReducePart:
     @property
     def scratch_bytes(self) -> int:
         """Size of the results of every stage but the last."""
-        return sum(_nbytes(stage) for stage in self.stages[:-1])
+        return sum(stage.nbytes for stage in self.stages[:-1])
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
         """Bind the loops."""
         read = self.data.address(buffers)
-        shift = 0 if self.shift is None else self.shift.address(buffers)
+        shifts = None if self.shift is None else self.shift.address(buffers)
         calls = []
         for stage in self.stages:
             is_last = stage is self.stages[-1]
             written = self.output.address(buffers) if is_last else scratch
-            arguments = (written, read, shift, *stage.numbers)
-            calls.append(jit.bind(stage.function, arguments, stage.threads))
-            read, scratch, shift = written, scratch + _nbytes(stage), 0
+            reduction = replace(stage.reduction, output=written, data=read, shifts=shifts)
+            calls.append(jit.bind(stage.function, reduction, stage.threads))
+            read, scratch, shifts = written, scratch + stage.nbytes, None
         return tuple(calls)
 
 
@@ -350,14 +382,27 @@ def _stage(
     reduced = [(n, stride) for n, (stride, moved) in outer if not moved]
     outputs = math.prod(n for n, (_, moved) in axes if moved)
     elements = math.prod(n for n, _ in axes)
-    rows = elements // outputs
-    numbers: list[int | float] = [int(kind), outputs, chunks, -(-rows // chunks), size]
-    numbers += [divisor, _START.get(kind, 0.0), len(remaining), len(reduced)]
     following = reduced if reduced or chunks > 1 else remaining
-    numbers.append(step if moves else _gap(size, following))
-    numbers += [number for axis in (*remaining, *reduced) for number in axis]
+    reduction = Reduction(
+        output=None,
+        data=None,
+        shifts=None,
+        kind=int(kind),
+        outputs=outputs,
+        chunks=chunks,
+        length=-(-(elements // outputs) // chunks),
+        inner=size,
+        step=step,
+        gap=_gap(size, following),
+        divisor=divisor,
+        start=_START.get(kind, 0.0),
+        remaining_axes=len(remaining),
+        reduced_axes=len(reduced),
+        remaining=tuple(itertools.chain(*remaining)),
+        reduced=tuple(itertools.chain(*reduced)),
+    )
     loop = reduce_rows_loop if moves else reduce_runs_loop
-    return _Stage(loop, tuple(numbers), outputs * chunks, team_for_elements(elements, threads))
+    return _Stage(loop, reduction, team_for_elements(elements, threads))
 
 
 def _gap(size: int, following: Sequence[tuple[int, int]]) -> int:
@@ -368,10 +413,6 @@ def _gap(size: int, following: Sequence[tuple[int, int]]) -> int:
     """
     gap = following[0][1] - size if following else 0
     return gap if gap == 0 or size >= _FAR else -_FAR
-
-
-def _nbytes(stage: _Stage) -> int:
-    return align(4 * stage.outputs)
 
 
 def _axes(spec: TensorSpec, axes: Sequence[int]) -> Axes:

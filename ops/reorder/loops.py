@@ -9,21 +9,14 @@ is fetched twice, whichever side has the long strides.
 
 The hardware prefetcher cannot follow so many streams: the loops prefetch the next tile while they
 move the present one.
-
-Slots of both loops: 0 plain [rows, columns, taps], 1 packed, 2 rows, 3 columns, 4 taps, 5 and 6
-tiles along rows and columns, 7 whether columns are the lane axis, 8 elements per word, 9 positions
-of the other axis in the packed layout (with padding), 10 words between lines, 11 words between
-taps, 12 floats of the team's scratch space; then the tiles' offsets in words: one per tile along
-rows, and one per tile along columns; last the scratch space.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from mxrun.backend.jit import Block, float32s, inlined, integer, native, share
+from mxrun.backend.arguments import Arguments, Float32s, Integer, Table
+from mxrun.backend.jit import inlined, integer, native, share
 from mxrun.backend.vectors import (
     LANES,
     fetch,
@@ -34,59 +27,74 @@ from mxrun.backend.vectors import (
     transpose_lanes,
 )
 
-# Slots before the tables of offsets.
-HEADER = 13
+
+class Tiles(Arguments):
+    """Arguments of both loops: plain_data [rows, columns, taps] and packed_data, in tiles.
+
+    row_tiles, column_tiles: number of tiles along an axis; row_starts, column_starts: the tiles'
+    offsets in packed_data, in words, which are added; lane_axis: 0 for rows, 1 for columns; word:
+    elements of a word; padded: positions of the other axis in packed_data, with padding; lane, tap:
+    words between lines and between taps; lines: scratch space of the team, of `scratch_floats`.
+    """
+
+    plain_data: Float32s
+    packed_data: Float32s
+    rows: Integer
+    columns: Integer
+    taps: Integer
+    row_tiles: Integer
+    column_tiles: Integer
+    row_starts: Table
+    column_starts: Table
+    lane_axis: Integer
+    word: Integer
+    padded: Integer
+    lane: Integer
+    tap: Integer
+    scratch_floats: Integer
+    lines: Float32s
 
 
 @inlined
-def scratch_of(block: Block) -> tuple[Any, int]:
-    """Return the team's scratch space and the offset of the calling thread's part."""
-    begin, _ = share(block, integer(block, 12))
-    return float32s(block, HEADER + integer(block, 5) + integer(block, 6)), begin
-
-
-@inlined
-def tiles_of(block: Block) -> tuple[int, int]:
+def tiles_of(call: Tiles) -> tuple[int, int]:
     """Return the calling thread's first tile and the end of its tiles."""
     # share() splits at multiples of 16, so each tile counts as 16 elements.
-    begin, end = share(block, LANES * integer(block, 5) * integer(block, 6))
+    begin, end = share(LANES * call.row_tiles * call.column_tiles)
     return begin // LANES, end // LANES
 
 
 @inlined
-def tile_at(block: Block, tile: int) -> tuple[int, int, int, int, int]:
+def tile_at(call: Tiles, tile: int) -> tuple[int, int, int, int, int]:
     """Return a tile's offsets in plain and packed, lanes, other positions, and those with padding.
 
     A tile that is all padding has neither lanes nor other positions.
     """
-    row, tiles = tile // integer(block, 6), integer(block, 5)
-    column = tile - row * integer(block, 6)
-    packed = integer(block, HEADER + row) + integer(block, HEADER + tiles + column)
-    plain = LANES * (row * integer(block, 3) + column) * integer(block, 4)
-    rows = max(min(LANES, integer(block, 2) - LANES * row), 0)
-    columns = max(min(LANES, integer(block, 3) - LANES * column), 0)
+    row = tile // call.column_tiles
+    column = tile - row * call.column_tiles
+    packed = integer(call.row_starts, row) + integer(call.column_starts, column)
+    plain = LANES * (row * call.columns + column) * call.taps
+    rows = max(min(LANES, call.rows - LANES * row), 0)
+    columns = max(min(LANES, call.columns - LANES * column), 0)
     if rows * columns == 0:
         rows, columns = 0, 0
-    if integer(block, 7):
-        return plain, packed, columns, rows, min(LANES, integer(block, 9) - LANES * row)
-    return plain, packed, rows, columns, min(LANES, integer(block, 9) - LANES * column)
+    if call.lane_axis:
+        return plain, packed, columns, rows, min(LANES, call.padded - LANES * row)
+    return plain, packed, rows, columns, min(LANES, call.padded - LANES * column)
 
 
 @inlined
-def next_of(block: Block, tile: int, end: int) -> tuple[int, int]:
+def next_of(call: Tiles, tile: int, end: int) -> tuple[int, int]:
     """Return the offsets in plain and packed of the next tile, or of the last one itself."""
-    plain, packed, _, _, _ = tile_at(block, min(tile + 1, end - 1))
+    plain, packed, _, _, _ = tile_at(call, min(tile + 1, end - 1))
     return plain, packed
 
 
 @inlined
-def lines_of(
-    block: Block, at: int, behind: int, width: int, others: int, lines: Any, own: int
-) -> None:
+def lines_of(call: Tiles, at: int, behind: int, width: int, others: int, own: int) -> None:
     """Transpose a tile of plain into lines in scratch, as wide as the tile; prefetch `behind`."""
-    plain, taps = float32s(block, 0), integer(block, 4)
-    row, run = integer(block, 3) * taps, others * taps
-    if integer(block, 7) == 0:
+    plain, lines, taps = call.plain_data, call.lines, call.taps
+    row, run = call.columns * taps, others * taps
+    if call.lane_axis == 0:
         for c in range(0, run, LANES):
             transpose_lanes(plain, at + c, row, width, run - c, lines, own + LANES * c, LANES)
             for line in range(width):
@@ -104,20 +112,20 @@ def lines_of(
 
 
 @native
-def pack_loop(block: Block) -> None:
+def pack_loop(call: Tiles) -> None:
     """packed = plain, in float32 or rounded to pairs of bfloat16; padding is 0."""
-    plain, packed, (lines, own) = float32s(block, 0), float32s(block, 1), scratch_of(block)
-    taps, word = integer(block, 4), integer(block, 8)
-    lane, tap, row = integer(block, 10), integer(block, 11), integer(block, 3) * taps
-    begin, end = tiles_of(block)
+    packed, lines, taps, word = call.packed_data, call.lines, call.taps, call.word
+    lane, tap, row = call.lane, call.tap, call.columns * taps
+    own, _ = share(call.scratch_floats)
+    begin, end = tiles_of(call)
     for tile in range(begin, end):
-        at, to, width, others, padded = tile_at(block, tile)
-        behind, further = next_of(block, tile, end)
+        at, to, width, others, padded = tile_at(call, tile)
+        behind, further = next_of(call, tile, end)
         # If columns are the lane axis and there is one tap, plain already consists of lines.
-        source, place, apart = plain, at, row
-        if integer(block, 7) == 0 or taps > 1 or others < padded:
+        source, place, apart = call.plain_data, at, row
+        if call.lane_axis == 0 or taps > 1 or others < padded:
             source, place, apart = lines, own, LANES * taps
-            lines_of(block, at, behind, width, others, lines, own)
+            lines_of(call, at, behind, width, others, own)
             for line in range(others * taps, padded * taps):
                 store_lanes(lines, own + LANES * line, lanes(np.float32(0)), LANES)
         for group in range(padded // word):
@@ -131,15 +139,15 @@ def pack_loop(block: Block) -> None:
 
 
 @native
-def unpack_loop(block: Block) -> None:
+def unpack_loop(call: Tiles) -> None:
     """plain = packed, both float32; rows are the lane axis."""
-    plain, packed, (lines, own) = float32s(block, 0), float32s(block, 1), scratch_of(block)
-    taps, lane, tap = integer(block, 4), integer(block, 10), integer(block, 11)
-    row = integer(block, 3) * taps
-    begin, end = tiles_of(block)
+    plain, packed, lines, taps = call.plain_data, call.packed_data, call.lines, call.taps
+    lane, tap, row = call.lane, call.tap, call.columns * taps
+    own, _ = share(call.scratch_floats)
+    begin, end = tiles_of(call)
     for tile in range(begin, end):
-        to, at, width, others, _ = tile_at(block, tile)
-        further, behind = next_of(block, tile, end)
+        to, at, width, others, _ = tile_at(call, tile)
+        further, behind = next_of(call, tile, end)
         for other in range(others):
             for k in range(taps):
                 value = load_lanes(packed, at + other * lane + k * tap, LANES)

@@ -20,8 +20,8 @@ from mxrun.backend.team import team_for_elements
 from mxrun.backend.vectors import LANES
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
-from mxrun.operator.native_kernel import LoopPart, Slot
-from mxrun.ops.reorder.loops import pack_loop, unpack_loop
+from mxrun.operator.native_kernel import LoopPart, Scratch, Slot
+from mxrun.ops.reorder.loops import Tiles, pack_loop, unpack_loop
 
 _FLOAT = 4
 
@@ -106,10 +106,23 @@ def moving_part(
     team = min(team_for_elements(math.prod(shape), threads), math.prod(tiles))
     floats = team * LANES * LANES * taps
     plain, packed = (data, output) if packs else (output, data)
-    arguments: tuple[Slot | int | float, ...] = (
-        *(plain, packed),
-        *(rows, columns, taps, *tiles, lines.lane_axis, lines.word, lines.padded),
-        *(lines.lane, lines.tap, floats, *lines.starts[0], *lines.starts[1]),
+    arguments = Tiles(
+        plain_data=plain,
+        packed_data=packed,
+        rows=rows,
+        columns=columns,
+        taps=taps,
+        row_tiles=tiles[0],
+        column_tiles=tiles[1],
+        row_starts=lines.starts[0],
+        column_starts=lines.starts[1],
+        lane_axis=lines.lane_axis,
+        word=lines.word,
+        padded=lines.padded,
+        lane=lines.lane,
+        tap=lines.tap,
+        scratch_floats=floats,
+        lines=Scratch(),
     )
     return LoopPart(pack_loop if packs else unpack_loop, arguments, team, _FLOAT * floats)
 
