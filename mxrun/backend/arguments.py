@@ -107,6 +107,9 @@ class Arguments:
     """Base class of a native function's arguments: a frozen dataclass with keyword fields."""
 
     def __init_subclass__(cls) -> None:
+        hidden = set(cls.__annotations__) & set(vars(Arguments))
+        if hidden:
+            raise TypeError(f"{cls.__name__}: {', '.join(sorted(hidden))} hides a method")
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
     @classmethod
