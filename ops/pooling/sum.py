@@ -16,7 +16,7 @@ from mxrun.ops.window import Window
 class Windows(Arguments):
     """Windows of data [batch, depth, height, width, channels], whose axes are z, y and x.
 
-    windows, kernel, stride, pad: of each axis, as in `Window`.
+    Of each axis: windows, their number; kernel, stride and pad as in `Window`.
     """
 
     batch: Integer
