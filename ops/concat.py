@@ -29,7 +29,7 @@ from mxrun.operator.property import OperatorProperty, PartialInference, PartialS
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.rows import copy_rows_loop, rows_along
+from mxrun.ops.rows import RowCopy, copy_rows_loop, rows_along
 
 T = TypeVar("T")
 
@@ -201,8 +201,16 @@ class CompiledConcat(Implementation):
         places = _places(prop, inputs, output)
         parts = []
         for index, (rows, columns, offset, stride) in enumerate(places):
-            pitch, output_pitch = Pitch(source(index), columns), Pitch(target(0), stride)
-            arguments = (rows, columns, source(index), 0, pitch, target(0), offset, output_pitch)
+            arguments = RowCopy(
+                rows=rows,
+                columns=columns,
+                source=source(index),
+                source_offset=0,
+                source_stride=Pitch(source(index), columns),
+                target=target(0),
+                target_offset=offset,
+                target_stride=Pitch(target(0), stride),
+            )
             team = team_for_elements(rows * columns, request.threads)
             copy = LoopPart(copy_rows_loop, arguments, team)
             parts.append(_SlicePart(copy, source(index), item_size(output.dtype) * offset))
@@ -226,7 +234,16 @@ class CompiledConcat(Implementation):
         parts = []
         for index, (rows, columns, offset, stride) in enumerate(_places(prop, outputs, gradient)):
             if request.requests[index] is not OpReqType.NULL:
-                arguments = (rows, columns, source(0), offset, stride, target(index), 0, columns)
+                arguments = RowCopy(
+                    rows=rows,
+                    columns=columns,
+                    source=source(0),
+                    source_offset=offset,
+                    source_stride=stride,
+                    target=target(index),
+                    target_offset=0,
+                    target_stride=columns,
+                )
                 team = team_for_elements(rows * columns, request.threads)
                 parts.append(LoopPart(copy_rows_loop, arguments, team))
         unread = (None,) * (len(outputs) + 1)

@@ -5,19 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mxrun.backend import jit
+from mxrun.backend.arguments import Arguments, Float32s, Integer
 from mxrun.backend.call import NativeCall
-from mxrun.backend.jit import Block, float32s, integer, native, share
+from mxrun.backend.jit import native, share
 from mxrun.operator.kernel import Buffers
 from mxrun.operator.native_kernel import Slot
 
 
+class Copy(Arguments):
+    """Arguments of `copy_loop`."""
+
+    count: Integer
+    data: Float32s
+    output: Float32s
+
+
 @native
-def copy_loop(block: Block) -> None:
-    """output[i] = input[i]."""
-    data, output = float32s(block, 1), float32s(block, 2)
-    begin, end = share(block, integer(block, 0))
+def copy_loop(call: Copy) -> None:
+    """output[i] = data[i]."""
+    begin, end = share(call.count)
     for i in range(begin, end):
-        output[i] = data[i]
+        call.output[i] = call.data[i]
 
 
 @dataclass(frozen=True)
@@ -43,4 +51,5 @@ class InPlaceCopyPart:
         old, new = self.source.address(buffers), self.target.address(buffers)
         if old == new:
             return ()
-        return (jit.bind(copy_loop, (self.count, old, new), self.threads),)
+        copy = Copy(count=self.count, data=old, output=new)
+        return (jit.bind(copy_loop, copy, self.threads),)

@@ -10,16 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import (
-    Block,
-    float32s,
-    int64s,
-    integer,
-    native,
-    random_words,
-    real,
-    share,
-)
+from mxrun.backend.arguments import Arguments, Float32s, Int64s, Integer, Real
+from mxrun.backend.jit import native, random_words, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
@@ -190,19 +182,37 @@ class Dropout(Operator):
         assign(in_grad[0], req[0], gradient)
 
 
-@native
-def dropout_loop(block: Block) -> None:
-    """mask[i] = scale where word i <= limit, else 0; output[i] = data[i] * mask[i].
+class RandomMask(Arguments):
+    """Arguments of loops that draw a mask of `count` elements and multiply data by it.
 
-    The output may be absent (address 0) or have the same address as data.
+    state: the batch's key and step, and the index of the part of the batch. stream: the node's own
+    stream, combined with the key. output: None, or memory that may be data's.
     """
-    count, state = integer(block, 0), int64s(block, 1)
-    key, step = state[0] ^ integer(block, 2), state[1]
+
+    count: Integer
+    state: Int64s
+    stream: Integer
+    data: Float32s
+    output: Float32s
+    mask: Float32s
+
+
+class DropoutMask(RandomMask):
+    """Arguments of `dropout_loop`."""
+
+    limit: Integer
+    scale: Real
+
+
+@native
+def dropout_loop(call: DropoutMask) -> None:
+    """mask[i] = scale where word i <= limit, else 0; output[i] = data[i] * mask[i]."""
+    state, mask = call.state, call.mask
+    key, step = state[0] ^ call.stream, state[1]
     # Index, among the words of the entire batch, of this part's first word.
-    origin = state[2] * count
-    limit, scale, nothing = np.uint64(integer(block, 3)), real(block, 4), np.float32(0)
-    data, output, mask = float32s(block, 5), float32s(block, 6), float32s(block, 7)
-    begin, end = share(block, count)
+    origin = state[2] * call.count
+    limit, scale, nothing = np.uint64(call.limit), call.scale, np.float32(0)
+    begin, end = share(call.count)
     # Blocks that stay in the L1 cache between the two loops.
     for start in range(begin, end, 4096):
         stop = min(start + 4096, end)
@@ -216,14 +226,14 @@ def dropout_loop(block: Block) -> None:
         for i in range(4 * fours, stop):
             word = random_words(key, step, (origin + i) // 4)[(origin + i) % 4]
             mask[i] = scale if word <= limit else nothing
-        if integer(block, 6) == 0:
+        if call.output is None:
             continue
-        if integer(block, 5) == integer(block, 6):
+        if call.data is call.output:
             for i in range(start, stop):
-                output[i] *= mask[i]
+                call.output[i] *= mask[i]
         else:
             for i in range(start, stop):
-                output[i] = data[i] * mask[i]
+                call.output[i] = call.data[i] * mask[i]
 
 
 @implement("Dropout", backend="jit")
@@ -246,10 +256,15 @@ class CompiledDropout(Implementation):
             # A mask with a null request is computed in scratch space.
             place = target(1) if mask_requested else between(0)
             at_once = output_requested and mask.shape == data.shape and data.layout == PLAIN
-            drawn: tuple[Slot | int | float, ...] = (
-                *(mask.elements, source(1), request.stream, p.limit, float(p.scale)),
-                *((source(0), target(0)) if at_once else (0, 0)),
-                place,
+            drawn = DropoutMask(
+                count=mask.elements,
+                state=source(1),
+                stream=request.stream,
+                data=source(0) if at_once else None,
+                output=target(0) if at_once else None,
+                mask=place,
+                limit=p.limit,
+                scale=float(p.scale),
             )
             parts.append(LoopPart(dropout_loop, drawn, team_for_elements(mask.elements, threads)))
             if output_requested and not at_once:

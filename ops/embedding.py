@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import Block, float32s, int32s, integer, native, share
+from mxrun.backend.arguments import Arguments, Float32s, Int32s, Integer
+from mxrun.backend.jit import native, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
@@ -148,33 +149,52 @@ class Embedding(Operator):
         return ids
 
 
+class TableAccess(Arguments):
+    """Access to a table of `rows` rows and `columns` columns by the `count` ids in data."""
+
+    count: Integer
+    rows: Integer
+    columns: Integer
+    data: Int32s
+
+
+class Lookup(TableAccess):
+    """Arguments of `lookup_loop`."""
+
+    weight: Float32s
+    output: Float32s
+
+
 @native
-def lookup_loop(block: Block) -> None:
+def lookup_loop(call: Lookup) -> None:
     """output[n, :] = weight[data[n] clamped to the table, :]."""
-    count, rows, columns = integer(block, 0), integer(block, 1), integer(block, 2)
-    data, weight, output = int32s(block, 3), float32s(block, 4), float32s(block, 5)
-    begin, end = share(block, count)
+    begin, end = share(call.count)
     for n in range(begin, end):
-        read = min(max(data[n], 0), rows - 1) * columns
-        write = n * columns
-        for c in range(columns):
-            output[write + c] = weight[read + c]
+        read = min(max(call.data[n], 0), call.rows - 1) * call.columns
+        write = n * call.columns
+        for c in range(call.columns):
+            call.output[write + c] = call.weight[read + c]
+
+
+class Scattering(TableAccess):
+    """Arguments of `scatter_loop`."""
+
+    out_grad: Float32s
+    gradient: Float32s
 
 
 @native
-def scatter_loop(block: Block) -> None:
+def scatter_loop(call: Scattering) -> None:
     """gradient[data[n] clamped to the table, :] += out_grad[n, :] for n in order.
 
     Each thread sums columns of its own, so that no sum depends on the team size.
     """
-    count, rows, columns = integer(block, 0), integer(block, 1), integer(block, 2)
-    data, out_grad, gradient = int32s(block, 3), float32s(block, 4), float32s(block, 5)
-    begin, end = share(block, columns)
-    for n in range(count):
-        write = min(max(data[n], 0), rows - 1) * columns
-        read = n * columns
+    begin, end = share(call.columns)
+    for n in range(call.count):
+        write = min(max(call.data[n], 0), call.rows - 1) * call.columns
+        read = n * call.columns
         for c in range(begin, end):
-            gradient[write + c] += out_grad[read + c]
+            call.gradient[write + c] += call.out_grad[read + c]
 
 
 @implement("Embedding", backend="jit")
@@ -189,10 +209,17 @@ class CompiledEmbedding(Implementation):
         output = request.outputs[0].with_layout(PLAIN)
         team = team_for_elements(output.elements, request.threads)
         rows, columns = weight.shape
-        arguments = (data.elements, rows, columns, source(0), source(1), target(0))
+        lookup = Lookup(
+            count=data.elements,
+            rows=rows,
+            columns=columns,
+            data=source(0),
+            weight=source(1),
+            output=target(0),
+        )
         return native_kernel(
             self.name,
-            [LoopPart(lookup_loop, arguments, team)],
+            [LoopPart(lookup_loop, lookup, team)],
             (data.with_layout(PLAIN), weight.with_layout(PLAIN)),
             (output,),
             request.requests,
@@ -209,12 +236,19 @@ class CompiledEmbedding(Implementation):
         weight = request.in_grad[1].with_layout(PLAIN)
         team = team_for_elements(gradient.elements, request.threads)
         rows, columns = weight.shape
-        arguments = (data.elements, rows, columns, source(1), source(0), target(1))
+        scattering = Scattering(
+            count=data.elements,
+            rows=rows,
+            columns=columns,
+            data=source(1),
+            out_grad=source(0),
+            gradient=target(1),
+        )
         return native_kernel(
             self.name,
             [
                 zero_part(target(1), weight.elements, request.threads),
-                LoopPart(scatter_loop, arguments, team),
+                LoopPart(scatter_loop, scattering, team),
             ],
             (gradient.with_layout(PLAIN), data.with_layout(PLAIN), None, None),
             (None, weight),

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import Block, float32s, integer, native, real, share
+from mxrun.backend.arguments import Arguments, Float32s, Integer, Real
+from mxrun.backend.jit import native, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Float32, Parameters
@@ -212,39 +213,49 @@ def _counted_per_row(shape: Shape) -> int:
 _WEIGHTED = scalar.compile(lambda x, weight: scalar.where(weight == 0, 0.0, x * weight))
 
 
-@native
-def loss_gradient_loop(block: Block) -> None:
-    """gradient[r, :] = scale * weight[r] / divisor.
+class LossGradient(Arguments):
+    """Arguments of `loss_gradient_loop`.
 
-    Arguments: rows, columns, data (0 unless its elements are counted), weight (0 for none),
-    gradient, scale, index of the normalization in NORMALIZATIONS, threshold, contribution of a row
-    to the divisor of batch.
+    data: None unless its elements are counted. weight: one per row, or None. normalization: index
+    in NORMALIZATIONS. counted_per_row: a row's contribution to the divisor of batch.
     """
-    rows, columns = integer(block, 0), integer(block, 1)
-    data, weight, gradient = float32s(block, 2), float32s(block, 3), float32s(block, 4)
-    scale, normalization, threshold = real(block, 5), integer(block, 6), real(block, 7)
-    weighted = integer(block, 3) != 0
+
+    rows: Integer
+    columns: Integer
+    data: Float32s
+    weight: Float32s
+    gradient: Float32s
+    scale: Real
+    normalization: Integer
+    threshold: Real
+    counted_per_row: Integer
+
+
+@native
+def loss_gradient_loop(call: LossGradient) -> None:
+    """gradient[r, :] = scale * weight[r] / divisor."""
+    columns = call.columns
     counted = 0
-    if normalization != 0:
-        for row in range(rows):
-            if weighted and weight[row] == 0:
+    if call.normalization != 0:
+        for row in range(call.rows):
+            if call.weight is not None and call.weight[row] == 0:
                 continue
-            if normalization == 1:
-                counted += integer(block, 8)
+            if call.normalization == 1:
+                counted += call.counted_per_row
             else:
                 for i in range(row * columns, (row + 1) * columns):
-                    if data[i] > threshold:
+                    if call.data[i] > call.threshold:
                         counted += 1
-    scale = scale / np.float32(max(counted, 1))
-    begin, end = share(block, rows * columns)
+    scale = call.scale / np.float32(max(counted, 1))
+    begin, end = share(call.rows * columns)
     while begin < end:
         row = begin // columns
         stop = min(end, (row + 1) * columns)
         value = scale
-        if weighted:
-            value *= weight[row]
+        if call.weight is not None:
+            value *= call.weight[row]
         for i in range(begin, stop):
-            gradient[i] = value
+            call.gradient[i] = value
         begin = stop
 
 
@@ -277,12 +288,19 @@ class CompiledMakeLoss(Implementation):
         p = prop.parameters
         shape = request.in_grad[0].shape
         rows, columns = _matrix(shape)
-        data = source(2) if p.normalization == "valid" else 0
-        weight = source(3) if p.use_sample_weight else 0
-        normalization = NORMALIZATIONS.index(p.normalization)
-        rules = (float(p.grad_scale), normalization, float(p.valid_thresh), _counted_per_row(shape))
+        arguments = LossGradient(
+            rows=rows,
+            columns=columns,
+            data=source(2) if p.normalization == "valid" else None,
+            weight=source(3) if p.use_sample_weight else None,
+            gradient=target(0),
+            scale=float(p.grad_scale),
+            normalization=NORMALIZATIONS.index(p.normalization),
+            threshold=float(p.valid_thresh),
+            counted_per_row=_counted_per_row(shape),
+        )
         team = team_for_elements(rows * columns, request.threads)
-        part = LoopPart(loss_gradient_loop, (rows, columns, data, weight, target(0), *rules), team)
+        part = LoopPart(loss_gradient_loop, arguments, team)
         read = tuple(None if spec is None else spec.with_layout(PLAIN) for spec in request.in_data)
         outputs = (request.in_grad[0].with_layout(PLAIN), *(None,) * (len(read) - 1))
         return native_kernel(

@@ -18,7 +18,7 @@ from mxrun.operator.property import OperatorProperty, PartialInference, PartialS
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.rows import copy_rows_loop, rows_along, zero_rows_loop
+from mxrun.ops.rows import RowCopy, RowZeroing, copy_rows_loop, rows_along, zero_rows_loop
 
 T = TypeVar("T")
 
@@ -167,7 +167,16 @@ class CompiledSliceChannel(Implementation):
         parts = [
             LoopPart(
                 copy_rows_loop,
-                (rows, columns, source(0), index * columns, stride, target(index), 0, columns),
+                RowCopy(
+                    rows=rows,
+                    columns=columns,
+                    source=source(0),
+                    source_offset=index * columns,
+                    source_stride=stride,
+                    target=target(index),
+                    target_offset=0,
+                    target_stride=columns,
+                ),
                 team,
             )
             for index, req in enumerate(request.requests)
@@ -184,12 +193,24 @@ class CompiledSliceChannel(Implementation):
         team = team_for_elements(rows * columns, request.threads)
         parts = []
         for index, gradient in enumerate(request.out_grad):
-            place = (target(0), index * columns, stride)
+            offset = index * columns
             if gradient is None:
-                parts.append(LoopPart(zero_rows_loop, (rows, columns, *place), team))
+                zeroing = RowZeroing(
+                    rows=rows, columns=columns, target=target(0), offset=offset, stride=stride
+                )
+                parts.append(LoopPart(zero_rows_loop, zeroing, team))
             else:
-                arguments = (rows, columns, source(index), 0, columns, *place)
-                parts.append(LoopPart(copy_rows_loop, arguments, team))
+                copy = RowCopy(
+                    rows=rows,
+                    columns=columns,
+                    source=source(index),
+                    source_offset=0,
+                    source_stride=columns,
+                    target=target(0),
+                    target_offset=offset,
+                    target_stride=stride,
+                )
+                parts.append(LoopPart(copy_rows_loop, copy, team))
         gradients = tuple(
             None if spec is None else spec.with_layout(data_grad.layout)
             for spec in request.out_grad

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import Block, float32s, int32s, integer, native, share
+from mxrun.backend.arguments import Arguments, Float32s, Int32s, Integer
+from mxrun.backend.jit import native, share
 from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import team_for_elements
@@ -174,53 +175,69 @@ def _onehot(label: Array, data: Array) -> Array:
     return chosen.astype(data.dtype)
 
 
+class LabelledRows(Arguments):
+    """Probabilities [samples, classes] with one label per row; an absent weight counts as 1."""
+
+    samples: Integer
+    classes: Integer
+    probability: Float32s
+    label: Int32s
+    weight: Float32s
+
+
+class Loss(LabelledRows):
+    """Arguments of `loss_loop`."""
+
+    loss: Float32s
+
+
 @native
-def loss_loop(block: Block) -> None:
+def loss_loop(call: Loss) -> None:
     """loss[0] = sum of weight[n] * -log(max(p[n, label[n]], smallest)), in sample order."""
-    samples, classes = integer(block, 0), integer(block, 1)
-    probability, label = float32s(block, 2), int32s(block, 3)
-    weight, loss = float32s(block, 4), float32s(block, 5)
+    classes, label = call.classes, call.label
     total = 0.0
-    for n in range(samples):
+    for n in range(call.samples):
         chosen = 0.0
         if 0 <= label[n] < classes:
-            chosen = probability[n * classes + label[n]]
+            chosen = call.probability[n * classes + label[n]]
         if chosen == 0:
             # For data that are not finite, oneDNN gives NaN for those classes and 0 for the others.
             for k in range(n * classes, (n + 1) * classes):
-                if math.isnan(probability[k]):
+                if math.isnan(call.probability[k]):
                     chosen = math.nan
         # max() would hide a NaN probability.
         if chosen < 1e-8:
             chosen = 1e-8
         entropy = -math.log(chosen)
-        if integer(block, 4) != 0:
-            entropy *= weight[n]
+        if call.weight is not None:
+            entropy *= call.weight[n]
         total += entropy
-    loss[0] = total
+    call.loss[0] = total
+
+
+class LossGradient(LabelledRows):
+    """Arguments of `gradient_loop`; an absent head, the gradient of the loss, counts as 1."""
+
+    head: Float32s
+    gradient: Float32s
 
 
 @native
-def gradient_loop(block: Block) -> None:
-    """gradient[n, c] = (p[n, c] - (1 where c = label[n])) * head[0] * weight[n].
-
-    An absent head or weight (address 0) counts as 1.
-    """
-    samples, classes = integer(block, 0), integer(block, 1)
-    probability, label = float32s(block, 2), int32s(block, 3)
-    weight, head, gradient = float32s(block, 4), float32s(block, 5), float32s(block, 6)
-    begin, end = share(block, samples)
+def gradient_loop(call: LossGradient) -> None:
+    """gradient[n, c] = (p[n, c] - (1 where c = label[n])) * head[0] * weight[n]."""
+    classes, label, probability = call.classes, call.label, call.probability
+    begin, end = share(call.samples)
     for n in range(begin, end):
         row, factor = n * classes, np.float32(1)
-        if integer(block, 5) != 0:
-            factor *= head[0]
-        if integer(block, 4) != 0:
-            factor *= weight[n]
+        if call.head is not None:
+            factor *= call.head[0]
+        if call.weight is not None:
+            factor *= call.weight[n]
         for k in range(row, row + classes):
-            gradient[k] = probability[k] * factor
+            call.gradient[k] = probability[k] * factor
         if 0 <= label[n] < classes:
             place = row + label[n]
-            gradient[place] = (probability[place] - np.float32(1)) * factor
+            call.gradient[place] = (probability[place] - np.float32(1)) * factor
 
 
 @implement("softmax_cross_entropy", backend="onednn")
@@ -235,13 +252,20 @@ class OnednnSoftmaxCrossEntropy(Implementation):
             return None
         team = team_for_elements(data.elements, request.threads)
         softmax = operations.softmax_forward(data, 1, team)
-        weight = source(2) if len(request.inputs) == 3 else 0
-        places = (extra(0), source(1), weight, target(0))
+        samples, classes = data.shape
+        loss = Loss(
+            samples=samples,
+            classes=classes,
+            probability=extra(0),
+            label=source(1),
+            weight=source(2) if len(request.inputs) == 3 else None,
+            loss=target(0),
+        )
         return native_kernel(
             f"onednn:{softmax.implementation}",
             [
                 PrimitivePart(softmax, {Argument.SOURCE: source(0), Argument.OUTPUT: extra(0)}),
-                LoopPart(loss_loop, (*data.shape, *places), 1),
+                LoopPart(loss_loop, loss, 1),
             ],
             (data, label, *request.inputs[2:]),
             request.outputs,
@@ -256,17 +280,20 @@ class OnednnSoftmaxCrossEntropy(Implementation):
         (gradient,) = request.out_grad
         (probability,) = request.forward.extra_outputs
         arguments = len(request.in_data)
-        weight = source(3) if arguments == 3 else 0
-        head = 0 if gradient is None else source(0)
-        places = (source(2 + arguments), source(2), weight, head, target(0))
-        part = LoopPart(
-            gradient_loop,
-            (*probability.shape, *places),
-            team_for_elements(probability.elements, request.threads),
+        samples, classes = probability.shape
+        loss_gradient = LossGradient(
+            samples=samples,
+            classes=classes,
+            probability=source(2 + arguments),
+            label=source(2),
+            weight=source(3) if arguments == 3 else None,
+            head=None if gradient is None else source(0),
+            gradient=target(0),
         )
+        team = team_for_elements(probability.elements, request.threads)
         return native_kernel(
             "jit",
-            [part],
+            [LoopPart(gradient_loop, loss_gradient, team)],
             (gradient, None, *request.in_data[1:], None, probability),
             (probability, *(None,) * (arguments - 1)),
             request.requests,

@@ -6,44 +6,40 @@ import math
 
 import numpy as np
 
-from mxrun.backend.jit import (
-    Block,
-    float32s,
-    int64s,
-    integer,
-    native,
-    random_words,
-    real,
-    share,
-)
+from mxrun.backend.arguments import Arguments, Float32s, Integer, Real
+from mxrun.backend.jit import native, random_words, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
+from mxrun.operator.native_kernel import LoopPart, Scratch, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, implement
 from mxrun.operator.simple import MapImplementation
-from mxrun.ops.dropout import PRODUCT
+from mxrun.ops.dropout import PRODUCT, RandomMask
 from mxrun.ops.leaky_relu.operator import LeakyReLUParameters, leaky
 
 LEAKY = scalar.compile(leaky, parameters=("slope",))
 
 
+class RandomSlopes(RandomMask):
+    """Arguments of `rrelu_loop`; slopes are drawn between `lower` and `lower + width`."""
+
+    lower: Real
+    width: Real
+
+
 @native
-def rrelu_loop(block: Block) -> None:
+def rrelu_loop(call: RandomSlopes) -> None:
     """output = data * mask; mask[i] = 1 where data[i] > 0, else lower + width * u.
 
-    u is the upper 24 bits of word i, times 2^-24. The output may be absent (address 0) or have the
-    same address as data.
+    u is the upper 24 bits of word i, times 2^-24.
     """
-    count, state = integer(block, 0), int64s(block, 1)
-    key, step = state[0] ^ integer(block, 2), state[1]
+    state, data, mask, lower, width = call.state, call.data, call.mask, call.lower, call.width
+    key, step = state[0] ^ call.stream, state[1]
     # Index, among the words of the entire batch, of this part's first word.
-    origin = state[2] * count
-    lower, width, one = real(block, 3), real(block, 4), np.float32(1)
-    data, output, mask = float32s(block, 5), float32s(block, 6), float32s(block, 7)
-    unit, low = np.float32(2.0**-24), np.uint64(8)
-    begin, end = share(block, count)
+    origin = state[2] * call.count
+    one, unit, low = np.float32(1), np.float32(2.0**-24), np.uint64(8)
+    begin, end = share(call.count)
     for start in range(begin, end, 4096):
         stop = min(start + 4096, end)
         fours = stop // 4 if origin % 4 == 0 else start // 4
@@ -58,27 +54,42 @@ def rrelu_loop(block: Block) -> None:
             mask[i] = lower + np.float32(np.int32(word >> low)) * unit * width
         for i in range(start, stop):
             mask[i] = one if data[i] > 0 else mask[i]
-        if integer(block, 6) == 0:
+        if call.output is None:
             continue
-        if integer(block, 5) == integer(block, 6):
+        if data is call.output:
             for i in range(start, stop):
-                output[i] *= mask[i]
+                call.output[i] *= mask[i]
         else:
             for i in range(start, stop):
-                output[i] = data[i] * mask[i]
+                call.output[i] = data[i] * mask[i]
+
+
+class Channels(Arguments):
+    """Data as [rows, channels, inner] in memory."""
+
+    rows: Integer
+    channels: Integer
+    inner: Integer
+    data: Float32s
+
+
+class SlopeProduct(Channels):
+    """Arguments of `prelu_loop`.
+
+    values: data in forward, the gradient in backward. output: may overwrite the values.
+    """
+
+    values: Float32s
+    gamma: Float32s
+    output: Float32s
 
 
 @native
-def prelu_loop(block: Block) -> None:
-    """output = values * (1 where data > 0, else gamma), as [rows, channels, inner].
-
-    The values are data in forward and the gradient in backward. The output may overwrite the
-    values.
-    """
-    rows, channels, inner = integer(block, 0), integer(block, 1), integer(block, 2)
-    values, data, gamma = float32s(block, 3), float32s(block, 4), float32s(block, 5)
-    output, one = float32s(block, 6), np.float32(1)
-    begin, end = share(block, rows * channels if inner > 1 else rows)
+def prelu_loop(call: SlopeProduct) -> None:
+    """output = values * (1 where data > 0, else gamma[channel])."""
+    channels, inner, one = call.channels, call.inner, np.float32(1)
+    values, data, gamma, output = call.values, call.data, call.gamma, call.output
+    begin, end = share(call.rows * channels if inner > 1 else call.rows)
     for row in range(begin, end):
         if inner > 1:
             slope = gamma[row % channels]
@@ -90,16 +101,23 @@ def prelu_loop(block: Block) -> None:
                 output[first + c] = values[first + c] * (one if data[first + c] > 0 else gamma[c])
 
 
+class GammaGradient(Channels):
+    """Arguments of `prelu_gamma_loop`."""
+
+    grad: Float32s
+    gamma_grad: Float32s
+
+
 @native
-def prelu_gamma_loop(block: Block) -> None:
+def prelu_gamma_loop(call: GammaGradient) -> None:
     """gamma_grad[c] = sum of grad * data where data <= 0, in memory order.
 
     Each thread has channels of its own, so that no result depends on the team size.
     """
-    rows, channels, inner = integer(block, 0), integer(block, 1), integer(block, 2)
-    grad, data, gamma_grad = float32s(block, 3), float32s(block, 4), float32s(block, 5)
+    rows, channels, inner = call.rows, call.channels, call.inner
+    grad, data, gamma_grad = call.grad, call.data, call.gamma_grad
     nothing = np.float32(0)
-    begin, end = share(block, channels)
+    begin, end = share(channels)
     for c in range(begin, end):
         gamma_grad[c] = nothing
     if inner > 1:
@@ -158,17 +176,21 @@ def _rrelu_forward(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel:
     """Draw the slopes into the mask, or into scratch space if the mask has a null request."""
     data = request.inputs[0].with_layout(PLAIN)
     output_requested, mask_requested = (req is not OpReqType.NULL for req in request.requests)
-    # The address of scratch space is a loop's last argument.
-    place, scratch = ((target(1),), 0) if mask_requested else ((), data.nbytes)
-    arguments: tuple[Slot | int | float, ...] = (
-        *(data.elements, source(1), request.stream),
-        *(float(p.lower_bound), float(p.upper_bound - p.lower_bound)),
-        *(source(0), target(0) if output_requested else 0, *place),
+    scratch_bytes = 0 if mask_requested else data.nbytes
+    arguments = RandomSlopes(
+        count=data.elements,
+        state=source(1),
+        stream=request.stream,
+        data=source(0),
+        output=target(0) if output_requested else None,
+        mask=target(1) if mask_requested else Scratch(),
+        lower=float(p.lower_bound),
+        width=float(p.upper_bound - p.lower_bound),
     )
     team = team_for_elements(data.elements, request.threads)
     return native_kernel(
         "jit",
-        [LoopPart(rrelu_loop, arguments, team, scratch)],
+        [LoopPart(rrelu_loop, arguments, team, scratch_bytes)],
         (data, request.inputs[1]),
         (data, data),
         request.requests,
@@ -214,11 +236,17 @@ def _rrelu_backward(request: BackwardRequest) -> Kernel:
 def _prelu_forward(request: ForwardRequest) -> Kernel:
     """Return data times its channel's slope, in data's layout."""
     data, gamma = unpacked(request.inputs[0]), request.inputs[1].with_layout(PLAIN)
-    places = (source(0), source(0), source(1), target(0))
+    product = SlopeProduct(
+        **_geometry(data, gamma),
+        values=source(0),
+        data=source(0),
+        gamma=source(1),
+        output=target(0),
+    )
     team = team_for_elements(data.elements, request.threads)
     return native_kernel(
         "jit",
-        [LoopPart(prelu_loop, (*_geometry(data, gamma), *places), team)],
+        [LoopPart(prelu_loop, product, team)],
         (data, gamma),
         (data,),
         request.requests,
@@ -235,8 +263,10 @@ def _prelu_backward(request: BackwardRequest) -> Kernel:
     data, gamma = unpacked(data), gamma.with_layout(PLAIN)
     geometry = _geometry(data, gamma)
     team = team_for_elements(data.elements, request.threads)
-    data_grad = (*geometry, source(0), source(1), source(2), target(0))
-    gamma_grad = (*geometry, source(0), source(1), target(1))
+    data_grad = SlopeProduct(
+        **geometry, values=source(0), data=source(1), gamma=source(2), output=target(0)
+    )
+    gamma_grad = GammaGradient(**geometry, grad=source(0), data=source(1), gamma_grad=target(1))
     loops = (LoopPart(prelu_loop, data_grad, team), LoopPart(prelu_gamma_loop, gamma_grad, team))
     requested = (req is not OpReqType.NULL for req in request.requests)
     return native_kernel(
@@ -250,11 +280,14 @@ def _prelu_backward(request: BackwardRequest) -> Kernel:
     )
 
 
-def _geometry(data: TensorSpec, gamma: TensorSpec) -> tuple[int, int, int]:
+def _geometry(data: TensorSpec, gamma: TensorSpec) -> dict[str, int]:
     """Return data in its layout as [rows, channels, inner]; one channel if all share a slope."""
-    shape = data.shape
+    rows, channels, inner = data.shape[0], 1, math.prod(data.shape[1:])
     if gamma.elements == 1:
-        return (1, 1, shape[0]) if len(shape) == 1 else (shape[0], 1, math.prod(shape[1:]))
-    if data.layout == CHANNELS_LAST:
-        return data.elements // shape[1], shape[1], 1
-    return shape[0], shape[1], math.prod(shape[2:])
+        if len(data.shape) == 1:
+            rows, inner = 1, data.shape[0]
+    elif data.layout == CHANNELS_LAST:
+        rows, channels, inner = data.elements // data.shape[1], data.shape[1], 1
+    else:
+        channels, inner = data.shape[1], math.prod(data.shape[2:])
+    return {"rows": rows, "channels": channels, "inner": inner}

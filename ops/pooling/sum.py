@@ -1,57 +1,119 @@
 """Sums and averages over windows as compiled loops on channels-last memory.
 
 The loops treat every tensor as having three spatial axes; missing ones are leading axes of size 1.
-Their arguments are `window_arguments`, then the input and the output tensor.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from mxrun.backend.jit import Block, float32s, integer, native, share
+from mxrun.backend.arguments import Arguments, Float32s, Integer
+from mxrun.backend.jit import native, share
 from mxrun.base.tensor import Shape
 from mxrun.ops.window import Window
 
-_AXES = 3
 
+class Windows(Arguments):
+    """Windows of data [batch, depth, height, width, channels], whose axes are z, y and x.
 
-def window_arguments(
-    data: Shape, output: Shape, window: Window, margin: Shape, average: bool
-) -> tuple[int, ...]:
-    """Return batch, channels; per axis size, windows, kernel, stride, pad, margin; average flag.
-
-    margin: number of positions beyond the data that an average still counts.
+    Of each axis: windows, their number; kernel, stride and pad as in `Window`.
     """
-    spatial = (data[2:], output[2:], window.kernel, window.stride, window.pad, margin)
-    fillings = (1, 1, 1, 1, 0, 0)
-    axes = [
-        (*(filling,) * (_AXES - len(values)), *values)
-        for values, filling in zip(spatial, fillings, strict=True)
-    ]
-    return (*data[:2], *(value for values in axes for value in values), int(average))
+
+    batch: Integer
+    channels: Integer
+    depth: Integer
+    height: Integer
+    width: Integer
+    windows_z: Integer
+    windows_y: Integer
+    windows_x: Integer
+    kernel_z: Integer
+    kernel_y: Integer
+    kernel_x: Integer
+    stride_z: Integer
+    stride_y: Integer
+    stride_x: Integer
+    pad_z: Integer
+    pad_y: Integer
+    pad_x: Integer
+
+
+def windows_of(data: Shape, output: Shape, window: Window) -> dict[str, int]:
+    """Return the arguments that are the same in all loops over windows."""
+    depth, height, width = _three_axes(data[2:], 1)
+    return {
+        "batch": data[0],
+        "channels": data[1],
+        "depth": depth,
+        "height": height,
+        "width": width,
+        **_per_axis("windows", output[2:], 1),
+        **_per_axis("kernel", window.kernel, 1),
+        **_per_axis("stride", window.stride, 1),
+        **_per_axis("pad", window.pad, 0),
+    }
+
+
+def _per_axis(name: str, values: Shape, filling: int) -> dict[str, int]:
+    """Return the arguments name_z, name_y and name_x, with a filling for missing axes."""
+    axes = zip("zyx", _three_axes(values, filling), strict=True)
+    return {f"{name}_{axis}": value for axis, value in axes}
+
+
+def _three_axes(values: Shape, filling: int) -> Shape:
+    return (filling,) * (3 - len(values)) + values
+
+
+class AveragedWindows(Windows):
+    """Windows whose sums are averages if `is_average`.
+
+    margin: number of positions beyond the data, per axis, that an average still counts.
+    """
+
+    margin_z: Integer
+    margin_y: Integer
+    margin_x: Integer
+    is_average: Integer
+
+
+def averaged_windows_of(
+    data: Shape, output: Shape, window: Window, margin: Shape, is_average: bool
+) -> dict[str, int]:
+    """Return the arguments that are the same in all loops over windows with averages."""
+    return {
+        **windows_of(data, output, window),
+        **_per_axis("margin", margin, 0),
+        "is_average": int(is_average),
+    }
+
+
+class WindowSum(AveragedWindows):
+    """Arguments of `window_sum_loop`."""
+
+    data: Float32s
+    output: Float32s
 
 
 @native
-def window_sum_loop(block: Block) -> None:
+def window_sum_loop(call: WindowSum) -> None:
     """output[n, y, c] = sum of data[n, x, c] over the x in window y [/ its size]."""
-    channels = integer(block, 1)
-    depth, height, width = integer(block, 2), integer(block, 3), integer(block, 4)
-    windows_z, windows_y, windows_x = integer(block, 5), integer(block, 6), integer(block, 7)
-    margin_z, margin_y, margin_x = integer(block, 17), integer(block, 18), integer(block, 19)
-    data, output = float32s(block, 21), float32s(block, 22)
-    begin, end = share(block, integer(block, 0) * windows_z * windows_y)
+    channels, data, output = call.channels, call.data, call.output
+    depth, height, width = call.depth, call.height, call.width
+    windows_z, windows_y, windows_x = call.windows_z, call.windows_y, call.windows_x
+    margin_z, margin_y, margin_x = call.margin_z, call.margin_y, call.margin_x
+    begin, end = share(call.batch * windows_z * windows_y)
     for line in range(begin, end):
         plane = line // windows_y
         image = plane // windows_z * depth
-        first_z = plane % windows_z * integer(block, 11) - integer(block, 14)
-        first_y = line % windows_y * integer(block, 12) - integer(block, 15)
-        last_z, last_y = first_z + integer(block, 8), first_y + integer(block, 9)
+        first_z = plane % windows_z * call.stride_z - call.pad_z
+        first_y = line % windows_y * call.stride_y - call.pad_y
+        last_z, last_y = first_z + call.kernel_z, first_y + call.kernel_y
         # A window beyond the end (possible with `full`) is empty, and its sum is zero.
         area = max(min(last_z, depth + margin_z) - max(first_z, -margin_z), 1)
         area *= max(min(last_y, height + margin_y) - max(first_y, -margin_y), 1)
         for window in range(windows_x):
-            first_x = window * integer(block, 13) - integer(block, 16)
-            last_x = first_x + integer(block, 10)
+            first_x = window * call.stride_x - call.pad_x
+            last_x = first_x + call.kernel_x
             to = (line * windows_x + window) * channels
             for c in range(to, to + channels):
                 output[c] = 0
@@ -61,23 +123,29 @@ def window_sum_loop(block: Block) -> None:
                     for x in range(max(first_x, 0), min(last_x, width)):
                         for c in range(channels):
                             output[to + c] += data[(row + x) * channels + c]
-            if integer(block, 20) != 0:
+            if call.is_average:
                 size = area * max(min(last_x, width + margin_x) - max(first_x, -margin_x), 1)
                 for c in range(to, to + channels):
                     output[c] /= np.float32(size)
 
 
+class WindowSumGradient(AveragedWindows):
+    """Arguments of `window_sum_gradient_loop`."""
+
+    out_grad: Float32s
+    gradient: Float32s
+
+
 @native
-def window_sum_gradient_loop(block: Block) -> None:
+def window_sum_gradient_loop(call: WindowSumGradient) -> None:
     """gradient[n, x, c] = sum of out_grad[n, y, c] [/ size of y] over the windows y with x."""
-    channels = integer(block, 1)
-    depth, height, width = integer(block, 2), integer(block, 3), integer(block, 4)
-    windows_z, windows_y, windows_x = integer(block, 5), integer(block, 6), integer(block, 7)
-    kernel_z, stride_z, pad_z = integer(block, 8), integer(block, 11), integer(block, 14)
-    kernel_y, stride_y, pad_y = integer(block, 9), integer(block, 12), integer(block, 15)
-    margin_z, margin_y, margin_x = integer(block, 17), integer(block, 18), integer(block, 19)
-    out_grad, gradient = float32s(block, 21), float32s(block, 22)
-    begin, end = share(block, integer(block, 0) * depth * height)
+    channels, out_grad, gradient = call.channels, call.out_grad, call.gradient
+    depth, height, width = call.depth, call.height, call.width
+    windows_z, windows_y, windows_x = call.windows_z, call.windows_y, call.windows_x
+    kernel_z, stride_z, pad_z = call.kernel_z, call.stride_z, call.pad_z
+    kernel_y, stride_y, pad_y = call.kernel_y, call.stride_y, call.pad_y
+    margin_z, margin_y, margin_x = call.margin_z, call.margin_y, call.margin_x
+    begin, end = share(call.batch * depth * height)
     for line in range(begin, end):
         for c in range(line * width * channels, (line + 1) * width * channels):
             gradient[c] = 0
@@ -94,10 +162,10 @@ def window_sum_gradient_loop(block: Block) -> None:
                 area = size_z * (min(start + kernel_y, height + margin_y) - max(start, -margin_y))
                 row = ((image + i) * windows_y + j) * windows_x
                 for window in range(windows_x):
-                    first = window * integer(block, 13) - integer(block, 16)
-                    last = first + integer(block, 10)
+                    first = window * call.stride_x - call.pad_x
+                    last = first + call.kernel_x
                     factor = np.float32(1)
-                    if integer(block, 20) != 0:
+                    if call.is_average:
                         size = area * max(min(last, width + margin_x) - max(first, -margin_x), 1)
                         factor = np.float32(1) / np.float32(size)
                     for x in range(max(first, 0), min(last, width)):

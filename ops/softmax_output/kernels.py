@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from mxrun.backend.jit import (
-    Block,
-    float32s,
-    int32s,
-    integer,
-    native,
-    real,
-    share,
-)
+from mxrun.backend.arguments import Arguments, Float32s, Int32s, Integer, Real
+from mxrun.backend.jit import native, share
 from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import team_for_elements
@@ -24,7 +18,6 @@ from mxrun.operator.native_kernel import (
     KernelPart,
     LoopPart,
     PrimitivePart,
-    Slot,
     native_kernel,
     onednn_serves,
     source,
@@ -32,18 +25,42 @@ from mxrun.operator.native_kernel import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement
 
+NORMALIZATIONS = ("null", "batch", "valid")
+
+
+class Samples(Arguments):
+    """Softmax output [samples, classes], one label per sample and their rules.
+
+    own, other: target at the label's class and at the other classes. ignored: label without loss
+    and gradient if `is_ignoring`. weight: None, or one for each run of `samples_per_weight`.
+    """
+
+    samples: Integer
+    classes: Integer
+    output: Float32s
+    label: Int32s
+    is_ignoring: Integer
+    ignored: Integer
+    own: Real
+    other: Real
+    weight: Float32s
+    samples_per_weight: Integer
+
+
+class CrossEntropy(Samples):
+    """Arguments of `cross_entropy_loop`; tiny: lower bound on probabilities."""
+
+    loss: Float32s
+    tiny: Real
+
 
 @native
-def cross_entropy_loop(block: Block) -> None:
+def cross_entropy_loop(call: CrossEntropy) -> None:
     """loss[0] = sum over samples, in order, of weight * -(target . log(output))."""
-    samples, classes = integer(block, 0), integer(block, 1)
-    output, label, loss = float32s(block, 2), int32s(block, 3), float32s(block, 4)
-    ignoring, ignored = integer(block, 5), integer(block, 6)
-    own, other, tiny = real(block, 7), real(block, 8), real(block, 9)
-    weight, repeats = float32s(block, 10), integer(block, 11)
+    classes, output, label, tiny = call.classes, call.output, call.label, call.tiny
     total = 0.0
-    for n in range(samples):
-        if ignoring != 0 and label[n] == ignored:
+    for n in range(call.samples):
+        if call.is_ignoring and label[n] == call.ignored:
             continue
         chosen = tiny
         if 0 <= label[n] < classes:
@@ -55,49 +72,52 @@ def cross_entropy_loop(block: Block) -> None:
                     if math.isnan(output[k]):
                         chosen = output[k]
             chosen = max(chosen, tiny)
-        entropy = -own * math.log(chosen)
-        if other > 0:
+        entropy = -call.own * math.log(chosen)
+        if call.other > 0:
             for k in range(classes):
                 if k != label[n]:
-                    entropy -= other * math.log(max(output[n * classes + k], tiny))
-        if integer(block, 10) != 0:
-            entropy *= weight[n // repeats]
+                    entropy -= call.other * math.log(max(output[n * classes + k], tiny))
+        if call.weight is not None:
+            entropy *= call.weight[n // call.samples_per_weight]
         total += entropy
-    loss[0] = total
+    call.loss[0] = total
+
+
+class SoftmaxGradient(Samples):
+    """Arguments of `softmax_gradient_loop`; normalization: index in NORMALIZATIONS."""
+
+    gradient: Float32s
+    scale: Real
+    normalization: Integer
 
 
 @native
-def softmax_gradient_loop(block: Block) -> None:
+def softmax_gradient_loop(call: SoftmaxGradient) -> None:
     """gradient = (output - target) * weight * scale / divisor; it may overwrite the output."""
-    samples, classes = integer(block, 0), integer(block, 1)
-    output, label, gradient = float32s(block, 2), int32s(block, 3), float32s(block, 4)
-    ignoring, ignored = integer(block, 5), integer(block, 6)
-    own, other, scale = real(block, 7), real(block, 8), real(block, 9)
-    weight, repeats = float32s(block, 10), integer(block, 11)
-    normalization = integer(block, 12)
+    classes, output, label, gradient = call.classes, call.output, call.label, call.gradient
     counted = 0
-    if normalization != 0:
-        for n in range(samples):
-            present = integer(block, 10) == 0 or weight[n // repeats] != 0
-            if present and (normalization == 1 or label[n] != ignored):
+    if call.normalization != 0:
+        for n in range(call.samples):
+            present = call.weight is None or call.weight[n // call.samples_per_weight] != 0
+            if present and (call.normalization == 1 or label[n] != call.ignored):
                 counted += 1
-    begin, end = share(block, samples)
+    begin, end = share(call.samples)
     for n in range(begin, end):
         row = n * classes
-        factor = scale / np.float32(max(counted, 1))
-        if integer(block, 10) != 0:
-            factor *= weight[n // repeats]
-        if ignoring != 0 and label[n] == ignored:
+        factor = call.scale / np.float32(max(counted, 1))
+        if call.weight is not None:
+            factor *= call.weight[n // call.samples_per_weight]
+        if call.is_ignoring and label[n] == call.ignored:
             factor = np.float32(0)
         inside = 0 <= label[n] < classes
-        chosen = output[row + label[n]] if inside else own
-        if integer(block, 2) != integer(block, 4):
+        chosen = output[row + label[n]] if inside else call.own
+        if output is not gradient:
             for k in range(row, row + classes):
                 gradient[k] = output[k]
         for k in range(row, row + classes):
-            gradient[k] = (gradient[k] - other) * factor
+            gradient[k] = (gradient[k] - call.other) * factor
         if inside:
-            gradient[row + label[n]] = (chosen - own) * factor
+            gradient[row + label[n]] = (chosen - call.own) * factor
 
 
 @implement("SoftmaxOutput", backend="onednn")
@@ -116,10 +136,15 @@ class OnednnSoftmaxOutput(Implementation):
         parts: list[KernelPart] = [PrimitivePart(softmax, slots)]
         loss = request.requests[1] is not OpReqType.NULL
         if loss:
-            tiny = float(np.finfo(np.float32).tiny)
-            places = (target(0), source(1), target(1))
-            rules = self._rules(prop, label, classes, tiny, 2)
-            parts.append(LoopPart(cross_entropy_loop, (samples, classes, *places, *rules), 1))
+            entropy = CrossEntropy(
+                **self._rules(prop, label, classes),
+                output=target(0),
+                label=source(1),
+                weight=source(2) if prop.parameters.use_sample_weight else None,
+                loss=target(1),
+                tiny=float(np.finfo(np.float32).tiny),
+            )
+            parts.append(LoopPart(cross_entropy_loop, entropy, 1))
         return native_kernel(
             f"onednn:{softmax.implementation}",
             parts,
@@ -135,21 +160,22 @@ class OnednnSoftmaxOutput(Implementation):
         label, output = request.in_data[1], request.out_data[0]
         assert label is not None
         assert output is not None
-        samples, classes = label.elements, output.elements // label.elements
+        classes = output.elements // label.elements
         outputs, arguments = len(request.out_grad), len(request.in_data)
-        places = (source(outputs + arguments), source(outputs + 1), target(0))
-        scale = float(prop.parameters.grad_scale)
-        rules = self._rules(prop, label, classes, scale, outputs + 2)
-        normalization = ("null", "batch", "valid").index(prop.parameters.normalization)
-        part = LoopPart(
-            softmax_gradient_loop,
-            (samples, classes, *places, *rules, normalization),
-            team_for_elements(output.elements, request.threads),
+        softmax_gradient = SoftmaxGradient(
+            **self._rules(prop, label, classes),
+            output=source(outputs + arguments),
+            label=source(outputs + 1),
+            weight=source(outputs + 2) if prop.parameters.use_sample_weight else None,
+            gradient=target(0),
+            scale=float(prop.parameters.grad_scale),
+            normalization=NORMALIZATIONS.index(prop.parameters.normalization),
         )
+        team = team_for_elements(output.elements, request.threads)
         read = (None, *request.in_data[1:], output, None)
         return native_kernel(
             "jit",
-            [part],
+            [LoopPart(softmax_gradient_loop, softmax_gradient, team)],
             (
                 *(None,) * outputs,
                 *(None if spec is None else spec.with_layout(PLAIN) for spec in read),
@@ -171,18 +197,16 @@ class OnednnSoftmaxOutput(Implementation):
             and not (p.multi_output or p.out_grad)
         )
 
-    def _rules(
-        self, prop: AnyProperty, label: TensorSpec, classes: int, last: float, weight: int
-    ) -> tuple[Slot | int | float, ...]:
-        """Return further slots of both loops.
-
-        They are: ignoring, ignored, target at and outside the label, `last`, weights, samples per
-        weight.
-        """
+    def _rules(self, prop: AnyProperty, label: TensorSpec, classes: int) -> dict[str, Any]:
+        """Return the arguments of both loops that are numbers."""
         p = prop.parameters
         smooth = float(p.smooth_alpha)
-        return (
-            *(int(p.use_ignore), int(p.ignore_label)),
-            *(1.0 - smooth, smooth / max(classes - 1, 1), last),
-            *(source(weight) if p.use_sample_weight else 0, label.elements // label.shape[0]),
-        )
+        return {
+            "samples": label.elements,
+            "classes": classes,
+            "is_ignoring": int(p.use_ignore),
+            "ignored": int(p.ignore_label),
+            "own": 1.0 - smooth,
+            "other": smooth / max(classes - 1, 1),
+            "samples_per_weight": label.elements // label.shape[0],
+        }
