@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mxrun.base import flags
+from mxrun.base.errors import UserError
 
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _ROOT_USER = 0
@@ -71,9 +72,55 @@ def write(kind: str, name: str, content: bytes) -> Path | None:
     return folder
 
 
+def root() -> Path | None:
+    """Return the folder of all kinds; None for a user without a home."""
+    return flags.cache_folder()
+
+
+def usage() -> dict[str, tuple[int, int]]:
+    """Return the number of files of each kind and their bytes."""
+    found: dict[str, tuple[int, int]] = {}
+    for folder in _folders():
+        sizes = []
+        with suppress(OSError):
+            for path in folder.iterdir():
+                with suppress(OSError):
+                    sizes.append(path.lstat().st_size)
+        found[folder.name] = len(sizes), sum(sizes)
+    return found
+
+
+def clear(kind: str) -> int:
+    """Remove the files of a kind; return their number.
+
+    Other processes may remove files at the same time. Raises UserError for one that cannot be
+    removed.
+    """
+    folder, removed = _folder(kind), 0
+    for path in [] if folder is None or not folder.is_dir() else list(folder.iterdir()):
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise UserError(f"cannot remove {path}: {error.strerror}") from error
+        removed += 1
+    return removed
+
+
+def _folders() -> list[Path]:
+    folder = root()
+    if folder is None or not folder.is_dir():
+        return []
+    try:
+        return sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink())
+    except OSError:
+        return []
+
+
 def _folder(kind: str) -> Path | None:
-    root = flags.cache_folder()
-    return None if root is None else root / kind
+    folder = root()
+    return None if folder is None else folder / kind
 
 
 def _is_trusted_folder(folder: Path) -> bool:

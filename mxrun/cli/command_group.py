@@ -29,6 +29,10 @@ _ALIASES: Mapping[str, str] = {
     "draw": "plot",
     "show": "plot",
     "operators": "ops",
+    "version": "info",
+    "doctor": "info",
+    "cache": "info",
+    "env": "info",
     "list": "ops",
 }
 

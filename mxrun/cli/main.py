@@ -20,6 +20,7 @@ from mxrun.cli.check_op import check_op
 from mxrun.cli.command_group import CommandGroup
 from mxrun.cli.convert import convert
 from mxrun.cli.infer import infer
+from mxrun.cli.info import info
 from mxrun.cli.inspect_memory import inspect_memory
 from mxrun.cli.ops import ops
 from mxrun.cli.plot import plot
@@ -128,6 +129,7 @@ def _mxrun(
 for _command in (
     train,
     infer,
+    info,
     check,
     inspect_memory,
     bench,

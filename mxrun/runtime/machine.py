@@ -46,7 +46,7 @@ def description(threads: int) -> str:
 
     features = " ".join(name for name, on in sorted(llvm.get_host_cpu_features().items()) if on)
     parts = {
-        "processor": _processor(),
+        "processor": processor_model(),
         "architecture": llvm.get_host_cpu_name(),
         "features": features,
         "cores": available_cores(),
@@ -57,7 +57,7 @@ def description(threads: int) -> str:
     return "\n".join(f"{name}: {value}" for name, value in parts.items())
 
 
-def _processor() -> str:
+def processor_model() -> str:
     """Return the processor's name as the system reports it."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():

@@ -21,7 +21,7 @@ from training import SUMMARY_FIELDS
 
 SCRIPT = (str(Path(sys.executable).with_name("mxrun")),)
 SHORT = ("train", "digits_lenet", "train.epochs=1", "threads=1")
-COMMANDS = ("train", "infer", "bench", "check", "inspect-memory", "ops", "plot", "schema")
+COMMANDS = ("train", "infer", "bench", "check", "inspect-memory", "ops", "plot", "schema", "info")
 
 
 def completed(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
