@@ -36,6 +36,7 @@ from mxrun.backend import object_cache, vectors
 from mxrun.backend.arguments import FLOATS, Arguments, slot_of
 from mxrun.backend.call import HEADER_SLOTS, NativeCall
 from mxrun.backend.code_identity import InlinedBody, identity_of
+from mxrun.backend.compilation import compilation
 from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.team import openmp
 from mxrun.base.dtype import BFLOAT16, FLOAT32
@@ -247,7 +248,8 @@ class NativeFunction:
         # them.
         name = re.sub(r"\W", "_", self.body.__qualname__, flags=re.ASCII)
         symbol = f"{name}_{self.key or id(self)}"
-        return compile_function(symbol, self.body, self.body.__globals__, self.arguments)
+        with compilation():
+            return compile_function(symbol, self.body, self.body.__globals__, self.arguments)
 
 
 class InlinedFunction(InlinedBody):

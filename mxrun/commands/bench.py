@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.backend.compilation import noted_compilations
 from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.config.bundled import find_config
 from mxrun.executor.tape_cost import TapeCost, tape_cost
@@ -154,7 +155,8 @@ def bench(
     built = load(path, overrides, request.batch)
     plan = plan_for(built, request.phase == "train", request.threads, notify)
     check_fits(plan)
-    steps = Steps(built, plan, TRAIN if request.phase == "train" else EVALUATE)
+    with noted_compilations(notify):
+        steps = Steps(built, plan, TRAIN if request.phase == "train" else EVALUATE)
     steps.run(steps.executor.run)
     first_step_s = time.monotonic() - started_at
     count = min(request.steps, _PROFILED_STEPS)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.backend.compilation import noted_compilations
 from mxrun.backend.team import available_cores, largest_team
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
@@ -231,7 +232,8 @@ def infer(run: str | Path, request: InferRequest, notify: Notify = ignore_note) 
     outputs = _outputs(trained, request, selected, row_shapes(built, selected, batch_size))
     plan = compile_plan(*_compile_request(trained, request, selected, source, batch_size, notify))
     check_fits(plan)
-    executor = Executor(plan)
+    with noted_compilations(notify):
+        executor = Executor(plan)
     zero_pinned(executor, built)
     trained.copy_into(executor)
     executor.prepare()

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from mxrun.backend.compilation import noted_compilations
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import Parsed
 from mxrun.config.bundled import find_config
@@ -143,7 +144,8 @@ def train(
     if is_synthetic:
         observer.note(NO_PATH)
     saved = saved_plan(built.config.name) if request.existing == "resume" else None
-    run = _open_run(built, observer.note, saved)
+    with noted_compilations(observer.note):
+        run = _open_run(built, observer.note, saved)
     try:
         return _Training(run, observer, request).run()
     finally:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.backend.compilation import noted_compilations
 from mxrun.base.dtype import BFLOAT16
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.config.bundled import find_config
@@ -95,26 +96,29 @@ def verify(
     built = load(find_config(str(config)), overrides, batch)
     entries: list[dict[str, Any]] = []
     trained: Arrays = {}
-    for phase in (TRAIN, EVALUATE):
-        # Variants with less sharing exceed any budget.
-        request = replace(request_for(built, phase == TRAIN, threads, notify), budget=None)
-        plan = compile_plan(built.model.symbol, request)
-        # Fixed kernels: with other neighbours other kernels may be faster.
-        implementations = {name: planned.implementations() for name, planned in plan.phases.items()}
-        request = replace(request, autotuned=implementations)
-        plan = compile_plan(built.model.symbol, request)
-        expected = results(built, plan, PlanVariant("", phase), steps, trained)
-        for variant in (*VARIANTS, *_unfused(built, request, phase)):
-            if variant.phase == phase:
-                changed = compile_plan(built.model.symbol, replace(request, **variant.changes))
-                low = _is_low(plan.phases[phase]) or _is_low(changed.phases[phase])
-                if variant.is_wrong:
-                    entries.append(freed_early_entry(built, changed, variant, steps, expected))
-                    continue
-                got = results(built, changed, variant, steps, trained)
-                entries.append(compared(variant, expected, got, low))
-        if all(np.isfinite(array).all() for array in expected.values()):
-            trained = expected
+    with noted_compilations(notify):
+        for phase in (TRAIN, EVALUATE):
+            # Variants with less sharing exceed any budget.
+            request = replace(request_for(built, phase == TRAIN, threads, notify), budget=None)
+            plan = compile_plan(built.model.symbol, request)
+            # Fixed kernels: with other neighbours other kernels may be faster.
+            implementations = {
+                name: planned.implementations() for name, planned in plan.phases.items()
+            }
+            request = replace(request, autotuned=implementations)
+            plan = compile_plan(built.model.symbol, request)
+            expected = results(built, plan, PlanVariant("", phase), steps, trained)
+            for variant in (*VARIANTS, *_unfused(built, request, phase)):
+                if variant.phase == phase:
+                    changed = compile_plan(built.model.symbol, replace(request, **variant.changes))
+                    low = _is_low(plan.phases[phase]) or _is_low(changed.phases[phase])
+                    if variant.is_wrong:
+                        entries.append(freed_early_entry(built, changed, variant, steps, expected))
+                        continue
+                    got = results(built, changed, variant, steps, trained)
+                    entries.append(compared(variant, expected, got, low))
+            if all(np.isfinite(array).all() for array in expected.values()):
+                trained = expected
     return {
         "name": built.config.name,
         "steps": steps,

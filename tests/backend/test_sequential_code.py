@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from mxrun.backend import compilation
 from mxrun.backend.jit import (
     Block,
     HostLoop,
@@ -395,3 +396,18 @@ def test_variables_of_a_function_around_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(Untyped, match="a function around it"):
         _ = closure_loop.address
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1e9])
+def test_a_long_compilation_is_noted_once(
+    threshold: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(compilation, "_NOTE_AFTER_S", threshold)
+    notes: list[str] = []
+    with compilation.noted_compilations(notes.append):
+        for number in range(3):
+            file = tmp_path / f"kernels{number}.py"
+            file.write_text(f"{HEADER}    output[0] = {number}\n")
+            assert imported(file).refused_loop.address
+    assert notes == ([] if threshold else [compilation.NOTE])
