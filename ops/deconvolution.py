@@ -9,7 +9,8 @@ from functools import partial
 
 from pydantic import Field, model_validator
 
-from mxrun.backend.jit import Block, float32s, integer, native, share
+from mxrun.backend.arguments import Arguments, Float32s, Integer
+from mxrun.backend.jit import native, share
 from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.backward_convolution import (
     backward_data,
@@ -267,14 +268,22 @@ class Deconvolution(Operator):
         return WindowProducts(p.window_over(data[2:]), p.num_group, context.space(0).array)
 
 
+class BiasAddition(Arguments):
+    """Arguments of `add_bias_loop`: bias is [channels], output [rows, channels]."""
+
+    rows: Integer
+    channels: Integer
+    bias: Float32s
+    output: Float32s
+
+
 @native
-def add_bias_loop(block: Block) -> None:
+def add_bias_loop(call: BiasAddition) -> None:
     """output[row, c] += bias[c]."""
-    channels, bias, output = integer(block, 1), float32s(block, 2), float32s(block, 3)
-    begin, end = share(block, integer(block, 0))
+    begin, end = share(call.rows)
     for row in range(begin, end):
-        for c in range(channels):
-            output[row * channels + c] += bias[c]
+        for c in range(call.channels):
+            call.output[row * call.channels + c] += call.bias[c]
 
 
 @implement("Deconvolution", backend="onednn")
@@ -319,9 +328,14 @@ class OnednnDeconvolution(Implementation):
         parts: list[KernelPart] = [PrimitivePart(primitive, slots)]
         if bias:
             channels = output.shape[1]
-            arguments = (output.elements // channels, channels, source(2), target(0))
+            addition = BiasAddition(
+                rows=output.elements // channels,
+                channels=channels,
+                bias=source(2),
+                output=target(0),
+            )
             team = team_for_elements(output.elements, request.threads)
-            parts.append(LoopPart(add_bias_loop, arguments, team))
+            parts.append(LoopPart(add_bias_loop, addition, team))
         specs = primitive.specs
         return native_kernel(
             f"onednn:{primitive.implementation}",

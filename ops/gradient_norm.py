@@ -16,22 +16,15 @@ import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.backend import jit
+from mxrun.backend.arguments import Arguments, Float32s, Float64s, Integer, Real
 from mxrun.backend.call import NativeCall
-from mxrun.backend.jit import (
-    Block,
-    NativeFunction,
-    float32s,
-    float64s,
-    integer,
-    native,
-    real,
-    share,
-)
+from mxrun.backend.jit import NativeFunction, native, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Int32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.kernel import Buffers, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import Pitch, Slot, bound, source, target
+from mxrun.operator.native_kernel import LoopPart, Pitch, Slot, bound, source, target
+from mxrun.operator.native_kernel import Scratch as Scratch  # noqa: PLC0414 (batch norm imports it)
 from mxrun.operator.operator import OpContext, Operator, assign
 from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, implement, register
@@ -65,13 +58,6 @@ def sum_of_squares(values: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Scratch:
-    """Byte offset in a kernel's scratch space."""
-
-    offset: int
-
-
-@dataclass(frozen=True)
 class ScratchLoopPart:
     """Compiled loop with arguments in the kernel's scratch space, which later parts read."""
 
@@ -87,42 +73,48 @@ class ScratchLoopPart:
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
         """Bind the loop."""
-        arguments = [
-            scratch + argument.offset if isinstance(argument, Scratch) else bound(argument, buffers)
-            for argument in self.arguments
-        ]
+        arguments = [bound(argument, buffers, scratch) for argument in self.arguments]
         return (jit.bind(self.function, tuple(arguments), self.threads),)
 
 
+class SquareSums(Arguments):
+    """Arguments of `square_sums_loop`: sums is [blocks, lanes]; size is that of a block."""
+
+    count: Integer
+    data: Float32s
+    sums: Float64s
+    size: Integer
+    lanes: Integer
+
+
 @native
-def square_sums_loop(block: Block) -> None:
+def square_sums_loop(call: SquareSums) -> None:
     """sums[block, lane] = sum of data[i]^2 over every `lanes`-th element of a block."""
-    count, data, partial = integer(block, 0), float32s(block, 1), float64s(block, 2)
-    size, lanes = integer(block, 3), integer(block, 4)
+    count, data, size, lanes = call.count, call.data, call.size, call.lanes
     # share() splits at multiples of 16, so each block counts as 16 elements.
-    begin, end = share(block, (count + size - 1) // size * 16)
+    begin, end = share((count + size - 1) // size * 16)
     for chunk in range(begin // 16, end // 16):
         own, first, last = chunk * lanes, chunk * size, min(count, chunk * size + size)
         for lane in range(lanes):
-            partial[own + lane] = 0.0
+            call.sums[own + lane] = 0.0
         rows = (last - first) // lanes
         for row in range(rows):
             start = first + row * lanes
             for lane in range(lanes):
                 value = np.float64(data[start + lane])
-                partial[own + lane] += value * value
+                call.sums[own + lane] += value * value
         start = first + rows * lanes
         for lane in range(last - start):
             value = np.float64(data[start + lane])
-            partial[own + lane] += value * value
+            call.sums[own + lane] += value * value
 
 
 def square_sums(
     count: int, data: Slot | Scratch, partial: Scratch, threads: int, scratch_bytes: int
-) -> ScratchLoopPart:
+) -> LoopPart:
     """Return the part that computes the partial sums of `data`."""
-    arguments = (count, data, partial, _CHUNK, _LANES)
-    return ScratchLoopPart(square_sums_loop, arguments, threads, scratch_bytes)
+    squares = SquareSums(count=count, data=data, sums=partial, size=_CHUNK, lanes=_LANES)
+    return LoopPart(square_sums_loop, squares, threads, scratch_bytes)
 
 
 class GlobalNormScaleParameters(Parameters):
@@ -193,17 +185,25 @@ class GlobalNormScale(Operator):
         assign(out_data[0], req[0], np.array([scale], in_data[0].array.dtype))
 
 
+class NormScale(Arguments):
+    """Arguments of `norm_scale_loop`; count is the number of partial sums."""
+
+    count: Integer
+    sums: Float64s
+    output: Float32s
+    max_norm: Real
+    rescale: Real
+
+
 @native
-def norm_scale_loop(block: Block) -> None:
+def norm_scale_loop(call: NormScale) -> None:
     """output = min(1, max_norm / (norm + 1e-8)), from the partial sums of all gradients."""
-    partial, output = float64s(block, 1), float32s(block, 2)
     total = 0.0
-    for k in range(integer(block, 0)):
-        total += partial[k]
-    rescale = np.float64(real(block, 4))
-    norm = math.sqrt(total) * abs(rescale)
-    scale = min(1.0, np.float64(real(block, 3)) / (norm + 1e-8))
-    output[0] = scale + (norm - norm)
+    for k in range(call.count):
+        total += call.sums[k]
+    norm = math.sqrt(total) * abs(np.float64(call.rescale))
+    scale = min(1.0, np.float64(call.max_norm) / (norm + 1e-8))
+    call.output[0] = scale + (norm - norm)
 
 
 @implement("_global_norm_scale", backend="jit")
@@ -223,9 +223,12 @@ class CompiledGlobalNormScale(ForwardOnlyImplementation):
             partial = Scratch(offset)
             parts.append(square_sums(count, source(index), partial, threads, scratch_bytes))
             offset += sums_bytes(count)
-        arguments = (
-            *(offset // _FLOAT64_BYTES, Scratch(0), target(0)),
-            *(float(p.max_norm), float(p.rescale_grad)),
+        scale = NormScale(
+            count=offset // _FLOAT64_BYTES,
+            sums=Scratch(),
+            output=target(0),
+            max_norm=float(p.max_norm),
+            rescale=float(p.rescale_grad),
         )
-        scale = ScratchLoopPart(norm_scale_loop, arguments, 1, scratch_bytes)
-        return self.plain_kernel(prop, request, [*parts, scale])
+        last = LoopPart(norm_scale_loop, scale, 1, scratch_bytes)
+        return self.plain_kernel(prop, request, [*parts, last])

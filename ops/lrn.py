@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import Block, float32s, integer, native, real, share
+from mxrun.backend.arguments import Arguments, Float32s, Integer, Real
+from mxrun.backend.jit import native, share
 from mxrun.backend.onednn import normalization
 from mxrun.backend.onednn.primitive import Argument, Primitive, Unsupported
 from mxrun.backend.team import team_for_elements
@@ -156,20 +157,30 @@ class LRN(Operator):
         return total
 
 
+class WindowNorm(Arguments):
+    """Arguments of `norm_loop`: data and norm are [rows, channels]."""
+
+    rows: Integer
+    channels: Integer
+    reach: Integer
+    k: Real
+    weight: Real
+    data: Float32s
+    norm: Float32s
+
+
 @native
-def norm_loop(block: Block) -> None:
+def norm_loop(call: WindowNorm) -> None:
     """norm[i, c] = k + weight * sum of data[i, c - reach ... c + reach]^2, for every row i."""
-    rows, channels, reach = integer(block, 0), integer(block, 1), integer(block, 2)
-    k, weight = real(block, 3), real(block, 4)
-    data, norm = float32s(block, 5), float32s(block, 6)
-    begin, end = share(block, rows)
+    data, channels, reach = call.data, call.channels, call.reach
+    begin, end = share(call.rows)
     for row in range(begin, end):
         first = row * channels
         for c in range(channels):
             total = np.float32(0)
             for i in range(max(c - reach, 0), min(c + reach + 1, channels)):
                 total += data[first + i] * data[first + i]
-            norm[first + c] = k + weight * total
+            call.norm[first + c] = call.k + call.weight * total
 
 
 @implement("LRN", backend="onednn")
@@ -252,8 +263,13 @@ def _window(p: LRNParameters) -> normalization.ChannelWindow:
 
 def _norm_part(p: LRNParameters, data: TensorSpec, team: int) -> LoopPart:
     channels = data.shape[1]
-    arguments = (
-        *(data.elements // channels, channels, p.reach),
-        *(float(p.knorm), float(p.alpha / p.nsize), source(0), target(1)),
+    norm = WindowNorm(
+        rows=data.elements // channels,
+        channels=channels,
+        reach=p.reach,
+        k=float(p.knorm),
+        weight=float(p.alpha / p.nsize),
+        data=source(0),
+        norm=target(1),
     )
-    return LoopPart(norm_loop, arguments, team)
+    return LoopPart(norm_loop, norm, team)

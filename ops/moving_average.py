@@ -9,7 +9,8 @@ from typing import Annotated, TypeVar
 import numpy as np
 from pydantic import Field
 
-from mxrun.backend.jit import Block, float32s, integer, native, real, share
+from mxrun.backend.arguments import Arguments, Float32s, Integer, Real
+from mxrun.backend.jit import native, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
@@ -107,14 +108,22 @@ class MovingAverage(Operator):
         assign(out_data[0], req[0], average * momentum + value * (1 - momentum))
 
 
+class AverageUpdate(Arguments):
+    """Arguments of `moving_average_loop`."""
+
+    count: Integer
+    momentum: Real
+    average: Float32s
+    value: Float32s
+
+
 @native
-def moving_average_loop(block: Block) -> None:
+def moving_average_loop(call: AverageUpdate) -> None:
     """average[i] = average[i] * momentum + value[i] * (1 - momentum)."""
-    momentum, average, value = real(block, 1), float32s(block, 2), float32s(block, 3)
-    rest = np.float32(1) - momentum
-    begin, end = share(block, integer(block, 0))
+    rest = np.float32(1) - call.momentum
+    begin, end = share(call.count)
     for i in range(begin, end):
-        average[i] = average[i] * momentum + value[i] * rest
+        call.average[i] = call.average[i] * call.momentum + call.value[i] * rest
 
 
 @implement("_moving_average", backend="jit")
@@ -128,7 +137,12 @@ class CompiledMovingAverage(ForwardOnlyImplementation):
             return None
         count = request.inputs[0].elements
         threads = team_for_elements(count, request.threads)
-        arguments = (count, float(prop.parameters.momentum), target(0), source(1))
+        update = AverageUpdate(
+            count=count,
+            momentum=float(prop.parameters.momentum),
+            average=target(0),
+            value=source(1),
+        )
         copy = InPlaceCopyPart(count, source(0), target(0), threads)
-        loop = LoopPart(moving_average_loop, arguments, threads)
+        loop = LoopPart(moving_average_loop, update, threads)
         return self.plain_kernel(prop, request, [copy, loop])

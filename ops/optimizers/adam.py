@@ -10,21 +10,16 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import Block, clipped, float32s, float64s, integer, native, real, share
+from mxrun.backend.arguments import Float32s, Float64s, Integer, Real
+from mxrun.backend.jit import clipped, native, share
 from mxrun.base.params import Float32
-from mxrun.operator.native_kernel import KernelPart, target
+from mxrun.operator.native_kernel import KernelPart, LoopPart, Scratch, target
 from mxrun.operator.register import AnyProperty, implement, register
-from mxrun.ops.gradient_norm import (
-    Scratch,
-    ScratchLoopPart,
-    square_sums,
-    sum_of_squares,
-    sums,
-    sums_bytes,
-)
+from mxrun.ops.gradient_norm import square_sums, sum_of_squares, sums, sums_bytes
 from mxrun.ops.optimizers.update import (
     CompiledUpdate,
     Update,
+    UpdateArguments,
     UpdateLoop,
     UpdateParameters,
     UpdateProperty,
@@ -199,16 +194,25 @@ class LambUpdateProperty(_MomentProperty):
     body = LambUpdate
 
 
+class AdamArguments(UpdateArguments):
+    """Arguments of `adam_loop`."""
+
+    mean: Float32s
+    var: Float32s
+    beta1: Real
+    beta2: Real
+    epsilon: Real
+
+
 @native
-def adam_loop(block: Block) -> None:
+def adam_loop(call: AdamArguments) -> None:
     """AdamUpdate in float32; overwrites weight, mean and var."""
-    schedule, one = float32s(block, 5), np.float32(1)
-    rate = real(block, 1) * schedule[0] * (np.sqrt(schedule[2]) / schedule[1])
-    wd, rescale, limit = real(block, 2), real(block, 3) * float32s(block, 6)[0], real(block, 4)
-    weight, grad = float32s(block, 7), float32s(block, 8)
-    mean, var = float32s(block, 9), float32s(block, 10)
-    beta1, beta2, epsilon = real(block, 11), real(block, 12), real(block, 13)
-    begin, end = share(block, integer(block, 0))
+    schedule, one = call.schedule, np.float32(1)
+    rate = call.lr * schedule[0] * (np.sqrt(schedule[2]) / schedule[1])
+    wd, rescale, limit = call.wd, call.rescale_grad * call.gradient_scale[0], call.limit
+    weight, grad, mean, var = call.weight, call.grad, call.mean, call.var
+    beta1, beta2, epsilon = call.beta1, call.beta2, call.epsilon
+    begin, end = share(call.count)
     for i in range(begin, end):
         gradient = clipped(grad[i] * rescale + weight[i] * wd, limit)
         mean[i] = mean[i] * beta1 + gradient * (one - beta1)
@@ -216,17 +220,22 @@ def adam_loop(block: Block) -> None:
         weight[i] -= mean[i] / (np.sqrt(var[i]) + epsilon) * rate
 
 
+class AdamwArguments(AdamArguments):
+    """Arguments of `adamw_loop`."""
+
+    eta: Real
+
+
 @native
-def adamw_loop(block: Block) -> None:
+def adamw_loop(call: AdamwArguments) -> None:
     """AdamwUpdate in float32; overwrites weight, mean and var."""
-    schedule, one = float32s(block, 5), np.float32(1)
-    rate = real(block, 1) * (np.sqrt(schedule[2]) / schedule[1])
-    wd, rescale, limit = real(block, 2), real(block, 3) * float32s(block, 6)[0], real(block, 4)
-    weight, grad = float32s(block, 7), float32s(block, 8)
-    mean, var = float32s(block, 9), float32s(block, 10)
-    beta1, beta2, epsilon = real(block, 11), real(block, 12), real(block, 13)
-    eta = real(block, 14) * schedule[0]
-    begin, end = share(block, integer(block, 0))
+    schedule, one = call.schedule, np.float32(1)
+    rate = call.lr * (np.sqrt(schedule[2]) / schedule[1])
+    wd, rescale, limit = call.wd, call.rescale_grad * call.gradient_scale[0], call.limit
+    weight, grad, mean, var = call.weight, call.grad, call.mean, call.var
+    beta1, beta2, epsilon = call.beta1, call.beta2, call.epsilon
+    eta = call.eta * schedule[0]
+    begin, end = share(call.count)
     for i in range(begin, end):
         gradient = clipped(grad[i] * rescale, limit)
         mean[i] = mean[i] * beta1 + gradient * (one - beta1)
@@ -234,35 +243,46 @@ def adamw_loop(block: Block) -> None:
         weight[i] -= (mean[i] / (np.sqrt(var[i]) + epsilon) * rate + weight[i] * wd) * eta
 
 
+class LambArguments(AdamArguments):
+    """Arguments of both loops of LAMB.
+
+    sums: sums_count partial sums of the squares of weight, then as many of move. A negative bound
+    of the weight's norm is none.
+    """
+
+    lower_bound: Real
+    upper_bound: Real
+    move: Float32s
+    sums: Float64s
+    sums_count: Integer
+
+
 @native
-def lamb_move_loop(block: Block) -> None:
+def lamb_move_loop(call: LambArguments) -> None:
     """Moments and move of LambUpdate in float32; overwrites mean and var."""
-    schedule, one = float32s(block, 5), np.float32(1)
+    schedule, one = call.schedule, np.float32(1)
     first, second = schedule[1], schedule[2]
-    wd, rescale, limit = real(block, 2), real(block, 3) * float32s(block, 6)[0], real(block, 4)
-    weight, grad = float32s(block, 7), float32s(block, 8)
-    mean, var = float32s(block, 9), float32s(block, 10)
-    beta1, beta2, epsilon = real(block, 11), real(block, 12), real(block, 13)
-    move = float32s(block, 16)
-    begin, end = share(block, integer(block, 0))
+    wd, rescale, limit = call.wd, call.rescale_grad * call.gradient_scale[0], call.limit
+    weight, grad, mean, var = call.weight, call.grad, call.mean, call.var
+    beta1, beta2, epsilon = call.beta1, call.beta2, call.epsilon
+    begin, end = share(call.count)
     for i in range(begin, end):
         gradient = clipped(grad[i] * rescale, limit)
         mean[i] = mean[i] * beta1 + gradient * (one - beta1)
         var[i] = var[i] * beta2 + gradient * gradient * (one - beta2)
-        move[i] = mean[i] / first / (np.sqrt(var[i] / second) + epsilon) + weight[i] * wd
+        call.move[i] = mean[i] / first / (np.sqrt(var[i] / second) + epsilon) + weight[i] * wd
 
 
 @native
-def lamb_step_loop(block: Block) -> None:
+def lamb_step_loop(call: LambArguments) -> None:
     """Step of LambUpdate in float32; overwrites weight; the norms are given as partial sums."""
-    rate, weight, move = real(block, 1) * float32s(block, 5)[0], float32s(block, 7), 0.0
-    lower_bound, upper_bound = np.float64(real(block, 14)), np.float64(real(block, 15))
-    moves, partial = float32s(block, 16), float64s(block, 17)
+    rate = call.lr * call.schedule[0]
+    lower_bound, upper_bound = np.float64(call.lower_bound), np.float64(call.upper_bound)
     # Every thread adds all partial sums: there are few of them.
-    norm, count = 0.0, integer(block, 18)
-    for k in range(count):
-        norm += partial[k]
-        move += partial[count + k]
+    norm, move = 0.0, 0.0
+    for k in range(call.sums_count):
+        norm += call.sums[k]
+        move += call.sums[call.sums_count + k]
     norm, move = math.sqrt(norm), math.sqrt(move)
     if lower_bound >= 0:
         norm = max(norm, lower_bound)
@@ -270,9 +290,9 @@ def lamb_step_loop(block: Block) -> None:
         norm = min(norm, upper_bound)
     ratio = 1.0 if norm == 0 or move == 0 else norm / move
     rate = rate * np.float32(ratio)
-    begin, end = share(block, integer(block, 0))
+    begin, end = share(call.count)
     for i in range(begin, end):
-        weight[i] -= moves[i] * rate
+        call.weight[i] -= call.move[i] * rate
 
 
 @implement("adam_update", "adamw_update", "lamb_update", backend="jit")
@@ -280,11 +300,9 @@ class CompiledMomentUpdate(CompiledUpdate):
     """Compiled float32 loops, bit-identical to the NumPy bodies."""
 
     loops: ClassVar[Mapping[str, UpdateLoop]] = {
-        "adam_update": UpdateLoop(adam_loop, ("beta1", "beta2", "epsilon")),
-        "adamw_update": UpdateLoop(adamw_loop, ("beta1", "beta2", "epsilon", "eta")),
-        "lamb_update": UpdateLoop(
-            lamb_move_loop, ("beta1", "beta2", "epsilon", "lower_bound", "upper_bound")
-        ),
+        "adam_update": UpdateLoop(adam_loop, AdamArguments),
+        "adamw_update": UpdateLoop(adamw_loop, AdamwArguments),
+        "lamb_update": UpdateLoop(lamb_move_loop, LambArguments),
     }
 
     def parts(self, prop: AnyProperty, count: int, threads: int) -> Sequence[KernelPart]:
@@ -292,12 +310,12 @@ class CompiledMomentUpdate(CompiledUpdate):
         if prop.type_string != "lamb_update":
             return super().parts(prop, count, threads)
         loop = self.loops["lamb_update"]
-        partial, moves = Scratch(0), Scratch(2 * sums_bytes(count))
-        arguments = (*loop.arguments(prop, count), moves, partial, sums(count))
-        scratch_bytes = moves.offset + 4 * count
+        partial, move = Scratch(), Scratch(2 * sums_bytes(count))
+        arguments = loop.arguments(prop, count, move=move, sums=partial, sums_count=sums(count))
+        scratch_bytes = move.offset + 4 * count
         return [
-            ScratchLoopPart(lamb_move_loop, arguments, threads, scratch_bytes),
+            LoopPart(lamb_move_loop, arguments, threads, scratch_bytes),
             square_sums(count, target(0), partial, threads, scratch_bytes),
-            square_sums(count, moves, Scratch(sums_bytes(count)), threads, scratch_bytes),
-            ScratchLoopPart(lamb_step_loop, arguments, threads, scratch_bytes),
+            square_sums(count, move, Scratch(sums_bytes(count)), threads, scratch_bytes),
+            LoopPart(lamb_step_loop, arguments, threads, scratch_bytes),
         ]

@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import Block, clipped, float32s, integer, native, real, share
+from mxrun.backend.arguments import Float32s, Real
+from mxrun.backend.jit import clipped, native, share
 from mxrun.base.params import Float32
 from mxrun.operator.register import implement, register
 from mxrun.ops.optimizers.update import (
     CompiledUpdate,
     Update,
+    UpdateArguments,
     UpdateLoop,
     UpdateParameters,
     UpdateProperty,
@@ -199,69 +201,99 @@ class FtrlUpdateProperty(UpdateProperty):
     body = FtrlUpdate
 
 
+class AdagradArguments(UpdateArguments):
+    """Arguments of `adagrad_loop`."""
+
+    history: Float32s
+    epsilon: Real
+
+
 @native
-def adagrad_loop(block: Block) -> None:
+def adagrad_loop(call: AdagradArguments) -> None:
     """AdagradUpdate in float32; overwrites weight and history."""
-    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
-    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
-    weight, grad, history = float32s(block, 7), float32s(block, 8), float32s(block, 9)
-    epsilon = real(block, 10)
-    begin, end = share(block, integer(block, 0))
+    rate, wd = call.lr * call.schedule[0], call.wd
+    rescale, limit = call.rescale_grad * call.gradient_scale[0], call.limit
+    weight, grad, history = call.weight, call.grad, call.history
+    begin, end = share(call.count)
     for i in range(begin, end):
         gradient = clipped(grad[i] * rescale, limit)
         history[i] += gradient * gradient
-        weight[i] -= (gradient / np.sqrt(history[i] + epsilon) + weight[i] * wd) * rate
+        weight[i] -= (gradient / np.sqrt(history[i] + call.epsilon) + weight[i] * wd) * rate
+
+
+class RmspropArguments(UpdateArguments):
+    """Arguments of `rmsprop_loop`; clip_weights is negative if weights have no limit."""
+
+    n: Float32s
+    gamma1: Real
+    epsilon: Real
+    clip_weights: Real
 
 
 @native
-def rmsprop_loop(block: Block) -> None:
+def rmsprop_loop(call: RmspropArguments) -> None:
     """RmspropUpdate in float32; overwrites weight and n."""
     one = np.float32(1)
-    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
-    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
-    weight, grad, n = float32s(block, 7), float32s(block, 8), float32s(block, 9)
-    gamma1, epsilon, bound = real(block, 10), real(block, 11), real(block, 12)
+    rate, wd = call.lr * call.schedule[0], call.wd
+    rescale, limit = call.rescale_grad * call.gradient_scale[0], call.limit
+    weight, grad, n = call.weight, call.grad, call.n
+    gamma1, epsilon, bound = call.gamma1, call.epsilon, call.clip_weights
     if bound < 0:
         bound = np.float32(np.inf)
-    begin, end = share(block, integer(block, 0))
+    begin, end = share(call.count)
     for i in range(begin, end):
         gradient = clipped(grad[i] * rescale + weight[i] * wd, limit)
         n[i] = gradient * gradient * (one - gamma1) + n[i] * gamma1
         weight[i] = clipped(weight[i] - gradient / np.sqrt(n[i] + epsilon) * rate, bound)
 
 
+class RmspropalexArguments(RmspropArguments):
+    """Arguments of `rmspropalex_loop`."""
+
+    g: Float32s
+    delta: Float32s
+    gamma2: Real
+
+
 @native
-def rmspropalex_loop(block: Block) -> None:
+def rmspropalex_loop(call: RmspropalexArguments) -> None:
     """RmspropalexUpdate in float32; overwrites weight, n, g and delta."""
     one, zero = np.float32(1), np.float32(0)
-    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
-    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
-    weight, grad = float32s(block, 7), float32s(block, 8)
-    n, g, delta = float32s(block, 9), float32s(block, 10), float32s(block, 11)
-    gamma1, epsilon, bound = real(block, 12), real(block, 13), real(block, 14)
-    gamma2 = real(block, 15)
+    rate, wd = call.lr * call.schedule[0], call.wd
+    rescale, limit = call.rescale_grad * call.gradient_scale[0], call.limit
+    weight, grad = call.weight, call.grad
+    n, g, delta = call.n, call.g, call.delta
+    gamma1, epsilon, bound = call.gamma1, call.epsilon, call.clip_weights
     if bound < 0:
         bound = np.float32(np.inf)
-    begin, end = share(block, integer(block, 0))
+    begin, end = share(call.count)
     for i in range(begin, end):
         gradient = clipped(grad[i] * rescale + weight[i] * wd, limit)
         n[i] = gradient * gradient * (one - gamma1) + n[i] * gamma1
         g[i] = gradient * (one - gamma1) + g[i] * gamma1
         variance = max(n[i] - g[i] * g[i], zero)
-        delta[i] = delta[i] * gamma2 - gradient / np.sqrt(variance + epsilon) * rate
+        delta[i] = delta[i] * call.gamma2 - gradient / np.sqrt(variance + epsilon) * rate
         weight[i] = clipped(weight[i] + delta[i], bound)
 
 
+class FtrlArguments(UpdateArguments):
+    """Arguments of `ftrl_loop`."""
+
+    z: Float32s
+    n: Float32s
+    lamda1: Real
+    beta: Real
+
+
 @native
-def ftrl_loop(block: Block) -> None:
+def ftrl_loop(call: FtrlArguments) -> None:
     """FtrlUpdate in float32; overwrites weight, z and n."""
     zero = np.float32(0)
-    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
-    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
-    weight, grad = float32s(block, 7), float32s(block, 8)
-    z, n = float32s(block, 9), float32s(block, 10)
-    lamda1, beta = real(block, 11), real(block, 12)
-    begin, end = share(block, integer(block, 0))
+    rate, wd = call.lr * call.schedule[0], call.wd
+    rescale, limit = call.rescale_grad * call.gradient_scale[0], call.limit
+    weight, grad, z, n = call.weight, call.grad, call.z, call.n
+    lamda1, beta = call.lamda1, call.beta
+    begin, end = share(call.count)
     if rate == 0:
         for i in range(begin, end):
             gradient = clipped(grad[i] * rescale, limit)
@@ -286,10 +318,8 @@ class CompiledAdaptiveUpdate(CompiledUpdate):
     """One compiled float32 loop each, bit-identical to the NumPy bodies."""
 
     loops: ClassVar[Mapping[str, UpdateLoop]] = {
-        "adagrad_update": UpdateLoop(adagrad_loop, ("epsilon",)),
-        "rmsprop_update": UpdateLoop(rmsprop_loop, ("gamma1", "epsilon", "clip_weights")),
-        "rmspropalex_update": UpdateLoop(
-            rmspropalex_loop, ("gamma1", "epsilon", "clip_weights", "gamma2")
-        ),
-        "ftrl_update": UpdateLoop(ftrl_loop, ("lamda1", "beta")),
+        "adagrad_update": UpdateLoop(adagrad_loop, AdagradArguments),
+        "rmsprop_update": UpdateLoop(rmsprop_loop, RmspropArguments),
+        "rmspropalex_update": UpdateLoop(rmspropalex_loop, RmspropalexArguments),
+        "ftrl_update": UpdateLoop(ftrl_loop, FtrlArguments),
     }

@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.jit import Block, clipped, float32s, integer, native, real, share
+from mxrun.backend.arguments import Float32s, Real
+from mxrun.backend.jit import clipped, native, share
 from mxrun.base.params import Float32, Parameters
 from mxrun.operator.register import implement, register
 from mxrun.ops.optimizers.update import (
     CompiledUpdate,
     Update,
+    UpdateArguments,
     UpdateLoop,
     UpdateParameters,
     UpdateProperty,
@@ -191,24 +193,30 @@ class SignumUpdateProperty(UpdateProperty):
 
 
 @native
-def sgd_loop(block: Block) -> None:
+def sgd_loop(call: UpdateArguments) -> None:
     """SgdUpdate in float32; overwrites weight."""
-    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
-    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
-    weight, grad = float32s(block, 7), float32s(block, 8)
-    begin, end = share(block, integer(block, 0))
+    rate, wd = call.lr * call.schedule[0], call.wd
+    rescale, limit = call.rescale_grad * call.gradient_scale[0], call.limit
+    weight, grad = call.weight, call.grad
+    begin, end = share(call.count)
     for i in range(begin, end):
         weight[i] -= (clipped(grad[i] * rescale, limit) + weight[i] * wd) * rate
 
 
+class MomentumArguments(UpdateArguments):
+    """Arguments of updates with momentum."""
+
+    mom: Float32s
+    momentum: Real
+
+
 @native
-def sgd_mom_loop(block: Block) -> None:
+def sgd_mom_loop(call: MomentumArguments) -> None:
     """SgdMomUpdate in float32; overwrites weight and mom."""
-    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
-    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
-    weight, grad, mom = float32s(block, 7), float32s(block, 8), float32s(block, 9)
-    momentum = real(block, 10)
-    begin, end = share(block, integer(block, 0))
+    rate, wd = call.lr * call.schedule[0], call.wd
+    rescale, limit = call.rescale_grad * call.gradient_scale[0], call.limit
+    weight, grad, mom, momentum = call.weight, call.grad, call.mom, call.momentum
+    begin, end = share(call.count)
     for i in range(begin, end):
         gradient = clipped(grad[i] * rescale, limit) + weight[i] * wd
         mom[i] = mom[i] * momentum - gradient * rate
@@ -216,13 +224,12 @@ def sgd_mom_loop(block: Block) -> None:
 
 
 @native
-def nag_mom_loop(block: Block) -> None:
+def nag_mom_loop(call: MomentumArguments) -> None:
     """NagMomUpdate in float32; overwrites weight and mom."""
-    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
-    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
-    weight, grad, mom = float32s(block, 7), float32s(block, 8), float32s(block, 9)
-    momentum = real(block, 10)
-    begin, end = share(block, integer(block, 0))
+    rate, wd = call.lr * call.schedule[0], call.wd
+    rescale, limit = call.rescale_grad * call.gradient_scale[0], call.limit
+    weight, grad, mom, momentum = call.weight, call.grad, call.mom, call.momentum
+    begin, end = share(call.count)
     for i in range(begin, end):
         descent = (clipped(grad[i] * rescale, limit) + weight[i] * wd) * rate
         mom[i] = mom[i] * momentum - descent
@@ -230,30 +237,36 @@ def nag_mom_loop(block: Block) -> None:
 
 
 @native
-def signsgd_loop(block: Block) -> None:
+def signsgd_loop(call: UpdateArguments) -> None:
     """SignsgdUpdate in float32; overwrites weight."""
     one, zero = np.float32(1), np.float32(0)
-    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
-    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
-    weight, grad = float32s(block, 7), float32s(block, 8)
+    rate, wd = call.lr * call.schedule[0], call.wd
+    rescale, limit = call.rescale_grad * call.gradient_scale[0], call.limit
+    weight, grad = call.weight, call.grad
     decay_factor = one - rate * wd
-    begin, end = share(block, integer(block, 0))
+    begin, end = share(call.count)
     for i in range(begin, end):
         gradient = clipped(grad[i] * rescale, limit)
         sign = one if gradient > zero else (-one if gradient < zero else gradient)
         weight[i] = weight[i] * decay_factor - sign * rate
 
 
+class SignumArguments(MomentumArguments):
+    """Arguments of `signum_loop`."""
+
+    wd_lh: Real
+
+
 @native
-def signum_loop(block: Block) -> None:
+def signum_loop(call: SignumArguments) -> None:
     """SignumUpdate in float32; overwrites weight and mom."""
     one, zero = np.float32(1), np.float32(0)
-    rate, wd = real(block, 1) * float32s(block, 5)[0], real(block, 2)
-    rescale, limit = real(block, 3) * float32s(block, 6)[0], real(block, 4)
-    weight, grad, mom = float32s(block, 7), float32s(block, 8), float32s(block, 9)
-    momentum, wd_lh = real(block, 10), real(block, 11)
+    rate, wd = call.lr * call.schedule[0], call.wd
+    rescale, limit = call.rescale_grad * call.gradient_scale[0], call.limit
+    weight, grad, mom = call.weight, call.grad, call.mom
+    momentum, wd_lh = call.momentum, call.wd_lh
     decay_factor = one - rate * wd_lh
-    begin, end = share(block, integer(block, 0))
+    begin, end = share(call.count)
     for i in range(begin, end):
         gradient = clipped(grad[i] * rescale, limit) + weight[i] * wd
         moved = mom[i] * momentum - gradient * (one - momentum)
@@ -270,9 +283,9 @@ class CompiledMomentumUpdate(CompiledUpdate):
     """One compiled float32 loop each, bit-identical to the NumPy bodies."""
 
     loops: ClassVar[Mapping[str, UpdateLoop]] = {
-        "sgd_update": UpdateLoop(sgd_loop),
-        "sgd_mom_update": UpdateLoop(sgd_mom_loop, ("momentum",)),
-        "nag_mom_update": UpdateLoop(nag_mom_loop, ("momentum",)),
-        "signsgd_update": UpdateLoop(signsgd_loop),
-        "signum_update": UpdateLoop(signum_loop, ("momentum", "wd_lh")),
+        "sgd_update": UpdateLoop(sgd_loop, UpdateArguments),
+        "sgd_mom_update": UpdateLoop(sgd_mom_loop, MomentumArguments),
+        "nag_mom_update": UpdateLoop(nag_mom_loop, MomentumArguments),
+        "signsgd_update": UpdateLoop(signsgd_loop, UpdateArguments),
+        "signum_update": UpdateLoop(signum_loop, SignumArguments),
     }

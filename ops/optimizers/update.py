@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from mxrun.backend.arguments import Arguments, Float32s, Integer, Real
 from mxrun.backend.jit import NativeFunction
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Parameters
@@ -34,7 +35,7 @@ from mxrun.operator.kernel import (
     Kernel,
     OpReqType,
 )
-from mxrun.operator.native_kernel import KernelPart, LoopPart, Slot, source, target
+from mxrun.operator.native_kernel import KernelPart, LoopPart, source, target
 from mxrun.operator.operator import OpContext, Operator, assign
 from mxrun.operator.property import (
     GradientKind,
@@ -232,29 +233,45 @@ class Update(Operator):
         )
 
 
+class UpdateArguments(Arguments):
+    """Arguments of every update loop; subclasses add the operator's states and parameters.
+
+    count: elements of the weight. limit: that of the gradient's absolute value, or infinity. Weight
+    and states are the outputs, which already hold the old values: a loop that reads and writes the
+    same address can be vectorised.
+    """
+
+    count: Integer
+    lr: Real
+    wd: Real
+    rescale_grad: Real
+    limit: Real
+    schedule: Float32s
+    gradient_scale: Float32s
+    weight: Float32s
+    grad: Float32s
+
+
 @dataclass(frozen=True)
 class UpdateLoop:
-    """Compiled loop and the names of its additional parameters.
+    """Compiled loop and the class of its arguments.
 
-    Slots: 0 count, 1 lr, 2 wd, 3 rescale_grad, 4 limit, 5 schedule, 6 gradient_scale, 7 weight, 8
-    grad; from 9 the states, then the named parameters. Weight and states are the outputs, which
-    already hold the old values: a loop that reads and writes the same address can be vectorised.
+    The fields have the names of the operator's tensors and parameters.
     """
 
     function: NativeFunction
-    names: tuple[str, ...] = ()
+    kind: type[UpdateArguments]
 
-    def arguments(self, prop: AnyProperty, count: int) -> tuple[Slot | int | float, ...]:
-        """Return the contents of the slots."""
-        p, states = prop.parameters, len(prop.list_mutated_inputs()) - 1
-        given = {name: source(index) for index, name in enumerate(prop.list_arguments())}
+    def arguments(self, prop: AnyProperty, count: int, **others: Any) -> UpdateArguments:
+        """Return the loop's arguments; `others` are fields that the operator does not have."""
+        p, names = prop.parameters, prop.list_arguments()
         ones = _ONES.ctypes.data
-        return (
-            *(count, float(p.lr), float(p.wd), float(p.rescale_grad), limit_of(p.clip_gradient)),
-            *(given.get("schedule", ones), given.get("gradient_scale", ones)),
-            *(target(0), source(1), *(target(1 + index) for index in range(states))),
-            *(float(getattr(p, name)) for name in self.names),
-        )
+        values: dict[str, Any] = {"schedule": ones, "gradient_scale": ones}
+        values |= {name: source(index) for index, name in enumerate(names)}
+        values |= {names[old]: target(new) for old, new in prop.list_mutated_inputs().items()}
+        values |= {"count": count, "limit": limit_of(p.clip_gradient), **others}
+        parameters = [name for name in self.kind.kinds() if name not in values]
+        return self.kind(**values, **{name: float(getattr(p, name)) for name in parameters})
 
 
 class CompiledUpdate(ForwardOnlyImplementation):
