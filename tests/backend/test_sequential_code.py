@@ -6,75 +6,109 @@ import importlib.util
 import itertools
 import math
 import types
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from mxrun.backend import compilation
-from mxrun.backend.jit import (
-    Block,
-    HostLoop,
-    InlinedFunction,
-    NativeFunction,
-    float32s,
-    float64s,
-    inlined,
-    int32s,
-    int64s,
-    integer,
-    native,
-    real,
-    uint8s,
+from mxrun.backend.arguments import (
+    Arguments,
+    Float32s,
+    Float64s,
+    Int32s,
+    Int64s,
+    Integer,
+    Real,
+    Uint8s,
 )
+from mxrun.backend.jit import HostLoop, InlinedFunction, NativeFunction, inlined, native
 from mxrun.backend.sequential.arithmetic import Untyped
 from mxrun.base.errors import InternalError
 
-Argument = int | float | npt.NDArray[Any]
 WIDTH, SCALE, PAIR = 3, np.float32(0.5), (2, 5)
 
 
-def compiled(function: NativeFunction, arguments: Sequence[Argument]) -> list[Argument]:
+class Pair(Arguments):
+    left: Integer
+    right: Integer
+    output: Int64s
+
+
+class Chain(Arguments):
+    count: Integer
+    output: Int64s
+    absent: Float32s
+
+
+class Mixed(Arguments):
+    left: Float32s
+    right: Float64s
+    output: Float64s
+    divisor: Integer
+
+
+class Casts(Arguments):
+    value: Real
+    output: Float64s
+    small: Int32s
+    narrow: Uint8s
+    numbers: Float32s
+
+
+class Control(Arguments):
+    limit: Integer
+    output: Int64s
+
+
+class Variables(Arguments):
+    limit: Integer
+    output: Float64s
+
+
+def copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def compiled(function: NativeFunction, arguments: Any) -> Any:
     """Run the machine code on copies of the arguments, which are returned."""
-    own = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
-    slots = tuple(each.ctypes.data if isinstance(each, np.ndarray) else each for each in own)
-    HostLoop(function, slots)()
+    own = arguments.with_values(copied)
+    address = own.with_values(
+        lambda value: value.ctypes.data if isinstance(value, np.ndarray) else value
+    )
+    HostLoop(function, address)()
     return own
 
 
-def interpreted(function: NativeFunction, arguments: Sequence[Argument]) -> list[Argument]:
+def interpreted(function: NativeFunction, arguments: Any) -> Any:
     """Let Python run the same source, with NumPy's numbers."""
-    own = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
-    readers = dict.fromkeys(
-        ("float32s", "float64s", "int32s", "int64s", "uint8s"), lambda block, at: block[at]
+    own = arguments.with_values(copied)
+    numbers = {"int64": np.int64, "float32": np.float32}
+    call = types.SimpleNamespace(
+        **{
+            name: numbers.get(kind, lambda array: array)(getattr(own, name))
+            for name, kind in type(arguments).kinds().items()
+        }
     )
-    scope = {
-        **function.body.__globals__,
-        **readers,
-        "integer": lambda block, at: np.int64(block[at]),
-        "real": lambda block, at: np.float32(block[at]),
-    }
+    scope = dict(function.body.__globals__)
     for name, value in scope.items():
         if isinstance(value, InlinedFunction):
             scope[name] = types.FunctionType(value.body.__code__, scope)
     with np.errstate(all="ignore"):
-        types.FunctionType(function.body.__code__, scope)(own)
+        types.FunctionType(function.body.__code__, scope)(call)
     return own
 
 
-def agree(function: NativeFunction, *arguments: Argument) -> None:
-    for ours, pythons in zip(
-        compiled(function, arguments), interpreted(function, arguments), strict=True
-    ):
-        np.testing.assert_array_equal(ours, pythons)
+def agree(function: NativeFunction, arguments: Any) -> None:
+    ours, pythons = compiled(function, arguments), interpreted(function, arguments)
+    for name in type(arguments).kinds():
+        np.testing.assert_array_equal(getattr(ours, name), getattr(pythons, name))
 
 
 @native
-def integers_loop(block: Block) -> None:
-    left, right, output = integer(block, 0), integer(block, 1), int64s(block, 2)
+def integers_loop(call: Pair) -> None:
+    left, right, output = call.left, call.right, call.output
     output[0], output[1], output[2] = left // right, left % right, left - right * 3
     output[3], output[4], output[5] = left & right, left | right, left ^ right
     output[6], output[7] = min(left, right), max(left, right, 0)
@@ -90,13 +124,12 @@ def integers_loop(block: Block) -> None:
     ("left", "right"), [*itertools.product((-7, -6, -1, 0, 1, 6, 7, 2**40), (-3, -2, 0, 1, 2, 5))]
 )
 def test_integers_round_down_and_divide_by_zero_to_zero(left: int, right: int) -> None:
-    agree(integers_loop, left, right, np.zeros(15, np.int64))
+    agree(integers_loop, Pair(left=left, right=right, output=np.zeros(15, np.int64)))
 
 
 @native
-def unsigned_loop(block: Block) -> None:
-    left, right = np.uint64(integer(block, 0)), np.uint64(integer(block, 1))
-    output = int64s(block, 2)
+def unsigned_loop(call: Pair) -> None:
+    left, right, output = np.uint64(call.left), np.uint64(call.right), call.output
     output[0], output[1] = np.int64(left // right), np.int64(min(left, right))
     output[2], output[3] = np.int64(max(left, right)), np.int64(left >> np.uint64(60))
     output[4] = left < right
@@ -104,31 +137,31 @@ def unsigned_loop(block: Block) -> None:
 
 @pytest.mark.parametrize(("left", "right"), [*itertools.product((-1, 0, 5, -(2**63)), repeat=2)])
 def test_unsigned_integers(left: int, right: int) -> None:
-    agree(unsigned_loop, left, right, np.zeros(5, np.int64))
+    agree(unsigned_loop, Pair(left=left, right=right, output=np.zeros(5, np.int64)))
 
 
 def test_the_least_integer_divided_by_minus_one_wraps() -> None:
-    compiled(integers_loop, [-(2**63), -1, np.zeros(15, np.int64)])
+    compiled(integers_loop, Pair(left=-(2**63), right=-1, output=np.zeros(15, np.int64)))
 
 
 @native
-def chain_loop(block: Block) -> None:
-    count, output = integer(block, 0), int64s(block, 1)
+def chain_loop(call: Chain) -> None:
     # With a count of 0 nothing may be read from the address, which is 0.
-    output[0] = 1 if 0 < count < float32s(block, 2)[0] else 2
-    output[1] = 1 if count > 0 and float32s(block, 2)[0] > 0 else 2
+    call.output[0] = 1 if 0 < call.count < call.absent[0] else 2
+    call.output[1] = 1 if call.count > 0 and call.absent[0] > 0 else 2
+    call.output[2] = 1 if call.absent is None else 2
+    call.output[3] = 1 if call.absent is not call.output else 2
 
 
 def test_a_chain_is_evaluated_until_a_part_is_false() -> None:
-    _, output, _ = compiled(chain_loop, [0, np.zeros(2, np.int64), 0])
-    assert isinstance(output, np.ndarray)
-    assert output.tolist() == [2, 2]
+    given = Chain(count=0, output=np.zeros(4, np.int64), absent=None)
+    assert compiled(chain_loop, given).output.tolist() == [2, 2, 1, 1]
 
 
 @native
-def floats_loop(block: Block) -> None:
-    left, right, output = float32s(block, 0), float64s(block, 1), float64s(block, 2)
-    a, b = left[0], np.float64(right[0])
+def floats_loop(call: Mixed) -> None:
+    output = call.output
+    a, b = call.left[0], np.float64(call.right[0])
     output[0], output[1], output[2], output[3] = a + b, a - b, a * b, a / b
     output[4], output[5] = min(np.float64(a), b), max(np.float64(a), b)
     output[6] = (a < b) + 2 * (a <= b) + 4 * (a == b) + 8 * (a != b)
@@ -138,8 +171,8 @@ def floats_loop(block: Block) -> None:
     output[11] = np.sqrt(a) * np.sqrt(b)
     # float32 until it is stored, and float64 with an integer.
     output[12] = a * a - a * SCALE
-    output[13] = a / integer(block, 3)
-    output[14] = integer(block, 3) / 7
+    output[13] = a / call.divisor
+    output[14] = call.divisor / 7
 
 
 VALUES = (-1.5, -0.0, 0.0, 0.1, 3e38, float("inf"), float("-inf"), float("nan"))
@@ -147,14 +180,14 @@ VALUES = (-1.5, -0.0, 0.0, 0.1, 3e38, float("inf"), float("-inf"), float("nan"))
 
 @pytest.mark.parametrize(("left", "right"), [*itertools.product(VALUES, VALUES)])
 def test_floats_have_the_width_of_numpys_rules(left: float, right: float) -> None:
-    arrays = np.float32([left]), np.float64([right]), np.zeros(15)
-    agree(floats_loop, *arrays, -5)
+    arrays = {"left": np.float32([left]), "right": np.float64([right]), "output": np.zeros(15)}
+    agree(floats_loop, Mixed(**arrays, divisor=-5))
 
 
 @native
-def casts_loop(block: Block) -> None:
-    value, output = real(block, 0), float64s(block, 1)
-    small, narrow, numbers = int32s(block, 2), uint8s(block, 3), float32s(block, 4)
+def casts_loop(call: Casts) -> None:
+    value, output = call.value, call.output
+    small, narrow, numbers = call.small, call.narrow, call.numbers
     output[0], output[1], output[2] = int(value), np.float64(value), np.float32(np.float64(0.1))
     output[3], output[4] = np.int32(value) + small[0], narrow[0] + narrow[1] * np.int64(2)
     small[1], narrow[1], numbers[0] = value, 200, np.float64(0.1)
@@ -164,8 +197,10 @@ def casts_loop(block: Block) -> None:
 
 @pytest.mark.parametrize("value", [-3.7, 0.0, 2.5, 99.9])
 def test_casts_and_stores_convert(value: float) -> None:
-    arrays = np.zeros(7), np.int32([-9, 0]), np.uint8([250, 3]), np.zeros(1, np.float32)
-    agree(casts_loop, value, *arrays)
+    small, narrow, numbers = np.int32([-9, 0]), np.uint8([250, 3]), np.zeros(1, np.float32)
+    output = np.zeros(7)
+    given = Casts(value=value, output=output, small=small, narrow=narrow, numbers=numbers)
+    agree(casts_loop, given)
 
 
 @inlined
@@ -197,8 +232,8 @@ def clear(output: Any, first: int, count: int) -> None:
 
 
 @native
-def control_loop(block: Block) -> None:
-    limit, output = integer(block, 0), int64s(block, 1)
+def control_loop(call: Control) -> None:
+    limit, output = call.limit, call.output
     total = 0
     for i in range(limit):
         if i % 5 == 4:
@@ -233,12 +268,12 @@ def control_loop(block: Block) -> None:
 def test_loops_conditions_and_calls(limit: int, step: int) -> None:
     output = np.zeros(50, np.int64)
     output[3] = step
-    agree(control_loop, limit, output)
+    agree(control_loop, Control(limit=limit, output=output))
 
 
 @native
-def variables_loop(block: Block) -> None:
-    limit, output = integer(block, 0), float64s(block, 1)
+def variables_loop(call: Variables) -> None:
+    limit, output = call.limit, call.output
     # An integer until the loop adds fractions.
     total = 0
     for i in range(limit):
@@ -266,18 +301,25 @@ def variables_loop(block: Block) -> None:
 
 @pytest.mark.parametrize("limit", [1, 3, 4, 9])
 def test_a_variable_has_the_type_that_holds_all_its_values(limit: int) -> None:
-    agree(variables_loop, limit, np.zeros(9))
+    agree(variables_loop, Variables(limit=limit, output=np.zeros(9)))
 
 
 HEADER = """\
 import numpy as np
 
-from mxrun.backend.jit import (
-    Block, bfloat16s, float32s, inlined, int64s, integer, native, random_words, reduced_run
-)
+from mxrun.backend.arguments import Arguments, BFloat16s, Float32s, Int64s, Integer, Table
+from mxrun.backend.jit import float32s, inlined, integer, native, random_words, reduced_run
 from mxrun.backend.vectors import lanes, store_lanes
 
 TEXT, BIG = "text", 2**64
+
+
+class Given(Arguments):
+    count: Integer
+    output: Int64s
+    floats: Float32s
+    low: BFloat16s
+    table: Table
 
 
 @inlined
@@ -297,8 +339,8 @@ def optional(number, other=3):
 
 
 @native
-def refused_loop(block: Block) -> None:
-    count, output = integer(block, 0), int64s(block, 1)
+def refused_loop(call: Given) -> None:
+    count, output = call.count, call.output
 """
 
 REFUSED = {
@@ -324,9 +366,9 @@ REFUSED = {
     "output[0] = lanes(2) + 1": "cannot be one variable",
     "output[0] = random_words(1, 2, 3)[0] + count": "cannot be one variable",
     "output[0.5] = 1": "integer is needed",
-    "output[0] = float32s(block)": "missing a required argument",
+    "output[0] = float32s(call.table)": "missing a required argument",
     "output[0] = print(count)": "print is not defined",
-    "output[0] = Block(count)": "cannot be called",
+    "output[0] = Given(count)": "cannot be called",
     "output[0] = count.real": "no attributes",
     "output[0] = count(1)": "only functions",
     "output[0] = endless(1)": "do not end",
@@ -338,23 +380,26 @@ REFUSED = {
     "value = (1, 2)\n    value = (1, 2, 3)": "several lengths",
     "if count:\n        return 3\n    return": "some ways only",
     "global TEXT": "no Global",
+    "output[0] = call.missing": "no argument is named missing",
+    "output[0] = call": "only numbers, addresses",
+    "output[0] = 1 if count is output else 2": "compares addresses and None",
     "output[0] = count or 9": "only be conditions",
     "output[0] = (1, 2)[5]": "has no part 5",
     "output[0] = (1, 2.5)[count]": "of one type",
     "value = 1\n    value = (1, 2)": "a tuple and a number",
     "value = max": "only numbers, addresses and tuples",
-    "output[0] = bfloat16s(block, 1)[0]": "load_lanes and store_lanes",
+    "output[0] = call.low[0]": "load_lanes and store_lanes",
     "store_lanes(output, 0, lanes(2), 4)": "no vectors in the memory",
-    "store_lanes(float32s(block, 1), 0, lanes(2), 4)": "cannot convert",
-    "store_lanes(float32s(block, 1), 0, 1.0, 4)": "cannot convert",
+    "store_lanes(call.floats, 0, lanes(2), 4)": "cannot convert",
+    "store_lanes(call.floats, 0, 1.0, 4)": "cannot convert",
     "if lanes(2):\n        count = 1": "neither true nor false",
     "for i in range(0, 3, 1, 9):\n        count = i": "one to three arguments",
     "output[0] = min(3)": "need two numbers",
-    "output[0] = integer(block, 0.5)": "integer is needed",
+    "output[0] = integer(call.table, 0.5)": "integer is needed",
     "output[0] = sometimes(**{})": "unpacked from a dictionary",
     "output[0] = 1 // 0": "ZeroDivisionError",
     "output[0] = np.missing": "AttributeError",
-    "output[0] = reduced_run(10, 0.0, float32s(block, 1), 0, 1, np.float32(0), 0)": "no reduction",
+    "output[0] = reduced_run(10, 0.0, call.floats, 0, 1, np.float32(0), 0)": "no reduction",
 }
 
 
@@ -391,8 +436,8 @@ def test_variables_of_a_function_around_are_refused(tmp_path: Path) -> None:
     around = 3
 
     @native
-    def closure_loop(block: Block) -> None:
-        int64s(block, 0)[0] = around
+    def closure_loop(call: Control) -> None:
+        call.output[0] = around
 
     with pytest.raises(Untyped, match="a function around it"):
         _ = closure_loop.address
