@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend import jit
 from mxrun.backend.arguments import Arguments, Float32s, Float64s, Integer, Real
-from mxrun.backend.call import NativeCall
-from mxrun.backend.jit import NativeFunction, native, share
+from mxrun.backend.jit import native, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Int32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
-from mxrun.operator.kernel import Buffers, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, Pitch, Slot, bound, source, target
-from mxrun.operator.native_kernel import Scratch as Scratch  # noqa: PLC0414 (batch norm imports it)
+from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import LoopPart, Scratch, Slot, source, target
 from mxrun.operator.operator import OpContext, Operator, assign
 from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, implement, register
@@ -55,26 +51,6 @@ def sum_of_squares(values: Array) -> float:
     """Return the sum of squares in float64, where the square of a float32 is exact."""
     flat = values.ravel().astype(np.float64)
     return float(np.dot(flat, flat))
-
-
-@dataclass(frozen=True)
-class ScratchLoopPart:
-    """Compiled loop with arguments in the kernel's scratch space, which later parts read."""
-
-    function: NativeFunction
-    arguments: tuple[Slot | Pitch | Scratch | int | float, ...]
-    threads: int
-    scratch_bytes: int
-
-    @property
-    def team(self) -> None:
-        """None: the loop starts its own team."""
-        return
-
-    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
-        """Bind the loop."""
-        arguments = [bound(argument, buffers, scratch) for argument in self.arguments]
-        return (jit.bind(self.function, tuple(arguments), self.threads),)
 
 
 class SquareSums(Arguments):

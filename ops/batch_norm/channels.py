@@ -9,77 +9,112 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.jit import Block, float32s, float64s, inlined, integer, native, real
+from mxrun.backend.arguments import Arguments, Float32s, Float64s, Integer, Real
+from mxrun.backend.jit import inlined, native
+
+
+class ChannelSums(Arguments):
+    """Two sums per channel, in parts: sums [partial_sums, 2, channels].
+
+    count: elements per channel. totals: memory for their totals [2, channels].
+    """
+
+    channels: Integer
+    partial_sums: Integer
+    count: Integer
+    epsilon: Real
+    sums: Float32s
+    totals: Float64s
 
 
 @inlined
-def added_up(block: Block) -> Any:
-    """Add the partial sums and return the totals [2, C]; uses slots 0, 1, 4 and 5 of both loops."""
-    channels, sums, totals = integer(block, 0), float32s(block, 4), float64s(block, 5)
+def added_up(call: ChannelSums) -> Any:
+    """Add the partial sums and return the totals."""
+    channels, sums, totals = call.channels, call.sums, call.totals
     for j in range(2 * channels):
         totals[j] = 0.0
-    for k in range(integer(block, 1)):
+    for k in range(call.partial_sums):
         for j in range(2 * channels):
             totals[j] += sums[2 * k * channels + j]
     return totals
 
 
-@native
-def scale_loop(block: Block) -> None:
-    """mean, var, scale = gamma / sqrt(var + eps), from the sums, or from given statistics.
+class Scaling(ChannelSums):
+    """Arguments of `scale_loop`; all arrays are [channels].
 
-    Slots: channels, number of partial sums (0: statistics are given), elements per channel, eps,
-    sums, totals (float64 [2, C]), shift or the given mean, the given var, gamma (absent: 1), mean,
-    scale, the outputs mean and var (may be absent), beta and its copy for backward (may be absent).
+    shift: what was subtracted before summing, or the given mean. given_var: present if the
+    statistics are given; then there are no sums. gamma: None means 1. mean_output, var_output: the
+    operator's outputs, if requested. beta_copy: beta's copy for backward, if needed.
     """
-    channels, count, epsilon = integer(block, 0), integer(block, 2), np.float64(real(block, 3))
-    totals = added_up(block)
-    shift, given, gamma = float32s(block, 6), float32s(block, 7), float32s(block, 8)
-    mean, scale = float32s(block, 9), float32s(block, 10)
-    mean_output, var_output = float32s(block, 11), float32s(block, 12)
-    beta, beta_copy = float32s(block, 13), float32s(block, 14)
-    for c in range(channels):
+
+    shift: Float32s
+    given_var: Float32s
+    gamma: Float32s
+    mean: Float32s
+    scale: Float32s
+    mean_output: Float32s
+    var_output: Float32s
+    beta: Float32s
+    beta_copy: Float32s
+
+
+@native
+def scale_loop(call: Scaling) -> None:
+    """mean, var, scale = gamma / sqrt(var + eps), from the sums, or from given statistics."""
+    count, epsilon = call.count, np.float64(call.epsilon)
+    totals = added_up(call)
+    for c in range(call.channels):
         # Mean distance from the shift; 0 if the mean is given.
         distance = totals[c] / count
-        average = shift[c] + distance
-        variance = totals[channels + c] / count - distance * distance
+        average = call.shift[c] + distance
+        variance = totals[call.channels + c] / count - distance * distance
         variance = 0.0 if variance < 0 else variance
-        if integer(block, 1) == 0:
-            variance = np.float64(given[c])
+        if call.given_var is not None:
+            variance = np.float64(call.given_var[c])
         factor = 1 / np.sqrt(variance + epsilon)
-        mean[c] = average
-        scale[c] = factor if integer(block, 8) == 0 else factor * gamma[c]
-        if integer(block, 11) != 0:
-            mean_output[c] = average
-        if integer(block, 12) != 0:
-            var_output[c] = variance
-        if integer(block, 14) != 0:
-            beta_copy[c] = beta[c]
+        call.mean[c] = average
+        call.scale[c] = factor if call.gamma is None else factor * call.gamma[c]
+        if call.mean_output is not None:
+            call.mean_output[c] = average
+        if call.var_output is not None:
+            call.var_output[c] = variance
+        if call.beta_copy is not None:
+            call.beta_copy[c] = call.beta[c]
+
+
+class GradientScaling(ChannelSums):
+    """Arguments of `gradient_scale_loop`; all arrays are [channels].
+
+    gamma: None means 1. gamma_grad, beta_grad: None if not requested. is_given: whether the
+    statistics were given.
+    """
+
+    var: Float32s
+    gamma: Float32s
+    scale: Float32s
+    center: Float32s
+    slope: Float32s
+    gamma_grad: Float32s
+    beta_grad: Float32s
+    is_given: Integer
 
 
 @native
-def gradient_scale_loop(block: Block) -> None:
+def gradient_scale_loop(call: GradientScaling) -> None:
     """Gradients of gamma and beta, and the factors scale, center and slope of data's gradient.
 
     With x = (data - mean) * f and f = 1 / sqrt(var + eps): scale = gamma f, center = sum(grad) / n,
     slope = f sum(grad x) / n. center and slope are 0 if the statistics were given.
-
-    Slots: channels, number of partial sums, n, eps, sums, totals (float64 [2, C]), var, gamma
-    (absent: 1), scale, center, slope, the gradients of gamma and beta (may be absent), whether the
-    statistics were given.
     """
-    channels, count, epsilon = integer(block, 0), integer(block, 2), np.float64(real(block, 3))
-    totals = added_up(block)
-    var, gamma, scale = float32s(block, 6), float32s(block, 7), float32s(block, 8)
-    center, slope = float32s(block, 9), float32s(block, 10)
-    gamma_grad, beta_grad = float32s(block, 11), float32s(block, 12)
-    for c in range(channels):
-        factor = 1 / np.sqrt(np.float64(var[c]) + epsilon)
-        first, second = totals[c], totals[channels + c] * factor
-        scale[c] = factor if integer(block, 7) == 0 else factor * gamma[c]
-        center[c] = first / count if integer(block, 13) == 0 else 0.0
-        slope[c] = second / count * factor if integer(block, 13) == 0 else 0.0
-        if integer(block, 11) != 0:
-            gamma_grad[c] = second
-        if integer(block, 12) != 0:
-            beta_grad[c] = first
+    count, epsilon = call.count, np.float64(call.epsilon)
+    totals = added_up(call)
+    for c in range(call.channels):
+        factor = 1 / np.sqrt(np.float64(call.var[c]) + epsilon)
+        first, second = totals[c], totals[call.channels + c] * factor
+        call.scale[c] = factor if call.gamma is None else factor * call.gamma[c]
+        call.center[c] = 0.0 if call.is_given else first / count
+        call.slope[c] = 0.0 if call.is_given else second / count * factor
+        if call.gamma_grad is not None:
+            call.gamma_grad[c] = second
+        if call.beta_grad is not None:
+            call.beta_grad[c] = first

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from mxrun.backend.jit import NativeFunction
 from mxrun.backend.team import team_for_elements
@@ -14,7 +15,9 @@ from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, align
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
 from mxrun.operator.native_kernel import (
     KernelPart,
+    LoopPart,
     Pitch,
+    Scratch,
     Slot,
     extra,
     native_kernel,
@@ -23,43 +26,33 @@ from mxrun.operator.native_kernel import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.operator.scalar import without_add_requests
-from mxrun.ops.batch_norm import loops as compiled
-from mxrun.ops.batch_norm.channels import gradient_scale_loop, scale_loop
+from mxrun.ops.batch_norm.channels import (
+    ChannelSums,
+    GradientScaling,
+    Scaling,
+    gradient_scale_loop,
+    scale_loop,
+)
 from mxrun.ops.batch_norm.limited import RESIDUAL, BatchNormLimitedProperty
 from mxrun.ops.batch_norm.limits import Limits
-from mxrun.ops.batch_norm.loops import NOT, READ, SAMPLES
+from mxrun.ops.batch_norm.loops import (
+    NOT,
+    READ,
+    SAMPLES,
+    DataGradient,
+    GradientSums,
+    Normalization,
+    Sampling,
+    Statistics,
+    data_gradient_loop,
+    gradient_sums_loop,
+    normalize_loop,
+    shift_loop,
+    statistics_loop,
+)
 from mxrun.ops.batch_norm.operator import BETA, DATA, GAMMA, MEAN, OUTPUT, VAR
-from mxrun.ops.batch_norm.tasks import ARRAYS, Tasks
-from mxrun.ops.gradient_norm import Scratch, ScratchLoopPart
-
-
-@dataclass(frozen=True)
-class _TensorLoops:
-    """Loops for tensors of one dtype."""
-
-    shift: NativeFunction
-    statistics: NativeFunction
-    normalize: NativeFunction
-    gradient_sums: NativeFunction
-    data_gradient: NativeFunction
-
-
-_LOOPS = {
-    FLOAT32: _TensorLoops(
-        compiled.shift_loop,
-        compiled.statistics_loop,
-        compiled.normalize_loop,
-        compiled.gradient_sums_loop,
-        compiled.data_gradient_loop,
-    ),
-    BFLOAT16: _TensorLoops(
-        compiled.shift_bfloat16_loop,
-        compiled.statistics_bfloat16_loop,
-        compiled.normalize_bfloat16_loop,
-        compiled.gradient_sums_bfloat16_loop,
-        compiled.data_gradient_bfloat16_loop,
-    ),
-}
+from mxrun.ops.batch_norm.tasks import Tasks
+from mxrun.ops.batch_norm.walk import Walk
 
 
 @dataclass(frozen=True)
@@ -71,7 +64,7 @@ class _Loops:
 
     tasks: Tasks
     team: int
-    of: _TensorLoops
+    dtype: str
 
     def channels(self, number: int) -> Scratch:
         """Return the array `number` with one float per channel."""
@@ -91,22 +84,26 @@ class _Loops:
         """Arrays of the threads."""
         return Scratch(self.totals.offset + align(16 * self.tasks.channels))
 
-    def alone(
-        self, loop: NativeFunction, *arguments: Slot | Pitch | Scratch | int | float
-    ) -> KernelPart:
-        """Return a loop that runs on one thread."""
-        return ScratchLoopPart(loop, arguments, 1, self._scratch_bytes)
+    def of(self, loop: NativeFunction) -> NativeFunction:
+        """Return the loop for tensors of the data's dtype."""
+        return loop.bfloat16 if self.dtype == BFLOAT16 else loop
 
-    def together(
-        self,
-        loop: NativeFunction,
-        arrays: Sequence[Slot | Scratch | int],
-        *arguments: Slot | Pitch | Scratch | int | float,
-    ) -> KernelPart:
-        """Return a loop that the team runs over the tasks, with its arrays [C]."""
-        absent = (0,) * (ARRAYS - len(arrays))
-        shared = (*self.tasks.arguments(self.team), self.blocks, len(arrays), *arrays, *absent)
-        return ScratchLoopPart(loop, (*shared, *arguments), self.team, self._scratch_bytes)
+    def alone(self, loop: NativeFunction, arguments: ChannelSums | Sampling) -> KernelPart:
+        """Return a loop that runs on one thread."""
+        return LoopPart(loop, arguments, 1, self._scratch_bytes)
+
+    def together(self, loop: NativeFunction, arguments: Walk) -> KernelPart:
+        """Return a loop that the team runs over the tasks."""
+        return LoopPart(self.of(loop), arguments, self.team, self._scratch_bytes)
+
+    def walk(self, *sources: Slot | Scratch | None) -> dict[str, Any]:
+        """Return the first arguments of a loop of the team, whose arrays have these sources [C]."""
+        return {
+            **self.tasks.arguments(self.team),
+            "arrays": self.blocks,
+            "sources": sources,
+            "source_count": len(sources),
+        }
 
     @property
     def width(self) -> int:
@@ -120,22 +117,32 @@ class _Loops:
         """
         return dict.fromkeys(tensors, self.width) if self.tasks.inner == 1 else {}
 
-    def pitch(self, slot: Slot | int) -> Pitch | int:
+    def pitch(self, slot: Slot | None) -> Pitch | int:
         """Return a tensor's pitch between rows of channels; for an absent tensor the row width."""
         channels = self.tasks.channels
-        return Pitch(slot, channels) if isinstance(slot, Slot) else channels
+        return channels if slot is None else Pitch(slot, channels)
 
     @property
-    def samples(self) -> tuple[int, ...]:
-        """Elements per channel, channels, elements between a channel's elements, samples."""
+    def sampled(self) -> dict[str, int]:
+        """Numbers of the loop over samples."""
         count = self.tasks.elements_per_channel
-        return count, self.tasks.channels, self.tasks.inner, min(SAMPLES, count)
+        return {
+            "count": count,
+            "channels": self.tasks.channels,
+            "inner": self.tasks.inner,
+            "samples": min(SAMPLES, count),
+        }
 
-    def summed(self, given: bool, epsilon: float) -> tuple[Scratch | int | float, ...]:
-        """Return the first slots of both loops over channels; with `given` there are no sums."""
-        count, channels = self.tasks.elements_per_channel, self.tasks.channels
-        partial_sums = 0 if given else self.tasks.partial_sums
-        return channels, partial_sums, count, float(epsilon), self.sums, self.totals
+    def summed(self, given: bool, epsilon: float) -> dict[str, Any]:
+        """Return the arguments of both loops over channels; with `given` there are no sums."""
+        return {
+            "channels": self.tasks.channels,
+            "partial_sums": 0 if given else self.tasks.partial_sums,
+            "count": self.tasks.elements_per_channel,
+            "epsilon": float(epsilon),
+            "sums": self.sums,
+            "totals": self.totals,
+        }
 
     @property
     def _scratch_bytes(self) -> int:
@@ -167,28 +174,49 @@ class CompiledBatchNorm(Implementation):
         mean, scale, shift = map(loops.channels, range(3))
         limits = Limits.of(prop, data.dtype)
         handed = request.is_train and limits.kind != NOT and not _adds(prop)
-        scale_and_beta = (extra(0), extra(1)) if handed else (scale, 0)
+        scale_and_beta = (extra(0), extra(1)) if handed else (scale, None)
         given = p.use_global_stats or not request.is_train
-        pitch, data_rows = loops.pitch(source(DATA)), Pitch(source(DATA), loops.width)
+        pitch = loops.pitch(source(DATA))
         parts: list[KernelPart] = []
-        found: tuple[Slot | Scratch | int, ...]
-        if given:
-            states = len(prop.list_arguments())
-            found = (source(states), source(states + 1))
-        else:
+        states = len(prop.list_arguments())
+        if not given:
+            sampling = Sampling(
+                **loops.sampled,
+                data=source(DATA),
+                data_pitch=Pitch(source(DATA), loops.width),
+                shift=shift,
+            )
+            measured = Statistics(
+                **loops.walk(shift), data=source(DATA), data_pitch=pitch, sums=loops.sums
+            )
             parts = [
-                loops.alone(loops.of.shift, *loops.samples, source(DATA), shift, data_rows),
-                loops.together(loops.of.statistics, (shift,), source(DATA), loops.sums, pitch),
+                loops.alone(loops.of(shift_loop), sampling),
+                loops.together(statistics_loop, measured),
             ]
-            found = (shift, 0)
-        gamma = 0 if p.fix_gamma else source(GAMMA)
-        places = (gamma, mean, scale_and_beta[0], *statistics, source(BETA), scale_and_beta[1])
-        parts.append(loops.alone(scale_loop, *loops.summed(given, p.eps), *found, *places))
-        if output:
-            arrays = (mean, scale_and_beta[0], source(BETA))
-            further = (source(RESIDUAL) if _adds(prop) else 0, *limits.forward)
-            slots = (source(DATA), output, *further, pitch, loops.pitch(output))
-            parts.append(loops.together(loops.of.normalize, arrays, *slots))
+        scaling = Scaling(
+            **loops.summed(given, p.eps),
+            shift=source(states) if given else shift,
+            given_var=source(states + 1) if given else None,
+            gamma=None if p.fix_gamma else source(GAMMA),
+            mean=mean,
+            scale=scale_and_beta[0],
+            mean_output=statistics[0],
+            var_output=statistics[1],
+            beta=source(BETA),
+            beta_copy=scale_and_beta[1],
+        )
+        parts.append(loops.alone(scale_loop, scaling))
+        if output is not None:
+            normalization = Normalization(
+                **loops.walk(mean, scale_and_beta[0], source(BETA)),
+                **limits.forward,
+                data=source(DATA),
+                data_pitch=pitch,
+                output=output,
+                output_pitch=loops.pitch(output),
+                residual=source(RESIDUAL) if _adds(prop) else None,
+            )
+            parts.append(loops.together(normalize_loop, normalization))
         channels = request.inputs[BETA].with_layout(PLAIN)
         moving = channels if given else None
         residual = [data] if _adds(prop) else []
@@ -216,31 +244,46 @@ class CompiledBatchNorm(Implementation):
         scale, center, slope = map(loops.channels, range(3))
         first, second = len(request.out_grad), len(request.out_grad) + len(request.in_data)
         values, mean, var = (source(at) for at in (first + DATA, second + MEAN, second + VAR))
-        gamma, pitch = 0 if p.fix_gamma else source(first + GAMMA), loops.pitch(values)
         handed = request.forward.extra_outputs
         limits = Limits.of(prop, data.dtype)
         kind = READ if limits.kind != NOT and not handed else limits.kind
         last = second + len(request.out_data)
-        normal = (source(last), source(last + 1)) if handed else (0, 0)
-        output = source(second + OUTPUT) if kind == READ else 0
+        normal = (source(last), source(last + 1)) if handed else (None, None)
+        output = source(second + OUTPUT) if kind == READ else None
         # residual's gradient is the gradient that passes the limits; it is not computed again.
-        passed = residual_grad[0] if residual_grad else 0
-        arrays, read = (mean, *normal), (values, source(OUTPUT), output, kind, *limits.passing)
-        again = (values, passed, 0, NOT, *limits.passing) if passed else read
-        places = (var, gamma, scale, center, slope, gamma_grad, beta_grad)
-        summed = (*loops.summed(False, p.eps), *places, int(p.use_global_stats))
+        passed = residual_grad[0] if residual_grad else None
+        tensors = {"data": values, "data_pitch": loops.pitch(values), **limits.passing}
+        read = {**tensors, "grad": source(OUTPUT), "output": output, "limits": kind}
+        again = (
+            read if passed is None else {**tensors, "grad": passed, "output": None, "limits": NOT}
+        )
+        sums = GradientSums(**loops.walk(mean, *normal), **read, sums=loops.sums, passed=passed)
+        scaling = GradientScaling(
+            **loops.summed(False, p.eps),
+            var=var,
+            gamma=None if p.fix_gamma else source(first + GAMMA),
+            scale=scale,
+            center=center,
+            slope=slope,
+            gamma_grad=gamma_grad,
+            beta_grad=beta_grad,
+            is_given=int(p.use_global_stats),
+        )
         parts = [
-            loops.together(loops.of.gradient_sums, arrays, *read, loops.sums, passed, pitch),
-            loops.alone(gradient_scale_loop, *summed),
+            loops.together(gradient_sums_loop, sums),
+            loops.alone(gradient_scale_loop, scaling),
         ]
-        if data_grad:
-            arrays += (scale, center, slope)
-            adds = int(request.requests[DATA] is OpReqType.ADD)
-            further = (data_grad, adds, pitch)
-            parts.append(loops.together(loops.of.data_gradient, arrays, *again, *further))
+        if data_grad is not None:
+            gradient = DataGradient(
+                **loops.walk(mean, *normal, scale, center, slope),
+                **again,
+                data_grad=data_grad,
+                is_added=int(request.requests[DATA] is OpReqType.ADD),
+            )
+            parts.append(loops.together(data_gradient_loop, gradient))
         scales = None if p.fix_gamma else channels
         residual = [None] if _adds(prop) else []
-        outputs = (data if output else None, channels, channels)
+        outputs = (None if output is None else data, channels, channels)
         kernel = native_kernel(
             self.name,
             parts,
@@ -274,10 +317,11 @@ def _adds(prop: AnyProperty) -> bool:
     return isinstance(prop, BatchNormLimitedProperty) and prop.parameters.residual
 
 
-def _requested_slots(requests: Sequence[OpReqType]) -> list[Slot | int]:
-    """Return the outputs' slots; 0 for a null request."""
+def _requested_slots(requests: Sequence[OpReqType]) -> list[Slot | None]:
+    """Return the outputs' slots; None for a null request."""
     return [
-        0 if request is OpReqType.NULL else target(index) for index, request in enumerate(requests)
+        None if request is OpReqType.NULL else target(index)
+        for index, request in enumerate(requests)
     ]
 
 
@@ -294,4 +338,4 @@ def _loops(data: TensorSpec, axis: int, threads: int) -> _Loops:
     if data.layout == CHANNELS_LAST:
         before, after = before * after, 1
     team = team_for_elements(data.elements, threads)
-    return _Loops(Tasks.of(before, data.shape[axis], after), team, _LOOPS[data.dtype])
+    return _Loops(Tasks.of(before, data.shape[axis], after), team, data.dtype)

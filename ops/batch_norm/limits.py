@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -50,14 +51,15 @@ class Limits:
         return Limits(CLIPPED, _first(floor, dtype), _last(ceiling, dtype), floor, ceiling)
 
     @property
-    def forward(self) -> tuple[int | float, ...]:
-        """Slots of the loop that limits the output."""
-        return self.kind, self.low, self.high, self.floor, self.ceiling
+    def forward(self) -> dict[str, Any]:
+        """Arguments of the loop that limits the output."""
+        beyond = {"floor": self.floor, "ceiling": self.ceiling}
+        return {"limits": self.kind, **self.passing, **beyond}
 
     @property
-    def passing(self) -> tuple[float, float]:
-        """Slots of the loops that select the gradients that pass."""
-        return self.low, self.high
+    def passing(self) -> dict[str, float]:
+        """Bounds as arguments of the loops that select the gradients that pass."""
+        return {"low": self.low, "high": self.high}
 
 
 @cache

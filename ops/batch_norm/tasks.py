@@ -93,22 +93,27 @@ class Tasks:
         """Size in bytes of a thread's arrays."""
         return 4 * ARRAYS * self.pitch
 
-    def arguments(self, team: int) -> tuple[int, ...]:
-        """Return the first slots of a team's loop.
-
-        0 tasks, 1 tasks per thread, 2 columns between rows, 3 rows, 4 rows per block, 5 lines, 6
-        line, 7 cuts, 8 width, 9 channels, 10 columns between two of one channel, 11 channels
-        between cuts, 12 and 13 partial sums between blocks of rows and between cuts, 14 and 15
-        floats between a thread's arrays and in all of them.
-        """
+    def arguments(self, team: int) -> dict[str, int]:
+        """Return the arguments that describe the tasks of a team's loop, by name."""
         width, planes = self.width, self.inner > 1
-        unit, step, sums = (1, 0, 1) if planes else (min(self.channels, width), width, 0)
-        return (
-            *(self.count, -(-self.count // team), self.lines * self.line, self.rows),
-            *(self.rows_per_block, self.lines, self.line, self.cuts, width),
-            *(self.channels, unit, step, self.cuts if sums else 1, sums),
-            *(self.pitch, ARRAYS * self.pitch),
-        )
+        return {
+            "tasks": self.count,
+            "tasks_per_thread": -(-self.count // team),
+            "stride": self.lines * self.line,
+            "rows": self.rows,
+            "rows_per_block": self.rows_per_block,
+            "lines": self.lines,
+            "line": self.line,
+            "cuts": self.cuts,
+            "width": width,
+            "channels": self.channels,
+            "unit": 1 if planes else min(self.channels, width),
+            "channels_per_cut": 0 if planes else width,
+            "sums_per_block": self.cuts if planes else 1,
+            "sums_per_cut": 1 if planes else 0,
+            "array_pitch": self.pitch,
+            "floats_per_thread": ARRAYS * self.pitch,
+        }
 
 
 def _joined(rows: int, channels: int) -> int:

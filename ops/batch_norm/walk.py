@@ -1,7 +1,4 @@
-"""Iteration of a thread over its tasks in batch normalisation's loops, and its running sums.
-
-The slots are those of `Tasks.arguments` and 16 to 23, with which every team's loop begins.
-"""
+"""Iteration of a thread over its tasks in batch normalisation's loops, and its running sums."""
 
 from __future__ import annotations
 
@@ -9,39 +6,74 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.jit import Block, float32s, inlined, integer, share
+from mxrun.backend.arguments import Arguments, Float32s, Integer, Table
+from mxrun.backend.jit import float32s, inlined, share
 from mxrun.backend.vectors import add_lanes, load_lanes, store_lanes
 
 
+class Walk(Arguments):
+    """Arguments of every loop that a team runs: its tasks (`Tasks.arguments`) and its arrays.
+
+    stride: columns between rows. lines, line, cuts, width: as in `Tasks`. unit: columns between two
+    of one channel; a plane has one channel. channels_per_cut, sums_per_block, sums_per_cut:
+    channels between cuts, and partial sums between blocks of rows and between cuts. array_pitch,
+    floats_per_thread: floats between a thread's arrays and in all of them.
+
+    arrays: the arrays of all threads. sources: what the first `source_count` arrays of a thread are
+    filled from, [channels]; None for an array that is not filled.
+    """
+
+    tasks: Integer
+    tasks_per_thread: Integer
+    stride: Integer
+    rows: Integer
+    rows_per_block: Integer
+    lines: Integer
+    line: Integer
+    cuts: Integer
+    width: Integer
+    channels: Integer
+    unit: Integer
+    channels_per_cut: Integer
+    sums_per_block: Integer
+    sums_per_cut: Integer
+    array_pitch: Integer
+    floats_per_thread: Integer
+    arrays: Float32s
+    sources: Table
+    source_count: Integer
+
+
 @inlined
-def task_at(block: Block, task: int) -> tuple[int, int, int, int, int]:
+def task_at(call: Walk, task: int) -> tuple[int, int, int, int, int]:
     """Return a task's offset, rows, columns, first channel and offset in the partial sums."""
-    rest = task // integer(block, 7)
-    cut, row_block = task - rest * integer(block, 7), rest // integer(block, 5)
-    number = rest - row_block * integer(block, 5)
-    width, first_row = integer(block, 8), row_block * integer(block, 4)
-    at = first_row * integer(block, 2) + number * integer(block, 6) + cut * width
-    rows = min(integer(block, 4), integer(block, 3) - first_row)
-    columns = min(width, integer(block, 6) - cut * width)
-    sums = row_block * integer(block, 12) + cut * integer(block, 13)
-    return at, rows, columns, number + cut * integer(block, 11), sums * 2 * integer(block, 9)
+    rest = task // call.cuts
+    cut, row_block = task - rest * call.cuts, rest // call.lines
+    number = rest - row_block * call.lines
+    first_row = row_block * call.rows_per_block
+    at = first_row * call.stride + number * call.line + cut * call.width
+    rows = min(call.rows_per_block, call.rows - first_row)
+    columns = min(call.width, call.line - cut * call.width)
+    sums = row_block * call.sums_per_block + cut * call.sums_per_cut
+    first_channel = number + cut * call.channels_per_cut
+    return at, rows, columns, first_channel, sums * 2 * call.channels
 
 
 @inlined
-def tasks_of(block: Block) -> tuple[int, int, int]:
+def tasks_of(call: Walk) -> tuple[int, int, int]:
     """Return the calling thread's first task, the end of its tasks and its arrays' offset."""
     # share() splits at multiples of 16, so each task counts as 16 elements.
-    begin, end = share(block, 16 * integer(block, 0))
-    return begin // 16, end // 16, begin // 16 // integer(block, 1) * integer(block, 15)
+    begin, end = share(16 * call.tasks)
+    thread = begin // 16 // call.tasks_per_thread
+    return begin // 16, end // 16, thread * call.floats_per_thread
 
 
 @inlined
-def runs_of(block: Block, columns: int, pitch: int, other: int) -> tuple[int, int]:
+def runs_of(columns: int, channels: int, pitch: int, other: int) -> tuple[int, int]:
     """Return the number of columns that are contiguous in all tensors, and the number of such runs.
 
     If a tensor's rows of channels are not contiguous, a run is one of these rows.
     """
-    channels = integer(block, 9)
     if pitch == channels and other == channels:
         return columns, 1
     run = min(columns, channels)
@@ -49,46 +81,45 @@ def runs_of(block: Block, columns: int, pitch: int, other: int) -> tuple[int, in
 
 
 @inlined
-def place(block: Block, at: int, pitch: int) -> int:
+def place(at: int, channels: int, pitch: int) -> int:
     """Return the offset of element `at` in a tensor whose rows of channels have that pitch."""
-    channels, found = integer(block, 9), at
+    found = at
     if pitch != channels:
         found = at // channels * pitch + at % channels
     return found
 
 
 @inlined
-def spread(block: Block, mine: Any, own: int, first: int) -> None:
+def spread(call: Walk, own: int, first: int) -> None:
     """Copy the arrays [C] to one value per column: channels repeat; a plane has one value."""
-    width, unit = integer(block, 8), integer(block, 10)
-    for array in range(integer(block, 17)):
-        if integer(block, 18 + array) != 0:
-            values, to = float32s(block, 18 + array), own + array * integer(block, 14)
-            for group in range(max(width // unit, 1)):
-                for c in range(unit):
-                    if first + c < integer(block, 9):
-                        mine[to + group * unit + c] = values[first + c]
+    for array in range(call.source_count):
+        values, to = float32s(call.sources, array), own + array * call.array_pitch
+        if values is not None:
+            for group in range(max(call.width // call.unit, 1)):
+                for c in range(call.unit):
+                    if first + c < call.channels:
+                        call.arrays[to + group * call.unit + c] = values[first + c]
 
 
 @inlined
-def clear(block: Block, mine: Any, own: int, columns: int) -> None:
+def clear(call: Walk, own: int, columns: int) -> None:
     """Set both running sums to zero."""
-    pitch = integer(block, 14)
+    pitch = call.array_pitch
     for j in range(own + 3 * pitch, own + 3 * pitch + columns):
-        mine[j] = np.float32(0)
-        mine[j + pitch] = np.float32(0)
+        call.arrays[j] = np.float32(0)
+        call.arrays[j + pitch] = np.float32(0)
 
 
 @inlined
-def accumulate(mine: Any, place: int, count: int, value: Any) -> None:
+def accumulate(sums: Any, place: int, count: int, value: Any) -> None:
     """Add a vector to a running sum."""
-    store_lanes(mine, place, add_lanes(load_lanes(mine, place, count), value), count)
+    store_lanes(sums, place, add_lanes(load_lanes(sums, place, count), value), count)
 
 
 @inlined
-def store_sums(block: Block, mine: Any, own: int, columns: int, sums: Any, at: int) -> None:
+def store_sums(call: Walk, own: int, columns: int, sums: Any, at: int) -> None:
     """sums[at + c] and sums[at + C + c] = pairwise sums over the columns of each channel."""
-    unit, pitch = integer(block, 10), integer(block, 14)
+    mine, unit, pitch = call.arrays, call.unit, call.array_pitch
     begin, groups = own + 3 * pitch, columns // unit
     while groups > 1:
         half = (groups + 1) // 2
@@ -98,4 +129,4 @@ def store_sums(block: Block, mine: Any, own: int, columns: int, sums: Any, at: i
         groups = half
     for c in range(min(unit, columns)):
         sums[at + c] = mine[begin + c]
-        sums[at + integer(block, 9) + c] = mine[begin + pitch + c]
+        sums[at + call.channels + c] = mine[begin + pitch + c]

@@ -35,9 +35,9 @@ def batch_norm_keys(folder: Path, walk: str = WALK, loops: str = LOOPS) -> dict[
     module = imported(
         "copied_loops", loops.replace("mxrun.ops.batch_norm.walk", "copied_walk"), folder
     )
-    return {
-        name: value.key for name, value in vars(module).items() if isinstance(value, NativeFunction)
-    }
+    loops_of = {n: each for n, each in vars(module).items() if isinstance(each, NativeFunction)}
+    low = {f"{name}.bfloat16": loop.bfloat16 for name, loop in loops_of.items()}
+    return {name: loop.key for name, loop in {**loops_of, **low}.items()}
 
 
 def changed(before: dict[str, str | None], after: dict[str, str | None]) -> set[str]:
@@ -53,7 +53,7 @@ def before(tmp_path: Path) -> dict[str, str | None]:
 def test_a_piece_of_another_file_belongs_to_the_key(
     before: dict[str, str | None], tmp_path: Path
 ) -> None:
-    walk = WALK.replace("cut * width\n    rows =", "cut * width + 0 * task\n    rows =")
+    walk = WALK.replace("cut * call.width\n    rows =", "cut * call.width + 0 * task\n    rows =")
     assert walk != WALK
     # All loops take their rows from tasks, except the loop that computes the statistics of a
     # sample.
@@ -66,7 +66,7 @@ def test_a_number_from_outside_belongs_to_the_key(
 ) -> None:
     loops = LOOPS.replace("_SAMPLE_STEP = 2_654_435_761", "_SAMPLE_STEP = 2_654_435_769")
     assert changed(before, batch_norm_keys(tmp_path, WALK, loops)) == {
-        *("shift_loop", "shift_bfloat16_loop"),
+        *("shift_loop", "shift_loop.bfloat16"),
     }
 
 

@@ -14,7 +14,7 @@ import pytest
 from commands import HANG_S, python_output
 
 from mxrun.backend import object_cache
-from mxrun.ops.batch_norm.loops import shift_bfloat16_loop, shift_loop
+from mxrun.ops.batch_norm.loops import shift_loop
 
 pytestmark = pytest.mark.commands
 
@@ -154,7 +154,7 @@ def test_objects_under_each_others_names_are_not_run(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = tmp_path / "mxrun" / "native"
-    objects = [(shift_loop.key, shift_loop), (shift_bfloat16_loop.key, shift_bfloat16_loop)]
+    objects = [(each.key, each) for each in (shift_loop, shift_loop.bfloat16)]
     for key, function in objects:
         assert key is not None
         object_cache.store(key, function._compile())
