@@ -1,18 +1,23 @@
 """Native functions from Python source: loops compiled to machine code, called by address.
 
-A native function takes one argument block (64-bit slots) and does not use the interpreter, so the
-tape can call it without the lock, and each thread of the team can process its share:
+A native function takes one argument block (64-bit slots, declared by a class of `Arguments`) and
+does not use the interpreter, so the tape can call it without the lock, and each thread of the team
+can process its share:
+
+    class Scaling(Arguments):
+        count: Integer
+        factor: Real
+        source: Float32s
+        target: Float32s
 
     @native
-    def scale_loop(block):
-        count = integer(block, 0)
-        factor = real(block, 1)
-        source, target = float32s(block, 2), float32s(block, 3)
-        begin, end = share(block, count)
+    def scale_loop(call: Scaling) -> None:
+        begin, end = share(call.count)
         for i in range(begin, end):
-            target[i] = factor * source[i]
+            call.target[i] = call.factor * call.source[i]
 
-    call = bind(scale_loop, (1000, 0.5, source_address, target_address), threads=2)
+    scaling = Scaling(count=1000, factor=0.5, source=address, target=other_address)
+    call = bind(scale_loop, scaling, threads=2)
 
 The body is sequential code: numbers, assignments, conditions, loops over `range`, and calls of
 inlined functions and of intrinsics. The functions below are intrinsics. They raise TypeError in
@@ -40,49 +45,49 @@ from mxrun.backend.compilation import compilation
 from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.team import openmp
 from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.errors import InternalError
 
-Block = Any
 # Modules that declare the intrinsics.
 _VOCABULARY_MODULES = frozenset({__name__, vectors.__name__})
 
 
-def integer(block: Block, index: int) -> int:
-    """Return argument `index` as a 64-bit integer."""
+def integer(table: Any, index: int) -> int:
+    """Return entry `index` of a table as a 64-bit integer."""
     raise TypeError("only inside a native function")
 
 
-def real(block: Block, index: int) -> float:
-    """Return argument `index` as a float32 value."""
+def real(table: Any, index: int) -> float:
+    """Return entry `index` of a table as a float32 value."""
     raise TypeError("only inside a native function")
 
 
-def float32s(block: Block, index: int) -> Any:
-    """Return argument `index` as a pointer to float32 elements."""
+def float32s(table: Any, index: int) -> Any:
+    """Return entry `index` of a table as a pointer to float32 elements."""
     raise TypeError("only inside a native function")
 
 
-def bfloat16s(block: Block, index: int) -> Any:
-    """Return argument `index` as a pointer to bfloat16, for `load_lanes` and `store_lanes`."""
+def bfloat16s(table: Any, index: int) -> Any:
+    """Return entry `index` of a table as a pointer to bfloat16 elements."""
     raise TypeError("only inside a native function")
 
 
-def float64s(block: Block, index: int) -> Any:
-    """Return argument `index` as a pointer to float64 elements."""
+def float64s(table: Any, index: int) -> Any:
+    """Return entry `index` of a table as a pointer to float64 elements."""
     raise TypeError("only inside a native function")
 
 
-def int32s(block: Block, index: int) -> Any:
-    """Return argument `index` as a pointer to int32 elements."""
+def int32s(table: Any, index: int) -> Any:
+    """Return entry `index` of a table as a pointer to int32 elements."""
     raise TypeError("only inside a native function")
 
 
-def int64s(block: Block, index: int) -> Any:
-    """Return argument `index` as a pointer to int64 elements."""
+def int64s(table: Any, index: int) -> Any:
+    """Return entry `index` of a table as a pointer to int64 elements."""
     raise TypeError("only inside a native function")
 
 
-def uint8s(block: Block, index: int) -> Any:
-    """Return argument `index` as a pointer to bytes."""
+def uint8s(table: Any, index: int) -> Any:
+    """Return entry `index` of a table as a pointer to bytes."""
     raise TypeError("only inside a native function")
 
 
@@ -91,7 +96,7 @@ def random_words(key: int, step: int, number: int) -> tuple[Any, Any, Any, Any]:
     raise TypeError("only inside a native function")
 
 
-def share(*arguments: Any) -> tuple[int, int]:
+def share(count: int) -> tuple[int, int]:
     """Return the calling thread's part [begin, end) of `count` elements, in multiples of 16."""
     raise TypeError("only inside a native function")
 
@@ -208,12 +213,15 @@ class NativeFunction:
         return NativeFunction(self.body, BFLOAT16)
 
     @cached_property
-    def arguments(self) -> Mapping[str, str] | None:
-        """Kinds of the arguments by name; None if the body reads the block itself."""
+    def arguments(self) -> Mapping[str, str]:
+        """Kinds of the arguments by name.
+
+        Raises InternalError if the body's argument is not annotated with a class of Arguments.
+        """
         hints = get_type_hints(self.body)
         annotation = next((hint for name, hint in hints.items() if name != "return"), None)
         if not (isinstance(annotation, type) and issubclass(annotation, Arguments)):
-            return None
+            raise InternalError(f"{self.body.__qualname__} does not declare a class of Arguments")
         floats = f"pointer to {self.floats}"
         kinds = annotation.kinds()
         return {name: floats if kind == FLOATS else kind for name, kind in kinds.items()}
@@ -273,7 +281,10 @@ def native(body: Callable[[Any], None]) -> NativeFunction:
 def bind(
     function: NativeCode, arguments: Arguments | tuple[int | float, ...], threads: int
 ) -> NativeCall:
-    """Pack the argument block; with several threads the team runs the function together."""
+    """Pack the argument block; with several threads the team runs the function together.
+
+    arguments: the slots themselves for code that was not compiled from a Python body.
+    """
     runtime = openmp() if threads > 1 else None
     header = (0, 0) if runtime is None else (runtime.thread_number, runtime.team_size)
     if isinstance(arguments, Arguments):
@@ -313,7 +324,6 @@ class HostLoop:
         """Run the function."""
         self._call()
 
-    def set(self, name: str | int, value: int) -> None:
-        """Replace one integer or address among the arguments, by its name or its position."""
-        index = self._names.index(name) if isinstance(name, str) else name
-        self._block[HEADER_SLOTS + index] = value
+    def set(self, name: str, value: int) -> None:
+        """Replace one integer or address among the arguments."""
+        self._block[HEADER_SLOTS + self._names.index(name)] = value

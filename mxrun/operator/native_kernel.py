@@ -152,7 +152,10 @@ def bound(argument: Any, buffers: Buffers, scratch: int = 0) -> Any:
 
 @dataclass(frozen=True)
 class LoopPart:
-    """Compiled loop; a Slot among its arguments is replaced by that tensor's address."""
+    """Compiled loop; a Slot among its arguments is replaced by that tensor's address.
+
+    arguments: of a generated map, the slots themselves.
+    """
 
     function: jit.NativeCode
     arguments: Arguments | tuple[Slot | Pitch | int | float, ...]
@@ -165,14 +168,12 @@ class LoopPart:
         return
 
     def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
-        """Bind the loop; if it has scratch space, its address is the last argument."""
+        """Bind the loop."""
         if isinstance(self.arguments, Arguments):
             named = self.arguments.with_values(lambda value: bound(value, buffers, scratch))
             return (jit.bind(self.function, named, self.threads),)
-        arguments: list[Any] = [bound(argument, buffers) for argument in self.arguments]
-        if self.scratch_bytes:
-            arguments.append(scratch)
-        return (jit.bind(self.function, tuple(arguments), self.threads),)
+        arguments = tuple(bound(argument, buffers) for argument in self.arguments)
+        return (jit.bind(self.function, arguments, self.threads),)
 
 
 class Addition(Arguments):

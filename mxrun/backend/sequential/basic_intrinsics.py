@@ -13,7 +13,6 @@ from mxrun.backend.sequential.arithmetic import Untyped, converted, extreme
 from mxrun.backend.sequential.intrinsic import Intrinsic, number, operand_of, typed
 from mxrun.backend.sequential.kinds import (
     BFLOAT16,
-    BLOCK,
     BOOL,
     FLOAT32,
     FLOAT64,
@@ -33,37 +32,31 @@ from mxrun.backend.sequential.llvm_control import call_function
 _WORD = ir.IntType(64)
 
 
-def _word(builder: Any, block: Operand, index: Operand) -> Any:
-    """Load an entry of a table, or an argument of the block, as 64 bits."""
-    owner, position = number(block), operand_of(builder, index, INT64)
-    if owner.kind == TABLE:
-        return builder.load(builder.gep(owner.code, [position]))
-    return llvm_block.slot(builder, converted(builder, owner, BLOCK).code, position)
-
-
-def integer(builder: Any, block: Operand, index: Operand) -> Operand:
-    """Load the entry unchanged."""
-    return Value(INT64, _word(builder, block, index))
+def _word(builder: Any, table: Any, index: Any) -> Any:
+    """Load an entry of a table as 64 bits."""
+    return builder.load(builder.gep(table, [index]))
 
 
 def _pointer_reader(element: Kind) -> Intrinsic:
     kind = Pointer(element)
 
-    def read_pointer(builder: Any, block: Operand, index: Operand) -> Operand:
-        return Value(kind, builder.inttoptr(_word(builder, block, index), kind.code))
+    @typed(kind, TABLE, INT64)
+    def read_pointer(builder: Any, table: Any, index: Any) -> Any:
+        return builder.inttoptr(_word(builder, table, index), kind.code)
 
     return read_pointer
 
 
-def real(builder: Any, block: Operand, index: Operand) -> Operand:
+@typed(FLOAT32, TABLE, INT64)
+def real(builder: Any, table: Any, index: Any) -> Any:
     """Load the lower half of the entry as a float32."""
-    bits = builder.trunc(_word(builder, block, index), ir.IntType(32))
-    return Value(FLOAT32, builder.bitcast(bits, FLOAT32.code))
+    bits = builder.trunc(_word(builder, table, index), ir.IntType(32))
+    return builder.bitcast(bits, FLOAT32.code)
 
 
-def share(builder: Any, *operands: Operand) -> Operand:
+def share(builder: Any, count: Operand) -> Operand:
     """Compute the calling thread's part of `count` elements."""
-    size = operand_of(builder, operands[-1], INT64)
+    size = operand_of(builder, count, INT64)
     begin, end = llvm_block.share(builder, builder.function.args[0], size)
     return Value(INT64, begin), Value(INT64, end)
 
@@ -175,7 +168,7 @@ BASIC: dict[Any, Intrinsic] = {
     jit.float64s: _pointer_reader(FLOAT64),
     jit.int32s: _pointer_reader(INT32),
     jit.int64s: _pointer_reader(INT64),
-    jit.integer: integer,
+    jit.integer: typed(INT64, TABLE, INT64)(_word),
     jit.random_words: random_words,
     jit.real: real,
     jit.share: share,

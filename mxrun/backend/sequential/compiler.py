@@ -26,7 +26,7 @@ def compile_function(
     symbol: str,
     body: Callable[..., Any],
     names: Mapping[str, Any],
-    arguments: Mapping[str, str] | None,
+    arguments: Mapping[str, str],
 ) -> CompiledObject:
     """Compile a body to the function `void symbol(int64_t *block)`.
 
@@ -36,7 +36,7 @@ def compile_function(
     """
     # Inlined functions of other files use intrinsics that the body's file need not import.
     names = {**_DECLARED, **names}
-    kinds = None if arguments is None else {n: ARGUMENTS[k] for n, k in arguments.items()}
+    kinds = {name: ARGUMENTS[kind] for name, kind in arguments.items()}
     module = llvm.parse_assembly(str(lowered(symbol, body, names, INTRINSICS, kinds)))
     module.verify()
     machine = _target_machine()

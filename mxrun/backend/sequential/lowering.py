@@ -54,13 +54,13 @@ def lowered(
     body: Callable[..., Any],
     names: Mapping[str, Any],
     intrinsics: Mapping[Any, Intrinsic],
-    arguments: Mapping[str, Kind | Pointer] | None,
+    arguments: Mapping[str, Kind | Pointer],
 ) -> Any:
     """Return an LLVM module with one function `void symbol(int64_t *block)`.
 
     names: values of the global names; those in `intrinsics` generate code of their own. arguments:
-    kinds of the arguments in the order of their slots; None if the body reads the block itself.
-    Raises Untyped for code outside of the language.
+    kinds of the arguments in the order of their slots. Raises Untyped for code outside of the
+    language.
     """
     kinds: dict[tuple[int, str], Kind | Pointer] = {}
     for _ in range(_MAX_ATTEMPTS):
@@ -79,10 +79,8 @@ def lowered(
     raise Untyped(f"{body.__qualname__}: the types of its variables have no end")
 
 
-def _call(builder: Any, block: Any, arguments: Mapping[str, Kind | Pointer] | None) -> Operand:
-    """Return the argument of the body: the block, or all of its arguments, loaded."""
-    if arguments is None:
-        return Value(BLOCK, block)
+def _call(builder: Any, block: Any, arguments: Mapping[str, Kind | Pointer]) -> Operand:
+    """Return the argument of the body: all values of the block, loaded."""
     values = {}
     for index, (name, kind) in enumerate(arguments.items()):
         word = slot(builder, block, INT64.code(index))
