@@ -30,7 +30,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.dtype import FLOAT32
+
 FLOATS = "pointer to floats"
+
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -129,8 +132,12 @@ class Arguments:
         return type(self)(**changed)
 
     def packed(self, header: tuple[int, int]) -> npt.NDArray[np.int64]:
-        """Return the argument block: `header`, a slot for each field, then the tables' entries."""
-        values = [getattr(self, name) for name in type(self).kinds()]
+        """Return the argument block: `header`, a slot for each field, then the tables' entries.
+
+        Raises TypeError for a float where an integer or an address belongs.
+        """
+        kinds = type(self).kinds().items()
+        values = [_checked(getattr(self, name), name, kind) for name, kind in kinds]
         tables = [value for value in values if isinstance(value, tuple)]
         size = len(header) + len(values)
         block = np.zeros(size + sum(map(len, tables)), np.int64)
@@ -143,6 +150,14 @@ class Arguments:
             else:
                 block[index] = slot_of(value)
         return block
+
+
+def _checked(value: Any, name: str, kind: str) -> Any:
+    if kind == FLOAT32:
+        return float(value)
+    if isinstance(value, float):
+        raise TypeError(f"{name}: {value} is not an integer or an address")
+    return value
 
 
 def slot_of(value: float | int | None) -> int:

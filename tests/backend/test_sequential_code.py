@@ -456,3 +456,15 @@ def test_a_long_compilation_is_noted_once(
             file.write_text(f"{HEADER}    output[0] = {number}\n")
             assert imported(file).refused_loop.address
     assert notes == ([] if threshold else [compilation.NOTE])
+
+
+def test_arguments_are_checked_by_their_kinds() -> None:
+    given = {"small": None, "narrow": None, "numbers": None}
+    block = Casts(value=2, output=7, **given).packed((0, 0))
+    assert block[2:3].view(np.float32)[0] == 2
+    with pytest.raises(TypeError, match=r"output: 7\.5 is not an integer or an address"):
+        Casts(value=2, output=7.5, **given).packed((0, 0))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'valeu'"):
+        Casts(valeu=2, output=7, **given)
+    with pytest.raises(TypeError, match="packed hides a method"):
+        type("Wrong", (Arguments,), {"__annotations__": {"packed": "Integer"}})
