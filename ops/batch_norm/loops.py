@@ -238,13 +238,13 @@ class PassingGradient(Walk):
 
 
 @inlined
-def passing(call: PassingGradient, value: Any, by: Any, clips: bool) -> Any:
+def passing(low: Any, high: Any, value: Any, by: Any, clips: bool) -> Any:
     """Return the gradient that passes the limits, given clip's input or a rectifier's output.
 
     Where a rectifier's output is not above 0, the result is the gradient times the output: 0 or
     NaN.
     """
-    zero, low, high = lanes(np.float32(0)), lanes(call.low), lanes(call.high)
+    zero = lanes(np.float32(0))
     if clips:
         found = choose(above(by, high), zero, choose(above(low, by), zero, value))
     else:
@@ -254,18 +254,20 @@ def passing(call: PassingGradient, value: Any, by: Any, clips: bool) -> Any:
 
 
 @inlined
-def gradient_vector(call: PassingGradient, distance: Any, at: int, k: int, count: int) -> Any:
+def gradient_vector(
+    call: PassingGradient, low: Any, high: Any, distance: Any, at: int, k: int, count: int
+) -> Any:
     """Return a vector of the gradient that passes the limits, if there are any.
 
     Recomputing the limited value needs no memory and gives the same bits.
     """
     value = load_lanes(call.grad, at, count)
     if call.limits == RECTIFIED:
-        value = passing(call, value, normalized(call, distance, k, count), False)
+        value = passing(low, high, value, normalized(call, distance, k, count), False)
     if call.limits == CLIPPED:
-        value = passing(call, value, normalized(call, distance, k, count), True)
+        value = passing(low, high, value, normalized(call, distance, k, count), True)
     if call.limits == READ:
-        value = passing(call, value, load_lanes(call.output, at, count), False)
+        value = passing(low, high, value, load_lanes(call.output, at, count), False)
     return value
 
 
@@ -281,11 +283,13 @@ class GradientSums(PassingGradient):
 
 
 @inlined
-def add_gradient(call: GradientSums, at: int, data_at: int, k: int, count: int) -> None:
+def add_gradient(
+    call: GradientSums, low: Any, high: Any, at: int, data_at: int, k: int, count: int
+) -> None:
     """Add a vector's gradients and their products with the distances from the mean to the sums."""
     mine, pitch = call.arrays, call.array_pitch
     distance = subtract_lanes(load_lanes(call.data, data_at, count), load_lanes(mine, k, count))
-    value = gradient_vector(call, distance, at, k, count)
+    value = gradient_vector(call, low, high, distance, at, k, count)
     if call.passed is not None:
         store_lanes(call.passed, at, value, count)
     accumulate(mine, k + 3 * pitch, count, value)
@@ -298,6 +302,7 @@ def gradient_sums_loop(call: GradientSums) -> None:
 
     A gradient that does not pass the limits counts as 0.
     """
+    low, high = lanes(call.low), lanes(call.high)
     filled = -1
     begin, end, own = tasks_of(call)
     for task in range(begin, end):
@@ -313,9 +318,9 @@ def gradient_sums_loop(call: GradientSums) -> None:
                 a, k = at + row * call.stride + number * run, own + number * run
                 b = place(a, call.channels, call.data_pitch)
                 for j in range(0, full, LANES):
-                    add_gradient(call, a + j, b + j, k + j, LANES)
+                    add_gradient(call, low, high, a + j, b + j, k + j, LANES)
                 if tail > 0:
-                    add_gradient(call, a + full, b + full, k + full, tail)
+                    add_gradient(call, low, high, a + full, b + full, k + full, tail)
         store_sums(call, own, columns, call.sums, to + first)
 
 
@@ -331,11 +336,13 @@ class DataGradient(PassingGradient):
 
 
 @inlined
-def data_gradient_vector(call: DataGradient, at: int, data_at: int, k: int, count: int) -> None:
+def data_gradient_vector(
+    call: DataGradient, low: Any, high: Any, at: int, data_at: int, k: int, count: int
+) -> None:
     """Write a vector of data's gradient, or add it after the rounding that a write performs."""
     mine, pitch, data_grad = call.arrays, call.array_pitch, call.data_grad
     distance = subtract_lanes(load_lanes(call.data, data_at, count), load_lanes(mine, k, count))
-    value = gradient_vector(call, distance, at, k, count)
+    value = gradient_vector(call, low, high, distance, at, k, count)
     value = subtract_lanes(value, load_lanes(mine, k + 4 * pitch, count))
     along = multiply_lanes(distance, load_lanes(mine, k + 5 * pitch, count))
     value = multiply_lanes(subtract_lanes(value, along), load_lanes(mine, k + 3 * pitch, count))
@@ -352,6 +359,7 @@ def data_gradient_loop(call: DataGradient) -> None:
 
     A gradient that does not pass the limits counts as 0.
     """
+    low, high = lanes(call.low), lanes(call.high)
     filled = -1
     begin, end, own = tasks_of(call)
     # In reverse order, because the last data of the preceding loop are still in the cache.
@@ -367,6 +375,6 @@ def data_gradient_loop(call: DataGradient) -> None:
                 a, k = at + row * call.stride + number * run, own + number * run
                 b = place(a, call.channels, call.data_pitch)
                 for j in range(0, full, LANES):
-                    data_gradient_vector(call, a + j, b + j, k + j, LANES)
+                    data_gradient_vector(call, low, high, a + j, b + j, k + j, LANES)
                 if tail > 0:
-                    data_gradient_vector(call, a + full, b + full, k + full, tail)
+                    data_gradient_vector(call, low, high, a + full, b + full, k + full, tail)
