@@ -129,7 +129,6 @@ def _mxrun(
 for _command in (
     train,
     infer,
-    info,
     check,
     inspect_memory,
     bench,
@@ -139,5 +138,6 @@ for _command in (
     verify,
     plot,
     schema,
+    info,
 ):
     app.command()(_command)
