@@ -154,15 +154,7 @@ class _Problem:
         field: FieldInfo | None = None
         union: Path | None = None
         location = details["loc"]
-        is_key = (
-            (
-                location[-1:] == (_KEY,)
-                and details["type"] not in ("extra_forbidden", "missing")
-                and details["input"] == location[-2:-1][0]
-            )
-            if len(location) > 1
-            else False
-        )
+        is_key = _is_of_key(details)
         for step in location[:-1] if is_key else location:
             if _is_union(found):
                 found, union = None, tuple(path)
@@ -197,6 +189,14 @@ class _Problem:
         expected = _expected(details, field)
         problem = source.problem(path, value)
         return Diagnostic(problem, place, expected, got, hint or _hint(details, value))
+
+
+def _is_of_key(details: ErrorDetails) -> bool:
+    """Return whether an error is of a mapping's key; a key may also be called like the marker."""
+    location = details["loc"]
+    if len(location) < 2 or details["type"] in ("extra_forbidden", "missing"):
+        return False
+    return location[-1] == _KEY and details["input"] == location[-2]
 
 
 def _unknown_key(path: Path, source: Source) -> Diagnostic:

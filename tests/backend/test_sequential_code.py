@@ -141,7 +141,8 @@ def test_unsigned_integers(left: int, right: int) -> None:
 
 
 def test_the_least_integer_divided_by_minus_one_wraps() -> None:
-    compiled(integers_loop, Pair(left=-(2**63), right=-1, output=np.zeros(15, np.int64)))
+    given = Pair(left=-(2**63), right=-1, output=np.zeros(15, np.int64))
+    assert compiled(integers_loop, given).output[:2].tolist() == [-(2**63), 0]
 
 
 @native
@@ -149,13 +150,14 @@ def chain_loop(call: Chain) -> None:
     # With a count of 0 nothing may be read from the address, which is 0.
     call.output[0] = 1 if 0 < call.count < call.absent[0] else 2
     call.output[1] = 1 if call.count > 0 and call.absent[0] > 0 else 2
+    call.output[4] = 1 if 0 <= call.count < -1 < call.absent[0] else 2
     call.output[2] = 1 if call.absent is None else 2
     call.output[3] = 1 if call.absent is not call.output else 2
 
 
 def test_a_chain_is_evaluated_until_a_part_is_false() -> None:
-    given = Chain(count=0, output=np.zeros(4, np.int64), absent=None)
-    assert compiled(chain_loop, given).output.tolist() == [2, 2, 1, 1]
+    given = Chain(count=0, output=np.zeros(5, np.int64), absent=None)
+    assert compiled(chain_loop, given).output.tolist() == [2, 2, 1, 1, 2]
 
 
 @native

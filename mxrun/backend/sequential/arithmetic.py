@@ -125,11 +125,15 @@ def compared(builder: Any, operator: ast.cmpop, left: Value, right: Value) -> Va
     sign = _COMPARISONS.get(type(operator))
     if sign is None:
         raise Untyped(f"no {type(operator).__name__} of numbers")
+    return Value(BOOL, _compare(builder, kind, sign, a, b))
+
+
+def _compare(builder: Any, kind: Any, sign: str, a: Any, b: Any) -> Any:
     if kind.is_float:
         compare = builder.fcmp_unordered if sign == "!=" else builder.fcmp_ordered
     else:
         compare = builder.icmp_unsigned if kind == UINT64 else builder.icmp_signed
-    return Value(BOOL, compare(sign, a, b))
+    return compare(sign, a, b)
 
 
 def negated(builder: Any, value: Value) -> Value:
@@ -145,12 +149,8 @@ def extreme(builder: Any, sign: str, values: list[Value]) -> Value:
     for value in values[1:]:
         kind = _common_number(Value(kind, None), value)
     found, *others = (converted(builder, each, kind).code for each in values)
-    if isinstance(kind, Kind) and kind.is_float:
-        compare = builder.fcmp_ordered
-    else:
-        compare = builder.icmp_unsigned if kind == UINT64 else builder.icmp_signed
     for each in others:
-        found = builder.select(compare(sign, each, found), each, found)
+        found = builder.select(_compare(builder, kind, sign, each, found), each, found)
     return Value(kind, found)
 
 

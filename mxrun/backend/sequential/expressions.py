@@ -7,6 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import NoneType
 from typing import Any, NoReturn
 
@@ -16,7 +17,7 @@ from llvmlite import ir
 from mxrun.backend.code_identity import InlinedBody
 from mxrun.backend.sequential import arithmetic
 from mxrun.backend.sequential.arithmetic import Untyped, common, converted, truth
-from mxrun.backend.sequential.intrinsic import Intrinsic, number
+from mxrun.backend.sequential.intrinsic import Intrinsic, number, operand_of
 from mxrun.backend.sequential.kinds import (
     BFLOAT16,
     BOOL,
@@ -153,14 +154,12 @@ class Expressions(ABC):
         return found
 
     def integer(self, operand: Operand) -> Any:
-        value = number(operand)
-        if isinstance(value.kind, Kind) and value.kind.is_float:
-            raise Untyped(f"an integer is needed, not {value.kind}")
-        return converted(self.builder, value, INT64).code
+        return operand_of(self.builder, operand, INT64)
 
     def condition(self, node: ast.expr) -> Any:
         if isinstance(node, ast.BoolOp):
-            return self.decided(node.values, isinstance(node.op, ast.Or))
+            parts = [partial(self.condition, part) for part in node.values]
+            return self.decided(parts, isinstance(node.op, ast.Or))
         return truth(self.builder, number(self.expression(node))).code
 
     def of_constant(self, node: ast.Constant) -> Operand:
@@ -220,23 +219,14 @@ class Expressions(ABC):
             negative = isinstance(first, ast.IsNot)
             return Value(BOOL, self.builder.not_(same) if negative else same)
         left = number(self.expression(node.left))
-        right = number(self.expression(node.comparators[0]))
-        found = arithmetic.compared(self.builder, first, left, right)
-        if not others:
-            return found
-        # The rest of a chain is evaluated only if the first part is true.
-        place = variable(self.builder, BOOL.code)
-        rest, after = (self.builder.append_basic_block(name) for name in ("rest", "after"))
-        self.builder.store(found.code, place)
-        self.builder.cbranch(found.code, rest, after)
-        self.builder.position_at_end(rest)
-        for operator, node_of_next in zip(others, node.comparators[1:], strict=True):
-            left, right = right, number(self.expression(node_of_next))
-            part = arithmetic.compared(self.builder, operator, left, right).code
-            self.builder.store(self.builder.and_(self.builder.load(place), part), place)
-        self.builder.branch(after)
-        self.builder.position_at_end(after)
-        return Value(BOOL, self.builder.load(place))
+
+        def link(operator: ast.cmpop, following: ast.expr) -> Any:
+            nonlocal left
+            before, left = left, number(self.expression(following))
+            return arithmetic.compared(self.builder, operator, before, left).code
+
+        links = [partial(link, *each) for each in zip(node.ops, node.comparators, strict=True)]
+        return Value(BOOL, self.decided(links, False) if others else links[0]())
 
     def same_address(self, left: ast.expr, right: ast.expr) -> Any:
         """Compare two addresses; that of None is 0."""
@@ -252,23 +242,21 @@ class Expressions(ABC):
         return self.builder.icmp_unsigned("==", *codes)
 
     def of_boolop(self, node: ast.BoolOp) -> Operand:
-        return Value(BOOL, self.decided(node.values, isinstance(node.op, ast.Or), is_value=True))
+        def exact(part: ast.expr) -> Any:
+            value = number(self.expression(part))
+            if value.kind != BOOL:
+                raise Untyped("`and` and `or` of numbers can only be conditions")
+            return value.code
 
-    def decided(self, parts: Sequence[ast.expr], by: bool, is_value: bool = False) -> Any:
-        """Evaluate conditions in order until one is `by`, which decides the result.
+        parts = [partial(exact, part) for part in node.values]
+        return Value(BOOL, self.decided(parts, isinstance(node.op, ast.Or)))
 
-        is_value: the result is not only a condition, so that in Python it would be a part's value.
-        """
+    def decided(self, parts: Sequence[Callable[[], Any]], by: bool) -> Any:
+        """Generate conditions in order until one is `by` at run time, which decides the result."""
         after = self.builder.append_basic_block("decided")
         place = variable(self.builder, BOOL.code)
         for part in parts:
-            if is_value:
-                operand = number(self.expression(part))
-                if operand.kind != BOOL:
-                    raise Untyped("`and` and `or` of numbers can only be conditions")
-                found = operand.code
-            else:
-                found = self.condition(part)
+            found = part()
             self.builder.store(found, place)
             following = self.builder.append_basic_block("undecided")
             self.builder.cbranch(found, *((after, following) if by else (following, after)))

@@ -26,9 +26,8 @@ def typed(
         def call(builder: Any, *operands: Operand) -> Operand:
             if len(operands) != len(kinds):
                 raise Untyped(f"{len(kinds)} operands are needed, not {len(operands)}")
-            numbers = map(number, operands)
             codes = [
-                operand_of(builder, each, kind) for each, kind in zip(numbers, kinds, strict=True)
+                operand_of(builder, each, kind) for each, kind in zip(operands, kinds, strict=True)
             ]
             found = generate(builder, *codes)
             return NOTHING if result is None else Value(result, found)

@@ -25,6 +25,7 @@ from mxrun.backend.sequential.kinds import (
     Pointer,
     Value,
 )
+from mxrun.backend.sequential.llvm_column import broadcast, first_lanes, prefetch
 from mxrun.backend.sequential.llvm_control import call_function
 from mxrun.backend.vectors import LANES
 
@@ -34,19 +35,6 @@ _WORD = ir.IntType(64)
 _BYTES = ir.VectorType(ir.IntType(8), LANES)
 _HALVES = ir.VectorType(ir.IntType(16), LANES)
 _ALIGNED = _INDEX(1)
-
-
-def _broadcast(builder: Any, value: Any) -> Any:
-    vector = ir.VectorType(value.type, LANES)
-    first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, _INDEX(0))
-    zeros = ir.Constant(INTEGERS.code, [0] * LANES)
-    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), zeros)
-
-
-def _first(builder: Any, count: Any) -> Any:
-    """Return the mask of the first `count` lanes."""
-    limit = _broadcast(builder, builder.trunc(count, _INDEX))
-    return builder.icmp_signed("<", ir.Constant(INTEGERS.code, list(range(LANES))), limit)
 
 
 def _place(builder: Any, pointer: Any, position: Any, vector: Any) -> Any:
@@ -90,15 +78,15 @@ def lanes(builder: Any, value: Operand) -> Operand:
     """Broadcast a value to all lanes."""
     given = number(value)
     if given.kind == INT64:
-        return Value(INTEGERS, _broadcast(builder, builder.trunc(given.code, _INDEX)))
-    return Value(FLOATS, _broadcast(builder, converted(builder, given, FLOAT32).code))
+        return Value(INTEGERS, broadcast(builder, builder.trunc(given.code, _INDEX), LANES))
+    return Value(FLOATS, broadcast(builder, converted(builder, given, FLOAT32).code, LANES))
 
 
 def load_lanes(builder: Any, pointer: Operand, position: Operand, count: Operand) -> Operand:
     """Generate a masked load."""
     kind = _in_memory(pointer)
     place = _place(builder, number(pointer).code, _integer(builder, position), kind)
-    mask, rest = _first(builder, _integer(builder, count)), ir.Constant(kind, None)
+    mask, rest = first_lanes(builder, _integer(builder, count), LANES), ir.Constant(kind, None)
     loaded = _masked(builder, "load", kind, kind, [place, _ALIGNED, mask, rest])
     result = FLOATS if kind in (FLOATS.code, _HALVES) else INTEGERS
     return Value(result, _from_memory(builder, loaded))
@@ -110,10 +98,10 @@ def gather_lanes(builder: Any, pointer: Any, position: Any, step: Any, count: An
     numbers = ir.Constant(ir.VectorType(_WORD, LANES), list(range(LANES)))
     places = ir.VectorType(FLOAT32.code.as_pointer(), LANES)
     first = builder.ptrtoint(builder.gep(pointer, [position]), _WORD)
-    distances = builder.mul(numbers, _broadcast(builder, builder.mul(step, _WORD(4))))
-    addresses = builder.add(_broadcast(builder, first), distances)
+    distances = builder.mul(numbers, broadcast(builder, builder.mul(step, _WORD(4)), LANES))
+    addresses = builder.add(broadcast(builder, first, LANES), distances)
     kind = FLOATS.code
-    given = [builder.inttoptr(addresses, places), _INDEX(4), _first(builder, count)]
+    given = [builder.inttoptr(addresses, places), _INDEX(4), first_lanes(builder, count, LANES)]
     name = f"llvm.masked.gather.v{LANES}f32.v{LANES}p0"
     return call_function(builder, name, kind, [*given, ir.Constant(kind, None)])
 
@@ -126,7 +114,7 @@ def store_lanes(
     place = _place(builder, number(pointer).code, _integer(builder, position), kind)
     lanes_kind = FLOATS if kind in (FLOATS.code, _HALVES) else INTEGERS
     value = _to_memory(builder, operand_of(builder, vector, lanes_kind), kind)
-    given = [value, place, _ALIGNED, _first(builder, _integer(builder, count))]
+    given = [value, place, _ALIGNED, first_lanes(builder, _integer(builder, count), LANES)]
     _masked(builder, "store", kind, ir.VoidType(), given)
     return NOTHING
 
@@ -238,12 +226,12 @@ def transpose_lanes(
         found = map(builder.select, within, distances, [_WORD(0)] * LANES)
         return [_place(builder, data, builder.add(at, each), kind) for each in found]
 
-    mask, rest = _first(builder, columns), ir.Constant(kind, None)
+    mask, rest = first_lanes(builder, columns, LANES), ir.Constant(kind, None)
     loaded = [
         _masked(builder, "load", kind, kind, [place, _ALIGNED, mask, rest])
         for place in places(pointer, position, stride, rows)
     ]
-    transposed, mask = _transposed(builder, loaded), _first(builder, rows)
+    transposed, mask = _transposed(builder, loaded), first_lanes(builder, rows, LANES)
     targets = places(output, to, step, columns)
     for vector, place in zip(reversed(transposed), reversed(targets), strict=True):
         _masked(builder, "store", kind, ir.VoidType(), [vector, place, _ALIGNED, mask])
@@ -253,10 +241,7 @@ def fetch(builder: Any, pointer: Operand, position: Operand) -> Operand:
     """Generate a prefetch into every cache."""
     if not isinstance(number(pointer).kind, Pointer):
         raise Untyped("only memory can be prefetched")
-    place = builder.gep(number(pointer).code, [_integer(builder, position)])
-    byte = builder.bitcast(place, ir.IntType(8).as_pointer())
-    given = [byte, _INDEX(0), _INDEX(3), _INDEX(1)]
-    call_function(builder, "llvm.prefetch.p0", ir.VoidType(), given)
+    prefetch(builder, number(pointer).code, _integer(builder, position))
     return NOTHING
 
 
