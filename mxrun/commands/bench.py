@@ -21,7 +21,7 @@ from mxrun.runtime.machine import machine_of
 from mxrun.runtime.profiler import Event, OperatorTime
 from mxrun.runtime.storage import peak_rss_bytes
 from mxrun.session.benchmark_loop import Steps
-from mxrun.session.notes import Notify, missing_library_notes
+from mxrun.session.notes import Notify, note_missing_library
 from mxrun.session.planning import check_fits, load, plan_for
 from mxrun.session.roofline import Roofline, roofline
 from mxrun.train.loop import quantiles
@@ -149,8 +149,7 @@ def bench(
     memory, and if none of the requested baselines can be compared.
     """
     path = find_config(str(config))
-    for note in missing_library_notes():
-        notify(note)
+    note_missing_library(notify)
     compare = _comparison(request, notify)
     built = load(path, overrides, request.batch)
     plan = plan_for(built, request.phase == "train", request.threads, notify)

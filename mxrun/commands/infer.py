@@ -33,7 +33,7 @@ from mxrun.session.inference_outputs import (
     subgraph,
 )
 from mxrun.session.max_batch_size import MAX, BatchSize, largest_batch
-from mxrun.session.notes import Notify, ignore_note, missing_library_notes
+from mxrun.session.notes import Notify, ignore_note, note_missing_library
 from mxrun.session.parameter_init import zero_pinned
 from mxrun.session.planning import check_fits, chooser_for, team_size, trust_plugins
 from mxrun.session.records import FileSource, Records, RecordSource, SplitSource
@@ -214,8 +214,7 @@ def infer(run: str | Path, request: InferRequest, notify: Notify = ignore_note) 
     notes about long waits. Raises UserError for errors in the run, the checkpoint, names or the
     first records.
     """
-    for note in missing_library_notes():
-        notify(note)
+    note_missing_library(notify)
     if request.allow_plugins:
         trust_plugins(run)
     batch = 1 if request.batch == MAX else request.batch

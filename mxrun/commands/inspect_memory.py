@@ -23,7 +23,7 @@ from mxrun.runtime.resident import resident_bytes
 from mxrun.session.budget import budget_figures
 from mxrun.session.max_batch_size import BatchSize, max_batch_size
 from mxrun.session.micro_batches import planned
-from mxrun.session.notes import Notify, ignore_note, missing_library_notes
+from mxrun.session.notes import Notify, ignore_note, note_missing_library
 from mxrun.session.planning import parse_config, trust_plugins
 from mxrun.session.what_if import WhatIfRequest, what_if
 
@@ -190,8 +190,7 @@ def inspect_configs(
         for path in paths:
             trust_plugins(path, overrides)
     check_outputs(dict.fromkeys(paths, "CONFIG"), request.outputs)
-    for note in missing_library_notes():
-        notify(note)
+    note_missing_library(notify)
     if request.diff is None:
         return [_inspected(paths[0], overrides, request, notify)]
     reports = []

@@ -22,7 +22,7 @@ from mxrun.runtime.storage import peak_rss_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
 from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.micro_batches import micro_batch_notes, planned
-from mxrun.session.notes import Notify, ignore_note, missing_library_notes
+from mxrun.session.notes import Notify, ignore_note, note_missing_library
 from mxrun.session.planning import check_fits, is_timed, parse_config
 from mxrun.session.profile import RunProfile
 from mxrun.session.resume import RunStart, resume, saved_plan
@@ -134,8 +134,7 @@ def train(
     when a signal requested an end and everything is saved.
     """
     path = find_config(str(config))
-    for note in missing_library_notes():
-        observer.note(note)
+    note_missing_library(observer.note)
     parsed = parse_config(path, overrides)
     batch = _batch_size(parsed, observer, request)
     if batch is not None:

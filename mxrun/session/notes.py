@@ -14,7 +14,8 @@ def ignore_note(text: str) -> None:
     """Ignore a note."""
 
 
-def missing_library_notes() -> tuple[str, ...]:
-    """Return notes about libraries that are missing on this machine."""
+def note_missing_library(notify: Notify) -> None:
+    """Notify if oneDNN is missing on this machine."""
     why = onednn.reason()
-    return (f"{why}; the layers run on NumPy, which is slower",) if why else ()
+    if why:
+        notify(f"{why}; the layers run on NumPy, which is slower")
