@@ -135,7 +135,8 @@ def _sum_of(count: int) -> MapKernel:
     graph = ScalarGraph()
     tensors = [graph.add("operand", FLOAT32, (), index) for index in range(count)]
     names = tuple(f"arg{index}" for index in range(count))
-    return MapKernel("sum", names, (), FLOAT32, graph, reduce(add, tensors).index, FLOAT32)
+    total = reduce(add, tensors).index
+    return MapKernel("sum", names, (), FLOAT32, graph, (total,), (FLOAT32,))
 
 
 @implement("add_n", backend="jit")

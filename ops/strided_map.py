@@ -381,14 +381,14 @@ def _part(
     if modes == (1,) and request is OpReqType.WRITE and _passes(kernel):
         chunk = 0
     else:
-        form = LoopForm(kernel.dtype, (1,) * len(slots), request is OpReqType.ADD)
-        loop = MapLoop(kernel.graph, kernel.result, form)
+        form = LoopForm(kernel.dtype, (1,) * len(slots), (request is OpReqType.ADD,))
+        loop = MapLoop(kernel.graph, kernel.results, form)
     return ChunksPart(loop, slot, slots, axes, modes, tuple(parameters), elements, chunk, team)
 
 
 def _passes(kernel: MapKernel) -> bool:
     """Return whether the map returns its only operand unchanged."""
-    return kernel.graph.nodes[kernel.result].operation == "operand"
+    return kernel.graph.nodes[kernel.results[0]].operation == "operand"
 
 
 def _chunks(elements: int, operands: Sequence[Axes]) -> tuple[int, tuple[int, ...]]:

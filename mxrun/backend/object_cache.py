@@ -24,7 +24,10 @@ _DIGEST_BYTES = 32
 _NATIVE = "native"
 _ELF_MAGIC = b"\x7fELF"
 # Modules of this folder that generate the code of native functions, besides those in `sequential`.
-_TRANSLATION = ("arguments", "call", "jit", "vectors", "philox", "llvm_bfloat16", "llvm_block")
+_TRANSLATION = (
+    *("arguments", "call", "jit", "vectors", "philox"),
+    *("llvm_bfloat16", "llvm_block", "llvm_target"),
+)
 
 
 @dataclass(frozen=True)

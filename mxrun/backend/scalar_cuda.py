@@ -1,4 +1,4 @@
-"""CUDA C code of a map's graph: a device function and a kernel with a grid-stride loop.
+"""CUDA C code of a map's graph: a kernel with a grid-stride loop.
 
 The functions are CUDA's own; composites that CUDA lacks are expanded by their formulas. The source
 needs no header.
@@ -64,36 +64,39 @@ _EXPRESSIONS = {
 def source(
     name: str,
     graph: ScalarGraph,
-    result: int,
+    results: Sequence[int],
     form: LoopForm,
     operands: Sequence[str],
     parameters: Sequence[str],
 ) -> str:
-    """Return the source of the kernel `name(count, output, operands..., parameters...)`."""
-    graph, result = expanded(graph, result, _runs)
-    kind, output_kind = _TYPES[form.dtype], _TYPES[form.output_dtype]
-    numbers = [f"{_TYPES[number_dtype(form.dtype)]} {parameter}" for parameter in parameters]
-    arguments = [*(f"{kind} {operand}" for operand in operands), *numbers]
-    lines = [f"__device__ __forceinline__ {output_kind} {name}_of({', '.join(arguments)}) {{"]
-    for index, node in enumerate(graph.nodes):
-        text = _expression(node, graph, (*operands, *parameters), len(operands))
-        lines.append(f"    const {_TYPES[node.dtype]} v{index} = {text};")
-    lines += [f"    return v{result};", "}", ""]
-    signature = ["long long count", f"{output_kind} *output"]
+    """Return the source of the kernel `name(count, outputs..., operands..., parameters...)`.
+
+    One output is called `output`, several `output0`, `output1`, ... All operands of an element are
+    read before its outputs are written.
+    """
+    graph, results = expanded(graph, results, _runs)
+    kind = _TYPES[form.dtype]
+    number = _TYPES[number_dtype(form.dtype)]
+    kinds = [_TYPES[dtype] for dtype in form.output_dtypes]
+    outputs = ["output"] if len(results) == 1 else [f"output{i}" for i in range(len(results))]
+    signature = ["long long count"]
+    signature += [f"{own} *{output}" for own, output in zip(kinds, outputs, strict=True)]
     signature += [f"const {kind} *{operand}" for operand in operands]
-    signature += numbers
-    places = [f"{o}[{'i' if step else '0'}]" for o, step in zip(operands, form.steps, strict=True)]
-    lines += [
+    signature += [f"{number} {parameter}" for parameter in parameters]
+    # The parameters keep their names; an element of an operand is the value of its node.
+    read = [f"{o}[{'i' if step else '0'}]" for o, step in zip(operands, form.steps, strict=True)]
+    lines = [
         f'extern "C" __global__ void {name}({", ".join(signature)}) {{',
         "    const long long stride = (long long)gridDim.x * blockDim.x;",
         "    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count;",
         "         i += stride) {",
-        f"        output[i] {'+=' if form.adds else '='} "
-        f"{name}_of({', '.join((*places, *parameters))});",
-        "    }",
-        "}",
-        "",
     ]
+    for index, node in enumerate(graph.nodes):
+        text = _expression(node, graph, (*read, *parameters), len(operands))
+        lines.append(f"        const {_TYPES[node.dtype]} v{index} = {text};")
+    for output, result, adds in zip(outputs, results, form.adds, strict=True):
+        lines.append(f"        {output}[i] {'+=' if adds else '='} v{result};")
+    lines += ["    }", "}", ""]
     return "\n".join(lines)
 
 

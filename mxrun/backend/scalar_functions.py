@@ -8,7 +8,7 @@ is measured against this reference.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -280,9 +280,9 @@ rcbrt = _function("rcbrt", lambda x: 1.0 / cbrt(x), "1 / cbrt(x)", composite=Tru
 
 
 def expanded(
-    graph: ScalarGraph, result: int, has: Callable[[str], bool]
-) -> tuple[ScalarGraph, int]:
-    """Expand the composite functions a device lacks; return the graph and its result's node."""
+    graph: ScalarGraph, results: Sequence[int], has: Callable[[str], bool]
+) -> tuple[ScalarGraph, tuple[int, ...]]:
+    """Expand the composite functions a device lacks; return the graph and its results' nodes."""
     written = ScalarGraph()
     values: list[ScalarValue] = []
     for node in graph.nodes:
@@ -292,4 +292,4 @@ def expanded(
             values.append(word.formula(*arguments))
         else:
             values.append(written.add(node.operation, node.dtype, arguments, node.detail))
-    return written, values[result].index
+    return written, tuple(values[result].index for result in results)

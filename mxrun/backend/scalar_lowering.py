@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import ModuleType
 
@@ -35,11 +35,11 @@ LIBRARY = {
 
 
 def lowered(
-    graph: ScalarGraph, result: int, instructions: frozenset[str]
-) -> tuple[ScalarGraph, int]:
-    """Lower a graph for a machine with these instructions; return it and its result node."""
+    graph: ScalarGraph, results: Sequence[int], instructions: frozenset[str]
+) -> tuple[ScalarGraph, tuple[int, ...]]:
+    """Lower a graph for a machine with these instructions; return it and its results' nodes."""
     dtype = graph.nodes[0].dtype
-    graph, result = expanded(graph, result, _LOWERINGS[dtype].__contains__)
+    graph, results = expanded(graph, results, _LOWERINGS[dtype].__contains__)
     machine = ScalarGraph(instructions)
     values: list[ScalarValue] = []
     for node in graph.nodes:
@@ -48,7 +48,7 @@ def lowered(
             values.append(_LOWERINGS[arguments[0].dtype][node.operation](*arguments))
         else:
             values.append(machine.add(node.operation, node.dtype, tuple(arguments), node.detail))
-    return machine, values[result].index
+    return machine, tuple(values[result].index for result in results)
 
 
 def _sign(x: ScalarValue) -> ScalarValue:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,27 +55,27 @@ class LoopForm:
 
     dtype: type of the operands.
     steps: step of each operand: 1, or 0 for a single element that is broadcast.
-    adds: whether the result is added to the output instead of replacing it.
-    result_dtype: the output's type; None: that of the operands.
-    stored: types in memory of the output and each operand, if some float32 tensors are stored as
+    adds: for each output, whether the result is added to it instead of replacing it.
+    result_dtypes: type of each output; empty: that of the operands.
+    stored: types in memory of each output and each operand, if some float32 tensors are stored as
         bfloat16.
     """
 
     dtype: str
     steps: tuple[int, ...]
-    adds: bool
-    result_dtype: str | None = None
+    adds: tuple[bool, ...] = (False,)
+    result_dtypes: tuple[str, ...] = ()
     stored: tuple[str, ...] = ()
 
     @property
-    def output_dtype(self) -> str:
-        """Type of the output."""
-        return self.result_dtype or self.dtype
+    def output_dtypes(self) -> tuple[str, ...]:
+        """Type of each output."""
+        return self.result_dtypes or (self.dtype,) * len(self.adds)
 
     @property
     def memory(self) -> tuple[str, ...]:
-        """Types in memory of the output and of each operand."""
-        return self.stored or (self.output_dtype, *(self.dtype,) * len(self.steps))
+        """Types in memory of each output and each operand."""
+        return self.stored or (*self.output_dtypes, *(self.dtype,) * len(self.steps))
 
 
 @dataclass(frozen=True)
@@ -135,14 +135,14 @@ class ScalarGraph:
         )
 
 
-def rare_contexts(graph: ScalarGraph, result: int) -> dict[int, tuple[int, ...]]:
-    """Return every node that the result needs, with the choices under which it is needed.
+def rare_contexts(graph: ScalarGraph, results: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """Return every node that the results need, with the choices under which it is needed.
 
     Choices are the `rarely` nodes, outermost first, whose rare value is on all paths from the node
-    to the result.
+    to a result.
     """
-    found: dict[int, tuple[int, ...]] = {result: ()}
-    for index in range(result, -1, -1):
+    found: dict[int, tuple[int, ...]] = dict.fromkeys(results, ())
+    for index in range(max(results), -1, -1):
         if index not in found:
             continue
         node = graph.nodes[index]

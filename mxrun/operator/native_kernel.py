@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from mxrun.backend import jit
 from mxrun.backend.arguments import Arguments, Float32s, Integer
@@ -29,15 +29,19 @@ from mxrun.operator.kernel import BackwardRequest, Buffers, Kernel, OpReqType
 
 @dataclass(frozen=True)
 class Slot:
-    """Tensor of a kernel: `group` is inputs, outputs or extra_outputs of its Buffers."""
+    """Tensor of a kernel, from `offset` bytes on.
+
+    group: inputs, outputs or extra_outputs of its Buffers.
+    """
 
     group: str
     index: int
+    offset: int = 0
 
     def address(self, buffers: Buffers) -> int:
-        """Return the tensor's address."""
+        """Return the address of the tensor's byte `offset`."""
         addresses: tuple[int, ...] = getattr(buffers, self.group)
-        return addresses[self.index]
+        return addresses[self.index] + self.offset
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,10 @@ class Scratch:
     offset: int = 0
 
 
+# Where a tensor of a generated map is; an integer is an address.
+Place: TypeAlias = Slot | Scratch | int
+
+
 def bound(argument: Any, buffers: Buffers, scratch: int = 0) -> Any:
     """Return the value of a loop's argument: an address, a row pitch, or the argument itself."""
     if isinstance(argument, Slot):
@@ -158,7 +166,7 @@ class LoopPart:
     """
 
     function: jit.NativeCode
-    arguments: Arguments | tuple[Slot | Pitch | int | float, ...]
+    arguments: Arguments | tuple[Place, ...]
     threads: int
     scratch_bytes: int = 0
 
@@ -172,7 +180,7 @@ class LoopPart:
         if isinstance(self.arguments, Arguments):
             named = self.arguments.with_values(lambda value: bound(value, buffers, scratch))
             return (jit.bind(self.function, named, self.threads),)
-        arguments = tuple(bound(argument, buffers) for argument in self.arguments)
+        arguments = tuple(bound(argument, buffers, scratch) for argument in self.arguments)
         return (jit.bind(self.function, arguments, self.threads),)
 
 

@@ -12,7 +12,8 @@ A map's function is written with Python's operators and the vocabulary below:
 
 The function runs unchanged on Python numbers and NumPy arrays (`evaluate` adds the types).
 `compile` turns it into one vectorised loop on the CPU, without temporaries however many operations
-it has. `cuda_source` turns it into CUDA C.
+it has. `cuda_source` turns it into CUDA C. A function that returns a tuple is a map with several
+outputs, which one loop computes together: an optimizer's new weight and states, for example.
 
 The compiled forms call the function once, with symbolic values, and compile the operations that it
 performs on them. Helper functions, loops over ranges and numbers from an enclosing scope therefore
@@ -104,7 +105,7 @@ from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.near_names import nearest
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.native_kernel import LoopPart, Slot
+from mxrun.operator.native_kernel import LoopPart, Place
 
 __all__ = [
     "abs",
@@ -174,8 +175,7 @@ _TRANSLATION = tuple(
     str(_BACKEND / f"{name}.py")
     for name in (
         *("scalar_functions", "scalar_lowering", "scalar_instructions", "scalar_float32"),
-        *("scalar_double", "scalar_gamma", "scalar_llvm", "scalar_value"),
-        *("llvm_bfloat16", "llvm_block"),
+        *("scalar_double", "scalar_gamma", "scalar_llvm", "scalar_operations", "scalar_value"),
     )
 )
 _ADDRESSES: dict[str, int] = {}
@@ -186,13 +186,13 @@ class MapLoop:
     """Machine code of one form of a map, compiled at the first access to `address`."""
 
     graph: ScalarGraph
-    result: int
+    results: tuple[int, ...]
     form: LoopForm
 
     @cached_property
     def address(self) -> int:
         """Address of the function `void f(int64_t *block)`, see `jit`."""
-        text = f"{self.form} {self.result}\n{self.graph.describe()}"
+        text = f"{self.form} {self.results}\n{self.graph.describe()}"
         key = object_cache.key_of(text, *_TRANSLATION)
         if key not in _ADDRESSES:
             compiled = object_cache.find(key)
@@ -201,8 +201,8 @@ class MapLoop:
                 from mxrun.backend.scalar_llvm import compile_map, instructions
                 from mxrun.backend.scalar_lowering import lowered
 
-                graph, result = lowered(self.graph, self.result, instructions())
-                compiled = compile_map(f"map_{key}", graph, result, self.form)
+                graph, results = lowered(self.graph, self.results, instructions())
+                compiled = compile_map(f"map_{key}", graph, results, self.form)
                 object_cache.store(key, compiled)
             _ADDRESSES[key] = object_cache.link(compiled)
         return _ADDRESSES[key]
@@ -212,7 +212,7 @@ class MapLoop:
 class MapKernel:
     """Traced map of operands (tensors) and parameters of one dtype.
 
-    result_dtype: the output's dtype.
+    results: node of each output. result_dtypes: each output's dtype.
     """
 
     name: str
@@ -220,13 +220,13 @@ class MapKernel:
     parameters: tuple[str, ...]
     dtype: str
     graph: ScalarGraph
-    result: int
-    result_dtype: str
+    results: tuple[int, ...]
+    result_dtypes: tuple[str, ...]
 
     def part(
         self,
-        output: Slot,
-        operands: Sequence[Slot],
+        output: Place,
+        operands: Sequence[Place],
         count: int,
         parameters: Sequence[float] = (),
         *,
@@ -235,30 +235,68 @@ class MapKernel:
         steps: Sequence[int] | None = None,
         stored: Sequence[str] = (),
     ) -> LoopPart:
+        """Return `multi_output_part` for a map with one output."""
+        return self.multi_output_part(
+            [output],
+            operands,
+            count,
+            parameters,
+            threads=threads,
+            requests=[request],
+            steps=steps,
+            stored=stored,
+        )
+
+    def multi_output_part(
+        self,
+        outputs: Sequence[Place],
+        operands: Sequence[Place],
+        count: int,
+        parameters: Sequence[float] = (),
+        *,
+        threads: int,
+        requests: Sequence[OpReqType],
+        steps: Sequence[int] | None = None,
+        stored: Sequence[str] = (),
+        scratch_bytes: int = 0,
+    ) -> LoopPart:
         """Return the loop over `count` contiguous elements, in one pass.
 
         steps: 1 for an operand with one element per output element, 0 for an operand whose first
-        element is used for all. The output may have the same address as an operand of step 1 with
-        elements of the same size. With the add-to request the loop adds to the output itself: pass
-        `written(requests)` to `native_kernel`.
+        element is used for all. An output may have the same address as an operand of step 1 with
+        elements of the same size. An output with a null request is not computed; at least one has
+        another. With the add-to request the loop adds to the output itself: pass
+        `without_add_requests(requests)` to `native_kernel`.
 
-        stored: for a float32 map, the dtypes in memory of the output and of each operand: bfloat16
-        or float32; float32 for all by default. The loop computes in float32 and rounds once. With
-        the add-to request the sum is rounded again, like a sum of two tensors.
+        stored: for a float32 map, the dtypes in memory of each output and each operand: bfloat16 or
+        float32; float32 for all by default. The loop computes in float32 and rounds once. With the
+        add-to request the sum is rounded again, like a sum of two tensors.
+
+        scratch_bytes: size of the scratch space in which outputs or operands are.
         """
         taken = tuple(steps or (1,) * len(self.operands))
         assert len(operands) == len(taken) == len(self.operands)
         assert len(parameters) == len(self.parameters)
-        adds = request is OpReqType.ADD
-        narrow = BFLOAT16 in stored
-        assert not narrow or self.dtype == self.result_dtype == FLOAT32
-        assert not narrow or len(stored) == 1 + len(taken)
-        dtypes_in_memory = tuple(stored) if narrow else ()
-        form = LoopForm(self.dtype, taken, adds, self.result_dtype, dtypes_in_memory)
-        loop = MapLoop(self.graph, self.result, form)
+        assert len(outputs) == len(requests) == len(self.results)
+        wanted = [index for index, req in enumerate(requests) if req is not OpReqType.NULL]
+        narrow: tuple[str, ...] = ()
+        if BFLOAT16 in stored:
+            assert {self.dtype, *self.result_dtypes} == {FLOAT32}
+            own, read = stored[: len(outputs)], stored[len(outputs) :]
+            assert len(read) == len(taken)
+            narrow = (*(own[index] for index in wanted), *read)
+        form = LoopForm(
+            self.dtype,
+            taken,
+            tuple(requests[index] is OpReqType.ADD for index in wanted),
+            tuple(self.result_dtypes[index] for index in wanted),
+            narrow,
+        )
+        loop = MapLoop(self.graph, tuple(self.results[index] for index in wanted), form)
         words = (_word(number, self.dtype) for number in parameters)
+        places = (*(outputs[index] for index in wanted), *operands)
         team = team_for_elements(count, threads)
-        return LoopPart(loop, (count, output, *operands, *words), team)
+        return LoopPart(loop, (count, *places, *words), team, scratch_bytes)
 
 
 def without_add_requests(requests: Sequence[OpReqType]) -> tuple[OpReqType, ...]:
@@ -275,27 +313,29 @@ def compile(
 ) -> MapKernel:
     """Trace a function as a map; its arguments are tensors, except the scalars in `parameters`.
 
-    The function computes in `dtype`. Its result is converted to `result_dtype`, if that differs, by
-    C's rules: fractions are truncated, and integers that are too large retain their lowest bits.
-    The conversion of a floating-point number outside an integer type's range depends on the
-    processor. With an integer dtype a parameter is an int64, see `whole_number`, and so is the
-    result of an operation on a tensor and a parameter. Machine code is generated only when a part
+    A tuple that the function returns holds the values of several outputs. The function computes in
+    `dtype`. Its results are converted to `result_dtype`, if that differs, by C's rules: fractions
+    are truncated, and integers that are too large retain their lowest bits. The conversion of a
+    floating-point number outside an integer type's range depends on the processor. With an integer
+    dtype a parameter is an int64, see `to_int64`, and so is the result of an operation on a tensor
+    and a parameter. Machine code is generated only when a part
     is bound to addresses. Raises UserError, at the line of the function, for an unsupported
     operation.
     """
     output_dtype = result_dtype or dtype
-    operands, graph, result = _traced(function, tuple(parameters), dtype, output_dtype)
-    return MapKernel(
-        function.__name__, operands, tuple(parameters), dtype, graph, result, output_dtype
-    )
+    operands, graph, results = _traced(function, tuple(parameters), dtype, output_dtype)
+    dtypes = (output_dtype,) * len(results)
+    return MapKernel(function.__name__, operands, tuple(parameters), dtype, graph, results, dtypes)
 
 
 def evaluate(
     function: Function, operands: Sequence[Array], parameters: Sequence[float] = ()
-) -> Array:
+) -> Any:
     """Evaluate the function on NumPy arrays of one dtype; result and parameters have that dtype.
 
-    With an integer dtype a parameter is an int64: see `whole_number`. A result too large for the
+    The result is an array, or a tuple of arrays if the function returns a tuple.
+
+    With an integer dtype a parameter is an int64: see `to_int64`. A result too large for the
     dtype retains its lowest bits.
     """
     dtype = operands[0].dtype
@@ -305,6 +345,8 @@ def evaluate(
     # Undefined results are infinity or NaN without a warning, as in compiled code.
     with np.errstate(all="ignore"):
         result = function(*operands, *numbers)
+        if isinstance(result, tuple):
+            return tuple(np.asarray(each).astype(dtype) for each in result)
         return np.asarray(result).astype(dtype)
 
 
@@ -315,16 +357,18 @@ def cuda_source(
     dtype: str = "float32",
     result_dtype: str | None = None,
     steps: Sequence[int] | None = None,
-    adds: bool = False,
+    adds: Sequence[bool] = (False,),
 ) -> str:
-    """Return CUDA C of the kernel `<function>(long long count, output, operands, parameters)`.
+    """Return CUDA C of the kernel `<function>(long long count, outputs, operands, parameters)`.
 
-    The source compiles without headers, and the kernel supports any grid size for any count.
+    adds: for each output, whether the kernel adds to it. The source compiles without headers, and
+    the kernel supports any grid size for any count.
     """
     output_dtype = result_dtype or dtype
-    operands, graph, result = _traced(function, tuple(parameters), dtype, output_dtype)
-    form = LoopForm(dtype, tuple(steps or (1,) * len(operands)), adds, output_dtype)
-    return scalar_cuda.source(function.__name__, graph, result, form, operands, tuple(parameters))
+    operands, graph, results = _traced(function, tuple(parameters), dtype, output_dtype)
+    taken = tuple(steps or (1,) * len(operands))
+    form = LoopForm(dtype, taken, tuple(adds), (output_dtype,) * len(results))
+    return scalar_cuda.source(function.__name__, graph, results, form, operands, tuple(parameters))
 
 
 def _word(number: float, dtype: str) -> int:
@@ -337,8 +381,8 @@ def _word(number: float, dtype: str) -> int:
 
 def _traced(
     function: Function, parameters: tuple[str, ...], dtype: str, result_dtype: str
-) -> tuple[tuple[str, ...], ScalarGraph, int]:
-    """Return the function's operands, the graph of its operations and the index of the result."""
+) -> tuple[tuple[str, ...], ScalarGraph, tuple[int, ...]]:
+    """Return the function's operands, the graph of its operations and the nodes of its results."""
     for name in (dtype, result_dtype):
         if name not in MAP_DTYPES:
             raise UserError(
@@ -362,13 +406,18 @@ def _traced(
     values += [graph.add("parameter", beside, (), index) for index in range(len(parameters))]
     try:
         traced = function(*values)
-        if not isinstance(traced, (ScalarValue, bool, int, float, np.number)):
-            raise UnsupportedMap(
-                f"{function.__name__} returns {type(traced).__name__}, not one value",
-                "a map has one output; register an OperatorProperty for several",
-            )
-        result = traced if isinstance(traced, ScalarValue) else graph.constant(traced, dtype)
-        return operands, graph, result.convert(result_dtype).index
+        results = traced if isinstance(traced, tuple) else (traced,)
+        for result in results:
+            if not isinstance(result, (ScalarValue, bool, int, float, np.number)):
+                raise UnsupportedMap(
+                    f"{function.__name__} returns {type(result).__name__}, not a value",
+                    "a map returns one value, or a tuple with one value for each output",
+                )
+        nodes = [
+            result if isinstance(result, ScalarValue) else graph.constant(result, dtype)
+            for result in results
+        ]
+        return operands, graph, tuple(node.convert(result_dtype).index for node in nodes)
     except UnsupportedMap as refused:
         hint = nearest(refused.name, _NAMES) if refused.name else ""
         problem, place = refused.problem, _place_in(function, refused.__traceback__)

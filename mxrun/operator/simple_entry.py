@@ -120,7 +120,8 @@ class Formula:
     ) -> Array | np.generic:
         """Evaluate the function on arrays."""
         if self.is_map:
-            return scalar.evaluate(self.function, tensors, self.values(parameters))
+            found: Array = scalar.evaluate(self.function, tensors, self.values(parameters))
+            return found
         value = self.function(EnvArguments(parameters, context), *tensors)
         if isinstance(value, (tuple, list)):
             problem = f"{self.function.__name__} returns {len(value)} values"
@@ -134,6 +135,9 @@ class Formula:
         """
         if dtype not in self._kernels:
             kernel = scalar.compile(self.function, parameters=self.numbers, dtype=dtype)
+            if len(kernel.results) != 1:
+                problem = f"{self.function.__name__} returns {len(kernel.results)} values"
+                raise entry_error(self.function, problem, "one value", hint=FULL)
             self._kernels[dtype] = kernel
         return self._kernels[dtype]
 
@@ -153,7 +157,7 @@ class Formula:
         if not self.is_map:
             return (True,) * len(self.tensors)
         kernel = self.traced
-        reached, open_nodes = set[int](), [kernel.result]
+        reached, open_nodes = set[int](), [*kernel.results]
         while open_nodes:
             index = open_nodes.pop()
             if index not in reached:
@@ -167,7 +171,7 @@ class Formula:
     def passes_first(self) -> bool:
         """True if the map returns its first tensor unchanged."""
         kernel = self.traced
-        node = kernel.graph.nodes[kernel.result]
+        node = kernel.graph.nodes[kernel.results[0]]
         return node.operation == "operand" and node.detail == 0
 
     def cuda_source(self, name: str, dtype: str = "float32") -> str:

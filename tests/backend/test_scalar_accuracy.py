@@ -138,8 +138,8 @@ def test_float32_code_calls_no_library(name: str) -> None:
     word = getattr(scalar, name)
     for machine in (instructions(), frozenset[str]()):
         kernel = scalar.compile((lambda x, y: word(x, y)) if name in OTHERS else lambda x: word(x))
-        form = LoopForm("float32", (1,) * len(kernel.operands), False)
-        text = assembly(*lowered(kernel.graph, kernel.result, machine), form)
+        form = LoopForm("float32", (1,) * len(kernel.operands))
+        text = assembly(*lowered(kernel.graph, kernel.results, machine), form)
         calls = [line for line in text.splitlines() if re.match(r"\s+(call|bl)", line)]
         # The two questions to the team, through addresses.
         assert len(calls) == 2
@@ -149,8 +149,8 @@ def test_float32_code_calls_no_library(name: str) -> None:
 def run_portably(name: str, x: Any) -> Any:
     """Run a function compiled for a machine without any optional instructions."""
     kernel = scalar.compile(lambda x: getattr(scalar, name)(x))
-    graph, result = lowered(kernel.graph, kernel.result, frozenset())
-    compiled = compile_map(f"portable_{name}", graph, result, LoopForm("float32", (1,), False))
+    graph, results = lowered(kernel.graph, kernel.results, frozenset())
+    compiled = compile_map(f"portable_{name}", graph, results, LoopForm("float32", (1,)))
     found = np.empty_like(x)
     loop = Code(object_cache.link(compiled))
     jit.HostLoop(loop, (x.size, found.ctypes.data, x.ctypes.data))()

@@ -22,9 +22,9 @@ def test_code_reads_nothing_that_is_not_there(name: str, adds: bool) -> None:
     word, count = VOCABULARY[name], ARGUMENTS.get(name, 1)
     functions = (None, lambda x: word(x), lambda x, y: word(x, y), lambda x, y, z: word(x, y, z))
     kernel = scalar.compile(functions[count])
-    form = LoopForm("float32", (1,) * count, adds)
+    form = LoopForm("float32", (1,) * count, (adds,))
     for machine in (instructions(), frozenset[str]()):
-        text = module_text(*lowered(kernel.graph, kernel.result, machine), form)
+        text = module_text(*lowered(kernel.graph, kernel.results, machine), form)
         # Undefined values are allowed only as the start of a vector that is then filled.
         for line in text.splitlines():
             if re.search(r"\b(undef|poison)\b", line):
@@ -49,7 +49,7 @@ def graph_of_rare_values() -> tuple[ScalarGraph, list[ScalarValue], int]:
 
 def test_what_is_computed_for_rare_elements_alone() -> None:
     graph, (x, square, a, b, total, result), place = graph_of_rare_values()
-    found = rare_contexts(graph, place)
+    found = rare_contexts(graph, [place])
     assert found[x.index] == found[b.index] == found[result.index] == ()
     assert found[a.index] == found[total.index] == (result.index,)
     assert found[square.index] == (result.index, a.index)
@@ -64,7 +64,7 @@ def test_rare_elements_cost_one_branch(name: str, branches: int) -> None:
     plain, kernel = scalar.compile(lambda x, y: x + y), scalar.compile(function)
     jumps = []
     for each in (plain, kernel):
-        graph, result = lowered(each.graph, each.result, instructions())
-        text = module_text(graph, result, LoopForm("float32", (1, 1), False))
+        graph, results = lowered(each.graph, each.results, instructions())
+        text = module_text(graph, results, LoopForm("float32", (1, 1)))
         jumps.append(len(re.findall(r"br i1 ", text)))
     assert jumps[1] - jumps[0] == branches

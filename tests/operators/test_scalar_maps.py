@@ -202,8 +202,8 @@ def misspells_a_name(x: Any) -> Any:
     return softpluss(x)  # type: ignore[name-defined]  # noqa: F821
 
 
-def returns_two(x: Any) -> Any:
-    return x, x
+def returns_a_list(x: Any) -> Any:
+    return [x, x]
 
 
 def adds_text(x: Any) -> Any:
@@ -218,7 +218,7 @@ def adds_text(x: Any) -> Any:
         (calls_numpy, "float32", ["numpy.arctan2", "did you mean 'arctan"]),
         (misspells, "float32", ["sigmoyd", "did you mean 'sigmoid'"]),
         (misspells_a_name, "float32", ["softpluss", "did you mean 'softplus'"]),
-        (returns_two, "float32", ["returns tuple"]),
+        (returns_a_list, "float32", ["returns list", "a tuple with one value for each output"]),
         (adds_text, "float32", ["add with str"]),
         (lambda x: x / 2, "int32", ["quotient of int32"]),
         (lambda x: x * 0.5, "int32", ["0.5 in a map of int32"]),

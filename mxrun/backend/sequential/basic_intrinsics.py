@@ -9,6 +9,7 @@ import numpy as np
 from llvmlite import ir
 
 from mxrun.backend import jit, llvm_block, philox
+from mxrun.backend.llvm_target import call_function
 from mxrun.backend.sequential.arithmetic import Untyped, converted, extreme
 from mxrun.backend.sequential.intrinsic import Intrinsic, number, operand_of, typed
 from mxrun.backend.sequential.kinds import (
@@ -27,7 +28,6 @@ from mxrun.backend.sequential.kinds import (
     Pointer,
     Value,
 )
-from mxrun.backend.sequential.llvm_control import call_function
 
 _WORD = ir.IntType(64)
 

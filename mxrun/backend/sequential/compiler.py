@@ -8,6 +8,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from mxrun.backend.llvm_target import target_machine
 from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.sequential.basic_intrinsics import BASIC
 from mxrun.backend.sequential.kinds import ARGUMENTS
@@ -39,7 +40,7 @@ def compile_function(
     kinds = {name: ARGUMENTS[kind] for name, kind in arguments.items()}
     module = llvm.parse_assembly(str(lowered(symbol, body, names, INTRINSICS, kinds)))
     module.verify()
-    machine = _target_machine()
+    machine = _machine()
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(_OPTIMIZATION)
@@ -50,13 +51,5 @@ def compile_function(
 
 
 @cache
-def _target_machine() -> Any:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=_OPTIMIZATION,
-        reloc="default",
-        codemodel="jitdefault",
-    )
+def _machine() -> Any:
+    return target_machine(_OPTIMIZATION)

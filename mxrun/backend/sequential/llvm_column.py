@@ -8,7 +8,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from mxrun.backend.sequential.llvm_control import WORD, call_function, counted_loop
+from mxrun.backend.llvm_target import call_function
+from mxrun.backend.sequential.llvm_control import WORD, counted_loop
 
 INDEX = ir.IntType(32)
 FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()

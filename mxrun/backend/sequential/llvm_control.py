@@ -40,12 +40,3 @@ def counted_loop(builder: Any, count: Any) -> Iterator[Any]:
     index.add_incoming(builder.add(index, WORD(1), flags=["nsw"]), builder.block)
     builder.branch(test)
     builder.position_at_end(after)
-
-
-def call_function(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
-    """Call a function by name, such as one of LLVM's intrinsics; it is declared if necessary."""
-    known = builder.module.globals.get(name)
-    if known is None:
-        kind = ir.FunctionType(result, [argument.type for argument in arguments])
-        known = ir.Function(builder.module, kind, name)
-    return builder.call(known, arguments)

@@ -8,6 +8,7 @@ from llvmlite import ir
 
 from mxrun.backend import vectors
 from mxrun.backend.llvm_bfloat16 import rounded, widened
+from mxrun.backend.llvm_target import call_function
 from mxrun.backend.sequential.arithmetic import Untyped, converted
 from mxrun.backend.sequential.intrinsic import Intrinsic, number, operand_of, typed
 from mxrun.backend.sequential.kinds import (
@@ -26,7 +27,6 @@ from mxrun.backend.sequential.kinds import (
     Value,
 )
 from mxrun.backend.sequential.llvm_column import broadcast, first_lanes, prefetch
-from mxrun.backend.sequential.llvm_control import call_function
 from mxrun.backend.vectors import LANES
 
 _POINTER = Pointer(FLOAT32)
