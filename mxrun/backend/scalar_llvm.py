@@ -43,7 +43,8 @@ from mxrun.backend.scalar_value import (
 from mxrun.base.dtype import BFLOAT16
 
 # Distance, in bytes, of prefetching for writes: processors prefetch reads themselves, but not
-# writes. With it exp over 3 million floats takes 0.413 ms instead of 0.447.
+# writes. With it exp over 3 million floats takes 0.413 ms instead of 0.447. Where operands are
+# overwritten, it only costs: sgd_mom_update of 3 million floats takes 1.12 ms, without it 0.93.
 AHEAD = 2048
 _LINE = 64
 
@@ -184,8 +185,9 @@ class _LoopGenerator:
         count = self.outputs
         read = zip(self.form.memory[count:], self.form.steps, strict=True)
         moving = [dtype for dtype, step in read if step]
-        for place, dtype in zip(places[:count], self.form.memory, strict=False):
-            self._announce(place, dtype)
+        if not self.form.in_place:
+            for place, dtype in zip(places[:count], self.form.memory, strict=False):
+                self._announce(place, dtype)
         self._moving_nodes([*map(self._loaded, places[count:], moving)])
         stored = [self._stored(output, place) for output, place in enumerate(places[:count])]
         for value, place, dtype in zip(stored, places, self.form.memory, strict=False):

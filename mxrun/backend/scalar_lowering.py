@@ -52,8 +52,8 @@ def lowered(
 
 
 def _sign(x: ScalarValue) -> ScalarValue:
-    direction = (x > 0).convert(x.dtype) - (x < 0).convert(x.dtype)
-    return select(x == x, direction, x) if x.dtype in FLOATS else direction
+    # The sum makes -0 to 0, and leaves NaN.
+    return select(x > 0, x.constant(1), select(x < 0, x.constant(-1), x + 0))
 
 
 def _round(x: ScalarValue) -> ScalarValue:

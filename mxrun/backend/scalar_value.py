@@ -59,6 +59,7 @@ class LoopForm:
     result_dtypes: type of each output; empty: that of the operands.
     stored: types in memory of each output and each operand, if some float32 tensors are stored as
         bfloat16.
+    in_place: whether the outputs usually overwrite operands, which are read anyway.
     """
 
     dtype: str
@@ -66,6 +67,7 @@ class LoopForm:
     adds: tuple[bool, ...] = (False,)
     result_dtypes: tuple[str, ...] = ()
     stored: tuple[str, ...] = ()
+    in_place: bool = False
 
     @property
     def output_dtypes(self) -> tuple[str, ...]:

@@ -21,11 +21,11 @@ from mxrun.config.load import load_text
 from mxrun.config.marked import SourceNode
 from mxrun.config.sources import COMMAND_LINE
 from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.property import GradientKind, PartialShapes, ResourceRequest
 from mxrun.operator.register import OPERATORS, AnyProperty, create, implementations
 from mxrun.operator.shape import ShapeContradiction, is_known, require_complete
 from mxrun.session.plugins import named_operator
-from mxrun.train.optimizer import OPTIMIZERS
 
 _BATCH = 4
 # Sample shapes of an input, tried in order until all shapes are known; square ones fit products.

@@ -9,10 +9,10 @@ from mxrun.commands.ops import operator_names
 from mxrun.config import json_schema
 from mxrun.io.dataset import DATASETS
 from mxrun.io.record import TRANSFORMS
+from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.register import OPERATORS
 from mxrun.train.initializer import INITIALIZERS
 from mxrun.train.metric import METRICS
-from mxrun.train.optimizer import OPTIMIZERS
 
 
 def schema() -> dict[str, Any]:

@@ -14,12 +14,13 @@ from mxrun.frontend.model import Model
 from mxrun.graph.lower import lower
 from mxrun.graph.trainability import untrainable
 from mxrun.graph.update_rule import Clipping, UpdateRule
+from mxrun.operator.optimizer import OPTIMIZERS, Optimizer
 from mxrun.train.checkpoint_manager import Policy
 from mxrun.train.early_stopping import EarlyStopping, EvaluationMonitor
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
 from mxrun.train.metric import METRICS, config_forms, default_metrics, supported_metrics
 from mxrun.train.metric_kind import MetricKind
-from mxrun.train.optimizer import OPTIMIZERS, Multipliers, Optimizer, update_rules
+from mxrun.train.optimizer import Multipliers, update_rules
 from mxrun.train.schedule import SCHEDULES, Plateau, Schedule
 
 

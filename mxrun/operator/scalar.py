@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import inspect
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -98,6 +98,7 @@ from mxrun.backend.scalar_value import (
     ScalarValue,
     UnsupportedMap,
     number_dtype,
+    rare_contexts,
     to_int64,
 )
 from mxrun.backend.team import team_for_elements
@@ -179,6 +180,7 @@ _TRANSLATION = tuple(
     )
 )
 _ADDRESSES: dict[str, int] = {}
+_NOT_ARITHMETIC = ("operand", "convert", "select")
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,6 +225,20 @@ class MapKernel:
     results: tuple[int, ...]
     result_dtypes: tuple[str, ...]
 
+    def operations(self, elements: Collection[int]) -> int:
+        """Count the arithmetic operations and functions that differ between elements.
+
+        elements: the operands that have one element per output element.
+        """
+        nodes, needed = self.graph.nodes, rare_contexts(self.graph, self.results)
+        moving = set[int]()
+        for index, node in enumerate(nodes):
+            own = node.operation == "operand" and node.detail in elements
+            if own or not moving.isdisjoint(node.arguments):
+                moving.add(index)
+        counted = [nodes[index].operation for index in moving & needed.keys()]
+        return sum(operation not in _NOT_ARITHMETIC for operation in counted)
+
     def part(
         self,
         output: Place,
@@ -234,6 +250,7 @@ class MapKernel:
         request: OpReqType = OpReqType.WRITE,
         steps: Sequence[int] | None = None,
         stored: Sequence[str] = (),
+        scratch_bytes: int = 0,
     ) -> LoopPart:
         """Return `multi_output_part` for a map with one output."""
         return self.multi_output_part(
@@ -245,6 +262,7 @@ class MapKernel:
             requests=[request],
             steps=steps,
             stored=stored,
+            scratch_bytes=scratch_bytes,
         )
 
     def multi_output_part(
@@ -259,6 +277,7 @@ class MapKernel:
         steps: Sequence[int] | None = None,
         stored: Sequence[str] = (),
         scratch_bytes: int = 0,
+        in_place: bool = False,
     ) -> LoopPart:
         """Return the loop over `count` contiguous elements, in one pass.
 
@@ -272,7 +291,8 @@ class MapKernel:
         float32; float32 for all by default. The loop computes in float32 and rounds once. With the
         add-to request the sum is rounded again, like a sum of two tensors.
 
-        scratch_bytes: size of the scratch space in which outputs or operands are.
+        scratch_bytes: size of the scratch space in which outputs or operands are. in_place: whether
+        the outputs usually have addresses of operands; the loop is faster if that is known.
         """
         taken = tuple(steps or (1,) * len(self.operands))
         assert len(operands) == len(taken) == len(self.operands)
@@ -291,6 +311,7 @@ class MapKernel:
             tuple(requests[index] is OpReqType.ADD for index in wanted),
             tuple(self.result_dtypes[index] for index in wanted),
             narrow,
+            in_place,
         )
         loop = MapLoop(self.graph, tuple(self.results[index] for index in wanted), form)
         words = (_word(number, self.dtype) for number in parameters)
@@ -307,11 +328,14 @@ def without_add_requests(requests: Sequence[OpReqType]) -> tuple[OpReqType, ...]
 def compile(
     function: Function,
     *,
+    operands: Sequence[str] = (),
     parameters: Sequence[str] = (),
     dtype: str = "float32",
     result_dtype: str | None = None,
 ) -> MapKernel:
     """Trace a function as a map; its arguments are tensors, except the scalars in `parameters`.
+
+    operands: names of the tensors, for a function whose signature does not name them.
 
     A tuple that the function returns holds the values of several outputs. The function computes in
     `dtype`. Its results are converted to `result_dtype`, if that differs, by C's rules: fractions
@@ -323,9 +347,10 @@ def compile(
     operation.
     """
     output_dtype = result_dtype or dtype
-    operands, graph, results = _traced(function, tuple(parameters), dtype, output_dtype)
+    names = tuple(operands) or _operands_of(function, tuple(parameters))
+    graph, results = _traced(function, names, tuple(parameters), dtype, output_dtype)
     dtypes = (output_dtype,) * len(results)
-    return MapKernel(function.__name__, operands, tuple(parameters), dtype, graph, results, dtypes)
+    return MapKernel(function.__name__, names, tuple(parameters), dtype, graph, results, dtypes)
 
 
 def evaluate(
@@ -365,7 +390,8 @@ def cuda_source(
     the kernel supports any grid size for any count.
     """
     output_dtype = result_dtype or dtype
-    operands, graph, results = _traced(function, tuple(parameters), dtype, output_dtype)
+    operands = _operands_of(function, tuple(parameters))
+    graph, results = _traced(function, operands, tuple(parameters), dtype, output_dtype)
     taken = tuple(steps or (1,) * len(operands))
     form = LoopForm(dtype, taken, tuple(adds), (output_dtype,) * len(results))
     return scalar_cuda.source(function.__name__, graph, results, form, operands, tuple(parameters))
@@ -379,15 +405,8 @@ def _word(number: float, dtype: str) -> int:
     return to_int64(number)
 
 
-def _traced(
-    function: Function, parameters: tuple[str, ...], dtype: str, result_dtype: str
-) -> tuple[tuple[str, ...], ScalarGraph, tuple[int, ...]]:
-    """Return the function's operands, the graph of its operations and the nodes of its results."""
-    for name in (dtype, result_dtype):
-        if name not in MAP_DTYPES:
-            raise UserError(
-                Diagnostic(f"a map of {name}", expected=" or ".join(MAP_DTYPES), got=name)
-            )
+def _operands_of(function: Function, parameters: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the function's arguments before the parameters."""
     arguments = inspect.signature(function).parameters.values()
     names = tuple(a.name for a in arguments if a.default is inspect.Parameter.empty)
     operands = names[: len(names) - len(parameters)]
@@ -400,6 +419,22 @@ def _traced(
                 got=", ".join(names),
             )
         )
+    return operands
+
+
+def _traced(
+    function: Function,
+    operands: tuple[str, ...],
+    parameters: tuple[str, ...],
+    dtype: str,
+    result_dtype: str,
+) -> tuple[ScalarGraph, tuple[int, ...]]:
+    """Return the graph of the function's operations and the nodes of its results."""
+    for name in (dtype, result_dtype):
+        if name not in MAP_DTYPES:
+            raise UserError(
+                Diagnostic(f"a map of {name}", expected=" or ".join(MAP_DTYPES), got=name)
+            )
     graph = ScalarGraph()
     values = [graph.add("operand", dtype, (), index) for index in range(len(operands))]
     beside = number_dtype(dtype)
@@ -417,7 +452,7 @@ def _traced(
             result if isinstance(result, ScalarValue) else graph.constant(result, dtype)
             for result in results
         ]
-        return operands, graph, tuple(node.convert(result_dtype).index for node in nodes)
+        return graph, tuple(node.convert(result_dtype).index for node in nodes)
     except UnsupportedMap as refused:
         hint = nearest(refused.name, _NAMES) if refused.name else ""
         problem, place = refused.problem, _place_in(function, refused.__traceback__)

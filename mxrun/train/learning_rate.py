@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mxrun.train.optimizer import Optimizer
+from mxrun.operator.optimizer import Optimizer
 from mxrun.train.schedule import Plateau, Schedule
 
 

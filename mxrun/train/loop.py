@@ -19,6 +19,7 @@ from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import DataIterator, RecordError
+from mxrun.operator.optimizer import Optimizer
 from mxrun.train.divergence import (
     Diverged,
     EvaluationDiverged,
@@ -30,7 +31,6 @@ from mxrun.train.learning_rate import LearningRateTimeline
 from mxrun.train.measure import LossTensors, Measure, Phase
 from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Observer, StepDone
-from mxrun.train.optimizer import Optimizer
 from mxrun.train.progress import Progress
 from mxrun.train.schedule import Schedule
 from mxrun.train.undo import StepUndo

@@ -10,23 +10,19 @@ from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.params import check
 from mxrun.graph.update_rule import UpdateRule
+from mxrun.operator.optimizer import OPTIMIZERS, Optimizer
 from mxrun.operator.register import create
-from mxrun.train.optimizer import (
-    OPTIMIZERS,
-    Adam,
-    AdamW,
-    Lamb,
-    Multipliers,
-    Optimizer,
-    Sgd,
-    update_rules,
-)
+from mxrun.ops.optimizers.adam import Adam
+from mxrun.ops.optimizers.adamw import AdamW
+from mxrun.ops.optimizers.lamb import Lamb
+from mxrun.ops.optimizers.sgd import Sgd
+from mxrun.train.optimizer import Multipliers, update_rule, update_rules
 
 EACH = Multipliers()
 
 
 def test_without_momentum_there_is_no_state() -> None:
-    rule = Sgd(lr=0.1, wd=1e-4).rule("fc1_weight", EACH, batch_size=64)
+    rule = update_rule(Sgd(lr=0.1, wd=1e-4), "fc1_weight", EACH, batch_size=64)
     assert rule == UpdateRule(
         "sgd_update",
         {
@@ -41,7 +37,7 @@ def test_without_momentum_there_is_no_state() -> None:
 
 
 def test_momentum_takes_the_update_with_a_state() -> None:
-    rule = Sgd(momentum=0.9).rule("fc1_weight", EACH, batch_size=1)
+    rule = update_rule(Sgd(momentum=0.9), "fc1_weight", EACH, batch_size=1)
     assert rule.operator == "sgd_mom_update"
     assert rule.parameters["momentum"] == 0.9
 
@@ -51,17 +47,17 @@ def test_momentum_takes_the_update_with_a_state() -> None:
     [("fc1_weight", 0.5), ("fc1_bias", 0), ("bn_gamma", 0), ("bn_beta", 0), ("table", 0.5)],
 )
 def test_decay_spares_biases_gammas_and_betas(name: str, decay: float) -> None:
-    assert Sgd(wd=0.5).rule(name, EACH, 1).parameters["wd"] == decay
+    assert update_rule(Sgd(wd=0.5), name, EACH, 1).parameters["wd"] == decay
 
 
 @pytest.mark.parametrize("name", ["fc1_weight", "fc1_bias"])
 def test_multipliers_say_otherwise(name: str) -> None:
-    rule = Sgd(wd=0.5).rule(name, Multipliers(learning_rate=10.0, weight_decay=2.0), 1)
+    rule = update_rule(Sgd(wd=0.5), name, Multipliers(learning_rate=10.0, weight_decay=2.0), 1)
     assert (rule.parameters["lr"], rule.parameters["wd"]) == (10.0, 1.0)
 
 
 def test_adamws_decay_follows_the_rate_multiplier() -> None:
-    rule = AdamW(wd=0.5).rule("fc1_weight", Multipliers(learning_rate=10.0), 1)
+    rule = update_rule(AdamW(wd=0.5), "fc1_weight", Multipliers(learning_rate=10.0), 1)
     assert {key: rule.parameters[key] for key in ("lr", "eta", "wd")} == {
         "lr": 1.0,
         "eta": 10.0,
@@ -70,7 +66,7 @@ def test_adamws_decay_follows_the_rate_multiplier() -> None:
 
 
 def test_rescaling_and_clipping_can_be_given() -> None:
-    rule = Sgd(rescale_grad=1.0, clip_gradient=0.25).rule("fc1_weight", EACH, 64)
+    rule = update_rule(Sgd(rescale_grad=1.0, clip_gradient=0.25), "fc1_weight", EACH, 64)
     assert (rule.parameters["rescale_grad"], rule.parameters["clip_gradient"]) == (1.0, 0.25)
 
 
@@ -110,7 +106,7 @@ def test_the_operators_take_the_rules(
     library.load()
     common = {"wd": 1e-4, "clip_gradient": 1.0, "clip_global_norm": norm}
     optimizer = OPTIMIZERS.get(name).model_validate({**own, **common})
-    rule = optimizer.rule("fc1_weight", EACH, 64)
+    rule = update_rule(optimizer, "fc1_weight", EACH, 64)
     assert rule.operator == operator
     scale = () if norm is None else ("gradient_scale",)
     prop = create(rule.operator, rule.parameters)
@@ -159,7 +155,7 @@ def test_a_decay_that_would_not_act_is_refused() -> None:
 
 
 def test_numbers_stay_exact() -> None:
-    rule = Sgd().rule("fc1_weight", EACH, batch_size=3)
+    rule = update_rule(Sgd(), "fc1_weight", EACH, batch_size=3)
     assert np.float32(rule.parameters["rescale_grad"]) == np.float32(1 / 3)
 
 

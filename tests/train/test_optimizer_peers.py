@@ -13,8 +13,9 @@ from operator_harness import all_implementations, forward
 from oracles.peer import MXNet, PyTorch
 from peer_scripts import run_in
 
+from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.register import Implementation, create
-from mxrun.train.optimizer import OPTIMIZERS, Multipliers
+from mxrun.train.optimizer import Multipliers, update_rule
 
 Array = npt.NDArray[Any]
 STEPS = 5
@@ -127,7 +128,7 @@ def start() -> tuple[Array, Array]:
 def ours(name: str, parameters: Mapping[str, Any], implementation: Implementation) -> list[Array]:
     """Return mxrun's weight after every step; the gradient is the sum of two samples'."""
     optimizer = OPTIMIZERS.get(name).model_validate(parameters)
-    rule = optimizer.rule("fc1_weight", Multipliers(), batch_size=2)
+    rule = update_rule(optimizer, "fc1_weight", Multipliers(), batch_size=2)
     prop = create(rule.operator, rule.parameters)
     weight, gradients = start()
     kept = [weight, *(np.zeros_like(weight) for _ in prop.list_outputs()[1:])]
@@ -143,7 +144,8 @@ def ours(name: str, parameters: Mapping[str, Any], implementation: Implementatio
 
 
 def compare(name: str, parameters: Mapping[str, Any], theirs: list[Any]) -> None:
-    rule = OPTIMIZERS.get(name).model_validate(parameters).rule("fc1_weight", Multipliers(), 2)
+    optimizer = OPTIMIZERS.get(name).model_validate(parameters)
+    rule = update_rule(optimizer, "fc1_weight", Multipliers(), 2)
     for implementation in all_implementations(create(rule.operator, rule.parameters)):
         for got, want in zip(ours(name, parameters, implementation), theirs, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,89 @@
+"""Optimizers: a config's choice of an update operator and its parameters.
+
+    @register_optimizer("adagrad")
+    class AdaGrad(Optimizer):
+        "Steps divided by the root of the sum of squared gradients (Duchi, Hazan, Singer, 2011)."
+
+        update = "adagrad_update"
+        epsilon: Positive = Field(1e-7, description="Added to the sum of squares, under the root.")
+
+An optimizer's fields are the keys below `train.optimizer: {adagrad: {...}}`. Those that are no
+common ones are the update operator's parameters of the same names. Values that change from step to
+step are not among them: the training loop writes them to the tensor `schedule` before each step.
+The operator's `lr` is the parameter's multiplier, so rate = lr * schedule[0].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, ClassVar, TypeVar
+
+from pydantic import Field
+
+from mxrun.base.params import NotNegative, Parameters, Positive
+from mxrun.base.registry import Registry
+
+# MXNet's value for no bound.
+NO_BOUND = -1.0
+
+# Decay factor of a moving average or of momentum.
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Optimizer(Parameters):
+    """Base of optimizers: learning rate, weight decay and treatment of gradients.
+
+    update: name of the update operator.
+    """
+
+    update: ClassVar[str]
+
+    lr: NotNegative = Field(0.01, description="The learning rate.")
+    wd: NotNegative = Field(0.0, description="Weight decay; not on biases, gammas and betas.")
+    rescale_grad: Positive | None = Field(
+        None, description="Factor of every gradient; default: 1 / batch size."
+    )
+    clip_gradient: Positive | None = Field(
+        None, description="Gradients are clipped to [-x, x]; default: not at all."
+    )
+    clip_global_norm: Positive | None = Field(
+        None,
+        description="Upper bound on the norm of all rescaled gradients together; if it is larger, "
+        "all are scaled down to it; default: none.",
+    )
+
+    def operator(self) -> tuple[str, Mapping[str, object]]:
+        """Return the update operator's name and the parameters specific to this optimizer.
+
+        These are the fields that `Optimizer` does not have; None, for no bound, becomes MXNet's -1.
+        """
+        own = [name for name in type(self).model_fields if name not in Optimizer.model_fields]
+        return self.update, {name: bound_of(getattr(self, name)) for name in own}
+
+    def corrections(self, step: int) -> tuple[float, float]:
+        """Return the divisors of the two moments in update `step`, counted from 1; 1 for none."""
+        return 1.0, 1.0
+
+    def rates(self, multiplier: float) -> Mapping[str, float]:
+        """Return the operator's factors of the scheduled rate for a parameter's multiplier."""
+        return {"lr": multiplier}
+
+
+def bound_of(value: float | None) -> float:
+    """Return the value, or MXNet's -1 if it is None."""
+    return NO_BOUND if value is None else value
+
+
+OPTIMIZERS: Registry[type[Optimizer]] = Registry("optimizer")
+
+OptimizerClass = TypeVar("OptimizerClass", bound=type[Optimizer])
+
+
+def register_optimizer(name: str) -> Callable[[OptimizerClass], OptimizerClass]:
+    """Class decorator: register an optimizer under the name that a config uses."""
+
+    def add(optimizer: OptimizerClass) -> OptimizerClass:
+        OPTIMIZERS.add(name, optimizer)
+        return optimizer
+
+    return add

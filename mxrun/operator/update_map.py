@@ -1,0 +1,135 @@
+"""Scalar function of an optimizer's update, with its arguments bound by name.
+
+The function's arguments are tensors of the weight's shape (`weight`, `grad`, the states), numbers
+of the step and the operator's own parameters, by their names. The numbers of the step are
+
+- `schedule`: the step's factor of the learning rate; `rate`: the parameter lr times it;
+- `first_correction`, `second_correction`: divisors of the first and the second moment.
+
+`grad` is the gradient times rescale_grad and the step's gradient_scale; it is not clipped.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.params import Parameters
+from mxrun.operator import scalar
+from mxrun.operator.kernel import OpReqType
+from mxrun.operator.native_kernel import LoopPart, Place
+
+Array = npt.NDArray[Any]
+
+GRADIENT_SCALE, SCHEDULE = "gradient_scale", "schedule"
+# Numbers of a step that an update may receive as tensors: the tensor, and the index in it.
+STEP_NUMBERS = {
+    GRADIENT_SCALE: (GRADIENT_SCALE, 0),
+    "schedule": (SCHEDULE, 0),
+    "first_correction": (SCHEDULE, 1),
+    "second_correction": (SCHEDULE, 2),
+}
+# Parameters from which `grad` and `rate` follow.
+_COMMON = ("lr", "rescale_grad")
+
+
+@dataclass(frozen=True, eq=False)
+class UpdateMap:
+    """Function of an update and the names of the tensors among its arguments.
+
+    Raises InternalError, when it is first used, if the function has an argument of another name.
+    """
+
+    function: Callable[..., Any]
+    tensors: tuple[str, ...]
+    parameters: Parameters
+
+    @cached_property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of the function's arguments."""
+        return tuple(inspect.signature(self.function).parameters)
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """Names of the tensors that the function reads, then those of the step's numbers."""
+        return (*(name for name in self.tensors if name in self.arguments), *STEP_NUMBERS)
+
+    @cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """Names of the parameters that the update reads."""
+        given = {*self.operands, "rate"}
+        return (*_COMMON, *(n for n in self.arguments if n not in {*given, *_COMMON}))
+
+    @cached_property
+    def values(self) -> tuple[float, ...]:
+        """Values of the parameters in `numbers`."""
+        return tuple(float(getattr(self.parameters, name)) for name in self.numbers)
+
+    @cached_property
+    def kernel(self) -> scalar.MapKernel:
+        """Map of float32 tensors; the step's numbers are single elements."""
+        return scalar.compile(self._run, operands=self.operands, parameters=self.numbers)
+
+    @cached_property
+    def operations(self) -> int:
+        """Number of arithmetic operations for each element."""
+        elements = len(self.operands) - len(STEP_NUMBERS)
+        return self.kernel.operations(range(elements))
+
+    def evaluate(self, tensors: Mapping[str, Array]) -> tuple[Array, ...]:
+        """Evaluate the function on arrays of one dtype, in its arithmetic."""
+        arrays = [tensors[name] for name in self.operands]
+        found = scalar.evaluate(self._run, arrays, self.values)
+        shape = arrays[0].shape
+        results = found if isinstance(found, tuple) else (found,)
+        return tuple(np.broadcast_to(each, shape) for each in results)
+
+    def part(
+        self,
+        outputs: Sequence[Place],
+        places: Mapping[str, Place],
+        count: int,
+        *,
+        threads: int,
+        requests: Sequence[OpReqType],
+        stored: Sequence[str] = (),
+        scratch_bytes: int = 0,
+    ) -> LoopPart:
+        """Return the loop; `places` holds the operands by name, `stored` is as in MapKernel."""
+        elements = len(self.operands) - len(STEP_NUMBERS)
+        return self.kernel.multi_output_part(
+            outputs,
+            [places[name] for name in self.operands],
+            count,
+            self.values,
+            threads=threads,
+            requests=requests,
+            steps=(*(1,) * elements, *(0,) * len(STEP_NUMBERS)),
+            stored=stored,
+            scratch_bytes=scratch_bytes,
+            in_place=True,
+        )
+
+    def _run(self, *values: Any) -> Any:
+        known = dict(zip((*self.operands, *self.numbers), values, strict=True))
+        if "grad" in known:
+            known["grad"] = known["grad"] * (known["rescale_grad"] * known[GRADIENT_SCALE])
+        known["rate"] = known["lr"] * known["schedule"]
+        return self.function(*(known[name] for name in self.arguments))
+
+
+def clipped(x: Any, bound: Any) -> Any:
+    """Limit x to [-bound, bound], unless bound is negative; NaN where x is not finite.
+
+    Infinity becomes NaN because the training loop finds divergence by weights and states that are
+    not finite.
+    """
+    limit = scalar.where(bound < 0, float("inf"), bound)
+    raised = scalar.where(x < -limit, -limit, x)
+    return scalar.where(raised > limit, limit, raised) + (x - x)
