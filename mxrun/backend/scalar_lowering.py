@@ -21,7 +21,7 @@ from mxrun.backend.scalar_instructions import (
     square_root,
     truncate,
 )
-from mxrun.backend.scalar_value import BOOL, FLOATS, ScalarGraph, ScalarValue
+from mxrun.backend.scalar_value import BOOL, ScalarGraph, ScalarValue
 
 # float64 calls the C library, for checks only: slow, one element at a time, with the errors that
 # the library specifies (glibc: 2 units in the last place, 10 for the gamma functions).
@@ -56,6 +56,10 @@ def _sign(x: ScalarValue) -> ScalarValue:
     return select(x > 0, x.constant(1), select(x < 0, x.constant(-1), x + 0))
 
 
+def _integer_sign(x: ScalarValue) -> ScalarValue:
+    return (x > 0).convert(x.dtype) - (x < 0).convert(x.dtype)
+
+
 def _round(x: ScalarValue) -> ScalarValue:
     truncated = truncate(x)
     away = magnitude(x - truncated) >= 0.5
@@ -88,12 +92,12 @@ def _same(x: ScalarValue) -> ScalarValue:
 
 _ANY: dict[str, Callable[..., ScalarValue]] = {
     "abs": magnitude,
-    "sign": _sign,
     "maximum": _maximum,
     "minimum": _minimum,
 }
 _INTEGERS = {
     **_ANY,
+    "sign": _integer_sign,
     **dict.fromkeys(("floor", "ceil", "trunc", "fix", "rint", "round"), _same),
     "isnan": _false,
     "isinf": _false,
@@ -101,6 +105,7 @@ _INTEGERS = {
 }
 _FLOATING: dict[str, Callable[..., ScalarValue]] = {
     **_ANY,
+    "sign": _sign,
     "floor": round_down,
     "ceil": round_up,
     "trunc": truncate,

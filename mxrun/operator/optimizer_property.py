@@ -43,7 +43,7 @@ from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, Place, Slot, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
     OperatorProperty,
@@ -55,7 +55,6 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import unify
-from mxrun.operator.tensor import Tensor
 from mxrun.operator.update_map import GRADIENT_SCALE, SCHEDULE, STEP_NUMBERS, UpdateMap
 
 T = TypeVar("T")
@@ -179,23 +178,13 @@ class Update(Operator):
         """Return the new weight and states; `operands` holds the tensors and the step's numbers."""
         return self.prop.update_map.evaluate(operands)
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """Store the new weight and states, after all of them are computed."""
-        names = self.prop.list_arguments()
-        given = {name: tensor.array for name, tensor in zip(names, in_data, strict=True)}
-        operands = {name: given[name] for name in self.prop.tensors}
+        operands = {name: call.inputs[name] for name in self.prop.tensors}
         for number, (tensor, index) in STEP_NUMBERS.items():
-            element = given.get(tensor, _ONES)[index : index + 1]
-            operands[number] = element.astype(operands["weight"].dtype)
-        for output, request, value in zip(out_data, req, self.updated(operands), strict=True):
-            assign(output, request, value)
+            given = call.inputs[tensor] if tensor in call.inputs else _ONES
+            operands[number] = given[index : index + 1].astype(operands["weight"].dtype)
+        call.store(*self.updated(operands))
 
 
 class UpdateImplementation(Implementation):
