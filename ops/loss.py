@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, get_args
 
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import PartialShape
+from mxrun.base.tensor import PLAIN, PartialShape
+from mxrun.operator.kernel import BackwardRequest, Kernel
+from mxrun.operator.native_kernel import KernelPart, native_kernel
 from mxrun.operator.property import (
     GradientKind,
     OperatorProperty,
@@ -16,6 +18,10 @@ from mxrun.operator.property import (
     PartialType,
 )
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+
+# Divisors of a gradient: 1, the number of samples, or the number of those that count.
+Normalization = Literal["null", "batch", "valid"]
+NORMALIZATIONS: tuple[str, ...] = get_args(Normalization)
 
 
 class LossParameters(Parameters):
@@ -140,3 +146,18 @@ class LabelledLossProperty(HiddenLossProperty[P]):
     ) -> list[tuple[T, T]]:
         """Pair the output with data's gradient."""
         return [(out_data[0], in_grad[0])]
+
+
+def gradient_kernel(part: KernelPart, request: BackwardRequest, flops: int) -> Kernel:
+    """Return the kernel of a loop that computes data's gradient from all given tensors, plain."""
+    read = (*request.out_grad, *request.in_data, *request.out_data, *request.forward.extra_outputs)
+    gradient, *others = request.in_grad
+    return native_kernel(
+        "jit",
+        [part],
+        tuple(None if spec is None else spec.with_layout(PLAIN) for spec in read),
+        (gradient.with_layout(PLAIN), *(None for _ in others)),
+        request.requests,
+        request.threads,
+        flops=flops,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,15 +28,19 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.loss import HiddenLossProperty, LossParameters
+from mxrun.ops.loss import (
+    NORMALIZATIONS,
+    HiddenLossProperty,
+    LossParameters,
+    Normalization,
+    gradient_kernel,
+)
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.rows import copy_part
 from mxrun.ops.view import ViewProperty
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
-
-NORMALIZATIONS = ("null", "batch", "valid")
 
 
 class BlockGradParameters(Parameters):
@@ -68,7 +72,7 @@ class MakeLossParameters(LossParameters):
     valid_thresh: Float32 = Field(
         default=0.0, description="With normalization valid: elements greater than this are counted."
     )
-    normalization: Literal["null", "batch", "valid"] = Field(
+    normalization: Normalization = Field(
         default="null",
         description="Divides the gradient by 1 (null), by the product of all axes but the last "
         "(batch), or by the number of elements above valid_thresh (valid).",
@@ -263,17 +267,7 @@ class CompiledMakeLoss(Implementation):
         )
         team = team_for_elements(rows * columns, request.threads)
         part = LoopPart(loss_gradient_loop, arguments, team)
-        read = tuple(None if spec is None else spec.with_layout(PLAIN) for spec in request.in_data)
-        outputs = (request.in_grad[0].with_layout(PLAIN), *(None,) * (len(read) - 1))
-        return native_kernel(
-            self.name,
-            [part],
-            (None, None, *read, None, None),
-            outputs,
-            request.requests,
-            request.threads,
-            flops=rows * columns,
-        )
+        return gradient_kernel(part, request, rows * columns)
 
 
 def _loss_part(inputs: Sequence[TensorSpec], threads: int) -> KernelPart:

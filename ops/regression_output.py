@@ -23,7 +23,7 @@ from mxrun.operator.scalar import evaluate
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
 from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.loss import LabelledLossProperty, LossParameters
+from mxrun.ops.loss import LabelledLossProperty, LossParameters, gradient_kernel
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.rows import copy_part
 from mxrun.ops.strided_map import served, strided_part
@@ -260,17 +260,7 @@ class CompiledRegressionOutput(Implementation):
         kernel = _weighted(prop.rule.slope, len(operands))
         scale = prop.parameters.grad_scale / rows.shape[1]
         part = strided_part(kernel, (target(0), rows), operands, threads, (scale,))
-        read = (None, *request.in_data[1:], output, None)
-        plain = (None if spec is None else spec.with_layout(PLAIN) for spec in read)
-        return native_kernel(
-            self.name,
-            [part],
-            (*(None,) * outputs, *plain),
-            (request.in_grad[0].with_layout(PLAIN), *(None,) * (arguments - 1)),
-            request.requests,
-            threads,
-            flops=2 * output.elements,
-        )
+        return gradient_kernel(part, request, 2 * output.elements)
 
 
 def _output_part(rule: RegressionFunctions, data: TensorSpec, threads: int) -> KernelPart:

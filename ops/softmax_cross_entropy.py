@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,7 +36,7 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.loss import LossParameters, LossProperty
+from mxrun.ops.loss import LossParameters, LossProperty, gradient_kernel
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -274,12 +275,7 @@ class OnednnSoftmaxCrossEntropy(Implementation):
             gradient=target(0),
         )
         team = team_for_elements(probability.elements, request.threads)
-        return native_kernel(
-            "jit",
-            [LoopPart(gradient_loop, loss_gradient, team)],
-            (gradient, None, *request.in_data[1:], None, probability),
-            (probability, *(None,) * (arguments - 1)),
-            request.requests,
-            request.threads,
-            flops=2 * probability.elements,
-        )
+        part = LoopPart(gradient_loop, loss_gradient, team)
+        # Backward by loops reads forward's softmax in place of data.
+        request = replace(request, in_data=(None, *request.in_data[1:]))
+        return gradient_kernel(part, request, 2 * probability.elements)

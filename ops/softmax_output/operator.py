@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from mxrun.operator.property import (
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
 from mxrun.operator.tensor import Tensor
-from mxrun.ops.loss import LabelledLossProperty, LossParameters
+from mxrun.ops.loss import LabelledLossProperty, LossParameters, Normalization
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -51,7 +51,7 @@ class SoftmaxOutputParameters(LossParameters):
     preserve_shape: bool = Field(
         default=False, description="Softmax over the last axis instead of over all but the first."
     )
-    normalization: Literal["null", "batch", "valid"] = Field(
+    normalization: Normalization = Field(
         default="null",
         description="Divides the gradient by 1 (null), by the number of samples (batch), or by "
         "the number of samples not labelled ignore_label (valid).",
