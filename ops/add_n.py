@@ -17,7 +17,7 @@ from mxrun.base.tensor import Shape, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     OperatorProperty,
     PartialInference,
@@ -27,7 +27,6 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import MapKernel
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.rows import copy_part
 
 T = TypeVar("T")
@@ -97,31 +96,13 @@ class AddNProperty(OperatorProperty[AddNParameters]):
 class AddN(Operator):
     """NumPy body: the sum; its gradient is passed to every input."""
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = ((arg0 + arg1) + arg2) + ..."""
-        assign(out_data[0], req[0], reduce(np.add, [tensor.array for tensor in in_data]))
+        call.store(output=reduce(np.add, call.inputs))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of every input: grad."""
-        gradient = require_array(out_grad[0])
-        for tensor, request in zip(in_grad, req, strict=True):
-            assign(tensor, request, gradient)
+        call.store(*[call.output_gradients.output] * len(call.requests))
 
 
 # Supported dtypes in memory; sums are computed in float32.

@@ -24,11 +24,10 @@ from mxrun.operator.kernel import (
     OpReqType,
 )
 from mxrun.operator.native_kernel import LoopPart, Pitch, Slot, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.rows import RowCopy, copy_rows_loop, rows_along
 
 T = TypeVar("T")
@@ -129,36 +128,17 @@ class Concat(Operator):
     def __init__(self, prop: ConcatProperty) -> None:
         self.axis = prop.axis
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = concatenate(arg0, arg1, ...)."""
-        axis = self.axis(len(in_data[0].shape))
-        assign(out_data[0], req[0], np.concatenate([tensor.array for tensor in in_data], axis))
+        axis = self.axis(call.outputs.output.ndim)
+        call.store(output=np.concatenate(list(call.inputs), axis))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Split the output's gradient into the inputs' slices."""
-        gradient = require_array(out_grad[0])
+        gradient = call.output_gradients.output
         axis = self.axis(gradient.ndim)
-        ends = list(accumulate(require_array(tensor).shape[axis] for tensor in in_data))
-        for tensor, request, part in zip(
-            in_grad, req, np.split(gradient, ends, axis), strict=False
-        ):
-            assign(tensor, request, part)
+        *ends, _ = accumulate(tensor.shape[axis] for tensor in call.inputs)
+        call.store(*np.split(gradient, ends, axis))
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,12 @@ from mxrun.backend.jit import native, reduced_run, scan_columns, scan_line, shar
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, Scratch, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, is_known, require_complete, unify
-from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -102,36 +101,20 @@ class Cumsum(Operator):
     def __init__(self, parameters: CumsumParameters) -> None:
         self.parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = cumulative sums of data."""
-        data = in_data[0].array
+        data = call.inputs.a
         sums = _sums(data.reshape(self.parameters.views(data.shape)))
-        assign(out_data[0], req[0], sums.reshape(out_data[0].shape).astype(data.dtype))
+        call.store(output=sums.reshape(call.outputs.output.shape).astype(data.dtype))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data: cumulative sums of out_grad from the end."""
-        if in_grad[0] is None:
+        if not call.is_requested("a"):
             return
-        gradient, shape = require_array(out_grad[0]), in_grad[0].shape
+        gradient, shape = call.output_gradients.output, call.input_gradients.a.shape
         backwards = gradient.reshape(self.parameters.views(shape))[:, ::-1]
         sums = _sums(backwards)[:, ::-1]
-        assign(in_grad[0], req[0], sums.reshape(shape).astype(gradient.dtype))
+        call.store(a=sums.reshape(shape).astype(gradient.dtype))
 
 
 # Long lines are divided into at most this many chunks, whose sums are computed first, in parallel.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,7 +20,7 @@ from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_elements, team_for_flops
 from mxrun.base.params import Int32
 from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import (
     GradientParts,
     KernelPart,
@@ -32,10 +31,9 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.window import NonNegative, Window, WindowProducts
 from mxrun.ops.window_product import WindowProductParameters, WindowProductProperty
 
@@ -181,51 +179,35 @@ class Deconvolution(Operator):
     def __init__(self, parameters: DeconvolutionParameters) -> None:
         self.parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = fold(weight^T x data) + bias."""
-        data, weight, *bias = (tensor.array for tensor in in_data)
-        spatial = out_data[0].shape[2:]
-        result = self._products(context, data.shape).images(data, weight, spatial)
-        if bias:
-            result += bias[0].reshape(-1, *(1,) * len(spatial))
-        assign(out_data[0], req[0], result)
+        inputs, spatial = call.inputs, call.outputs.output.shape[2:]
+        products = self._products(call, inputs.data.shape)
+        result = products.images(inputs.data, inputs.weight, spatial)
+        if "bias" in inputs:
+            result += inputs.bias.reshape(-1, *(1,) * len(spatial))
+        call.store(output=result)
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradients: data: weight x columns(grad); weight: data x columns(grad)^T; bias: sum of
         grad.
         """
         gradient, data, weight = (
-            require_array(out_grad[0]),
-            require_array(in_data[0]),
-            require_array(in_data[1]),
+            call.output_gradients.output,
+            call.inputs.data,
+            call.inputs.weight,
         )
-        products = self._products(context, data.shape)
-        if req[0] is not OpReqType.NULL:
-            assign(in_grad[0], req[0], products.windows(gradient, weight, data.shape[2:]))
-        if req[1] is not OpReqType.NULL:
-            assign(in_grad[1], req[1], products.weight(gradient, data))
-        if len(req) == 3:
-            assign(in_grad[2], req[2], gradient.sum(axis=(0, *range(2, gradient.ndim))))
+        products = self._products(call, data.shape)
+        if call.is_requested("data"):
+            call.store(data=products.windows(gradient, weight, data.shape[2:]))
+        if call.is_requested("weight"):
+            call.store(weight=products.weight(gradient, data))
+        if "bias" in call.requests:
+            call.store(bias=gradient.sum(axis=(0, *range(2, gradient.ndim))))
 
-    def _products(self, context: OpContext, data: Shape) -> WindowProducts:
+    def _products(self, call: OperatorCall, data: Shape) -> WindowProducts:
         p = self.parameters
-        return WindowProducts(p.window_over(data[2:]), p.num_group, context.space(0).array)
+        return WindowProducts(p.window_over(data[2:]), p.num_group, call.space(0))
 
 
 class BiasAddition(Arguments):

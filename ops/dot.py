@@ -25,11 +25,10 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
-from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -201,41 +200,27 @@ class Product(Operator):
     def __init__(self, prop: MatrixProductProperty) -> None:
         self.prop = prop
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = lhs x rhs."""
         p = self.prop.parameters
-        left, right = self._matrices(in_data[0].array, in_data[1].array)
+        left, right = self._matrices(call.inputs.lhs, call.inputs.rhs)
         product = np.matmul(_transposed(left, p.transpose_a), _transposed(right, p.transpose_b))
-        assign(out_data[0], req[0], product.reshape(out_data[0].shape))
+        call.store(output=product.reshape(call.outputs.output.shape))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradients, transposed as stored: lhs: grad x rhs^T; rhs: lhs^T x grad."""
-        lhs, rhs = require_array(in_data[0]), require_array(in_data[1])
+        lhs, rhs = call.inputs.lhs, call.inputs.rhs
         left, right = self._matrices(lhs, rhs)
-        gradient = require_array(out_grad[0]).reshape(self.prop.output_of(left.shape, right.shape))
+        gradient = call.output_gradients.output.reshape(
+            self.prop.output_of(left.shape, right.shape)
+        )
         tensors = (gradient, left, right)
         for side, factors in enumerate(gradients(self.prop.parameters)):
-            result = in_grad[side]
-            if result is None or req[side] is OpReqType.NULL:
-                continue
-            one, other = (_transposed(tensors[f.position], f.transposed) for f in factors)
-            assign(result, req[side], np.matmul(one, other).reshape(result.shape))
+            name = ("lhs", "rhs")[side]
+            if call.is_requested(name):
+                one, other = (_transposed(tensors[f.position], f.transposed) for f in factors)
+                product = np.matmul(one, other).reshape(call.input_gradients[name].shape)
+                call.store(**{name: product})
 
     def _matrices(self, lhs: Array, rhs: Array) -> tuple[Array, Array]:
         left, right = self.prop.stored(lhs.shape, rhs.shape)

@@ -18,7 +18,7 @@ from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, LoopPart, Slot, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     InPlaceProperty,
     PartialInference,
@@ -28,7 +28,6 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, require_complete, show, unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.copy_part import InPlaceCopyPart
 from mxrun.ops.strided_map import strided_part
@@ -144,42 +143,26 @@ class Dropout(Operator):
     def __init__(self, parameters: DropoutParameters) -> None:
         self.parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = data * mask."""
-        data = in_data[0].array
-        if not self.parameters.drops(context.is_train):
-            assign(out_data[0], req[0], data)
-            assign(out_data[1], req[1], np.ones((), data.dtype))
+        data = call.inputs.data
+        if not self.parameters.drops(call.is_train):
+            call.store(output=data)
+            call.store(mask=np.ones((), data.dtype))
             return
         axes = {axis % data.ndim for axis in self.parameters.axes}
         shape = tuple(1 if axis in axes else size for axis, size in enumerate(data.shape))
-        survives = context.random(0).bits(math.prod(shape)) <= self.parameters.limit
+        survives = call.random(0).bits(math.prod(shape)) <= self.parameters.limit
         mask = np.where(survives, np.asarray(self.parameters.scale, data.dtype), 0).reshape(shape)
-        assign(out_data[0], req[0], data * mask)
-        assign(out_data[1], req[1], mask)
+        call.store(output=data * mask)
+        call.store(mask=mask)
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data: grad * mask."""
-        gradient = require_array(out_grad[0])
+        gradient = call.output_gradients.output
         if self.parameters.p > 0:
-            gradient = gradient * require_array(out_data[1])
-        assign(in_grad[0], req[0], gradient)
+            gradient = gradient * call.outputs.mask
+        call.store(data=gradient)
 
 
 class RandomMask(Arguments):

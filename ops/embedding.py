@@ -14,9 +14,9 @@ from mxrun.backend.jit import native, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
     OperatorProperty,
@@ -26,7 +26,6 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.rows import zero_part
 
 T = TypeVar("T")
@@ -115,33 +114,17 @@ class Embedding(Operator):
     def __init__(self, parameters: EmbeddingParameters) -> None:
         self.rows = parameters.input_dim
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = weight[data]."""
-        assign(out_data[0], req[0], in_data[1].array[self._ids(in_data[0].array)])
+        call.store(output=call.inputs.weight[self._ids(call.inputs.data)])
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of weight: weight_grad[id] += grad[..., :] for every id, in data's order."""
-        if in_grad[1] is None:
+        if not call.is_requested("weight"):
             return
-        gradient = np.zeros(in_grad[1].shape, in_grad[1].array.dtype)
-        np.add.at(gradient, self._ids(require_array(in_data[0])), require_array(out_grad[0]))
-        assign(in_grad[1], req[1], gradient)
+        gradient = np.zeros_like(call.input_gradients.weight)
+        np.add.at(gradient, self._ids(call.inputs.data), call.output_gradients.output)
+        call.store(weight=gradient)
 
     def _ids(self, data: Array) -> Array:
         """Return row indices, clamped to the table."""

@@ -19,7 +19,7 @@ from mxrun.backend.team import team_for_flops
 from mxrun.base.dtype import BFLOAT16
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import (
     GradientParts,
     PrimitivePart,
@@ -28,11 +28,10 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import PartialInference, PartialShapes, Precision
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import product, unify, unify_product
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.linear import LinearParameters, LinearProperty
 
 Array = npt.NDArray[Any]
@@ -116,40 +115,24 @@ class FullyConnectedProperty(LinearProperty[FullyConnectedParameters]):
 class FullyConnected(Operator):
     """NumPy body on matrices: data and output are reshaped to rows, with or without flatten."""
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = data x weight^T + bias."""
-        weight = in_data[1].array
-        result = np.matmul(_rows(in_data[0].array, weight.shape[1]), weight.T)
-        if len(in_data) == 3:
-            result += in_data[2].array
-        assign(out_data[0], req[0], result.reshape(out_data[0].shape))
+        weight = call.inputs.weight
+        result = np.matmul(_rows(call.inputs.data, weight.shape[1]), weight.T)
+        if "bias" in call.inputs:
+            result += call.inputs.bias
+        call.store(output=result.reshape(call.outputs.output.shape))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradients: data: grad x weight; weight: grad^T x data; bias: sum of grad over rows."""
-        data, weight = require_array(in_data[0]), require_array(in_data[1])
-        gradient = _rows(require_array(out_grad[0]), weight.shape[0])
-        if req[0] is not OpReqType.NULL:
-            assign(in_grad[0], req[0], np.matmul(gradient, weight).reshape(data.shape))
-        if req[1] is not OpReqType.NULL:
-            assign(in_grad[1], req[1], np.matmul(gradient.T, _rows(data, weight.shape[1])))
-        if len(req) == 3:
-            assign(in_grad[2], req[2], gradient.sum(axis=0))
+        data, weight = call.inputs.data, call.inputs.weight
+        gradient = _rows(call.output_gradients.output, weight.shape[0])
+        if call.is_requested("data"):
+            call.store(data=np.matmul(gradient, weight).reshape(data.shape))
+        if call.is_requested("weight"):
+            call.store(weight=np.matmul(gradient.T, _rows(data, weight.shape[1])))
+        if "bias" in call.requests:
+            call.store(bias=gradient.sum(axis=0))
 
 
 def _rows(array: Array, columns: int) -> Array:

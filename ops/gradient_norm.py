@@ -19,13 +19,12 @@ from mxrun.backend.jit import native, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Int32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
-from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
+from mxrun.operator.kernel import ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot, source, target
-from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, implement, register
 from mxrun.operator.shape import unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.forward_only import ForwardOnlyImplementation
 
 Array = npt.NDArray[Any]
@@ -145,20 +144,13 @@ class GlobalNormScale(Operator):
     def __init__(self, parameters: GlobalNormScaleParameters) -> None:
         self._parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = min(1, max_norm / (norm + 1e-8))."""
         p = self._parameters
-        total = math.fsum(sum_of_squares(tensor.array) for tensor in in_data)
+        total = math.fsum(map(sum_of_squares, call.inputs))
         norm = abs(p.rescale_grad) * math.sqrt(total)
         scale = min(1.0, p.max_norm / (norm + 1e-8)) if math.isfinite(norm) else math.nan
-        assign(out_data[0], req[0], np.array([scale], in_data[0].array.dtype))
+        call.store(output=np.array([scale], call.inputs[0].dtype))
 
 
 class NormScale(Arguments):

@@ -29,11 +29,10 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, show
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.window import Positive
 
 T = TypeVar("T")
@@ -111,37 +110,21 @@ class LRN(Operator):
     def __init__(self, parameters: LRNParameters) -> None:
         self.parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """tmp_norm = the norm; output = data * tmp_norm^(-beta)."""
-        data = in_data[0].array
+        data = call.inputs.data
         norm = self._norm(data)
-        assign(out_data[0], req[0], data * norm**-self.parameters.beta)
-        assign(out_data[1], req[1], norm)
+        call.store(output=data * norm**-self.parameters.beta)
+        call.store(tmp_norm=norm)
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data: its direct term, minus its effect on the norms of the window."""
-        p, gradient, data = self.parameters, require_array(out_grad[0]), require_array(in_data[0])
+        p, gradient, data = self.parameters, call.output_gradients.output, call.inputs.data
         norm = self._norm(data)
         power = norm**-p.beta
         around = self._window_sum(gradient * data * power / norm)
         factor = 2 * p.alpha * p.beta / p.nsize
-        assign(in_grad[0], req[0], gradient * power - factor * data * around)
+        call.store(data=gradient * power - factor * data * around)
 
     def _norm(self, data: Array) -> Array:
         p = self.parameters

@@ -18,7 +18,7 @@ from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, LoopPart, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
     GradientKind,
     PartialInference,
@@ -26,7 +26,6 @@ from mxrun.operator.property import (
     same_shape,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.loss import (
     NORMALIZATIONS,
@@ -124,51 +123,36 @@ class MakeLoss(Operator):
     def __init__(self, parameters: MakeLossParameters) -> None:
         self.parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = data; loss = weighted sum of data over the rows."""
-        data = in_data[0].array
-        weight = _weights([tensor.array for tensor in in_data[1:]], data.shape)
+        data = call.inputs.data
+        weight = _weights(call, data.shape)
         present = weight != 0
         rows = data.reshape(len(data), -1)[present].sum(axis=1)
-        assign(out_data[1], req[1], np.sum(rows * weight[present]))
-        assign(out_data[0], req[0], data)
+        call.store(loss=np.sum(rows * weight[present]))
+        call.store(output=data)
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data: grad_scale * weight / divisor."""
-        if in_grad[0] is None:
+        if not call.is_requested("data"):
             return
-        shape = in_grad[0].shape
-        weight = _weights([require_array(tensor) for tensor in in_data[1:]], shape)
+        shape = call.input_gradients.data.shape
+        weight = _weights(call, shape)
         divisor = 1
         if self.parameters.normalization == "batch":
             divisor = max(1, int(np.count_nonzero(weight)) * _counted_per_row(shape))
         elif self.parameters.normalization == "valid":
-            counted = require_array(in_data[0])[weight != 0] > self.parameters.valid_thresh
+            counted = call.inputs.data[weight != 0] > self.parameters.valid_thresh
             divisor = max(1, int(np.count_nonzero(counted)))
         gradient = weight * (self.parameters.grad_scale / divisor)
         rows = gradient.reshape(-1, *(1,) * (len(shape) - 1))
-        assign(in_grad[0], req[0], np.broadcast_to(rows, shape))
+        call.store(data=np.broadcast_to(rows, shape))
 
 
-def _weights(given: Sequence[Array], shape: Shape) -> Array:
+def _weights(call: OperatorCall, shape: Shape) -> Array:
     """Return one weight per row; 1 if none are given."""
-    return given[0] if given else np.ones(shape[0], np.float32)
+    inputs = call.inputs
+    return inputs.sample_weight if "sample_weight" in inputs else np.ones(shape[0], np.float32)
 
 
 def _counted_per_row(shape: Shape) -> int:

@@ -15,12 +15,11 @@ from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.reduce.operator import (
@@ -106,49 +105,33 @@ class Moments(Operator):
     def __init__(self, parameters: MomentsParameters) -> None:
         self.parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """mean = mean of data; var = mean of (data - mean)^2."""
-        data = in_data[0].array
+        data = call.inputs.data
         axes = self.parameters.reduced(data.ndim)
         mean = np.mean(data, axis=axes, keepdims=True, dtype=np.float64)
         var = np.mean(np.square(data - mean), axis=axes)
-        for output, request, value in zip(out_data, req, (mean, var), strict=True):
-            if request is not OpReqType.NULL:
-                assign(output, request, value.reshape(output.shape).astype(data.dtype))
+        shape = call.outputs.mean.shape
+        call.store(
+            mean=mean.reshape(shape).astype(data.dtype),
+            var=var.reshape(shape).astype(data.dtype),
+        )
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data from both outputs' gradients; that of an unused output is absent."""
-        if in_grad[0] is None:
+        if not call.is_requested("data"):
             return
-        shape = in_grad[0].shape
+        shape = call.input_gradients.data.shape
         axes = self.parameters.reduced(len(shape))
         reduced_shape = keepdims_shape(shape, axes)
-        heads = [None if head is None else head.array.reshape(reduced_shape) for head in out_grad]
-        operands = [head for head in heads if head is not None]
-        if heads[1] is not None:
-            operands += [
-                require_array(in_data[0]),
-                require_array(out_data[0]).reshape(reduced_shape),
-            ]
-        formula = _GRADIENTS[tuple(head is not None for head in heads)]
+        heads = call.output_gradients
+        given = tuple(name in heads for name in ("mean", "var"))
+        operands = [heads[i].reshape(reduced_shape) for i in range(2) if given[i]]
+        if "var" in heads:
+            operands += [call.inputs.data, call.outputs.mean.reshape(reduced_shape)]
+        formula = _GRADIENTS[given]
         gradient = scalar.evaluate(formula, operands, [1 / count_of(shape, axes)])
-        assign(in_grad[0], req[0], np.broadcast_to(gradient, shape))
+        call.store(data=np.broadcast_to(gradient, shape))
 
 
 def _of_mean(mean_grad: Scalar, part: Scalar) -> Scalar:

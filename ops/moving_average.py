@@ -16,7 +16,7 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, source, target
-from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
     OperatorProperty,
@@ -25,7 +25,6 @@ from mxrun.operator.property import (
     same_shape,
 )
 from mxrun.operator.register import AnyProperty, implement, register
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.copy_part import InPlaceCopyPart
 from mxrun.ops.forward_only import ForwardOnlyImplementation
 
@@ -94,18 +93,11 @@ class MovingAverage(Operator):
     def __init__(self, parameters: MovingAverageParameters) -> None:
         self._parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """average_output = average * momentum + value * (1 - momentum)."""
-        average, value = (tensor.array for tensor in in_data)
+        average, value = call.inputs
         momentum = average.dtype.type(self._parameters.momentum)
-        assign(out_data[0], req[0], average * momentum + value * (1 - momentum))
+        call.store(average_output=average * momentum + value * (1 - momentum))
 
 
 class AverageUpdate(Arguments):

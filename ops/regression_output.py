@@ -17,11 +17,10 @@ from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import evaluate
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.loss import LabelledLossProperty, LossParameters, gradient_kernel
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
@@ -167,52 +166,37 @@ class RegressionOutput(Operator):
     def __init__(self, parameters: RegressionOutputParameters, rule: RegressionFunctions) -> None:
         self.parameters, self.rule = parameters, rule
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = output(data); loss = weighted sum over the samples of non-zero weight."""
-        data = _samples(in_data[0].array)
-        if req[1] is not OpReqType.NULL:
-            label, weight = _samples(in_data[1].array), _weight(in_data[2:], data)
+        data = _samples(call.inputs.data)
+        if call.is_requested("loss"):
+            label, weight = _samples(call.inputs.label), _weight(call, data)
             counted = weight != 0
             losses = evaluate(self.rule.loss, [data[counted], label[counted]]).mean(axis=1)
-            assign(out_data[1], req[1], np.sum(losses * weight[counted]))
+            call.store(loss=np.sum(losses * weight[counted]))
         output = data if self.rule.output is None else evaluate(self.rule.output, [data])
-        assign(out_data[0], req[0], output.reshape(out_data[0].shape))
+        call.store(output=output.reshape(call.outputs.output.shape))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data: slope * weight * grad_scale / elements of a sample."""
-        result = require_array(out_data[0])
-        output, label = _samples(result), _samples(require_array(in_data[1]))
-        weight = _weight(in_data[2:], output)
+        result = call.outputs.output
+        output, label = _samples(result), _samples(call.inputs.label)
+        weight = _weight(call, output)
         counted = weight != 0
         slope = evaluate(self.rule.slope, [output[counted], label[counted]])
         scale = self.parameters.grad_scale / output.shape[1]
         gradient = np.zeros_like(output)
         gradient[counted] = slope * (weight[counted, None] * scale)
-        assign(in_grad[0], req[0], gradient.reshape(result.shape))
+        call.store(data=gradient.reshape(result.shape))
 
 
 def _samples(array: Array) -> Array:
     return array.reshape(len(array), -1)
 
 
-def _weight(given: Sequence[Tensor | None], data: Array) -> Array:
-    return require_array(given[0]) if given else np.ones(len(data), data.dtype)
+def _weight(call: OperatorCall, data: Array) -> Array:
+    inputs = call.inputs
+    return inputs.sample_weight if "sample_weight" in inputs else np.ones(len(data), data.dtype)
 
 
 @implement(

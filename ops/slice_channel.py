@@ -13,11 +13,10 @@ from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.rows import RowCopy, RowZeroing, copy_rows_loop, rows_along, zero_rows_loop
 
 T = TypeVar("T")
@@ -114,41 +113,23 @@ class SliceChannel(Operator):
     def __init__(self, prop: SliceChannelProperty) -> None:
         self.axis, self.count = prop.axis, prop.parameters.num_outputs
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output i = slice i of data."""
-        data = in_data[0].array
+        data = call.inputs.data
         parts = np.split(data, self.count, self.axis(data.ndim))
-        for output, request, part in zip(out_data, req, parts, strict=True):
-            if request is not OpReqType.NULL:
-                assign(output, request, part.reshape(output.shape))
+        shape = call.outputs[0].shape
+        call.store(*(part.reshape(shape) for part in parts))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Slice i of data's gradient = gradient of output i; zero if it is absent."""
-        if in_grad[0] is None:
+        if not call.is_requested("data"):
             return
-        gradient = np.zeros(in_grad[0].shape, in_grad[0].array.dtype)
-        for tensor, part in zip(
-            out_grad, np.split(gradient, self.count, self.axis(gradient.ndim)), strict=True
-        ):
-            if tensor is not None:
-                part[...] = tensor.array.reshape(part.shape)
-        assign(in_grad[0], req[0], gradient)
+        gradient = np.zeros_like(call.input_gradients.data)
+        parts = np.split(gradient, self.count, self.axis(gradient.ndim))
+        for index, part in enumerate(parts):
+            if f"output{index}" in call.output_gradients:
+                part[...] = call.output_gradients[index].reshape(part.shape)
+        call.store(data=gradient)
 
 
 @implement("SliceChannel", backend="jit")

@@ -27,11 +27,10 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, show
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.strided_map import permuted_part
 
@@ -118,16 +117,9 @@ class Softmax(Operator):
         self.axis, self.temperature = parameters.axis, parameters.temperature or 1.0
         self.logarithm = logarithm
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = softmax of data / temperature, or its logarithm."""
-        data = in_data[0].array
+        data = call.inputs.data
         # A difference of -inf correctly gives probability 0; inf - inf gives NaN.
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = data / data.dtype.type(self.temperature)
@@ -135,26 +127,17 @@ class Softmax(Operator):
             exponential = np.exp(scaled)
         total = exponential.sum(axis=self.axis, keepdims=True)
         result = scaled - np.log(total) if self.logarithm else exponential / total
-        assign(out_data[0], req[0], result)
+        call.store(output=result)
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data, as given in the property."""
-        gradient, output = require_array(out_grad[0]), require_array(out_data[0])
+        gradient, output = call.output_gradients.output, call.outputs.output
         if self.logarithm:
             result = gradient - np.exp(output) * gradient.sum(axis=self.axis, keepdims=True)
         else:
             inner = (gradient * output).sum(axis=self.axis, keepdims=True)
             result = output * (gradient - inner)
-        assign(in_grad[0], req[0], result / output.dtype.type(self.temperature))
+        call.store(data=result / output.dtype.type(self.temperature))
 
 
 @implement("softmax", "log_softmax", backend="onednn")

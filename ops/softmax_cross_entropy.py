@@ -28,14 +28,13 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     PartialInference,
     PartialShapes,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.loss import LossParameters, LossProperty, gradient_kernel
 
 T = TypeVar("T")
@@ -111,38 +110,22 @@ class SoftmaxCrossEntropyProperty(LossProperty[SoftmaxCrossEntropyParameters]):
 class SoftmaxCrossEntropy(Operator):
     """NumPy body; backward recomputes the softmax."""
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = weighted sum of the rows' cross-entropies."""
-        data, label, *weight = (tensor.array for tensor in in_data)
+        data, label, *weight = call.inputs
         chosen = (_probability(data) * _onehot(label, data)).sum(axis=1)
         entropy = -np.log(np.maximum(chosen, data.dtype.type(SMALLEST)))
-        assign(out_data[0], req[0], np.sum(entropy * weight[0] if weight else entropy))
+        call.store(output=np.sum(entropy * weight[0] if weight else entropy))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data: grad * weight * (p - onehot)."""
-        data, label, *weight = (require_array(tensor) for tensor in in_data)
+        data, label, *weight = call.inputs
         slope = _probability(data) - _onehot(label, data)
-        if out_grad[0] is not None:
-            slope = slope * out_grad[0].array[0]
+        if "output" in call.output_gradients:
+            slope = slope * call.output_gradients.output[0]
         if weight:
             slope = slope * weight[0][:, None]
-        assign(in_grad[0], req[0], slope.astype(data.dtype, copy=False))
+        call.store(data=slope.astype(data.dtype, copy=False))
 
 
 def _probability(data: Array) -> Array:

@@ -14,7 +14,7 @@ from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import (
     PrimitivePart,
     native_kernel,
@@ -22,11 +22,10 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, unify
-from mxrun.operator.tensor import Tensor
 
 P = TypeVar("P", bound=Parameters)
 T = TypeVar("T")
@@ -137,31 +136,15 @@ class Permutation(Operator):
     def __init__(self, prop: PermutationProperty[P]) -> None:
         self.axes = prop.axes
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = data.transpose(axes)."""
-        data = in_data[0].array
-        assign(out_data[0], req[0], data.transpose(self.axes(data.ndim)))
+        data = call.inputs.data
+        call.store(output=data.transpose(self.axes(data.ndim)))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data: grad.transpose(inverse(axes))."""
-        gradient = require_array(out_grad[0])
-        assign(in_grad[0], req[0], gradient.transpose(inverse(self.axes(gradient.ndim))))
+        gradient = call.output_gradients.output
+        call.store(data=gradient.transpose(inverse(self.axes(gradient.ndim))))
 
 
 @implement("transpose", "SwapAxis", backend="onednn")

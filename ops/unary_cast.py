@@ -17,7 +17,7 @@ from mxrun.base.tensor import PLAIN, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     InPlaceProperty,
     PartialInference,
@@ -27,7 +27,6 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import without_add_requests
-from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -89,32 +88,14 @@ class Cast(Operator):
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = data converted to dtype."""
-        assign(out_data[0], req[0], _converted(in_data[0].array, self.dtype))
+        call.store(output=_converted(call.inputs.data, self.dtype))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data: grad converted to data's dtype."""
-        if in_grad[0] is not None:
-            assign(
-                in_grad[0], req[0], _converted(require_array(out_grad[0]), in_grad[0].spec.dtype)
-            )
+        kind = str(call.input_gradients.data.dtype)
+        call.store(data=_converted(call.output_gradients.output, kind))
 
 
 def _converted(value: Array, dtype: str) -> Array:

@@ -7,10 +7,8 @@ from typing import TypeVar
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
-from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import InPlaceProperty
-from mxrun.operator.tensor import Tensor
 
 P = TypeVar("P", bound=Parameters)
 T = TypeVar("T")
@@ -43,27 +41,10 @@ class ViewProperty(InPlaceProperty[P]):
 class Reshaping(Operator):
     """NumPy body: a copy; not run if the plan makes the output a view."""
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = data, reshaped."""
-        assign(out_data[0], req[0], in_data[0].array.reshape(out_data[0].shape))
+        call.store(output=call.inputs.data.reshape(call.outputs.output.shape))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data: grad, reshaped."""
-        if in_grad[0] is not None:
-            assign(in_grad[0], req[0], require_array(out_grad[0]).reshape(in_grad[0].shape))
+        call.store(data=call.output_gradients.output.reshape(call.input_gradients.data.shape))

@@ -10,7 +10,7 @@ from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
     OperatorProperty,
@@ -23,7 +23,6 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import unify
 from mxrun.operator.simple_entry import Array
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.strided import joint_layout
 from mxrun.ops.strided_map import served, strided_part
 
@@ -48,8 +47,7 @@ def gradient_of_y(gradient: Scalar, condition: Scalar) -> Scalar:
 
 _FORWARD = scalar.compile(chosen)
 # Functions of (out_grad, condition), for x and for y.
-_GRADIENTS = (gradient_of_x, gradient_of_y)
-_BACKWARD = tuple(scalar.compile(gradient) for gradient in _GRADIENTS)
+_BACKWARD = tuple(map(scalar.compile, (gradient_of_x, gradient_of_y)))
 
 
 class WhereParameters(Parameters):
@@ -138,34 +136,17 @@ def _beside(condition: Array, shape: tuple[int, ...]) -> Array:
 class Where(Operator):
     """NumPy body."""
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = x where condition is not 0, else y."""
-        condition, x, y = (tensor.array for tensor in in_data)
-        assign(out_data[0], req[0], chosen(_beside(condition, x.shape), x, y))
+        condition, x, y = call.inputs
+        call.store(output=chosen(_beside(condition, x.shape), x, y))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradients of y and x: grad where selected, else 0; x's is last, it may overwrite grad."""
-        gradient = require_array(out_grad[0])
-        condition = _beside(require_array(in_data[0]), gradient.shape)
-        for side in (2, 1):
-            value = _GRADIENTS[side - 1](gradient, condition)
-            assign(in_grad[side], req[side], value.astype(gradient.dtype))
+        gradient = call.output_gradients.output
+        condition = _beside(call.inputs.condition, gradient.shape)
+        call.store(y=gradient_of_y(gradient, condition).astype(gradient.dtype))
+        call.store(x=gradient_of_x(gradient, condition).astype(gradient.dtype))
 
 
 def _layout_of(output: TensorSpec, condition: TensorSpec) -> TensorSpec:

@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-_HERE = os.path.dirname(__file__)
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+# Folders whose code calls operators, or is called by them to read and store tensors.
+_CALLERS = tuple(os.path.join(_PACKAGE, name, "") for name in ("contract", "operator"))
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,9 @@ def _first_line(error: BaseException) -> str:
 
 
 def _last_line(error: BaseException) -> str:
-    """Return the location of an exception: the innermost frame outside this package, if any."""
+    """Return the location of an exception: the innermost frame of the operator, if any."""
     frames = traceback.extract_tb(error.__traceback__)
-    outside = [frame for frame in frames if not frame.filename.startswith(_HERE)]
+    outside = [frame for frame in frames if not frame.filename.startswith(_CALLERS)]
     frame = (outside or frames)[-1]
     return f"{frame.filename}:{frame.lineno} ({frame.name})"
 

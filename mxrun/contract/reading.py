@@ -93,7 +93,10 @@ def unread_outputs(runner: CaseRunner) -> Iterator[Violation]:
             zeros = replace(data, out_grad=silent)
             want = call.backward(variant.implementation, prop, zeros, blank, run).gradients
             whose = f"where nothing reads {case.outputs[output]}, {variant} backward"
-            hint = "the gradient of an unread output is None: treat it as zero"
+            hint = (
+                "the gradient of an unread output is absent: treat it as zero if "
+                f"{case.outputs[output]!r} is not in call.output_gradients"
+            )
             try:
                 absent = call.backward(
                     variant.implementation, prop, data, blank, run, unread=(output,)
@@ -128,7 +131,7 @@ def repetition(runner: CaseRunner) -> Iterator[Violation]:
                     other,
                     one,
                     "write every element, keep nothing between calls, take random numbers from "
-                    "context.random",
+                    "call.random",
                 )
                 yield from differing(
                     f"{whose} disagrees with a team of 1 on {name}",
@@ -303,7 +306,7 @@ _DRAWS: Mapping[str, Callable[[], object]] = {
 }
 _REQUEST_RANDOM = (
     "for random numbers return ResourceRequest(ResourceKind.RANDOM) from forward_resource and take "
-    "context.random(i).bits(n)"
+    "call.random(i).bits(n)"
 )
 
 
@@ -331,5 +334,5 @@ def draws_by_step(runners: Sequence[CaseRunner]) -> Iterator[Violation]:
             return
     yield Violation(
         "it requests random numbers, but its outputs are the same at every step",
-        hint="draw from context.random(i), whose numbers depend on the step, or request none",
+        hint="draw from call.random(i), whose numbers depend on the step, or request none",
     )

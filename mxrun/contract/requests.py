@@ -157,7 +157,7 @@ def _each(
         which = f"{name} under the requests ({combination})" if len(mix) > 1 else name
         if request is NULL:
             problem = f"{whose} writes {which}, whose request is null"
-            hint = "store results with assign(out, req, value)"
+            hint = "store results with call.store(NAME=value)"
             yield from differing(problem, result, old, hint)
         elif request is WRITE:
             problem = f"{whose} writes another {which} than if every output is written"
@@ -175,7 +175,7 @@ def _added(
     problem = f"{whose} ignores the add request of {which}"
     if not overwritten:
         problem = f"{whose} adds something else to {which} than it writes"
-    hint = f"{SENTINEL:g} was there: store results with assign(out, req, value)"
+    hint = f"{SENTINEL:g} was there: store results with call.store(NAME=value)"
     if exact:
         hint = f"{SENTINEL:g} was there: leave the output out of `adding`, or round before the sum"
     tolerances = () if exact else (RELATIVE, ABSOLUTE)

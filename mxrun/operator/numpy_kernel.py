@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
 
+import numpy as np
+
+from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 from mxrun.operator.kernel import (
@@ -15,10 +20,17 @@ from mxrun.operator.kernel import (
     OpReqType,
     PythonCall,
 )
-from mxrun.operator.operator import OpContext, Operator
+from mxrun.operator.operator import (
+    Array,
+    BackwardCall,
+    ByName,
+    ForwardCall,
+    Operator,
+    Resource,
+)
 from mxrun.operator.property import ResourceKind, ResourceRequest
 from mxrun.operator.register import AnyProperty, Implementation
-from mxrun.operator.tensor import Tensor
+from mxrun.operator.tensor import Tensor, array_at
 from mxrun.runtime.random import Stream
 
 
@@ -29,9 +41,13 @@ class NumpyImplementation(Implementation):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel:
         """Wrap the forward body; auxiliary states are the trailing inputs."""
-        arguments = len(prop.list_arguments())
-        auxiliary = arguments + len(prop.list_auxiliary_states())
-        resources = prop.forward_resource(request.inputs[:arguments])
+        names, states, results = (
+            prop.list_arguments(),
+            prop.list_auxiliary_states(),
+            prop.list_outputs(),
+        )
+        auxiliary = len(names) + len(states)
+        resources = prop.forward_resource(request.inputs[: len(names)])
         inputs = tuple(_plain(spec) for spec in request.inputs)
         outputs = tuple(
             None if req is OpReqType.NULL else _plain(spec)
@@ -40,21 +56,19 @@ class NumpyImplementation(Implementation):
         body = _body(prop)
 
         def bind(buffers: Buffers) -> tuple[Call, ...]:
-            tensors = _tensors(buffers.inputs, inputs)
-            out_data = [
-                Tensor(address, _plain(spec))
-                for address, spec in zip(buffers.outputs, request.outputs, strict=True)
-            ]
-            in_data = [tensor for tensor in tensors[:arguments] if tensor is not None]
-            states = [tensor for tensor in tensors[arguments:auxiliary] if tensor is not None]
+            tensors = _arrays(buffers.inputs, inputs)
             random = tensors[auxiliary] if auxiliary < len(tensors) else None
-
-            def run() -> None:
-                requested = _requested(resources, buffers.workspace, random, request.stream)
-                context = OpContext(request.is_train, requested)
-                body.forward(context, in_data, request.requests, out_data, states)
-
-            return (PythonCall(run),)
+            call = ForwardCall(
+                inputs=ByName("input", names, tensors[: len(names)]),
+                outputs=ByName(
+                    "output", results, _results(buffers.outputs, outputs, request.outputs)
+                ),
+                requests=ByName("output", results, request.requests),
+                is_train=request.is_train,
+                resources=_resources(resources, buffers.workspace, random, request.stream),
+                auxiliary=ByName("auxiliary state", states, tensors[len(names) : auxiliary]),
+            )
+            return (PythonCall(partial(body.forward, call)),)
 
         return Kernel(
             implementation=self.name,
@@ -67,7 +81,8 @@ class NumpyImplementation(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel:
-        """Wrap the backward body; tensors that the property does not declare are passed as None."""
+        """Wrap the backward body; tensors that the property does not declare are absent."""
+        names, results = prop.list_arguments(), prop.list_outputs()
         resources = prop.backward_resource(request.in_grad)
         groups = (request.out_grad, request.in_data, request.out_data)
         inputs = tuple(None if spec is None else _plain(spec) for group in groups for spec in group)
@@ -76,21 +91,21 @@ class NumpyImplementation(Implementation):
             for spec, req in zip(request.in_grad, request.requests, strict=True)
         )
         body = _body(prop)
-        first, second = len(request.out_grad), len(request.out_grad) + len(request.in_data)
+        first, second = len(results), len(results) + len(names)
 
         def bind(buffers: Buffers) -> tuple[Call, ...]:
-            tensors = _tensors(buffers.inputs[: len(inputs)], inputs)
-            in_grad = _tensors(buffers.outputs, outputs)
-            context = OpContext(True, _requested(resources, buffers.workspace, None, 0))
-            out_grad, in_data, out_data = tensors[:first], tensors[first:second], tensors[second:]
-            requests = request.requests
-            return (
-                PythonCall(
-                    lambda: body.backward(
-                        context, out_grad, in_data, out_data, requests, in_grad, ()
-                    )
-                ),
+            tensors = _arrays(buffers.inputs[: len(inputs)], inputs)
+            gradients = _results(buffers.outputs, outputs, request.in_grad)
+            call = BackwardCall(
+                inputs=ByName("input", names, tensors[first:second], _UNDECLARED),
+                outputs=ByName("output", results, tensors[second:], _UNDECLARED),
+                requests=ByName("input gradient", names, request.requests),
+                is_train=True,
+                resources=_resources(resources, buffers.workspace, None, 0),
+                output_gradients=ByName("gradient of", results, tensors[:first], _UNREAD),
+                input_gradients=ByName("input gradient", names, gradients),
             )
+            return (PythonCall(partial(body.backward, call)),)
 
         requested = sum(req is not OpReqType.NULL for req in request.requests)
         return Kernel(
@@ -105,20 +120,42 @@ class NumpyImplementation(Implementation):
 
 
 NUMPY = NumpyImplementation()
+# Reasons why a tensor is absent in backward.
+_UNDECLARED = "a tensor that declare_backward_dependency does not name"
+_UNREAD = f"{_UNDECLARED}, or the gradient of an output that nothing reads, which is absent"
 
 
 def _body(prop: AnyProperty) -> Operator:
     """Return the property's NumPy body.
 
-    Raises UserError, at the method's line, if `create_operator` returns another type.
+    Raises UserError, at the method's line, if `create_operator` returns another type, or if forward
+    or backward has other arguments than one call.
     """
     body: object = prop.create_operator()
     if not isinstance(body, Operator):
-        code = type(prop).create_operator.__code__
         problem = f"create_operator of {prop.type_string} returns {type(body).__name__}"
-        place = SourceLocation(code.co_filename, code.co_firstlineno, 1)
+        place = _line_of(type(prop).create_operator)
         raise UserError(Diagnostic(problem, place, "an Operator (mxrun.operator.operator)"))
+    for method, kind in ((body.forward, ForwardCall), (body.backward, BackwardCall)):
+        signature = inspect.signature(method)
+        try:
+            signature.bind(None)
+        except TypeError:
+            own = ", ".join(["self", *signature.parameters])
+            problem = f"{method.__name__} of {prop.type_string} has other arguments than one call"
+            expected = f"{method.__name__}(self, call: {kind.__name__})"
+            hint = (
+                "read call.inputs.NAME, store with call.store(NAME=value); "
+                "mxrun.operator.operator documents both calls"
+            )
+            diagnostic = Diagnostic(problem, _line_of(method), expected, f"({own})", hint)
+            raise UserError(diagnostic) from None
     return body
+
+
+def _line_of(method: Callable[..., object]) -> SourceLocation:
+    code = inspect.unwrap(method).__code__
+    return SourceLocation(code.co_filename, code.co_firstlineno, 1)
 
 
 def _plain(spec: TensorSpec) -> TensorSpec:
@@ -133,10 +170,23 @@ def _bytes(specs: Sequence[TensorSpec | None]) -> int:
     return sum(spec.nbytes for spec in specs if spec is not None)
 
 
-def _tensors(addresses: Sequence[int], specs: Sequence[TensorSpec | None]) -> list[Tensor | None]:
+def _arrays(addresses: Sequence[int], specs: Sequence[TensorSpec | None]) -> list[Array | None]:
+    """Return the tensors as arrays; None for those without a spec."""
     return [
-        None if spec is None else Tensor(address, spec)
+        None if spec is None else Tensor(address, spec).array
         for address, spec in zip(addresses, specs, strict=True)
+    ]
+
+
+def _results(
+    addresses: Sequence[int],
+    written: Sequence[TensorSpec | None],
+    specs: Sequence[TensorSpec],
+) -> list[Array]:
+    """Return the arrays that a body writes; read-only zeros, without memory, for null requests."""
+    return [
+        np.broadcast_to(np.zeros((), numpy_dtype(spec.dtype)), spec.shape) if own is None else own
+        for own, spec in zip(_arrays(addresses, written), specs, strict=True)
     ]
 
 
@@ -144,18 +194,23 @@ def _workspace(resources: Sequence[ResourceRequest]) -> int:
     return sum(align(resource.nbytes) for resource in resources)
 
 
-def _requested(
-    resources: Sequence[ResourceRequest], address: int, random: Tensor | None, stream: int
-) -> list[Tensor | Stream]:
+def _resources(
+    requests: Sequence[ResourceRequest], address: int, random: Array | None, stream: int
+) -> list[Resource]:
     """Return one resource per request: a part of the workspace as bytes, or the random stream."""
-    answers: list[Tensor | Stream] = []
-    for resource in resources:
-        if resource.kind is ResourceKind.RANDOM:
+    answers: list[Resource] = []
+    for request in requests:
+        if request.kind is ResourceKind.RANDOM:
             if random is None:
                 raise InternalError("random numbers are available in forward only")
-            key, step, part = map(int, random.array)
-            answers.append(Stream(key ^ stream, step, part))
+            answers.append(partial(_stream_at, random, stream))
             continue
-        answers.append(Tensor(address, TensorSpec((resource.nbytes,), "uint8")))
-        address += align(resource.nbytes)
+        answers.append(array_at(address, (request.nbytes,), "uint8"))
+        address += align(request.nbytes)
     return answers
+
+
+def _stream_at(state: Array, stream: int) -> Stream:
+    """Return the node's stream at the present step; state: the run's key, the step, the part."""
+    key, step, part = map(int, state)
+    return Stream(key ^ stream, step, part)

@@ -1,100 +1,194 @@
-"""NumPy form of an operator: forward and backward on tensors allocated by the system."""
+"""NumPy form of an operator: forward and backward on tensors allocated by the system.
+
+Both methods receive one call, which holds the tensors by name:
+
+    def forward(self, call: ForwardCall) -> None:
+        call.store(output=np.matmul(call.inputs.data, call.inputs.weight.T))
+
+    def backward(self, call: BackwardCall) -> None:
+        gradient = call.output_gradients.output
+        call.store(data=np.matmul(gradient, call.inputs.weight))
+        if call.is_requested("weight"):
+            call.store(weight=np.matmul(gradient.T, call.inputs.data))
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.tensor import Tensor
 from mxrun.runtime.random import Stream
 
+Array = npt.NDArray[Any]
+T = TypeVar("T")
+# Temporary space, or a function that returns the random stream of the present step.
+Resource = Array | Callable[[], Stream]
 
-@dataclass(frozen=True)
-class OpContext:
-    """Execution context of an operator body: training flag and requested resources.
 
-    `requested[i]` is the resource of the i-th request: temporary space as a tensor of bytes, or a
-    random stream for this operator and step.
+class ByName(Generic[T]):
+    """Values of an operator's inputs or outputs: `inputs.data`, `inputs["data"]` or `inputs[0]`.
+
+    Iteration yields the values in the operator's order. A tensor that a call lacks is absent:
+    reading it raises TypeError, and `"bias" in inputs` is false, as it is for a name that the
+    operator does not list, which raises AttributeError.
+
+    kind: noun for messages. absence: reasons why a value may be None, for messages.
     """
 
-    is_train: bool
-    requested: Sequence[Tensor | Stream] = ()
+    _kind: str
+    _absence: str
+    _values: dict[str, T | None]
+    _order: tuple[str, ...]
 
-    def space(self, index: int) -> Tensor:
-        """Temporary space of request `index`; raises TypeError if that request has another kind."""
-        resource = self.requested[index]
-        if not isinstance(resource, Tensor):
+    def __init__(
+        self, kind: str, names: Sequence[str], values: Sequence[T | None], absence: str = ""
+    ) -> None:
+        listed = dict(zip(names, values, strict=True))
+        # Attributes of the instance, so that reading a value takes no call.
+        self.__dict__.update((name, value) for name, value in listed.items() if value is not None)
+        self.__dict__.update(_kind=kind, _absence=absence, _values=listed, _order=tuple(names))
+
+    def __getattr__(self, name: str) -> T:
+        # Python calls this only for names that are no attributes.
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in self._values:
+            raise TypeError(f"backward reads the {self._kind} {name!r}, {self._absence}")
+        known = ", ".join(self._order) or "none"
+        raise AttributeError(f"the operator has no {self._kind} {name!r}; it has: {known}")
+
+    def __getitem__(self, key: int | str) -> T:
+        name = key if isinstance(key, str) else self._order[key]
+        value = self._values.get(name)
+        return self.__getattr__(name) if value is None else value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(
+            f"{name} cannot be replaced; store results with call.store({name}=...)"
+        )
+
+    def __iter__(self) -> Iterator[T]:
+        return (self[name] for name in self._order)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._values.get(name) is not None
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorCall(ABC):
+    """Tensors, requests and resources of one call of a body.
+
+    requests: write mode of each tensor that the call computes.
+    is_train: whether the call is part of a training step.
+    resources: temporary space and random streams, in the order of the property's requests.
+    """
+
+    inputs: ByName[Array]
+    outputs: ByName[Array]
+    requests: ByName[OpReqType]
+    is_train: bool
+    resources: Sequence[Resource]
+
+    @property
+    @abstractmethod
+    def results(self) -> ByName[Array]:
+        """Tensors that the call computes; one with a null request is read-only zeros."""
+
+    def is_requested(self, name: str) -> bool:
+        """Return whether a result is wanted: its request is not null (OpReqType.NULL)."""
+        return self.requests[name] is not OpReqType.NULL
+
+    def store(self, *values: npt.ArrayLike, **named: npt.ArrayLike) -> None:
+        """Store results according to their requests: some by name, or all of them in order.
+
+        A null request skips the value, an add-to request adds it. A scalar is broadcast to every
+        element. Raises ValueError for another number of values in order, and if the shape of a
+        value differs from the tensor's; AttributeError for an unknown name.
+        """
+        if values:
+            named |= self._in_order(values)
+        for name, value in named.items():
+            if self.is_requested(name):
+                _store(name, self.results[name], self.requests[name], value)
+
+    def _in_order(self, values: Sequence[npt.ArrayLike]) -> dict[str, npt.ArrayLike]:
+        names = self.results._order
+        if len(values) != len(names):
+            raise ValueError(f"{len(values)} values for {', '.join(names)}")
+        return dict(zip(names, values, strict=True))
+
+    def space(self, index: int) -> Array:
+        """Temporary space of request `index`, as uint8; raises TypeError for another kind."""
+        resource = self.resources[index]
+        if not isinstance(resource, np.ndarray):
             raise TypeError(f"resource {index} is not temporary space")
         return resource
 
     def random(self, index: int) -> Stream:
-        """Random stream of request `index`; raises TypeError if that request has another kind."""
-        resource = self.requested[index]
-        if not isinstance(resource, Stream):
+        """Random stream of request `index` at this step; raises TypeError for another kind."""
+        resource = self.resources[index]
+        if isinstance(resource, np.ndarray):
             raise TypeError(f"resource {index} is not a random stream")
-        return resource
+        return resource()
+
+
+@dataclass(frozen=True, eq=False)
+class ForwardCall(OperatorCall):
+    """Call of forward, which computes `outputs` from `inputs` and `auxiliary` states."""
+
+    auxiliary: ByName[Array]
+
+    @property
+    def results(self) -> ByName[Array]:
+        """The outputs."""
+        return self.outputs
+
+
+@dataclass(frozen=True, eq=False)
+class BackwardCall(OperatorCall):
+    """Call of backward, which computes `input_gradients`; requests and results have the inputs'
+    names.
+
+    A tensor is absent if the property does not declare it (declare_backward_dependency), or if it
+    is the gradient of an output that nothing reads.
+    """
+
+    output_gradients: ByName[Array]
+    input_gradients: ByName[Array]
+
+    @property
+    def results(self) -> ByName[Array]:
+        """The gradients of the inputs."""
+        return self.input_gradients
 
 
 class Operator(ABC):
     """Stateless operator body: weights are inputs, scratch space is requested."""
 
     @abstractmethod
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
-        """Compute the outputs according to `req`."""
+    def forward(self, call: ForwardCall) -> None:
+        """Compute the outputs and store those that are requested."""
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
-        """Compute the input gradients according to `req`.
-
-        A tensor is None if the property does not declare it, if it is the gradient of an unused
-        output, or if it is an input gradient with a null request (OpReqType.NULL).
-        """
+    def backward(self, call: BackwardCall) -> None:
+        """Compute the input gradients and store those that are requested."""
         raise TypeError(f"{type(self).__name__} has no backward")
 
 
-def assign(out: Tensor | None, req: OpReqType, value: npt.ArrayLike) -> None:
-    """Store `value` into `out` according to `req`.
-
-    A scalar is broadcast to every element. Raises ValueError if another value's shape differs from
-    the tensor's.
-    """
-    if req is OpReqType.NULL or out is None:
-        return
-    target: npt.NDArray[Any] = out.array
+def _store(name: str, target: Array, request: OpReqType, value: npt.ArrayLike) -> None:
     if np.shape(value) not in (target.shape, ()):
-        raise ValueError(f"a value of shape {np.shape(value)} for a tensor of {target.shape}")
-    if req is OpReqType.ADD:
+        raise ValueError(
+            f"a value of shape {np.shape(value)} for {name}, a tensor of shape {target.shape}"
+        )
+    if request is OpReqType.ADD:
         np.add(target, value, out=target, casting="same_kind")
     else:
         np.copyto(target, value, casting="same_kind")
-
-
-def require_array(tensor: Tensor | None) -> npt.NDArray[Any]:
-    """Return the array of a tensor passed to backward; raises TypeError if it is absent."""
-    if tensor is None:
-        raise TypeError(
-            "backward reads a tensor that declare_backward_dependency does not name, or the "
-            "gradient of an output that nothing reads, which is absent"
-        )
-    return tensor.array

@@ -106,7 +106,7 @@ def simple_operator(
     shape: function of the parameters and the shape of each input that returns the output's shape;
         by default all shapes are equal. Not available for maps.
     scalar: default of the only parameter `scalar`; parameters: class of parameters. Not both.
-    resource: resources that both functions find in `env.context`, in order: one request, several,
+    resource: resources that both functions find in `env.call`, in order: one request, several,
         or a function of the inputs' specs that returns them.
     description: the operator's documentation; by default the function's docstring.
     nonstandard_gradient: sentence that gives the gradient if it deliberately differs from the

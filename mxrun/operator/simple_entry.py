@@ -19,7 +19,7 @@ from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator import scalar
-from mxrun.operator.operator import OpContext
+from mxrun.operator.operator import OperatorCall
 from mxrun.operator.property import GradientKind, ResourceRequest
 
 Array = npt.NDArray[Any]
@@ -83,13 +83,13 @@ def reads_inputs(*sides: Function | GradientKind) -> Gradient:
 
 @dataclass(frozen=True)
 class EnvArguments:
-    """Parameters and context of a function on arrays (MXNet's EnvArguments).
+    """Parameters and call of a function on arrays (MXNet's EnvArguments).
 
-    `context.space(i)` and `context.random(i)` return the resource of the i-th request.
+    `call.space(i)` and `call.random(i)` return the resource of the i-th request.
     """
 
     parameters: Any
-    context: OpContext
+    call: OperatorCall
 
     @property
     def scalar(self) -> float:
@@ -116,12 +116,12 @@ class Formula:
         return tuple(float(getattr(parameters, name)) for name in self.numbers)
 
     def array(
-        self, tensors: Sequence[Array], parameters: Parameters, context: OpContext
+        self, tensors: Sequence[Array], parameters: Parameters, call: OperatorCall
     ) -> Array | np.generic:
         """Evaluate the function on arrays."""
         if self.is_map:
             return scalar.evaluate(self.function, tensors, self.values(parameters))
-        value = self.function(EnvArguments(parameters, context), *tensors)
+        value = self.function(EnvArguments(parameters, call), *tensors)
         if isinstance(value, (tuple, list)):
             problem = f"{self.function.__name__} returns {len(value)} values"
             raise entry_error(self.function, problem, "one array", hint=FULL)

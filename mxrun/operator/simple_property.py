@@ -9,8 +9,7 @@ import numpy as np
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
     OperatorProperty,
@@ -30,7 +29,6 @@ from mxrun.operator.simple_entry import (
     SimpleEntry,
     entry_error,
 )
-from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Parameters)
@@ -157,47 +155,33 @@ class SimpleOperator(Operator):
     def __init__(self, entry: SimpleEntry, parameters: Parameters) -> None:
         self.entry, self.parameters = entry, parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """Compute output = forward(inputs)."""
-        if req[0] is not OpReqType.NULL:
-            arrays = [tensor.array for tensor in in_data]
+        if call.is_requested("output"):
             forward = self.entry.forward
-            value = forward.array(arrays, self.parameters, context)
-            assign(out_data[0], req[0], checked_result(forward, value, out_data[0], "the output"))
+            value = forward.array(list(call.inputs), self.parameters, call)
+            value = checked_result(forward, value, call.outputs.output, "the output")
+            call.store(output=value)
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Compute each gradient; the first input's is last because it may overwrite out_grad."""
-        tensors = select_inputs(self.entry.reads, out_grad[0], in_data, out_data[0])
-        for side in reversed(range(len(in_grad))):
-            formula, gradient = self.entry.gradients[side], in_grad[side]
-            if req[side] is OpReqType.NULL or gradient is None:
+        inputs = [(call.inputs, name) for name in self.entry.arguments]
+        gradient, *tensors = select_inputs(
+            self.entry.reads, (call.output_gradients, "output"), inputs, (call.outputs, "output")
+        )
+        for side, name in reversed(list(enumerate(self.entry.arguments))):
+            formula, target = self.entry.gradients[side], call.input_gradients[name]
+            if not call.is_requested(name) or not isinstance(formula, Formula):
                 continue
-            if isinstance(formula, Formula):
-                # A tensor that the function does not read may be absent: out_grad replaces it.
-                arrays = [
-                    require_array(tensor if reads else out_grad[0])
-                    for tensor, reads in zip(tensors, formula.reads, strict=True)
-                ]
-                value = formula.array(arrays, self.parameters, context)
-                value = self.shaped(value, gradient.shape)
-                name = f"the gradient of {self.entry.arguments[side]}"
-                assign(gradient, req[side], checked_result(formula, value, gradient, name))
+            # A tensor that the function does not read may be absent: out_grad replaces it.
+            read = [
+                tensor if reads else gradient
+                for tensor, reads in zip((gradient, *tensors), formula.reads, strict=True)
+            ]
+            arrays = [group[key] for group, key in read]
+            value = self.shaped(formula.array(arrays, self.parameters, call), target.shape)
+            value = checked_result(formula, value, target, f"the gradient of {name}")
+            call.store(**{name: value})
 
     def shaped(self, gradient: Array | np.generic, shape: Shape) -> Array | np.generic:
         """Return an elementwise gradient in the input's shape; subclasses reduce it if they
@@ -212,13 +196,13 @@ def _is_shape(value: object) -> bool:
     )
 
 
-def checked_result(formula: Formula, value: object, tensor: Tensor, name: str) -> Array:
-    """Return a function's result as an array of the tensor's shape, or as a scalar.
+def checked_result(formula: Formula, value: object, target: Array, name: str) -> Array:
+    """Return a function's result as an array of the target's shape, or as a scalar.
 
     Raises UserError, at the function's line, for another shape or an incompatible dtype. NumPy
     would broadcast a result that is too small, such as a sum over one axis too many.
     """
-    result, target = np.asarray(value), tensor.array
+    result = np.asarray(value)
     is_array = isinstance(value, (np.ndarray, np.generic))
     repeats = result.shape == () and (formula.is_map or not is_array or target.size == 1)
     if (result.shape == target.shape or repeats) and np.can_cast(

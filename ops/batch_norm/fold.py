@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,12 +9,10 @@ import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.base.params import NotNegative, Parameters
-from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, unify
-from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -78,23 +75,18 @@ class BatchNormFold(Operator):
     def __init__(self, parameters: BatchNormFoldParameters) -> None:
         self.parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """folded_weight = weight * scale; folded_bias = (bias - mean) * scale + beta."""
         weight, *bias, gamma, beta, mean, var = (
-            tensor.array.astype(np.float64) for tensor in in_data
+            tensor.astype(np.float64) for tensor in call.inputs
         )
         scale = 1 / np.sqrt(var + self.parameters.eps)
         if not self.parameters.fix_gamma:
             scale = scale * gamma
         shift = (sum(bias) - mean) * scale + beta
         along = scale.reshape(-1, *(1,) * (weight.ndim - 1))
-        kind = in_data[0].array.dtype
-        for place, request, value in zip(out_data, req, (weight * along, shift), strict=True):
-            assign(place, request, value.astype(kind))
+        kind = call.inputs.weight.dtype
+        call.store(
+            folded_weight=(weight * along).astype(kind),
+            folded_bias=shift.astype(kind),
+        )

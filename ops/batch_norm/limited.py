@@ -16,19 +16,15 @@ from pydantic import Field, model_validator
 from mxrun.base.params import Float32
 from mxrun.base.tensor import Shape
 from mxrun.operator.fusion import fusion
-from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import GradientKind, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, create, register
 from mxrun.operator.shape import unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.activation import relu, relu_gradient
 from mxrun.ops.batch_norm.operator import (
     BETA,
     DATA,
-    MEAN,
     OUTPUT,
-    VAR,
     BatchNorm,
     BatchNormParameters,
     BatchNormProperty,
@@ -135,43 +131,25 @@ class BatchNormLimited(Operator):
     def __init__(self, parameters: LimitedParameters) -> None:
         self.inner, self.limits = BatchNorm(parameters), parameters.limits
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = relu(BatchNorm(data) + residual) or clip(BatchNorm(data), *limits)."""
-        output, mean, var = self.inner.outputs(context, in_data, aux_states)
-        for residual in in_data[RESIDUAL:]:
-            output = output + residual.array
+        output, mean, var = self.inner.results(call)
+        if "residual" in call.inputs:
+            output = output + call.inputs.residual
         limited = relu(output) if self.limits is None else clip(output, *self.limits)
-        for place, request, value in zip(out_data, req, (limited, mean, var), strict=True):
-            assign(place, request, value)
+        call.store(output=limited, mean=mean, var=var)
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradients of BatchNorm and residual from the gradient that passes the limits."""
-        gradient = require_array(out_grad[OUTPUT])
+        gradient = call.output_gradients.output
         if self.limits is None:
-            passed = relu_gradient(gradient, require_array(out_data[OUTPUT]))
+            passed = relu_gradient(gradient, call.outputs.output)
         else:
-            mean, var = (require_array(out_data[index]) for index in (MEAN, VAR))
-            before = self.inner.normalized(in_data, mean, var)
+            before = self.inner.normalized(call, call.outputs.mean, call.outputs.var)
             passed = clip_gradient(gradient, before, *self.limits)
-        found = self.inner.gradients(passed, in_data, out_data)
-        for place, request, value in zip(in_grad, req, (*found, passed), strict=False):
-            assign(place, request, value)
+        self.inner.store_gradients(call, passed)
+        if "residual" in call.requests:
+            call.store(residual=passed)
 
 
 def _property(batch_norm: AnyProperty, **further: object) -> AnyProperty | None:

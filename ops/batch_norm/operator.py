@@ -12,8 +12,7 @@ from pydantic import Field
 
 from mxrun.base.params import Float32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
-from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
     GradientKind,
     OperatorProperty,
@@ -24,7 +23,6 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import register
 from mxrun.operator.shape import ShapeContradiction, show, unify
-from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -179,61 +177,36 @@ class BatchNorm(Operator):
     def __init__(self, parameters: BatchNormParameters) -> None:
         self.parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output, mean and var."""
-        found = self.outputs(context, in_data, aux_states)
-        for place, request, value in zip(out_data, req, found, strict=True):
-            assign(place, request, value)
+        output, mean, var = self.results(call)
+        call.store(output=output, mean=mean, var=var)
 
-    def outputs(
-        self, context: OpContext, in_data: Sequence[Tensor], aux_states: Sequence[Tensor]
-    ) -> tuple[Array, Array, Array]:
+    def results(self, call: ForwardCall) -> tuple[Array, Array, Array]:
         """Return the output, mean and var."""
-        data = in_data[DATA].array
-        mean, var = (state.array for state in aux_states)
-        if context.is_train and not self.parameters.use_global_stats:
+        data = call.inputs.data
+        mean, var = call.auxiliary.moving_mean, call.auxiliary.moving_var
+        if call.is_train and not self.parameters.use_global_stats:
             others = self._other_axes(data)
             mean, var = data.mean(axis=others), data.var(axis=others)
-        return self.normalized(in_data, mean, var), mean, var
+        return self.normalized(call, mean, var), mean, var
 
-    def normalized(self, in_data: Sequence[Tensor | None], mean: Array, var: Array) -> Array:
+    def normalized(self, call: OperatorCall, mean: Array, var: Array) -> Array:
         """Return the output for given statistics."""
-        data = require_array(in_data[DATA])
+        data = call.inputs.data
         normalized, _ = self._normalized(data, mean, var)
         if not self.parameters.fix_gamma:
-            normalized *= self._along(data, require_array(in_data[GAMMA]))
-        return normalized + self._along(data, require_array(in_data[BETA]))
+            normalized *= self._along(data, call.inputs.gamma)
+        return normalized + self._along(data, call.inputs.beta)
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradients of data, gamma and beta."""
-        found = self.gradients(require_array(out_grad[OUTPUT]), in_data, out_data)
-        for place, request, value in zip(in_grad, req, found, strict=True):
-            assign(place, request, value)
+        self.store_gradients(call, call.output_gradients.output)
 
-    def gradients(
-        self, gradient: Array, in_data: Sequence[Tensor | None], out_data: Sequence[Tensor | None]
-    ) -> tuple[Array, Array, Array]:
-        """Return the gradients of data, gamma and beta from the output's."""
-        data = require_array(in_data[DATA])
-        normalized, scale = self._normalized(
-            data, require_array(out_data[MEAN]), require_array(out_data[VAR])
-        )
+    def store_gradients(self, call: BackwardCall, gradient: Array) -> None:
+        """Store the gradients of data, gamma and beta for this gradient of the output."""
+        data = call.inputs.data
+        normalized, scale = self._normalized(data, call.outputs.mean, call.outputs.var)
         others = self._other_axes(data)
         beta_grad = gradient.sum(axis=others)
         gamma_grad = (gradient * normalized).sum(axis=others)
@@ -243,8 +216,8 @@ class BatchNorm(Operator):
             data_grad = gradient - self._along(data, beta_grad / count)
             data_grad = data_grad - normalized * self._along(data, gamma_grad / count)
         if not self.parameters.fix_gamma:
-            scale = scale * self._along(data, require_array(in_data[GAMMA]))
-        return data_grad * scale, gamma_grad, beta_grad
+            scale = scale * self._along(data, call.inputs.gamma)
+        call.store(data=data_grad * scale, gamma=gamma_grad, beta=beta_grad)
 
     def _normalized(self, data: Array, mean: Array, var: Array) -> tuple[Array, Array]:
         """Return (data - mean) * scale, and scale = 1 / sqrt(var + eps)."""

@@ -11,12 +11,11 @@ from pydantic import Field
 
 from mxrun.backend.onednn.primitive import Clip
 from mxrun.operator.fusion import fusion
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
+from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import GradientKind, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, create, implement, register
 from mxrun.operator.shape import unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.convolution.operator import (
     Convolution,
     ConvolutionProperty,
@@ -82,22 +81,14 @@ class ConvolutionFused(Convolution):
         super().__init__(parameters)
         self.parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = weight x columns(data) + bias + residual, limited to [low, high]."""
         p = self.parameters
-        arguments = len(in_data) - p.residual
-        result = self.output(context, in_data[:arguments], out_data[0].shape[2:])
-        for residual in in_data[arguments:]:
-            result += residual.array
+        result = self.output(call)
+        if p.residual:
+            result += call.inputs.residual
         kind: Any = result.dtype.type
-        assign(out_data[0], req[0], np.clip(result, kind(p.low), kind(p.high)))
+        call.store(output=np.clip(result, kind(p.low), kind(p.high)))
 
 
 @implement("_convolution_fused", backend="onednn")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,7 +20,7 @@ from mxrun.backend.onednn.primitive import Argument, PostOperation, Primitive, S
 from mxrun.backend.team import team_for_elements, team_for_flops
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape, TensorSpec
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import (
     GradientParts,
     KernelPart,
@@ -32,13 +31,12 @@ from mxrun.operator.native_kernel import (
     source,
     target,
 )
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
     Precision,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.copy_part import InPlaceCopyPart
 from mxrun.ops.window import WindowProducts
 from mxrun.ops.window_product import WindowProductParameters, WindowProductProperty
@@ -110,51 +108,35 @@ class Convolution(Operator):
         self.groups = parameters.num_group
         self.window = parameters.window()
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = weight x columns(data) + bias."""
-        assign(out_data[0], req[0], self.output(context, in_data, out_data[0].shape[2:]))
+        call.store(output=self.output(call))
 
-    def output(self, context: OpContext, in_data: Sequence[Tensor], spatial: Shape) -> Array:
+    def output(self, call: ForwardCall) -> Array:
         """Return weight x columns(data) + bias."""
-        data, weight, *bias = (tensor.array for tensor in in_data)
-        result = self._products(context).windows(data, weight, spatial)
-        if bias:
-            result += bias[0].reshape(-1, *(1,) * len(spatial))
+        inputs, spatial = call.inputs, call.outputs.output.shape[2:]
+        result = self._products(call).windows(inputs.data, inputs.weight, spatial)
+        if "bias" in inputs:
+            result += inputs.bias.reshape(-1, *(1,) * len(spatial))
         return result
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradients: data: fold(weight^T x grad); weight: grad x columns^T; bias: sum of grad."""
         gradient, data, weight = (
-            require_array(out_grad[0]),
-            require_array(in_data[0]),
-            require_array(in_data[1]),
+            call.output_gradients.output,
+            call.inputs.data,
+            call.inputs.weight,
         )
-        products = self._products(context)
-        if req[0] is not OpReqType.NULL:
-            assign(in_grad[0], req[0], products.images(gradient, weight, data.shape[2:]))
-        if req[1] is not OpReqType.NULL:
-            assign(in_grad[1], req[1], products.weight(data, gradient))
-        if len(req) == 3:
-            assign(in_grad[2], req[2], gradient.sum(axis=(0, *range(2, gradient.ndim))))
+        products = self._products(call)
+        if call.is_requested("data"):
+            call.store(data=products.images(gradient, weight, data.shape[2:]))
+        if call.is_requested("weight"):
+            call.store(weight=products.weight(data, gradient))
+        if "bias" in call.requests:
+            call.store(bias=gradient.sum(axis=(0, *range(2, gradient.ndim))))
 
-    def _products(self, context: OpContext) -> WindowProducts:
-        return WindowProducts(self.window, self.groups, context.space(0).array)
+    def _products(self, call: OperatorCall) -> WindowProducts:
+        return WindowProducts(self.window, self.groups, call.space(0))
 
 
 def _forward_slots(*, bias: bool) -> dict[Argument, Slot]:

@@ -12,8 +12,7 @@ from pydantic import Field
 
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
     PartialInference,
@@ -32,7 +31,6 @@ from mxrun.operator.simple import (
     reads_output,
     simple_entry,
 )
-from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -240,53 +238,37 @@ class LeakyReLU(Operator):
     def __init__(self, parameters: LeakyReLUParameters) -> None:
         self.parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = data where data > 0, else slope * data; the slope is gamma or random."""
-        data = in_data[0].array
+        data = call.inputs.data
         if self.parameters.act_type == "prelu":
-            slopes = _along(data, in_data[1].array)
+            slopes = _along(data, call.inputs.gamma)
         else:
-            slopes = self._drawn(context, data)
-            assign(out_data[1], req[1], np.where(data > 0, 1, slopes))
-        assign(out_data[0], req[0], np.where(data > 0, data, slopes * data))
+            slopes = self._drawn(call, data)
+            call.store(mask=np.where(data > 0, 1, slopes))
+        call.store(output=np.where(data > 0, data, slopes * data))
 
-    def _drawn(self, context: OpContext, data: Array) -> Array:
+    def _drawn(self, call: ForwardCall, data: Array) -> Array:
         p = self.parameters
-        if not context.is_train:
+        if not call.is_train:
             return np.asarray(p.mean_slope, data.dtype)
-        upper = context.random(0).bits(data.size) >> (32 - RANDOM_BITS)
+        upper = call.random(0).bits(data.size) >> (32 - RANDOM_BITS)
         unit = upper.astype(data.dtype) * data.dtype.type(2.0**-RANDOM_BITS)
         width = data.dtype.type(p.upper_bound - p.lower_bound)
         slopes: Array = data.dtype.type(p.lower_bound) + unit * width
         return slopes.reshape(data.shape)
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradients: data: grad * slope; gamma: sum of grad * data over the other axes."""
-        gradient = require_array(out_grad[0])
+        gradient = call.output_gradients.output
         if self.parameters.act_type == "rrelu":
-            assign(in_grad[0], req[0], gradient * require_array(out_data[1]))
+            call.store(data=gradient * call.outputs.mask)
             return
-        data, gamma = require_array(in_data[0]), require_array(in_data[1])
+        data, gamma = call.inputs.data, call.inputs.gamma
         lost = gradient * np.where(data > 0, 0, data)
         others = tuple(axis for axis in range(data.ndim) if axis != 1 or gamma.size == 1)
-        assign(in_grad[1], req[1], lost.sum(axis=others))
-        assign(in_grad[0], req[0], gradient * np.where(data > 0, 1, _along(data, gamma)))
+        call.store(gamma=lost.sum(axis=others))
+        call.store(data=gradient * np.where(data > 0, 1, _along(data, gamma)))
 
 
 def _along(data: Array, gamma: Array) -> Array:

@@ -36,7 +36,7 @@ from mxrun.operator.kernel import (
     OpReqType,
 )
 from mxrun.operator.native_kernel import KernelPart, LoopPart, source, target
-from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.operator import ByName, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
     OperatorProperty,
@@ -47,7 +47,6 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import AnyProperty
 from mxrun.operator.shape import unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.copy_part import InPlaceCopyPart
 from mxrun.ops.forward_only import ForwardOnlyImplementation
 
@@ -201,31 +200,20 @@ class Update(Operator):
     def update(self, step: UpdateStep) -> Sequence[Array]:
         """Return the new weight and the new states."""
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """Store the new weight and the new states."""
         # Compute all outputs before storing any: they may overwrite the inputs.
-        updated = self.update(self._step(in_data))
-        for output, request, value in zip(out_data, req, updated, strict=True):
-            assign(output, request, value)
+        call.store(*self.update(self._step(call.inputs)))
 
-    def _step(self, in_data: Sequence[Tensor]) -> UpdateStep:
+    def _step(self, tensors: ByName[Array]) -> UpdateStep:
         p = self.parameters
-        names = self._prop.list_arguments()
-        tensors = {name: tensor.array for name, tensor in zip(names, in_data, strict=True)}
-        weight = tensors["weight"]
+        weight = tensors.weight
         number = weight.dtype.type
-        schedule = tensors.get("schedule", _ONES)
-        scale = tensors.get("gradient_scale", _ONES)
+        schedule = tensors.schedule if p.scheduled else _ONES
+        scale = tensors.gradient_scale if p.scaled else _ONES
         return UpdateStep(
             weight=weight,
-            gradient=tensors["grad"] * (number(p.rescale_grad) * number(scale[0])),
+            gradient=tensors.grad * (number(p.rescale_grad) * number(scale[0])),
             states=tuple(tensors[name] for name in self._prop.states),
             rate=number(p.lr) * number(schedule[0]),
             schedule=tuple(map(number, schedule)),

@@ -12,12 +12,10 @@ from pydantic import Field, model_validator
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PartialShape, Shape
-from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, Precision
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.window import NonNegative, Positive, Window
 
 T = TypeVar("T")
@@ -217,16 +215,9 @@ class Pooling(Operator):
     def __init__(self, parameters: PoolingParameters) -> None:
         self.parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = maxima, averages, sums or norms of the windows."""
-        data, shape = in_data[0].array, out_data[0].shape
+        data, shape = call.inputs.data, call.outputs.output.shape
         window = self.parameters.window(data.shape[2:])
         kind, power = self.parameters.pool_type, self.parameters.p_value or 1
         result = np.full(shape, -np.inf if kind == "max" else 0, data.dtype)
@@ -243,24 +234,15 @@ class Pooling(Operator):
             result /= self._counts(window, data.shape[2:], shape[2:], data.dtype)
         if kind == "lp":
             result = _root(result, power)
-        assign(out_data[0], req[0], result)
+        call.store(output=result)
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data: max: grad at the first maximum; avg: grad / count; sum: grad; lp: grad
         * (x / output)^(p - 1).
         """
-        gradient, target = require_array(out_grad[0]), in_grad[0]
-        if target is None:
+        if not call.is_requested("data"):
             return
+        gradient, target = call.output_gradients.output, call.input_gradients.data
         spatial, windows = target.shape[2:], gradient.shape[2:]
         window = self.parameters.window(spatial)
         result = np.zeros(target.shape, gradient.dtype)
@@ -271,7 +253,7 @@ class Pooling(Operator):
             for _, read, written in regions:
                 result[read] += gradient[written]
         elif self.parameters.pool_type == "max":
-            data, output = require_array(in_data[0]), require_array(out_data[0])
+            data, output = call.inputs.data, call.outputs.output
             waiting = np.ones(gradient.shape, bool)
             for _, read, written in regions:
                 equal = (data[read] == output[written]) | np.isnan(data[read])
@@ -279,14 +261,14 @@ class Pooling(Operator):
                 result[read] += np.where(chosen, gradient[written], 0)
                 waiting[written] &= ~chosen
         else:
-            data, output = require_array(in_data[0]), require_array(out_data[0])
+            data, output = call.inputs.data, call.outputs.output
             power = self.parameters.p_value or 1
             # A window of zeros has output 0 and, as in MXNet, zero gradient for p > 1.
             safe = np.where(output == 0, 1, output)
             for _, read, written in regions:
                 slope = (data[read] / safe[written]) ** (power - 1)
                 result[read] += gradient[written] * slope
-        assign(target, req[0], result)
+        call.store(data=result)
 
     def _counts(self, window: Window, spatial: Shape, windows: Shape, dtype: Any) -> Array:
         """Return the divisors of avg: each window's elements within the (padded) input."""

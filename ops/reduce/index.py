@@ -16,13 +16,12 @@ from mxrun.backend.jit import find_rows, native, reduced_run, share
 from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.reduce.loops import ReductionKind
 from mxrun.ops.reduce.operator import chosen_axes
 from mxrun.ops.rows import zero_part
@@ -127,32 +126,15 @@ class Index(Operator):
     def __init__(self, search: IndexSearch, formula: Callable[..., Any]) -> None:
         self.search, self.formula = search, formula
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = index of the extreme."""
-        data = in_data[0].array
+        data = call.inputs.data
         found: Array = self.formula(data.reshape(self.search.views(data.shape)), axis=1)
-        assign(out_data[0], req[0], found.reshape(out_data[0].shape).astype(data.dtype))
+        call.store(output=found.reshape(call.outputs.output.shape).astype(data.dtype))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data: zero."""
-        if in_grad[0] is not None:
-            assign(in_grad[0], req[0], np.zeros_like(in_grad[0].array))
+        call.store(data=0)
 
 
 @register("argmax")

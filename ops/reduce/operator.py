@@ -17,12 +17,11 @@ from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, native_kernel, source, target
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import MapKernel, without_add_requests
 from mxrun.operator.shape import ShapeContradiction, unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.binary import quotient
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
@@ -208,44 +207,30 @@ class Reduce(Operator):
     def __init__(self, parameters: AxisParameters, rule: ReductionFunctions) -> None:
         self.parameters, self.rule = parameters, rule
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = data reduced over the axes."""
-        data = in_data[0].array
+        data = call.inputs.data
         axes = self.parameters.reduced(data.ndim)
         reduced = self.rule.formula(data, axis=axes, keepdims=True)
-        assign(out_data[0], req[0], reduced.reshape(out_data[0].shape))
+        call.store(output=reduced.reshape(call.outputs.output.shape))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data: the rule's, of tensors broadcast along the reduced axes."""
-        if in_grad[0] is None:
+        if not call.is_requested("data"):
             return
-        shape = in_grad[0].shape
+        shape = call.input_gradients.data.shape
         axes = self.parameters.reduced(len(shape))
         reduced_shape = keepdims_shape(shape, axes)
-        rule, head = self.rule, require_array(out_grad[0]).reshape(reduced_shape)
-        output = [require_array(out_data[0]).reshape(reduced_shape)] if rule.reads_output else []
+        rule, head = self.rule, call.output_gradients.output.reshape(reduced_shape)
+        output = [call.outputs.output.reshape(reduced_shape)] if rule.reads_output else []
         if rule.head is not None:
             head = scalar.evaluate(rule.head, [head, *output])
-        operands = [np.broadcast_to(head, shape), *map(require_array, in_data[: rule.reads])]
+        operands = [np.broadcast_to(head, shape)]
+        if rule.reads:
+            operands.append(call.inputs.data)
         operands += output[: max(rule.reads - 1, 0)]
         parameters = rule.parameters(count_of(shape, axes))
-        assign(in_grad[0], req[0], scalar.evaluate(rule.gradient, operands, parameters))
+        call.store(data=scalar.evaluate(rule.gradient, operands, parameters))
 
 
 def count_of(shape: Shape, axes: Sequence[int]) -> int:

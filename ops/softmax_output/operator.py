@@ -14,15 +14,13 @@ from pydantic import Field
 from mxrun.base.classification import Classification
 from mxrun.base.params import Float32
 from mxrun.base.tensor import PartialShape, Shape
-from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
     PartialShapes,
     PartialType,
 )
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
-from mxrun.operator.tensor import Tensor
 from mxrun.ops.loss import LabelledLossProperty, LossParameters, Normalization
 
 T = TypeVar("T")
@@ -187,49 +185,31 @@ class SoftmaxOutput(Operator):
     def __init__(self, parameters: SoftmaxOutputParameters) -> None:
         self.parameters = parameters
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """output = softmax; loss = cross-entropy, summed over the samples that are not ignored."""
-        data = self._as_samples(in_data[0].array)
+        data = self._as_samples(call.inputs.data)
         # A difference of -inf correctly gives probability 0; inf - inf gives NaN.
         with np.errstate(over="ignore", invalid="ignore"):
             exponential = np.exp(data - data.max(axis=1, keepdims=True))
         probability = exponential / exponential.sum(axis=1, keepdims=True)
-        if req[1] is not OpReqType.NULL:
+        if call.is_requested("loss"):
             tiny = np.finfo(probability.dtype).tiny
-            labels = [tensor.array for tensor in in_data[1:]]
-            samples = self._samples(probability, in_data[0].shape, labels)
+            samples = self._samples(call, probability)
             entropy = -(samples.target * np.log(np.maximum(probability, tiny))).sum(axis=1)
             entropy -= samples.missing * np.log(tiny)
-            assign(out_data[1], req[1], np.sum(entropy * samples.scale[:, 0]))
-        assign(out_data[0], req[0], probability.reshape(in_data[0].shape))
+            call.store(loss=np.sum(entropy * samples.scale[:, 0]))
+        call.store(output=probability.reshape(call.inputs.data.shape))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Gradient of data: (output - target) * weight * grad_scale / divisor [* out_grad]."""
-        output = require_array(out_data[0])
+        output = call.outputs.output
         probability = self._as_samples(output)
-        labels = [require_array(tensor) for tensor in in_data[1:]]
-        samples = self._samples(probability, output.shape, labels)
+        samples = self._samples(call, probability)
         scale = samples.scale * (self.parameters.grad_scale / samples.divisor)
         gradient = ((probability - samples.target) * scale).reshape(output.shape)
         if self.parameters.out_grad:
-            gradient *= require_array(out_grad[0])
-        assign(in_grad[0], req[0], gradient)
+            gradient *= call.output_gradients.output
+        call.store(data=gradient)
 
     def _as_samples(self, data: Array) -> Array:
         if self.parameters.multi_output:
@@ -238,12 +218,15 @@ class SoftmaxOutput(Operator):
             return data.reshape(-1, data.shape[-1], 1)
         return data.reshape(data.shape[0], -1, 1)
 
-    def _samples(self, probability: Array, data: Shape, labels: Sequence[Array]) -> Samples:
-        label = labels[0]
+    def _samples(self, call: OperatorCall, probability: Array) -> Samples:
+        label = call.inputs.label
         count, _, positions = probability.shape
-        weight = np.ones(label.shape[0], probability.dtype) if len(labels) == 1 else labels[1]
+        if self.parameters.use_sample_weight:
+            weight = call.inputs.sample_weight
+        else:
+            weight = np.ones(label.shape[0], probability.dtype)
         scale = np.repeat(weight, count // label.shape[0])[:, None, None]
-        if label.shape == data:
+        if label.shape == call.outputs.output.shape:
             target = label.reshape(probability.shape)
             return Samples(target, scale, np.zeros((count, positions)), 1)
         with np.errstate(

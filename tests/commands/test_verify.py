@@ -192,12 +192,12 @@ def test_F4_a_block_that_is_freed_early_shows(config: str) -> None:
 UNDECLARED = (
     ("return [out_grad[0], in_data[0], in_data[1]]", "return [out_grad[0], in_data[0]]"),
     (
-        "lhs, rhs = in_data[0].array, in_data[1].array\n",
-        "lhs, rhs = in_data[0].array, in_data[1].array\n        Planted.kept = rhs\n",
+        "lhs, rhs = call.inputs\n",
+        "lhs, rhs = call.inputs\n        Planted.kept = rhs\n",
     ),
     (
-        "require_array(in_data[0]), require_array(in_data[1])\n",
-        "require_array(in_data[0]), Planted.kept\n",
+        "lhs, rhs = call.inputs.lhs, call.inputs.rhs\n",
+        "lhs, rhs = call.inputs.lhs, Planted.kept\n",
     ),
 )
 

@@ -13,6 +13,7 @@ from mxrun.commands.check_op import check_operator
 from mxrun.commands.ops import operator as described
 from mxrun.contract.derive import cases
 from mxrun.operator import scalar
+from mxrun.operator.operator import BackwardCall
 from mxrun.operator.register import OPERATORS, create
 from mxrun.operator.simple import reads_inputs, reads_out_grad, simple_operator
 
@@ -109,15 +110,11 @@ def test_a_loss_is_compared_with_its_loss_whatever_its_outputs_say() -> None:
 def _negated(backward: Callable[..., None]) -> Callable[..., None]:
     """Return a backward in which half of the elements have the other sign."""
 
-    def wrong(
-        self: Any, context: Any, out_grad: Any, in_data: Any, out_data: Any, *rest: Any
-    ) -> None:
-        backward(self, context, out_grad, in_data, out_data, *rest)
-        gradient = rest[1][0]
-        if gradient is not None:
-            flat = gradient.array.reshape(-1)
+    def wrong(self: Any, call: BackwardCall) -> None:
+        backward(self, call)
+        if call.is_requested("data"):
+            flat = call.input_gradients.data.reshape(-1)
             flat[::2] = -flat[::2]
-            gradient.array[...] = np.reshape(flat, gradient.array.shape)
 
     return wrong
 

@@ -16,7 +16,7 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import PartialShape, TensorSpec
 from mxrun.operator.kernel import ForwardRequest, OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
-from mxrun.operator.operator import OpContext, Operator
+from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import (
     OperatorProperty,
     PartialInference,
@@ -27,7 +27,6 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import create
 from mxrun.operator.shape import ShapeContradiction, is_known
-from mxrun.operator.tensor import Tensor
 
 every_row = pytest.mark.parametrize("row", ROWS, ids=str)
 
@@ -186,22 +185,15 @@ class RecorderParameters(Parameters):
 
 
 class Recorder(Operator):
-    """Recorder of the arguments of forward."""
+    """Recorder of the tensors and resources of forward."""
 
     def __init__(self) -> None:
         self.seen: list[TensorSpec] = []
         self.requested: list[int] = []
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
-        self.seen = [tensor.spec for tensor in (*in_data, *out_data)]
-        self.requested = [tensor.array.nbytes for tensor in context.requested]
+    def forward(self, call: ForwardCall) -> None:
+        self.seen = [spec_of(array) for array in (*call.inputs, *call.outputs)]
+        self.requested = [call.space(index).nbytes for index in range(len(call.resources))]
 
 
 class RecorderProperty(OperatorProperty[RecorderParameters]):

@@ -17,9 +17,8 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.lower import RANDOM_STATE
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, group, variable
-from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
-from mxrun.operator.operator import OpContext, Operator, assign
+from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import (
     OperatorProperty,
     PartialInference,
@@ -29,7 +28,6 @@ from mxrun.operator.property import (
     same_shape,
 )
 from mxrun.operator.register import create
-from mxrun.operator.tensor import Tensor
 from mxrun.runtime.random import Stream, key_of
 
 Array = npt.NDArray[Any]
@@ -158,27 +156,20 @@ class Resourceful(Operator):
         self.kinds = kinds
         self.nbytes = 0
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
-        total = in_data[0].array.astype("float64")
+    def forward(self, call: ForwardCall) -> None:
+        total = call.inputs.data.astype("float64")
         for index, kind in enumerate(self.kinds):
             if kind is ResourceKind.TEMP_SPACE:
-                space = context.space(index).array
+                space = call.space(index)
                 self.nbytes = space.nbytes
                 space[:] = 1
                 with pytest.raises(TypeError, match="not a random stream"):
-                    context.random(index)
+                    call.random(index)
             else:
-                total += context.random(index).bits(total.size).reshape(total.shape) / 2**32
+                total += call.random(index).bits(total.size).reshape(total.shape) / 2**32
                 with pytest.raises(TypeError, match="not temporary space"):
-                    context.space(index)
-        assign(out_data[0], req[0], total)
+                    call.space(index)
+        call.store(output=total)
 
 
 class ResourcefulProperty(OperatorProperty[ResourcefulParameters]):

@@ -16,8 +16,7 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, variable
-from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     OperatorProperty,
     PartialInference,
@@ -26,7 +25,6 @@ from mxrun.operator.property import (
     ResourceRequest,
     same_shape,
 )
-from mxrun.operator.tensor import Tensor
 from mxrun.planner.plan import Plan
 
 T = TypeVar("T")
@@ -45,35 +43,19 @@ class ScratchParameters(Parameters):
 class Scratch(Operator):
     """Operator that doubles its input through temporary space, and leaves garbage there."""
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
-        data = in_data[0].array
-        for resource in range(len(context.requested)):
-            space = context.space(resource).array
+    def forward(self, call: ForwardCall) -> None:
+        data = call.inputs.data
+        for resource in range(len(call.resources)):
+            space = call.space(resource)
             space.view("float32")[: data.size] = data.ravel()
             data = space.view("float32")[: data.size].reshape(data.shape).copy()
             space[:] = 0xAA
-        assign(out_data[0], req[0], 2 * data)
+        call.store(output=2 * data)
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
-        for resource in range(len(context.requested)):
-            context.space(resource).array[:] = 0x55
-        assign(in_grad[0], req[0], 2 * require_array(out_grad[0]))
+    def backward(self, call: BackwardCall) -> None:
+        for resource in range(len(call.resources)):
+            call.space(resource)[:] = 0x55
+        call.store(data=2 * call.output_gradients.output)
 
 
 class ScratchProperty(OperatorProperty[ScratchParameters]):

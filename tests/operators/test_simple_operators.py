@@ -15,7 +15,6 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, Buffers, OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
-from mxrun.operator.operator import assign
 from mxrun.operator.property import GradientKind, ResourceKind, ResourceRequest
 from mxrun.operator.register import OPERATORS, create, implement, implementations, register
 from mxrun.operator.shape import ShapeContradiction
@@ -30,7 +29,6 @@ from mxrun.operator.simple import (
     simple_entry,
     simple_operator,
 )
-from mxrun.operator.tensor import Tensor
 
 pytestmark = pytest.mark.usefixtures("separate_registry")
 
@@ -167,7 +165,7 @@ def test_Q8_requests_are_answered_in_their_order(several: bool) -> None:
         return watched(env, data)
 
     def watched(env: EnvArguments, value: Array) -> Array:
-        seen.append(tuple(env.context.space(i).array.nbytes for i in range(len(sizes))))
+        seen.append(tuple(env.call.space(i).nbytes for i in range(len(sizes))))
         return value
 
     run_alone("spacious", {}, np.ones(3, "float32"))
@@ -188,7 +186,7 @@ def cross_entropy_gradient(env: EnvArguments, grad: Array, data: Array, label: A
 
 def probability(env: EnvArguments, data: Array) -> Array:
     """The softmax of rows, in the temporary space."""
-    space: Array = env.context.space(0).array.view(data.dtype).reshape(data.shape)
+    space: Array = env.call.space(0).view(data.dtype).reshape(data.shape)
     np.subtract(data, data.max(axis=1, keepdims=True), out=space)
     np.exp(space, out=space)
     space /= space.sum(axis=1, keepdims=True)
@@ -304,28 +302,11 @@ def test_Q8_random_numbers_are_answered_in_their_place() -> None:
     @simple_operator("noisy", resource=requests, gradient=reads_out_grad(lambda env, g: g))
     def noisy(env: EnvArguments, data: Array) -> Any:
         """output = data plus a number from [0, 1) for each element."""
-        assert env.context.space(0).array.nbytes == 8
-        bits = env.context.random(1).bits(data.size).reshape(data.shape)
+        assert env.call.space(0).nbytes == 8
+        bits = env.call.random(1).bits(data.size).reshape(data.shape)
         return data + (bits >> 8).astype(data.dtype) * data.dtype.type(2**-24)
 
     keeps_the_contract("noisy")
-
-
-@pytest.mark.parametrize(
-    ("request_type", "expected"),
-    [
-        (OpReqType.NULL, [5, 6]),
-        (OpReqType.WRITE, [1, 2]),
-        (OpReqType.INPLACE, [1, 2]),
-        (OpReqType.ADD, [6, 8]),
-    ],
-)
-def test_Q13_one_helper_knows_the_four_requests(
-    request_type: OpReqType, expected: list[float]
-) -> None:
-    memory = np.array([5, 6], "float32")
-    assign(Tensor(memory.ctypes.data, TensorSpec((2,))), request_type, [1, 2])
-    assert memory.tolist() == expected
 
 
 def test_a_map_is_traced_once_for_each_type() -> None:

@@ -16,10 +16,9 @@ from simple_registration import refusal
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.keywords import RESERVED_KEYS
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import TensorSpec
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
-from mxrun.operator.operator import OpContext
+from mxrun.operator.operator import BackwardCall, ByName, ForwardCall
 from mxrun.operator.property import GradientKind, ResourceKind, ResourceRequest
 from mxrun.operator.register import OPERATORS, create
 from mxrun.operator.simple import (
@@ -30,7 +29,6 @@ from mxrun.operator.simple import (
     reads_output,
     simple_operator,
 )
-from mxrun.operator.tensor import Tensor
 
 pytestmark = pytest.mark.usefixtures("separate_registry")
 
@@ -188,14 +186,24 @@ def test_an_array_that_does_not_fit_is_refused_at_the_functions_line(made: Any) 
         return made
 
     simple_operator("unfit", gradient=reads_inputs(gradient), description="x")(answers)
-    prop, data = create("unfit", {}), np.ones(6, "float32")
-    body, context = prop.create_operator(), OpContext(True)
-    given, requests = [Tensor(data.ctypes.data, TensorSpec((6,)))], [OpReqType.WRITE]
-    problem = refusal(lambda: body.forward(context, given, requests, given, ()), answers)
-    assert "as the output, float32 of shape (6,)" in problem
-    problem = refusal(
-        lambda: body.backward(context, given, given, [None], requests, given, ()), gradient
+    body, data = create("unfit", {}).create_operator(), np.ones(6, "float32")
+    given, out = ByName("input", ["data"], [data]), ByName("output", ["output"], [data])
+    written = {"inputs": given, "outputs": out, "is_train": True, "resources": ()}
+    requests = [OpReqType.WRITE]
+    call = ForwardCall(
+        **written,
+        requests=ByName("output", ["output"], requests),
+        auxiliary=ByName("auxiliary state", [], []),
     )
+    problem = refusal(lambda: body.forward(call), answers)
+    assert "as the output, float32 of shape (6,)" in problem
+    back = BackwardCall(
+        **written,
+        requests=ByName("input gradient", ["data"], requests),
+        output_gradients=out,
+        input_gradients=given,
+    )
+    problem = refusal(lambda: body.backward(back), gradient)
     assert "as the gradient of data, float32 of shape (6,)" in problem
     assert data.tolist() == [1] * 6
 

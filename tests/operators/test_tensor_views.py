@@ -7,8 +7,6 @@ import pytest
 
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
-from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import assign, require_array
 from mxrun.operator.tensor import Tensor
 
 
@@ -47,32 +45,3 @@ def test_O11_a_packed_layout_has_no_array() -> None:
     spec = TensorSpec((1, 2, 2, 2), "float32", CHANNELS_LAST)
     with pytest.raises(InternalError, match="reorder"):
         _ = Tensor(0, spec).array
-
-
-def test_assign_is_where_the_four_requests_are_known() -> None:
-    memory = np.full(3, 2.0, "float32")
-    for request, expected in (
-        (OpReqType.NULL, 2),
-        (OpReqType.ADD, 7),
-        (OpReqType.WRITE, 5),
-        (OpReqType.INPLACE, 5),
-    ):
-        assign(view(memory), request, np.full(3, 5.0))
-        assert memory.tolist() == [expected] * 3
-
-
-@pytest.mark.parametrize("request_type", [OpReqType.WRITE, OpReqType.ADD])
-def test_a_value_of_another_shape_is_not_repeated(request_type: OpReqType) -> None:
-    memory = np.full(6, 2.0, "float32")
-    for shape in ((1,), (1, 6), (2, 3), (3,)):
-        with pytest.raises(ValueError, match=r"for a tensor of \(6,\)"):
-            assign(view(memory), request_type, np.ones(shape, "float32"))
-    assert memory.tolist() == [2.0] * 6
-    # A scalar is assigned to every element.
-    assign(view(memory), OpReqType.WRITE, 0.0)
-    assert memory.tolist() == [0.0] * 6
-
-
-def test_reading_an_absent_tensor_is_an_error_that_names_both_reasons() -> None:
-    with pytest.raises(TypeError, match=r"declare_backward_dependency .* nothing reads"):
-        require_array(None)

@@ -245,7 +245,7 @@ COUNTING = '''\
 from mxrun.operator.property import PartialInference, OperatorProperty, StateUpdate
 from mxrun.base.params import Parameters
 from mxrun.operator.register import register
-from mxrun.operator.operator import Operator, assign
+from mxrun.operator.operator import Operator
 
 
 class CentreParameters(Parameters):
@@ -279,13 +279,12 @@ class CentreProperty(OperatorProperty):
 
 
 class Centre(Operator):
-    def forward(self, context, in_data, req, out_data, aux_states):
-        data = in_data[0].array
-        assign(out_data[0], req[0], data)
-        assign(out_data[1], req[1], data[:, :1].mean(axis=0))
+    def forward(self, call):
+        data = call.inputs.data
+        call.store(output=data, mean=data[:, :1].mean(axis=0))
 
-    def backward(self, context, out_grad, in_data, out_data, req, in_grad, aux_states):
-        assign(in_grad[0], req[0], out_grad[0].array)
+    def backward(self, call):
+        call.store(data=call.output_gradients.output)
 '''
 
 

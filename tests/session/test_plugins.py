@@ -29,11 +29,9 @@ import numpy as np
 from pydantic import Field
 
 from mxrun.base.params import Parameters, Positive
-from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import PartialInference, OperatorProperty, PartialShapes, same_shape
 from mxrun.operator.register import register
-from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 
@@ -70,31 +68,15 @@ class Swish(Operator):
     def __init__(self, beta: float) -> None:
         self.beta = beta
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
-        data = in_data[0].array
-        assign(out_data[0], req[0], data / (1 + np.exp(-self.beta * data)))
+    def forward(self, call: ForwardCall) -> None:
+        x = call.inputs.data
+        call.store(output=x / (1 + np.exp(-self.beta * x)))
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
-        data = require_array(in_data[0])
+    def backward(self, call: BackwardCall) -> None:
+        data = call.inputs.data
         gate = 1 / (1 + np.exp(-self.beta * data))
         slope = gate + self.beta * data * gate * (1 - gate)
-        assign(in_grad[0], req[0], require_array(out_grad[0]) * slope)
+        call.store(data=call.output_gradients.output * slope)
 '''
 
 CONFIG = config_text(
@@ -179,7 +161,7 @@ def test_the_plugin_of_anothers_run_is_not_run_unless_allowed(
 
 def test_a_changed_plugin_changes_no_result_unless_allowed(config: Path, tmp_path: Path) -> None:
     result("train", str(config), "train.epochs=1", cwd=tmp_path)
-    plugin_of(config).write_text(SWISH.replace("data / (1 + ", "-data / (1 + "))
+    plugin_of(config).write_text(SWISH.replace("=x / (1 + ", "=-x / (1 + "))
     result("check", str(config), cwd=tmp_path)
     command = ("infer", str(tmp_path / "runs" / "swish"), "--split", "test")
     text = refused(*command, cwd=tmp_path)
@@ -268,8 +250,8 @@ def test_P14_P20_a_wrong_plugin_is_one_error_with_its_line(
     ("line", "name"),
     [
         ('data, output = same_shape(("data"', "infer_shape"),
-        ("data = in_data[0].array", "forward"),
-        ("data = require_array(in_data[0])", "backward"),
+        ("x = call.inputs.data", "forward"),
+        ("data = call.inputs.data", "backward"),
     ],
 )
 def test_P14_what_an_operator_raises_at_work_is_one_error_with_its_line(
@@ -291,9 +273,7 @@ def test_P14_what_an_operator_raises_at_work_is_one_error_with_its_line(
 def test_an_operator_that_ends_the_process_is_one_error_with_its_line(
     config: Path, name: str, tmp_path: Path
 ) -> None:
-    line = {"forward": "data = in_data[0].array", "backward": "data = require_array(in_data[0])"}[
-        name
-    ]
+    line = {"forward": "x = call.inputs.data", "backward": "data = call.inputs.data"}[name]
     broken = SWISH.replace(f"        {line}", f"        raise SystemExit(0)\n        {line}")
     plugin_of(config).write_text(broken)
     done = mxrun("train", str(config), cwd=tmp_path)
@@ -317,6 +297,29 @@ def test_a_body_that_is_no_operator_is_one_error_with_its_line(
     assert done.returncode == 2
     said = f"{plugin_of(config)}:{line}:1: create_operator of my_swish returns NoneType"
     assert done.stderr.startswith(said)
+
+
+def test_a_body_with_other_arguments_is_one_error_with_its_line(
+    config: Path, tmp_path: Path
+) -> None:
+    for name, arguments in (
+        ("forward", "self, context, in_data, req, out_data, aux_states"),
+        ("backward", "self, context, out_grad, in_data, out_data, req, in_grad, aux_states"),
+    ):
+        kind = f"{name.capitalize()}Call"
+        broken = SWISH.replace(f"def {name}(self, call: {kind})", f"def {name}({arguments})")
+        plugin_of(config).write_text(broken)
+        line = line_of(broken, f"    def {name}(")
+        done = mxrun("train", str(config), cwd=tmp_path)
+        assert done.returncode == 2
+        said = f"{plugin_of(config)}:{line}:1: {name} of my_swish has other arguments than one call"
+        assert done.stderr.startswith(said)
+        assert f"{name}(self, call: {kind})" in done.stderr
+        assert f"({arguments})" in done.stderr
+        assert "call.store(NAME=value)" in done.stderr
+        found = mxrun("check-op", f"{plugin_of(config)}:my_swish", cwd=tmp_path)
+        assert found.returncode != 0
+        assert f"{name} of my_swish has other arguments than one call" in found.stdout
 
 
 ARRAYS = '''from mxrun.operator.simple import reads_inputs, simple_operator

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
-from planted import ASSIGN, MORE, Fault, body, implementation, native
+from planted import MORE, STORE, Fault, body, implementation, native
 
 FAULTS: dict[str, Fault] = {
     "ignores_add": (
         "forward requests",
-        ("ignores the add request of output", "assign(out, req, value)"),
-        (body("if req[0] is not OpReqType.NULL:", "    out_data[0].array[...] = output"),),
+        ("ignores the add request of output", "call.store(NAME=value)"),
+        (body("if call.is_requested('output'):", "    call.outputs.output[...] = output"),),
     ),
     "adds_other_bits": (
         "forward requests",
         ("adds something else to output than it writes", "leave the output out of `adding`"),
         (
             body(
-                "if req[0] is OpReqType.ADD:",
+                "if call.requests.output is OpReqType.ADD:",
                 "    output = output * 1.000001",
-                "assign(out_data[0], req[0], output)",
+                "call.store(output=output)",
             ),
             implementation("return replace(kernel, adding={0: lambda: kernel})"),
         ),
     ),
     "writes_null": (
         "forward requests",
-        ("writes output, whose request is null",),
+        ("numpy forward raises ValueError", "read-only", "writes_null.py:"),
         (
             body(
-                "target = out_data[0].array",
-                "add = target if req[0] is OpReqType.ADD else 0",
+                "target = call.outputs.output",
+                "add = target if call.requests.output is OpReqType.ADD else 0",
                 "target[...] = output + add",
+            ),
+        ),
+    ),
+    "implementation_writes_null": (
+        "forward requests",
+        ("other forward writes output, whose request is null", "call.store(NAME=value)"),
+        (
+            implementation(
+                "from mxrun.operator.kernel import PythonCall",
+                "if request.requests[0] is not OpReqType.NULL:",
+                "    return kernel",
+                "(spec,) = request.outputs",
+                "def fill(buffers: Any) -> None:",
+                "    array_at(buffers.outputs[0], spec.shape, spec.dtype)[...] = 1",
+                "return replace(kernel, bind=lambda to: (PythonCall(lambda: fill(to)),))",
             ),
         ),
     ),
@@ -38,9 +53,9 @@ FAULTS: dict[str, Fault] = {
         ("numpy backward ignores the add request of gradient of rhs",),
         (
             (
-                "        assign(in_grad[1], req[1], rhs_grad)\n",
-                "        if in_grad[1] is not None:\n"
-                "            in_grad[1].array[...] = rhs_grad\n",
+                "        call.store(rhs=rhs_grad)\n",
+                "        if call.is_requested('rhs'):\n"
+                "            call.input_gradients.rhs[...] = rhs_grad\n",
             ),
         ),
     ),
@@ -49,15 +64,20 @@ FAULTS: dict[str, Fault] = {
         ("writes another gradient of rhs", "(null, write)"),
         (
             (
-                "        assign(in_grad[1], req[1], rhs_grad)\n",
-                "        factor = 1 if in_grad[0] is not None else 2\n"
-                "        assign(in_grad[1], req[1], rhs_grad * factor)\n",
+                "        call.store(rhs=rhs_grad)\n",
+                "        factor = 1 if call.is_requested('lhs') else 2\n"
+                "        call.store(rhs=rhs_grad * factor)\n",
             ),
         ),
     ),
     "reads_undeclared": (
         "calls",
-        ("numpy backward", "a tensor that declare_backward_dependency does not name"),
+        (
+            "numpy backward raises TypeError: backward reads the input 'rhs'",
+            "a tensor that declare_backward_dependency does not name",
+            "reads_undeclared.py:",
+            "(backward)",
+        ),
         (("return [out_grad[0], in_data[0], in_data[1]]", "return [out_grad[0], in_data[0]]"),),
     ),
     "reads_undeclared_if_there": (
@@ -66,8 +86,9 @@ FAULTS: dict[str, Fault] = {
         (
             ("return [out_grad[0], in_data[0], in_data[1]]", "return [out_grad[0], in_data[0]]"),
             (
-                "require_array(in_data[0]), require_array(in_data[1])\n",
-                "require_array(in_data[0]), in_data[1].array if in_data[1] else np.float32(0)\n",
+                "lhs, rhs = call.inputs.lhs, call.inputs.rhs\n",
+                "inputs = call.inputs\n"
+                "        lhs, rhs = inputs.lhs, inputs.rhs if 'rhs' in inputs else np.float32(0)\n",
             ),
         ),
     ),
@@ -123,8 +144,8 @@ FAULTS: dict[str, Fault] = {
             ),
             ("[lhs, rhs], [output], []", "[lhs, rhs], [output, output], []"),
             ("return [out_grad[0], in_data[0]", "return [*out_grad, in_data[0]"),
-            body(ASSIGN.strip(), "assign(out_data[1], req[1], rhs)"),
-            ("* lhs * np.cos(rhs)", "* lhs * np.cos(rhs) + out_grad[1].array"),
+            body("call.store(output=output, rest=rhs)"),
+            ("* lhs * np.cos(rhs)", "* lhs * np.cos(rhs) + call.output_gradients.rest"),
         ),
     ),
     "unsafe_in_place": (
@@ -133,11 +154,11 @@ FAULTS: dict[str, Fault] = {
         (
             ("return [(in_data[0], out_data[0])]", "return [(in_data[1], out_data[0])]"),
             body(
-                "if req[0] in (OpReqType.WRITE, OpReqType.INPLACE):",
-                "    out_data[0].array[...] = self.scale * lhs",
-                "    out_data[0].array[...] *= np.sin(rhs)",
+                "if call.requests.output in (OpReqType.WRITE, OpReqType.INPLACE):",
+                "    call.outputs.output[...] = self.scale * lhs",
+                "    call.outputs.output[...] *= np.sin(rhs)",
                 "else:",
-                "    assign(out_data[0], req[0], output)",
+                "    call.store(output=output)",
             ),
         ),
     ),
@@ -148,11 +169,11 @@ FAULTS: dict[str, Fault] = {
             ("return [(out_grad[0], in_grad[1])]", "return [(out_grad[0], in_grad[0])]"),
             (
                 "        rhs_grad = grad",
-                "        assign(in_grad[0], req[0], lhs_grad)\n        rhs_grad = grad",
+                "        call.store(lhs=lhs_grad)\n        rhs_grad = grad",
             ),
             (
-                "        assign(in_grad[0], req[0], lhs_grad)\n        assign(in_grad[1]",
-                "        assign(in_grad[1]",
+                "        call.store(lhs=lhs_grad)\n        call.store(rhs",
+                "        call.store(rhs",
             ),
         ),
     ),
@@ -165,23 +186,23 @@ FAULTS: dict[str, Fault] = {
                 "return [(out_grad[0], in_grad[0]), (in_data[1], in_grad[1])]",
             ),
             (
-                "        assign(in_grad[0], req[0], lhs_grad)\n",
-                "        both = {OpReqType.INPLACE} == set(req)\n"
-                "        assign(in_grad[0], req[0], lhs_grad * (3 if both else 1))\n",
+                "        call.store(lhs=lhs_grad)\n",
+                "        both = {OpReqType.INPLACE} == set(call.requests)\n"
+                "        call.store(lhs=lhs_grad * (3 if both else 1))\n",
             ),
         ),
     ),
     "hides_temporaries": (
         "allocations",
         ("numpy forward hides large temporaries", "forward_resource"),
-        (body("output = output + np.zeros(1 << 20, lhs.dtype)[0]", ASSIGN.strip()),),
+        (body("output = output + np.zeros(1 << 20, lhs.dtype)[0]", STORE.strip()),),
     ),
     "leaves_memory": (
         "allocations",
         ("numpy forward leaks memory",),
         (
             ("T = TypeVar", "SEEN: list[Any] = []\nT = TypeVar"),
-            body("SEEN.append(output.copy())", ASSIGN.strip()),
+            body("SEEN.append(output.copy())", STORE.strip()),
         ),
     ),
     "allocates_natively": (
@@ -193,7 +214,7 @@ FAULTS: dict[str, Fault] = {
         "shared body",
         ("an Operator object shared by two networks mixes up their gradient of lhs",),
         (
-            body("self.sine = np.sin(rhs)", ASSIGN.strip()),
+            body("self.sine = np.sin(rhs)", STORE.strip()),
             (
                 "lhs_grad = grad * self.scale * np.sin(rhs)",
                 'lhs_grad = grad * self.scale * getattr(self, "sine", np.sin(rhs))',
@@ -203,14 +224,14 @@ FAULTS: dict[str, Fault] = {
     "keeps_a_buffer": (
         "shared body",
         ("a call leaves buffer on its Operator object",),
-        (body("self.buffer = output.copy()", ASSIGN.strip()),),
+        (body("self.buffer = output.copy()", STORE.strip()),),
     ),
     "keeps_state_in_the_module": (
         "shared body",
         ("an Operator object shared by two networks mixes up their gradient of lhs",),
         (
             ("T = TypeVar", "SEEN: list[Any] = [0]\nT = TypeVar"),
-            body("SEEN[0] = np.sin(rhs)", ASSIGN.strip()),
+            body("SEEN[0] = np.sin(rhs)", STORE.strip()),
             (
                 "lhs_grad = grad * self.scale * np.sin(rhs)",
                 "lhs_grad = grad * self.scale * SEEN[0]",
@@ -222,7 +243,7 @@ FAULTS: dict[str, Fault] = {
         ("numpy gives other numbers in a second call with the same inputs: output differs",),
         (
             ("T = TypeVar", "SEEN: list[int] = []\nT = TypeVar"),
-            body("SEEN.append(1)", "assign(out_data[0], req[0], output + len(SEEN) % 2)"),
+            body("SEEN.append(1)", "call.store(output=output + len(SEEN) % 2)"),
         ),
     ),
     "depends_on_old_content": (
@@ -230,10 +251,10 @@ FAULTS: dict[str, Fault] = {
         ("gives output that depends on previous memory content",),
         (
             body(
-                "if req[0] in (OpReqType.WRITE, OpReqType.INPLACE):",
-                "    np.copyto(out_data[0].array, output, where=lhs > 0)",
+                "if call.requests.output in (OpReqType.WRITE, OpReqType.INPLACE):",
+                "    np.copyto(call.outputs.output, output, where=lhs > 0)",
                 "else:",
-                "    assign(out_data[0], req[0], output)",
+                "    call.store(output=output)",
             ),
         ),
     ),
@@ -250,15 +271,15 @@ FAULTS: dict[str, Fault] = {
     "mutates_an_input": (
         "calls",
         ("numpy forward changes its input rhs", "list_mutated_inputs"),
-        (body("in_data[1].array[...] *= 2", ASSIGN.strip()),),
+        (body("rhs *= 2", STORE.strip()),),
     ),
     "writes_beyond_its_end": (
         "calls",
         ("numpy forward writes outside output, 4 bytes beyond its end",),
         (
             body(
-                ASSIGN.strip(),
-                "array_at(out_data[0].address, (output.size + 1,), 'float32')[-1] = 0",
+                STORE.strip(),
+                "array_at(call.outputs.output.ctypes.data, (output.size + 1,), 'float32')[-1] = 0",
             ),
         ),
     ),
@@ -267,16 +288,32 @@ FAULTS: dict[str, Fault] = {
         ("numpy backward writes outside gradient of lhs, 8 bytes before its beginning",),
         (
             (
-                "        assign(in_grad[0], req[0], lhs_grad)\n",
-                "        assign(in_grad[0], req[0], lhs_grad)\n"
-                "        array_at(in_grad[0].address - 8, (1,), 'float32')[...] = 0\n",
+                "        call.store(lhs=lhs_grad)\n",
+                "        call.store(lhs=lhs_grad)\n"
+                "        address = call.input_gradients.lhs.ctypes.data\n"
+                "        array_at(address - 8, (1,), 'float32')[...] = 0\n",
             ),
         ),
     ),
     "raises": (
         "calls",
         ("numpy forward raises IndexError", "raises.py:", "(forward)"),
-        (body("output[99999999]", ASSIGN.strip()),),
+        (body("output[99999999]", STORE.strip()),),
+    ),
+    "stores_another_shape": (
+        "calls",
+        (
+            "numpy forward raises ValueError: a value of shape",
+            "for output, a tensor of shape",
+            "stores_another_shape.py:",
+            "(forward)",
+        ),
+        (body("call.store(output=output[None])"),),
+    ),
+    "stores_an_unknown_name": (
+        "calls",
+        ("numpy forward raises AttributeError", "has no output 'outptu'; it has: output"),
+        (body("call.store(outptu=output)"),),
     ),
     "implementations_differ": (
         "implementations",
@@ -304,18 +341,18 @@ FAULTS: dict[str, Fault] = {
         (
             "second call with the same inputs",
             "draws from numpy.random",
-            "context.random(i).bits(n)",
+            "call.random(i).bits(n)",
         ),
-        (body("output = output * np.random.random(lhs.shape)", ASSIGN.strip()),),
+        (body("output = output * np.random.random(lhs.shape)", STORE.strip()),),
     ),
     "draws_from_numpy_for_nothing": (
         "random numbers",
-        ("numpy draws from numpy.random", "context.random(i).bits(n)"),
-        (body("np.random.random(lhs.shape)", ASSIGN.strip()),),
+        ("numpy draws from numpy.random", "call.random(i).bits(n)"),
+        (body("np.random.random(lhs.shape)", STORE.strip()),),
     ),
     "draws_backward": (
         "calls alike",
-        ("the gradient of lhs differs", "context.random(i).bits(n)"),
+        ("the gradient of lhs differs", "call.random(i).bits(n)"),
         (
             (
                 "lhs_grad = grad * self.scale * np.sin(rhs)",
@@ -341,7 +378,7 @@ FAULTS: dict[str, Fault] = {
         (
             body(
                 "half = output.astype('float16' if output.dtype == 'float32' else output.dtype)",
-                "assign(out_data[0], req[0], half)",
+                "call.store(output=half)",
             ),
         ),
     ),

@@ -17,10 +17,10 @@ from pydantic import Field
 
 from mxrun.base.params import Float32, Parameters
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import PartialInference, OperatorProperty, PartialShapes, same_shape
 from mxrun.operator.register import Implementation, implement, register
-from mxrun.operator.tensor import Tensor, array_at
+from mxrun.operator.tensor import array_at
 
 T = TypeVar("T")
 
@@ -76,37 +76,21 @@ class Planted(Operator):
     def __init__(self, scale: float) -> None:
         self.scale = scale
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
-        lhs, rhs = in_data[0].array, in_data[1].array
+    def forward(self, call: ForwardCall) -> None:
+        lhs, rhs = call.inputs
         output = self.scale * lhs * np.sin(rhs)
-        assign(out_data[0], req[0], output)
+        call.store(output=output)
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
-        grad = require_array(out_grad[0])
-        lhs, rhs = require_array(in_data[0]), require_array(in_data[1])
+    def backward(self, call: BackwardCall) -> None:
+        grad = call.output_gradients.output
+        lhs, rhs = call.inputs.lhs, call.inputs.rhs
         lhs_grad = grad * self.scale * np.sin(rhs)
         rhs_grad = grad * self.scale * lhs * np.cos(rhs)
-        assign(in_grad[0], req[0], lhs_grad)
-        assign(in_grad[1], req[1], rhs_grad)
+        call.store(lhs=lhs_grad)
+        call.store(rhs=rhs_grad)
 '''
 
-ASSIGN = "        assign(out_data[0], req[0], output)\n"
+STORE = "        call.store(output=output)\n"
 MORE = "    # more of the property\n"
 # A text of the sound file, and what replaces it.
 Change = tuple[str, str]
@@ -127,7 +111,7 @@ def plant(folder: Path, name: str, *changes: Change) -> Path:
 
 def body(*lines: str) -> Change:
     """Replace the statement of the forward body that stores its result."""
-    return ASSIGN, "".join(f"        {line}\n" for line in lines)
+    return STORE, "".join(f"        {line}\n" for line in lines)
 
 
 def implementation(*lines: str) -> Change:

@@ -14,12 +14,10 @@ import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.base.params import Float32, Parameters
-from mxrun.operator.kernel import OpReqType
-from mxrun.operator.operator import OpContext, Operator, assign, require_array
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import register
 from mxrun.operator.shape import unify
-from mxrun.operator.tensor import Tensor
 
 T = TypeVar("T")
 Size = Annotated[int, Field(ge=1)]
@@ -125,16 +123,9 @@ class RoiPooling(Operator):
                 ),
             )
 
-    def forward(
-        self,
-        context: OpContext,
-        in_data: Sequence[Tensor],
-        req: Sequence[OpReqType],
-        out_data: Sequence[Tensor],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def forward(self, call: ForwardCall) -> None:
         """Write the maximum of each cell and its index in the map; -1 for an empty cell."""
-        data, rois = (tensor.array for tensor in in_data)
+        data, rois = call.inputs
         _, channels, height, width = data.shape
         shape = (len(rois), channels, *self.parameters.pooled_size)
         output, positions = np.zeros(shape, data.dtype), np.full(shape, -1, "int32")
@@ -148,29 +139,20 @@ class RoiPooling(Operator):
                     best = cell.argmax(axis=1)
                     output[r, :, i, j] = cell[np.arange(channels), best]
                     positions[r, :, i, j] = places[rows, columns].ravel()[best]
-        assign(out_data[0], req[0], output)
-        assign(out_data[1], req[1], positions)
+        call.store(output=output)
+        call.store(positions=positions)
 
-    def backward(
-        self,
-        context: OpContext,
-        out_grad: Sequence[Tensor | None],
-        in_data: Sequence[Tensor | None],
-        out_data: Sequence[Tensor | None],
-        req: Sequence[OpReqType],
-        in_grad: Sequence[Tensor | None],
-        aux_states: Sequence[Tensor],
-    ) -> None:
+    def backward(self, call: BackwardCall) -> None:
         """Add each gradient at the position of its maximum."""
         grad, rois, positions = (
-            require_array(out_grad[0]),
-            require_array(in_data[1]),
-            require_array(out_data[1]),
+            call.output_gradients.output,
+            call.inputs.rois,
+            call.outputs.positions,
         )
-        if in_grad[0] is None:
+        if not call.is_requested("data"):
             return
-        gradient = np.zeros(in_grad[0].array.shape, grad.dtype)
+        gradient = np.zeros(call.input_gradients.data.shape, grad.dtype)
         flat = gradient.reshape(*gradient.shape[:2], -1)
         for r, c, i, j in np.argwhere(positions >= 0):
             flat[int(rois[r, 0]), c, positions[r, c, i, j]] += grad[r, c, i, j]
-        assign(in_grad[0], req[0], gradient)
+        call.store(data=gradient)
