@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,7 +19,7 @@ from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_elements, team_for_flops
 from mxrun.base.params import Int32
-from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
+from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import (
     GradientParts,
@@ -34,20 +32,13 @@ from mxrun.operator.native_kernel import (
     target,
 )
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
-from mxrun.operator.property import (
-    PartialInference,
-    PartialShapes,
-    ResourceKind,
-    ResourceRequest,
-)
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
-from mxrun.ops.convolution.operator import MEBIBYTE, ConvolutionParameters
-from mxrun.ops.linear import LinearProperty
-from mxrun.ops.window import NonNegative, Window, WindowProducts, columns_space
+from mxrun.ops.window import NonNegative, Window, WindowProducts
+from mxrun.ops.window_product import WindowProductParameters, WindowProductProperty
 
 
-class DeconvolutionParameters(ConvolutionParameters):
+class DeconvolutionParameters(WindowProductParameters):
     """Parameters of Deconvolution (MXNet's names and defaults).
 
     kernel, stride, dilate and pad are those of the corresponding convolution.
@@ -112,7 +103,7 @@ class DeconvolutionParameters(ConvolutionParameters):
 
 
 @register("Deconvolution")
-class DeconvolutionProperty(LinearProperty[DeconvolutionParameters]):
+class DeconvolutionProperty(WindowProductProperty[DeconvolutionParameters]):
     """output[n, o, y*stride + k*dilate - pad] = sum of weight[c, o, k] * data[n, c, y] over y, k
     and the channels c of o's group, plus bias[o]. This is the data gradient of a Convolution.
 
@@ -124,45 +115,25 @@ class DeconvolutionProperty(LinearProperty[DeconvolutionParameters]):
 
     type_string = "Deconvolution"
     parameter_type = DeconvolutionParameters
+    transposed = True
+    rule_of_sizes = "data, kernel, stride, dilate, pad, adj and target_shape"
 
-    def list_arguments(self) -> tuple[str, ...]:
-        """data, weight and, unless no_bias, bias."""
-        return ("data", "weight") if self.parameters.no_bias else ("data", "weight", "bias")
-
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Infer channels from data or weight; sizes forward, and backward without target_shape."""
+    def infer_weight(self, data: Dimensions, weight: PartialShape) -> tuple[int | None, Dimensions]:
+        """Weight has one kernel per channel of data, over the filters of one group."""
         p = self.parameters
-        rank = len(p.kernel)
-        axes = f"[batch, channel] and the {rank} axes of kernel {list(p.kernel)}"
-        data = unify("data", inputs[0], (None,) * (rank + 2), axes)
-        output = unify("output", outputs[0], (None, p.num_filter, *(None,) * rank), "num_filter")
-        share_of_filters = p.num_filter // p.num_group
-        weight = unify(
-            "weight",
-            inputs[1],
-            (None, share_of_filters, *p.kernel),
-            "num_filter / num_group and kernel",
-        )
-        weight = unify("weight", weight, (data[1], *(None,) * (rank + 1)), "data's channels")
-        channels = weight[0]
-        if channels is not None and channels % p.num_group:
-            rule = f"a multiple of num_group {p.num_group} channels"
-            raise ShapeContradiction("data", show(data), f"{channels} channels", rule)
-        batch = data[0] if data[0] is not None else output[0]
-        sizes = [self._sizes(axis, data, output) for axis in range(rank)]
-        data = unify("data", data, (batch, channels, *(size for size, _ in sizes)), "output")
-        output = unify(
-            "output",
-            output,
-            (batch, None, *(size for _, size in sizes)),
-            "data, kernel, stride, dilate, pad, adj and target_shape",
-        )
-        bias = [unify("bias", shape, (p.num_filter,), "num_filter") for shape in inputs[2:]]
-        return PartialInference([data, weight, *bias], [output], [])
+        filters = p.num_filter // p.num_group
+        rule = "num_filter / num_group and kernel"
+        weight = unify("weight", weight, (None, filters, *p.kernel), rule)
+        inferred = (data[1], None, *(None,) * len(p.kernel))
+        weight = unify("weight", weight, inferred, "data's channels")
+        if weight[0] is not None:
+            self.require_groups(data, weight[0])
+        return weight[0], weight
 
-    def _sizes(
+    def infer_sizes(
         self, axis: int, data: Dimensions, output: Dimensions
     ) -> tuple[int | None, int | None]:
+        """Infer sizes forward, and backward without target_shape."""
         p = self.parameters
         size, given = data[axis + 2], output[axis + 2]
         if size is None:
@@ -193,21 +164,9 @@ class DeconvolutionProperty(LinearProperty[DeconvolutionParameters]):
             raise ShapeContradiction("output", show(output), inferred, rule)
         return (size - one) // stride + 1
 
-    def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """Request columns for as many images as `workspace` allows, at least one."""
-        p, data = self.parameters, inputs[0]
-        output = (data.shape[0], p.num_filter)
-        limit = p.workspace * MEBIBYTE
-        space = columns_space(output, data.dtype, p.window(), data.shape[2:], limit)
-        return [ResourceRequest(ResourceKind.TEMP_SPACE, space)]
-
-    def backward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """Request the same columns, for the output's gradient."""
-        return self.forward_resource(inputs)
-
-    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Two per multiply-add."""
-        return 2 * math.prod(in_shapes[0]) * math.prod(in_shapes[1][1:])
+    def images_and_positions(self, data: Shape) -> tuple[Shape, Shape]:
+        """Data are the windows."""
+        return (data[0], self.parameters.num_filter), data[2:]
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""
@@ -283,7 +242,7 @@ class OnednnDeconvolution(Implementation):
         if not onednn_serves(*request.inputs):
             return None
         output = request.outputs[0].with_layout(CHANNELS_LAST)
-        flops = prop.flops([data.shape, weight.shape], [])
+        flops = prop.flops([data.shape, weight.shape], [output.shape])
         window = _geometry(prop.parameters, data.shape)
         if request.is_train and not weight_gradient_is_sound(
             output, weight.shape[2:], data, window
@@ -298,7 +257,7 @@ class OnednnDeconvolution(Implementation):
                 window,
                 team_for_flops(flops, request.threads),
             )
-            primitive = request.choices.prepare("output", prepare, _limit(prop.parameters))
+            primitive = request.choices.prepare("output", prepare, prop.parameters.workspace_bytes)
         except Unsupported:
             return None
         if primitive.is_reference:
@@ -347,7 +306,7 @@ class OnednnDeconvolution(Implementation):
         )
         window = _geometry(prop.parameters, data.shape)
         team = team_for_flops(request.forward.flops, request.threads)
-        limit = _limit(prop.parameters)
+        limit = prop.parameters.workspace_bytes
         parts = GradientParts(request)
         if parts.is_requested(0):
             slots = {
@@ -374,10 +333,6 @@ class OnednnDeconvolution(Implementation):
             parts.add_column_sum(source(0), CHANNELS_LAST, target(2))
         products = parts.is_requested(0) + parts.is_requested(1)
         return parts.kernel(products * request.forward.flops)
-
-
-def _limit(parameters: DeconvolutionParameters) -> int:
-    return parameters.workspace * MEBIBYTE
 
 
 def _geometry(parameters: DeconvolutionParameters, data: Shape) -> operations.SlidingWindow:

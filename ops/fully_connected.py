@@ -17,7 +17,7 @@ from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_flops
 from mxrun.base.dtype import BFLOAT16
-from mxrun.base.params import Int32, Parameters
+from mxrun.base.params import Int32
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import (
@@ -32,14 +32,14 @@ from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import PartialInference, PartialShapes, Precision
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import product, unify, unify_product
-from mxrun.ops.linear import LinearProperty
+from mxrun.ops.linear import LinearParameters, LinearProperty
 
 Array = npt.NDArray[Any]
 
 _WEIGHT = 1
 
 
-class FullyConnectedParameters(Parameters):
+class FullyConnectedParameters(LinearParameters):
     """Parameters of FullyConnected (MXNet's names and defaults)."""
 
     num_hidden: Int32 = Field(ge=1, description="Number of output features.", examples=[10])
@@ -63,10 +63,6 @@ class FullyConnectedProperty(LinearProperty[FullyConnectedParameters]):
     type_string = "FullyConnected"
     parameter_type = FullyConnectedParameters
     precision = Precision.BFLOAT16
-
-    def list_arguments(self) -> tuple[str, ...]:
-        """data, weight and, unless no_bias, bias."""
-        return ("data", "weight") if self.parameters.no_bias else ("data", "weight", "bias")
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Infer K from data or weight, and the other axes from data or output."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ from pydantic import Field
 from mxrun.backend.arguments import Arguments, Float32s, Integer, Real
 from mxrun.backend.jit import native, share
 from mxrun.backend.team import team_for_elements
-from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator import scalar
@@ -24,21 +23,23 @@ from mxrun.operator.property import (
     GradientKind,
     PartialInference,
     PartialShapes,
-    PartialType,
     same_shape,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
-from mxrun.operator.shape import ShapeContradiction, show, unify
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.hidden_loss import HiddenLossProperty
+from mxrun.ops.loss import (
+    NORMALIZATIONS,
+    HiddenLossProperty,
+    LossParameters,
+    Normalization,
+    gradient_kernel,
+)
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.rows import copy_part
 from mxrun.ops.view import ViewProperty
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
-
-NORMALIZATIONS = ("null", "batch", "valid")
 
 
 class BlockGradParameters(Parameters):
@@ -63,14 +64,14 @@ class BlockGradProperty(ViewProperty[BlockGradParameters]):
         return (GradientKind.ZERO,)
 
 
-class MakeLossParameters(Parameters):
+class MakeLossParameters(LossParameters):
     """Parameters of MakeLoss (MXNet's, and use_sample_weight)."""
 
     grad_scale: Float32 = Field(default=1.0, description="Multiplies the gradient.")
     valid_thresh: Float32 = Field(
         default=0.0, description="With normalization valid: elements greater than this are counted."
     )
-    normalization: Literal["null", "batch", "valid"] = Field(
+    normalization: Normalization = Field(
         default="null",
         description="Divides the gradient by 1 (null), by the product of all axes but the last "
         "(batch), or by the number of elements above valid_thresh (valid).",
@@ -96,55 +97,20 @@ class MakeLossProperty(HiddenLossProperty[MakeLossParameters]):
 
     type_string = "MakeLoss"
     parameter_type = MakeLossParameters
+    label_arguments = ()
+    label_type = None
     nonstandard_gradient = "grad_scale / divisor everywhere, whatever the output's gradient is."
-
-    def list_arguments(self) -> tuple[str, ...]:
-        """data, and sample_weight with use_sample_weight."""
-        return ("data", "sample_weight") if self.parameters.use_sample_weight else ("data",)
 
     @property
     def mixes_samples(self) -> bool:
         """True unless normalization is null: gradients are divided by a count over the batch."""
         return self.parameters.normalization != "null"
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Unify data and output; sample_weight has one element per row."""
-        data = unify("data", inputs[0], outputs[0], "output")
-        loss = unify("loss", outputs[1], (1,), "one number")
-        weights = [unify("sample_weight", shape, (None,), "one per row") for shape in inputs[1:]]
-        if data is not None:
-            if not data:
-                raise ShapeContradiction("data", show(data), "rank 1 or more", "a batch of rows")
-            if weights:
-                data = unify("data", data, (weights[0][0], *data[1:]), "sample_weight")
-            weights = [
-                unify("sample_weight", shape, (data[0],), "data's rows") for shape in weights
-            ]
-        return PartialInference([data, *weights], [data, loss], [])
-
-    def infer_type(
-        self, inputs: list[PartialType], outputs: list[PartialType]
-    ) -> tuple[list[PartialType], list[PartialType]]:
-        """Default weights to float32, whatever data is."""
-        weights = inputs[1:]
-        completed, types = super().infer_type([inputs[0], *[None] * len(weights)], outputs)
-        return [completed[0], *(dtype or FLOAT32 for dtype in weights)], types
-
-    def list_gradients(self) -> tuple[GradientKind, ...]:
-        """data has a computed gradient; weights have a zero gradient."""
-        return (GradientKind.COMPUTES, GradientKind.ZERO)[: len(self.list_arguments())]
-
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
         """Return data if its elements are counted, and sample_weight."""
         return [*in_data] if self.parameters.normalization == "valid" else [*in_data[1:]]
-
-    def forward_inplace_option(
-        self, in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[tuple[T, T]]:
-        """Pair data with the output."""
-        return [(in_data[0], out_data[0])]
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""
@@ -285,17 +251,7 @@ class CompiledMakeLoss(Implementation):
         )
         team = team_for_elements(rows * columns, request.threads)
         part = LoopPart(loss_gradient_loop, arguments, team)
-        read = tuple(None if spec is None else spec.with_layout(PLAIN) for spec in request.in_data)
-        outputs = (request.in_grad[0].with_layout(PLAIN), *(None,) * (len(read) - 1))
-        return native_kernel(
-            self.name,
-            [part],
-            (None, None, *read, None, None),
-            outputs,
-            request.requests,
-            request.threads,
-            flops=rows * columns,
-        )
+        return gradient_kernel(part, request, rows * columns)
 
 
 def _loss_part(inputs: Sequence[TensorSpec], threads: int) -> KernelPart:

@@ -11,19 +11,18 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.params import Float32, Parameters
+from mxrun.base.params import Float32
 from mxrun.base.regression import Regression
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
-from mxrun.operator.property import PartialInference, PartialShapes, PartialType
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import evaluate
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.hidden_loss import HiddenLossProperty
+from mxrun.ops.loss import LabelledLossProperty, LossParameters, gradient_kernel
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.rows import copy_part
 from mxrun.ops.strided_map import served, strided_part
@@ -48,7 +47,7 @@ class RegressionFunctions:
     slope: Callable[[Scalar, Scalar], Scalar]
 
 
-class RegressionOutputParameters(Parameters):
+class RegressionOutputParameters(LossParameters):
     """Parameters of the regression outputs (MXNet's, and use_sample_weight)."""
 
     grad_scale: Float32 = Field(
@@ -63,7 +62,7 @@ class RegressionOutputParameters(Parameters):
     )
 
 
-class RegressionOutputProperty(HiddenLossProperty[RegressionOutputParameters]):
+class RegressionOutputProperty(LabelledLossProperty[RegressionOutputParameters]):
     """Loss summed over samples, averaged over the elements of a sample.
 
     data and output [N, ...]; label of data's shape, with or without trailing axes of size 1; loss
@@ -74,64 +73,27 @@ class RegressionOutputProperty(HiddenLossProperty[RegressionOutputParameters]):
 
     parameter_type = RegressionOutputParameters
     rule: ClassVar[RegressionFunctions]
-    label_arguments = ("label", "sample_weight")
     nonstandard_gradient = (
         "The gradient of loss times grad_scale, whatever the output's gradient is."
     )
-
-    def list_arguments(self) -> tuple[str, ...]:
-        """data, label and, with use_sample_weight, sample_weight."""
-        weight = ("sample_weight",) if self.parameters.use_sample_weight else ()
-        return ("data", "label", *weight)
 
     def regression(self, data: Shape, label: Shape) -> Regression:
         """A sample is a row of the batch; the logistic operator outputs probabilities."""
         return Regression(data[0], math.prod(data[1:]), self.rule.output is not None)
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Unify data and output; label defaults to data's shape, or to [N] for data [N, 1]."""
-        data = unify("data", inputs[0], outputs[0], "output")
-        loss = unify("loss", outputs[1], (1,), "one number")
-        label = inputs[1]
-        if data is not None and not data:
-            raise ShapeContradiction("data", show(data), "rank 1 or more", "rows of a batch")
-        batch = next((shape[0] for shape in (label, data) if shape), None)
-        weights = [unify("sample_weight", shape, (batch,), "label's rows") for shape in inputs[2:]]
-        if data is not None:
-            rows = weights[0][0] if weights else None
-            data = unify("data", data, (rows, *(None,) * (len(data) - 1)), "sample_weight's rows")
-            data, label = _with_label(data, label)
-            weights = [unify("sample_weight", shape, data[:1], "data's rows") for shape in weights]
-        return PartialInference([data, label, *weights], [data, loss], [])
-
-    def infer_type(
-        self, inputs: list[PartialType], outputs: list[PartialType]
-    ) -> tuple[list[PartialType], list[PartialType]]:
-        """Default labels and weights to float32."""
-        completed, types = super().infer_type(inputs, outputs)
-        return [completed[0], *(dtype or "float32" for dtype in completed[1:])], types
-
-    def declare_backward_dependency(
-        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[T]:
-        """Return label, the weights if any, and output."""
-        return [*in_data[1:], out_data[0]]
-
-    def forward_inplace_option(
-        self, in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[tuple[T, T]]:
-        """Pair data with the output."""
-        return [(in_data[0], out_data[0])]
-
-    def backward_inplace_option(
-        self,
-        out_grad: Sequence[T],
-        in_data: Sequence[T],
-        out_data: Sequence[T],
-        in_grad: Sequence[T],
-    ) -> list[tuple[T, T]]:
-        """Pair the output with data's gradient."""
-        return [(out_data[0], in_grad[0])]
+    def infer_label(self, data: Dimensions, label: PartialShape) -> tuple[Dimensions, PartialShape]:
+        """Unify up to trailing axes of size 1; label is [N] by default for data [N, 1]."""
+        if label is None:
+            if len(data) == 2 and data[1] in (1, None):
+                return data, None if data[1] is None else data[:1]
+            return data, data
+        rank = min(len(data), len(label))
+        if any(size not in (1, None) for size in label[rank:]) or not label:
+            raise ShapeContradiction("label", show(label), show(data), "data")
+        common = unify("label", label[:rank], data[:rank], "data")
+        ones = (1,) * max(len(data), len(label))
+        data = unify("data", data, (*common, *ones)[: len(data)], "label")
+        return data, (*common, *ones)[: len(label)]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """Three per element: difference, loss and sum."""
@@ -140,21 +102,6 @@ class RegressionOutputProperty(HiddenLossProperty[RegressionOutputParameters]):
     def create_operator(self) -> Operator:
         """Create the NumPy body."""
         return RegressionOutput(self.parameters, self.rule)
-
-
-def _with_label(data: Dimensions, label: PartialShape) -> tuple[Dimensions, PartialShape]:
-    """Complete the shapes of data and label from each other."""
-    if label is None:
-        if len(data) == 2 and data[1] in (1, None):
-            return data, None if data[1] is None else data[:1]
-        return data, data
-    rank = min(len(data), len(label))
-    if any(size not in (1, None) for size in label[rank:]) or not label:
-        raise ShapeContradiction("label", show(label), show(data), "data")
-    common = unify("label", label[:rank], data[:rank], "data")
-    ones = (1,) * max(len(data), len(label))
-    data = unify("data", data, (*common, *ones)[: len(data)], "label")
-    return data, (*common, *ones)[: len(label)]
 
 
 @register("LinearRegressionOutput")
@@ -297,17 +244,7 @@ class CompiledRegressionOutput(Implementation):
         kernel = _weighted(prop.rule.slope, len(operands))
         scale = prop.parameters.grad_scale / rows.shape[1]
         part = strided_part(kernel, (target(0), rows), operands, threads, (scale,))
-        read = (None, *request.in_data[1:], output, None)
-        plain = (None if spec is None else spec.with_layout(PLAIN) for spec in read)
-        return native_kernel(
-            self.name,
-            [part],
-            (*(None,) * outputs, *plain),
-            (request.in_grad[0].with_layout(PLAIN), *(None,) * (arguments - 1)),
-            request.requests,
-            threads,
-            flops=2 * output.elements,
-        )
+        return gradient_kernel(part, request, 2 * output.elements)
 
 
 def _output_part(rule: RegressionFunctions, data: TensorSpec, threads: int) -> KernelPart:

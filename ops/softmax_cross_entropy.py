@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,8 +17,7 @@ from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.primitive import Argument
 from mxrun.backend.team import team_for_elements
 from mxrun.base.classification import Classification
-from mxrun.base.params import Parameters
-from mxrun.base.tensor import PLAIN, Shape
+from mxrun.base.tensor import PLAIN, PartialShape, Shape
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
     LoopPart,
@@ -30,13 +30,12 @@ from mxrun.operator.native_kernel import (
 )
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
-    OperatorProperty,
     PartialInference,
     PartialShapes,
-    PartialType,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
-from mxrun.operator.shape import unify
+from mxrun.operator.shape import Dimensions, unify
+from mxrun.ops.loss import LossParameters, LossProperty, gradient_kernel
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -45,7 +44,7 @@ Array = npt.NDArray[Any]
 SMALLEST = 1e-8
 
 
-class SoftmaxCrossEntropyParameters(Parameters):
+class SoftmaxCrossEntropyParameters(LossParameters):
     """Parameters of softmax_cross_entropy: none of MXNet's; use_sample_weight is an addition."""
 
     use_sample_weight: bool = Field(
@@ -56,7 +55,7 @@ class SoftmaxCrossEntropyParameters(Parameters):
 
 
 @register("softmax_cross_entropy")
-class SoftmaxCrossEntropyProperty(OperatorProperty[SoftmaxCrossEntropyParameters]):
+class SoftmaxCrossEntropyProperty(LossProperty[SoftmaxCrossEntropyParameters]):
     """output = sum over n of weight[n] * -log(max(p[n, label[n]], 1e-8)), p = softmax of data's
     rows.
 
@@ -68,15 +67,9 @@ class SoftmaxCrossEntropyProperty(OperatorProperty[SoftmaxCrossEntropyParameters
     """
 
     type_string = "softmax_cross_entropy"
-    is_floating = True
     parameter_type = SoftmaxCrossEntropyParameters
-    label_arguments = ("label", "sample_weight")
+    label_type = "int32"
     prediction = "softmax"
-
-    def list_arguments(self) -> tuple[str, ...]:
-        """data, label and, with use_sample_weight, sample_weight."""
-        weight = ("sample_weight",) if self.parameters.use_sample_weight else ()
-        return ("data", "label", *weight)
 
     @property
     def loss_output(self) -> int:
@@ -90,23 +83,14 @@ class SoftmaxCrossEntropyProperty(OperatorProperty[SoftmaxCrossEntropyParameters
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Unify the rows of all inputs; the output has shape [1]."""
         data = unify("data", inputs[0], (None, None), "rows of classes")
-        label = unify("label", inputs[1], (data[0],), "data's rows")
-        weights = [unify("sample_weight", shape, label, "data's rows") for shape in inputs[2:]]
-        rows = weights[0][0] if weights else label[0]
-        data = unify("data", data, (rows, None), "label's rows")
-        label = unify("label", label, (rows,), "data's rows")
-        output = unify("output", outputs[0], (1,), "one number")
-        return PartialInference([data, label, *weights], [output], [])
+        label = unify("label", inputs[1], data[:1], "data's rows")
+        arguments = self.infer_rows(data, [label, *inputs[2:]])
+        return PartialInference(arguments, [unify("output", outputs[0], (1,), "one number")], [])
 
-    def infer_type(
-        self, inputs: list[PartialType], outputs: list[PartialType]
-    ) -> tuple[list[PartialType], list[PartialType]]:
-        """Default labels to int32 and weights to float32."""
-        completed, types = super().infer_type(inputs, outputs)
-        for index, default in enumerate(("int32", "float32"), start=1):
-            if index < len(completed):
-                completed[index] = completed[index] or default
-        return completed, types
+    def infer_label(self, data: Dimensions, label: PartialShape) -> tuple[Dimensions, PartialShape]:
+        """Label is one class per row."""
+        label = unify("label", label, data[:1], "data's rows")
+        return (*label, data[1]), label
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -274,12 +258,7 @@ class OnednnSoftmaxCrossEntropy(Implementation):
             gradient=target(0),
         )
         team = team_for_elements(probability.elements, request.threads)
-        return native_kernel(
-            "jit",
-            [LoopPart(gradient_loop, loss_gradient, team)],
-            (gradient, None, *request.in_data[1:], None, probability),
-            (probability, *(None,) * (arguments - 1)),
-            request.requests,
-            request.threads,
-            flops=2 * probability.elements,
-        )
+        part = LoopPart(gradient_loop, loss_gradient, team)
+        # Backward by loops reads forward's softmax in place of data.
+        request = replace(request, in_data=(None, *request.in_data[1:]))
+        return gradient_kernel(part, request, 2 * probability.elements)

@@ -18,15 +18,15 @@ from mxrun.operator.register import AnyProperty, create, implement, register
 from mxrun.operator.shape import unify
 from mxrun.ops.convolution.operator import (
     Convolution,
-    ConvolutionParameters,
     ConvolutionProperty,
     OnednnConvolution,
 )
+from mxrun.ops.window_product import WindowProductParameters
 
 T = TypeVar("T")
 
 
-class ConvolutionFusedParameters(ConvolutionParameters):
+class ConvolutionFusedParameters(WindowProductParameters):
     """Parameters of Convolution, the optional residual and the limits."""
 
     residual: bool = Field(default=False, description="Add the argument residual.")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy.typing as npt
-from pydantic import Field, model_validator
 
 from mxrun.backend.constraints import ImplementationConstraints
 from mxrun.backend.onednn import operations
@@ -22,8 +19,7 @@ from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, PostOperation, Primitive, Sum, Unsupported
 from mxrun.backend.team import team_for_elements, team_for_flops
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.params import Int32, Parameters
-from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
+from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import (
     GradientParts,
@@ -37,93 +33,19 @@ from mxrun.operator.native_kernel import (
 )
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
-    PartialInference,
-    PartialShapes,
     Precision,
-    ResourceKind,
-    ResourceRequest,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.ops.copy_part import InPlaceCopyPart
-from mxrun.ops.linear import LinearProperty
-from mxrun.ops.window import NonNegative, Positive, Window, WindowProducts, columns_space
+from mxrun.ops.window import WindowProducts
+from mxrun.ops.window_product import WindowProductParameters, WindowProductProperty
 
 Array = npt.NDArray[Any]
 
-MEBIBYTE = 1 << 20
-LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
-
-
-class ConvolutionParameters(Parameters):
-    """Parameters of Convolution (MXNet's names and defaults)."""
-
-    kernel: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=3)] = Field(
-        description="Window size: (w,), (h, w) or (d, h, w).", examples=[(3, 3)]
-    )
-    num_filter: Int32 = Field(ge=1, description="Number of output channels.", examples=[8])
-    stride: tuple[Positive, ...] = Field(
-        default=(), description="Distance between windows along each axis; default 1."
-    )
-    dilate: tuple[Positive, ...] = Field(
-        default=(), description="Distance between kernel elements along each axis; default 1."
-    )
-    pad: tuple[NonNegative, ...] = Field(
-        default=(), description="Zeros added at both ends of each axis; default 0."
-    )
-    num_group: Int32 = Field(
-        default=1,
-        ge=1,
-        description="Number of groups of channels that are convolved independently.",
-    )
-    workspace: Int32 = Field(
-        default=1024,
-        ge=0,
-        description="Limit in MiB of the temporary space of a product: an implementation that "
-        "needs more is used only if there is no other. Also limits how many images the NumPy "
-        "body unfolds at once.",
-    )
-    no_bias: bool = Field(default=False, description="Omit the bias.")
-    cudnn_tune: Literal["off", "limited_workspace", "fastest"] | None = Field(
-        default=None, description="Accepted for MXNet's models; has no effect."
-    )
-    cudnn_off: bool = Field(
-        default=False, description="Accepted for MXNet's models; has no effect."
-    )
-    layout: Literal["NCW", "NCHW", "NCDHW"] | None = Field(
-        default=None, description="Logical axis order; channels always follow the batch."
-    )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> ConvolutionParameters:
-        rank = len(self.kernel)
-        for name in ("stride", "dilate", "pad"):
-            given = len(getattr(self, name))
-            if given not in (0, rank):
-                raise ValueError(f"{name} has {given} numbers, but kernel has {rank}")
-        if self.num_filter % self.num_group:
-            raise ValueError(
-                f"num_filter {self.num_filter} is not divisible by num_group {self.num_group}"
-            )
-        if self.layout not in (None, LAYOUTS[rank]):
-            raise ValueError(
-                f"layout {self.layout} does not fit {rank} kernel axes; use {LAYOUTS[rank]}"
-            )
-        return self
-
-    def window(self) -> Window:
-        """Return the window geometry, with MXNet's defaults."""
-        rank = len(self.kernel)
-        return Window(
-            kernel=self.kernel,
-            stride=self.stride or (1,) * rank,
-            dilate=self.dilate or (1,) * rank,
-            pad=self.pad or (0,) * rank,
-        )
-
 
 @register("Convolution")
-class ConvolutionProperty(LinearProperty[ConvolutionParameters]):
+class ConvolutionProperty(WindowProductProperty[WindowProductParameters]):
     """output[n, o, y] = bias[o] + sum over c, k of weight[o, c, k] * data[n, c, y*stride + k*dilate
     - pad]. The positions y and k have one coordinate per spatial axis; c runs over the channels of
     o's group.
@@ -133,49 +55,28 @@ class ConvolutionProperty(LinearProperty[ConvolutionParameters]):
     """
 
     type_string = "Convolution"
-    parameter_type = ConvolutionParameters
+    parameter_type = WindowProductParameters
     precision = Precision.BFLOAT16
+    transposed = False
+    rule_of_sizes = "data, kernel, stride, dilate and pad"
 
-    def list_arguments(self) -> tuple[str, ...]:
-        """data, weight and, unless no_bias, bias."""
-        return ("data", "weight") if self.parameters.no_bias else ("data", "weight", "bias")
-
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Infer channels from data or weight; sizes forward, and backward if the stride is 1."""
+    def infer_weight(self, data: Dimensions, weight: PartialShape) -> tuple[int | None, Dimensions]:
+        """Weight has num_filter kernels over the channels of one group."""
         p = self.parameters
-        rank = len(p.kernel)
-        axes = f"[batch, channel] and the {rank} axes of kernel {list(p.kernel)}"
-        data = unify("data", inputs[0], (None,) * (rank + 2), axes)
-        output = unify("output", outputs[0], (None, p.num_filter, *(None,) * rank), "num_filter")
-        weight = unify(
-            "weight", inputs[1], (p.num_filter, None, *p.kernel), "num_filter and kernel"
-        )
+        weight = unify("weight", weight, (p.num_filter, None, *p.kernel), "num_filter and kernel")
         channels = data[1]
         if channels is None and weight[1] is not None:
             channels = weight[1] * p.num_group
         if channels is not None:
-            if channels % p.num_group:
-                rule = f"a multiple of num_group {p.num_group} channels"
-                raise ShapeContradiction("data", show(data), f"{channels} channels", rule)
-            share = channels // p.num_group
-            weight = unify(
-                "weight", weight, (None, share, *(None,) * rank), "data's channels / num_group"
-            )
-        batch = data[0] if data[0] is not None else output[0]
-        sizes = [self._sizes(axis, data, output) for axis in range(rank)]
-        data = unify("data", data, (batch, channels, *(size for size, _ in sizes)), "output")
-        output = unify(
-            "output",
-            output,
-            (batch, None, *(size for _, size in sizes)),
-            "data, kernel, stride, dilate and pad",
-        )
-        bias = [unify("bias", shape, (p.num_filter,), "num_filter") for shape in inputs[2:]]
-        return PartialInference([data, weight, *bias], [output], [])
+            self.require_groups(data, channels)
+            inferred = (None, channels // p.num_group, *(None,) * len(p.kernel))
+            weight = unify("weight", weight, inferred, "data's channels / num_group")
+        return channels, weight
 
-    def _sizes(
+    def infer_sizes(
         self, axis: int, data: Dimensions, output: Dimensions
     ) -> tuple[int | None, int | None]:
+        """Infer sizes forward, and backward if the stride is 1."""
         window = self.parameters.window()
         size, count = data[axis + 2], output[axis + 2]
         if size is not None:
@@ -190,23 +91,10 @@ class ConvolutionProperty(LinearProperty[ConvolutionParameters]):
             size = count - 1 + window.extent(axis) - 2 * window.pad[axis]
         return size, count
 
-    def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """Request columns for as many images as `workspace` allows, at least one."""
-        data, window = inputs[0], self.parameters.window()
-        positions = tuple(
-            window.output_size(axis, size) for axis, size in enumerate(data.shape[2:])
-        )
-        limit = self.parameters.workspace * MEBIBYTE
-        space = columns_space(data.shape, data.dtype, window, positions, limit)
-        return [ResourceRequest(ResourceKind.TEMP_SPACE, space)]
-
-    def backward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
-        """Request the same space, for the columns or their gradients."""
-        return self.forward_resource(inputs)
-
-    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Two per multiply-add."""
-        return 2 * math.prod(out_shapes[0]) * math.prod(in_shapes[1][1:])
+    def images_and_positions(self, data: Shape) -> tuple[Shape, Shape]:
+        """Data are the images."""
+        window = self.parameters.window()
+        return data, tuple(window.output_size(axis, size) for axis, size in enumerate(data[2:]))
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""
@@ -216,7 +104,7 @@ class ConvolutionProperty(LinearProperty[ConvolutionParameters]):
 class Convolution(Operator):
     """NumPy body: im2col and one matrix product per image and group."""
 
-    def __init__(self, parameters: ConvolutionParameters) -> None:
+    def __init__(self, parameters: WindowProductParameters) -> None:
         self.groups = parameters.num_group
         self.window = parameters.window()
 
@@ -327,7 +215,7 @@ class OnednnConvolution(Implementation):
         gradient = replace(gradient, dtype=read.dtype, layout=CHANNELS_LAST)
         window = geometry(prop.parameters)
         team = team_for_flops(request.forward.flops, request.threads)
-        limit = prop.parameters.workspace * MEBIBYTE
+        limit = prop.parameters.workspace_bytes
         parts = GradientParts(request)
         if parts.is_requested(0):
             slots = {
@@ -371,7 +259,7 @@ def _product(
         )
 
     try:
-        limit = prop.parameters.workspace * MEBIBYTE
+        limit = prop.parameters.workspace_bytes
         primitive = request.choices.prepare("output", prepare, limit)
         if primitive.is_reference or (
             request.is_train and not _has_gradients(*specs, window, team)
@@ -404,7 +292,7 @@ def _has_gradients(
     )
 
 
-def geometry(parameters: ConvolutionParameters) -> operations.SlidingWindow:
+def geometry(parameters: WindowProductParameters) -> operations.SlidingWindow:
     """Return the window in oneDNN's terms."""
     window = parameters.window()
     return operations.SlidingWindow(

@@ -24,8 +24,7 @@ from mxrun.operator.native_kernel import (
     target,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement
-
-NORMALIZATIONS = ("null", "batch", "valid")
+from mxrun.ops.loss import NORMALIZATIONS, gradient_kernel
 
 
 class Samples(Arguments):
@@ -172,19 +171,8 @@ class OnednnSoftmaxOutput(Implementation):
             normalization=NORMALIZATIONS.index(prop.parameters.normalization),
         )
         team = team_for_elements(output.elements, request.threads)
-        read = (None, *request.in_data[1:], output, None)
-        return native_kernel(
-            "jit",
-            [LoopPart(softmax_gradient_loop, softmax_gradient, team)],
-            (
-                *(None,) * outputs,
-                *(None if spec is None else spec.with_layout(PLAIN) for spec in read),
-            ),
-            (request.in_grad[0].with_layout(PLAIN), *(None,) * (arguments - 1)),
-            request.requests,
-            request.threads,
-            flops=2 * output.elements,
-        )
+        part = LoopPart(softmax_gradient_loop, softmax_gradient, team)
+        return gradient_kernel(part, request, 2 * output.elements)
 
     def _serves(self, prop: AnyProperty, data: TensorSpec, label: TensorSpec) -> bool:
         p = prop.parameters

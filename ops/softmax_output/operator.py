@@ -5,30 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.base.classification import Classification
-from mxrun.base.params import Float32, Parameters
+from mxrun.base.params import Float32
 from mxrun.base.tensor import PartialShape, Shape
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
-    PartialInference,
     PartialShapes,
     PartialType,
 )
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
-from mxrun.ops.hidden_loss import HiddenLossProperty
+from mxrun.ops.loss import LabelledLossProperty, LossParameters, Normalization
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
 
 
-class SoftmaxOutputParameters(Parameters):
+class SoftmaxOutputParameters(LossParameters):
     """Parameters of SoftmaxOutput (MXNet's names and defaults, and use_sample_weight)."""
 
     grad_scale: Float32 = Field(default=1.0, description="Factor of the gradient.")
@@ -50,7 +49,7 @@ class SoftmaxOutputParameters(Parameters):
     preserve_shape: bool = Field(
         default=False, description="Softmax over the last axis instead of over all but the first."
     )
-    normalization: Literal["null", "batch", "valid"] = Field(
+    normalization: Normalization = Field(
         default="null",
         description="Divides the gradient by 1 (null), by the number of samples (batch), or by "
         "the number of samples not labelled ignore_label (valid).",
@@ -73,7 +72,7 @@ class SoftmaxOutputParameters(Parameters):
 
 
 @register("SoftmaxOutput", "Softmax")
-class SoftmaxOutputProperty(HiddenLossProperty[SoftmaxOutputParameters]):
+class SoftmaxOutputProperty(LabelledLossProperty[SoftmaxOutputParameters]):
     """output = exp(data - max) / sum exp(data - max); loss = sum of -log(output[label]).
 
     data and output [N, ...]. label: data's shape without its last axis, so [N] for data [N, C] (for
@@ -90,15 +89,11 @@ class SoftmaxOutputProperty(HiddenLossProperty[SoftmaxOutputParameters]):
 
     type_string = "SoftmaxOutput"
     parameter_type = SoftmaxOutputParameters
-    label_arguments = ("label", "sample_weight")
+    label_type = "int32"
+    minimum_rank = (2, "softmax over rows")
     nonstandard_gradient = (
         "The gradient of loss times grad_scale; with out_grad also times the output's gradient."
     )
-
-    def list_arguments(self) -> tuple[str, ...]:
-        """data, label and, with use_sample_weight, sample_weight."""
-        weight = ("sample_weight",) if self.parameters.use_sample_weight else ()
-        return ("data", "label", *weight)
 
     @property
     def mixes_samples(self) -> bool:
@@ -122,37 +117,21 @@ class SoftmaxOutputProperty(HiddenLossProperty[SoftmaxOutputParameters]):
         ignored = int(p.ignore_label) if p.use_ignore else None
         return Classification(samples, classes, positions, labelled, ignored)
 
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Unify data and output; infer label's shape from data's."""
-        data = unify("data", inputs[0], outputs[0], "output")
-        loss = unify("loss", outputs[1], (1,), "one number")
-        label = inputs[1]
-        batch = label[0] if label else None
-        weights = [unify("sample_weight", shape, (batch,), "label's rows") for shape in inputs[2:]]
-        if weights:
-            batch = weights[0][0]
-        if data is not None:
-            if len(data) < 2:
-                raise ShapeContradiction("data", show(data), "rank 2 or more", "softmax over rows")
-            data = unify("data", data, (batch, *(None,) * (len(data) - 1)), "label's rows")
-            label = self._label(data, label)
-            weights = [
-                unify("sample_weight", shape, (data[0],), "data's rows") for shape in weights
-            ]
-        return PartialInference([data, label, *weights], [data, loss], [])
-
-    def _label(self, data: Dimensions, label: PartialShape) -> PartialShape:
+    def infer_label(self, data: Dimensions, label: PartialShape) -> tuple[Dimensions, PartialShape]:
+        """Infer label's shape from data's, and the rows of data from label's."""
+        rows = label[0] if label else None
+        data = unify("data", data, (rows, *(None,) * (len(data) - 1)), "label's rows")
         if not self.parameters.multi_output:
             accepted: list[Dimensions] = [data[:-1]]
         else:
             spatial = data[2:]
             accepted = [(data[0], product(spatial)), (data[0], *spatial), (data[0], 1, *spatial)]
         if label is None:
-            return accepted[0]
+            return data, accepted[0]
         for shape in (*accepted, data):
             if len(shape) == len(label):
                 try:
-                    return unify("label", label, shape)
+                    return data, unify("label", label, shape)
                 except ShapeContradiction:
                     continue
         shapes = " or ".join(show(shape) for shape in dict.fromkeys((*accepted, data)))
@@ -165,38 +144,12 @@ class SoftmaxOutputProperty(HiddenLossProperty[SoftmaxOutputParameters]):
             types[1] = "float32"
         return types
 
-    def infer_type(
-        self, inputs: list[PartialType], outputs: list[PartialType]
-    ) -> tuple[list[PartialType], list[PartialType]]:
-        """Default labels to int32, unless they are probabilities, and weights to float32."""
-        completed, types = super().infer_type(inputs, outputs)
-        for index, default in enumerate(("int32", "float32"), start=1):
-            if index < len(completed):
-                completed[index] = completed[index] or default
-        return completed, types
-
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
         """Return label, output, and as the parameters require out_grad and sample_weight."""
         gradient = [out_grad[0]] if self.parameters.out_grad else []
-        return [*gradient, *in_data[1:], out_data[0]]
-
-    def forward_inplace_option(
-        self, in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[tuple[T, T]]:
-        """Pair data with the output."""
-        return [(in_data[0], out_data[0])]
-
-    def backward_inplace_option(
-        self,
-        out_grad: Sequence[T],
-        in_data: Sequence[T],
-        out_data: Sequence[T],
-        in_grad: Sequence[T],
-    ) -> list[tuple[T, T]]:
-        """Pair the output with data's gradient."""
-        return [(out_data[0], in_grad[0])]
+        return [*gradient, *super().declare_backward_dependency(out_grad, in_data, out_data)]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """Five per element: maximum, subtraction, exponential, sum and division."""

@@ -1,0 +1,170 @@
+"""Base of Convolution and Deconvolution: products of a weight with sliding windows."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal, TypeVar
+
+from pydantic import Field, model_validator
+
+from mxrun.base.params import Int32
+from mxrun.base.tensor import PartialShape, Shape, TensorSpec
+from mxrun.operator.property import (
+    PartialInference,
+    PartialShapes,
+    ResourceKind,
+    ResourceRequest,
+)
+from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+from mxrun.ops.linear import LinearParameters, LinearProperty
+from mxrun.ops.window import NonNegative, Positive, Window, columns_space
+
+MEBIBYTE = 1 << 20
+LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+class WindowProductParameters(LinearParameters):
+    """Parameters of Convolution, and of Deconvolution with other defaults (both are MXNet's)."""
+
+    kernel: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=3)] = Field(
+        description="Window size: (w,), (h, w) or (d, h, w).", examples=[(3, 3)]
+    )
+    num_filter: Int32 = Field(ge=1, description="Number of output channels.", examples=[8])
+    stride: tuple[Positive, ...] = Field(
+        default=(), description="Distance between windows along each axis; default 1."
+    )
+    dilate: tuple[Positive, ...] = Field(
+        default=(), description="Distance between kernel elements along each axis; default 1."
+    )
+    pad: tuple[NonNegative, ...] = Field(
+        default=(), description="Zeros added at both ends of each axis; default 0."
+    )
+    num_group: Int32 = Field(
+        default=1,
+        ge=1,
+        description="Number of groups of channels that are convolved independently.",
+    )
+    workspace: Int32 = Field(
+        default=1024,
+        ge=0,
+        description="Limit in MiB of the temporary space of a product: an implementation that "
+        "needs more is used only if there is no other. Also limits how many images the NumPy "
+        "body unfolds at once.",
+    )
+    no_bias: bool = Field(default=False, description="Omit the bias.")
+    cudnn_tune: Literal["off", "limited_workspace", "fastest"] | None = Field(
+        default=None, description="Accepted for MXNet's models; has no effect."
+    )
+    cudnn_off: bool = Field(
+        default=False, description="Accepted for MXNet's models; has no effect."
+    )
+    layout: Literal["NCW", "NCHW", "NCDHW"] | None = Field(
+        default=None, description="Logical axis order; channels always follow the batch."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> WindowProductParameters:
+        rank = len(self.kernel)
+        for name in ("stride", "dilate", "pad"):
+            given = len(getattr(self, name))
+            if given not in (0, rank):
+                raise ValueError(f"{name} has {given} numbers, but kernel has {rank}")
+        if self.num_filter % self.num_group:
+            raise ValueError(
+                f"num_filter {self.num_filter} is not divisible by num_group {self.num_group}"
+            )
+        if self.layout not in (None, LAYOUTS[rank]):
+            raise ValueError(
+                f"layout {self.layout} does not fit {rank} kernel axes; use {LAYOUTS[rank]}"
+            )
+        return self
+
+    def window(self) -> Window:
+        """Return the window geometry, with MXNet's defaults."""
+        rank = len(self.kernel)
+        return Window(
+            kernel=self.kernel,
+            stride=self.stride or (1,) * rank,
+            dilate=self.dilate or (1,) * rank,
+            pad=self.pad or (0,) * rank,
+        )
+
+    def window_over(self, spatial: Shape) -> Window:
+        """Return the window geometry for data's spatial axes."""
+        return self.window()
+
+    @property
+    def workspace_bytes(self) -> int:
+        """The parameter workspace in bytes."""
+        return self.workspace * MEBIBYTE
+
+
+P = TypeVar("P", bound=WindowProductParameters)
+
+
+class WindowProductProperty(LinearProperty[P]):
+    """One of the products of images [N, C, spatial...], a weight and windows [N, O, positions...].
+
+    data [N, channels, spatial...], weight [of the windows' channels, of the images' channels in a
+    group, kernel...], bias [num_filter], output [N, num_filter, spatial...].
+    """
+
+    # Whether data are the windows and the output the images, as in a convolution's data gradient.
+    transposed: ClassVar[bool]
+    # What the output's sizes follow from, in messages.
+    rule_of_sizes: ClassVar[str]
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        """Infer channels from data or weight, and sizes in both directions where they follow."""
+        p = self.parameters
+        rank = len(p.kernel)
+        axes = f"[batch, channel] and the {rank} axes of kernel {list(p.kernel)}"
+        data = unify("data", inputs[0], (None,) * (rank + 2), axes)
+        output = unify("output", outputs[0], (None, p.num_filter, *(None,) * rank), "num_filter")
+        channels, weight = self.infer_weight(data, inputs[1])
+        batch = data[0] if data[0] is not None else output[0]
+        sizes = [self.infer_sizes(axis, data, output) for axis in range(rank)]
+        data = unify("data", data, (batch, channels, *(size for size, _ in sizes)), "output")
+        spatial = (size for _, size in sizes)
+        output = unify("output", output, (batch, None, *spatial), self.rule_of_sizes)
+        bias = [unify("bias", shape, (p.num_filter,), "num_filter") for shape in inputs[2:]]
+        return PartialInference([data, weight, *bias], [output], [])
+
+    @abstractmethod
+    def infer_weight(self, data: Dimensions, weight: PartialShape) -> tuple[int | None, Dimensions]:
+        """Return data's channels and weight's shape."""
+
+    def require_groups(self, data: Dimensions, channels: int) -> None:
+        """Raise ShapeContradiction if data's channels are no multiple of num_group."""
+        groups = self.parameters.num_group
+        if channels % groups:
+            rule = f"a multiple of num_group {groups} channels"
+            raise ShapeContradiction("data", show(data), f"{channels} channels", rule)
+
+    @abstractmethod
+    def infer_sizes(
+        self, axis: int, data: Dimensions, output: Dimensions
+    ) -> tuple[int | None, int | None]:
+        """Return the sizes of data and output along a spatial axis."""
+
+    def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
+        """Request columns for as many images as `workspace` allows, at least one."""
+        p, data = self.parameters, inputs[0]
+        images, positions = self.images_and_positions(data.shape)
+        space = columns_space(images, data.dtype, p.window(), positions, p.workspace_bytes)
+        return [ResourceRequest(ResourceKind.TEMP_SPACE, space)]
+
+    @abstractmethod
+    def images_and_positions(self, data: Shape) -> tuple[Shape, Shape]:
+        """Return the images' batch and channels, at least, and the positions of windows."""
+
+    def backward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
+        """Request the same space, for the columns or their gradients."""
+        return self.forward_resource(inputs)
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Two per multiply-add."""
+        (windows,) = in_shapes[:1] if self.transposed else out_shapes
+        return 2 * math.prod(windows) * math.prod(in_shapes[1][1:])
