@@ -180,10 +180,11 @@ class Update(Operator):
 
     def forward(self, call: ForwardCall) -> None:
         """Store the new weight and states, after all of them are computed."""
-        operands = {name: call.inputs[name] for name in self.prop.tensors}
+        given = {name: call.inputs[name] for name in self.prop.list_arguments()}
+        operands = {name: given[name] for name in self.prop.tensors}
         for number, (tensor, index) in STEP_NUMBERS.items():
-            given = call.inputs[tensor] if tensor in call.inputs else _ONES
-            operands[number] = given[index : index + 1].astype(operands["weight"].dtype)
+            element = given.get(tensor, _ONES)[index : index + 1]
+            operands[number] = element.astype(operands["weight"].dtype)
         call.store(*self.updated(operands))
 
 
