@@ -378,23 +378,27 @@ def evaluate(
 def cuda_source(
     function: Function,
     *,
+    name: str = "",
+    operands: Sequence[str] = (),
     parameters: Sequence[str] = (),
     dtype: str = "float32",
     result_dtype: str | None = None,
     steps: Sequence[int] | None = None,
-    adds: Sequence[bool] = (False,),
+    adds: Sequence[bool] = (),
 ) -> str:
-    """Return CUDA C of the kernel `<function>(long long count, outputs, operands, parameters)`.
+    """Return CUDA C of the kernel `name(long long count, outputs, operands, parameters)`.
 
-    adds: for each output, whether the kernel adds to it. The source compiles without headers, and
-    the kernel supports any grid size for any count.
+    name: by default the function's. operands: as in `compile`. adds: for each output, whether the
+    kernel adds to it; by default none does. The source compiles without headers, and the kernel
+    supports any grid size for any count.
     """
     output_dtype = result_dtype or dtype
-    operands = _operands_of(function, tuple(parameters))
-    graph, results = _traced(function, operands, tuple(parameters), dtype, output_dtype)
-    taken = tuple(steps or (1,) * len(operands))
-    form = LoopForm(dtype, taken, tuple(adds), (output_dtype,) * len(results))
-    return scalar_cuda.source(function.__name__, graph, results, form, operands, tuple(parameters))
+    names = tuple(operands) or _operands_of(function, tuple(parameters))
+    graph, results = _traced(function, names, tuple(parameters), dtype, output_dtype)
+    taken, added = tuple(steps or (1,) * len(names)), tuple(adds) or (False,) * len(results)
+    form = LoopForm(dtype, taken, added, (output_dtype,) * len(results))
+    kernel = name or function.__name__
+    return scalar_cuda.source(kernel, graph, results, form, names, tuple(parameters))
 
 
 def _word(number: float, dtype: str) -> int:

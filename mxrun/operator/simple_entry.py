@@ -176,11 +176,7 @@ class Formula:
 
     def cuda_source(self, name: str, dtype: str = "float32") -> str:
         """Return CUDA C of the map, as the kernel `name`."""
-        function = self.function
-        named = types.FunctionType(
-            function.__code__, function.__globals__, name, None, function.__closure__
-        )
-        return scalar.cuda_source(named, parameters=self.numbers, dtype=dtype)
+        return scalar.cuda_source(self.function, name=name, parameters=self.numbers, dtype=dtype)
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,8 +79,22 @@ class UpdateMap:
     @cached_property
     def operations(self) -> int:
         """Number of arithmetic operations for each element."""
-        elements = len(self.operands) - len(STEP_NUMBERS)
-        return self.kernel.operations(range(elements))
+        return self.kernel.operations(range(sum(self._steps)))
+
+    @property
+    def _steps(self) -> tuple[int, ...]:
+        """1 for a tensor, 0 for a number of the step."""
+        return tuple(int(name not in STEP_NUMBERS) for name in self.operands)
+
+    def cuda_source(self, name: str) -> str:
+        """Return CUDA C of the update in float32, as the kernel `name`."""
+        return scalar.cuda_source(
+            self._run,
+            name=name,
+            operands=self.operands,
+            parameters=self.numbers,
+            steps=self._steps,
+        )
 
     def evaluate(self, tensors: Mapping[str, Array]) -> tuple[Array, ...]:
         """Evaluate the function on arrays of one dtype, in its arithmetic."""
@@ -102,7 +116,6 @@ class UpdateMap:
         scratch_bytes: int = 0,
     ) -> LoopPart:
         """Return the loop; `places` holds the operands by name, `stored` is as in MapKernel."""
-        elements = len(self.operands) - len(STEP_NUMBERS)
         return self.kernel.multi_output_part(
             outputs,
             [places[name] for name in self.operands],
@@ -110,7 +123,7 @@ class UpdateMap:
             self.values,
             threads=threads,
             requests=requests,
-            steps=(*(1,) * elements, *(0,) * len(STEP_NUMBERS)),
+            steps=self._steps,
             stored=stored,
             scratch_bytes=scratch_bytes,
             in_place=True,
