@@ -174,8 +174,7 @@ _TRANSLATION = tuple(
     str(_BACKEND / f"{name}.py")
     for name in (
         *("scalar_functions", "scalar_lowering", "scalar_instructions", "scalar_float32"),
-        *("scalar_double", "scalar_gamma", "scalar_llvm", "scalar_value"),
-        *("llvm_bfloat16", "llvm_block"),
+        *("scalar_double", "scalar_llvm", "scalar_value", "llvm_bfloat16", "llvm_block"),
     )
 )
 _ADDRESSES: dict[str, int] = {}
