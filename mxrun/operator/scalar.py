@@ -176,7 +176,7 @@ _TRANSLATION = tuple(
     str(_BACKEND / f"{name}.py")
     for name in (
         *("scalar_functions", "scalar_lowering", "scalar_instructions", "scalar_float32"),
-        *("scalar_double", "scalar_gamma", "scalar_llvm", "scalar_operations", "scalar_value"),
+        *("scalar_double", "scalar_llvm", "scalar_operations", "scalar_value"),
     )
 )
 _ADDRESSES: dict[str, int] = {}
