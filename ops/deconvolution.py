@@ -3,36 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from pydantic import Field, model_validator
 
-from mxrun.backend.arguments import Arguments, Float32s, Integer
-from mxrun.backend.jit import native, share
-from mxrun.backend.onednn import operations
-from mxrun.backend.onednn.backward_convolution import (
-    backward_data,
-    backward_weights,
-    weight_gradient_is_sound,
-)
-from mxrun.backend.onednn.descriptor import ANY
-from mxrun.backend.onednn.primitive import Argument, Unsupported
-from mxrun.backend.team import team_for_elements, team_for_flops
 from mxrun.base.params import Int32
-from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
-from mxrun.operator.native_kernel import (
-    GradientParts,
-    KernelPart,
-    LoopPart,
-    PrimitivePart,
-    native_kernel,
-    onednn_serves,
-    source,
-    target,
-)
+from mxrun.base.tensor import PartialShape, Shape
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
-from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.ops.window import NonNegative, Window, WindowProducts
 from mxrun.ops.window_product import WindowProductParameters, WindowProductProperty
@@ -208,135 +185,3 @@ class Deconvolution(Operator):
     def _products(self, call: OperatorCall, data: Shape) -> WindowProducts:
         p = self.parameters
         return WindowProducts(p.window_over(data[2:]), p.num_group, call.space(0))
-
-
-class BiasAddition(Arguments):
-    """Arguments of `add_bias_loop`: bias is [channels], output [rows, channels]."""
-
-    rows: Integer
-    channels: Integer
-    bias: Float32s
-    output: Float32s
-
-
-@native
-def add_bias_loop(call: BiasAddition) -> None:
-    """output[row, c] += bias[c]."""
-    begin, end = share(call.rows)
-    for row in range(begin, end):
-        for c in range(call.channels):
-            call.output[row * call.channels + c] += call.bias[c]
-
-
-@implement("Deconvolution", backend="onednn")
-class OnednnDeconvolution(Implementation):
-    """oneDNN's convolutions with the roles of data and output exchanged, channels last.
-
-    The weight needs no transposition. oneDNN's own deconvolutions wrap the same code; their only
-    advantage is a cheaper bias.
-    """
-
-    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Prepare the data gradient of the convolution, then the addition of the bias."""
-        data, weight, *bias = request.inputs
-        if not onednn_serves(*request.inputs):
-            return None
-        output = request.outputs[0].with_layout(CHANNELS_LAST)
-        flops = prop.flops([data.shape, weight.shape], [output.shape])
-        window = _geometry(prop.parameters, data.shape)
-        if request.is_train and not weight_gradient_is_sound(
-            output, weight.shape[2:], data, window
-        ):
-            return None
-        try:
-            prepare = partial(
-                backward_data,
-                output,
-                weight.with_layout(ANY),
-                data.with_layout(CHANNELS_LAST),
-                window,
-                team_for_flops(flops, request.threads),
-            )
-            primitive = request.choices.prepare("output", prepare, prop.parameters.workspace_bytes)
-        except Unsupported:
-            return None
-        if primitive.is_reference:
-            return None
-        slots = {
-            Argument.OUTPUT_GRAD: source(0),
-            Argument.WEIGHTS: source(1),
-            Argument.SOURCE_GRAD: target(0),
-        }
-        parts: list[KernelPart] = [PrimitivePart(primitive, slots)]
-        if bias:
-            channels = output.shape[1]
-            addition = BiasAddition(
-                rows=output.elements // channels,
-                channels=channels,
-                bias=source(2),
-                output=target(0),
-            )
-            team = team_for_elements(output.elements, request.threads)
-            parts.append(LoopPart(add_bias_loop, addition, team))
-        specs = primitive.specs
-        return native_kernel(
-            f"onednn:{primitive.implementation}",
-            parts,
-            (specs[Argument.OUTPUT_GRAD], specs[Argument.WEIGHTS], *bias),
-            (specs[Argument.SOURCE_GRAD],),
-            request.requests,
-            request.threads,
-            flops=flops,
-        )
-
-    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Prepare the requested gradients.
-
-        data: convolution of grad; weight: the convolution's weight gradient; bias: column sum of
-        grad.
-        """
-        (gradient,), (data, weight, *_) = request.out_grad, request.in_data
-        assert gradient is not None
-        assert data is not None
-        assert weight is not None
-        specs = (
-            gradient.with_layout(CHANNELS_LAST),
-            weight.with_layout(ANY),
-            data.with_layout(CHANNELS_LAST),
-        )
-        window = _geometry(prop.parameters, data.shape)
-        team = team_for_flops(request.forward.flops, request.threads)
-        limit = prop.parameters.workspace_bytes
-        parts = GradientParts(request)
-        if parts.is_requested(0):
-            slots = {
-                Argument.SOURCE: source(0),
-                Argument.WEIGHTS: source(2),
-                Argument.OUTPUT: target(0),
-            }
-            forward = partial(operations.convolution_forward, *specs, window, team)
-            parts.add_primitive(
-                request.choices.prepare(
-                    "data_grad", lambda constraints: forward(constraints=constraints), limit
-                ),
-                slots,
-            )
-        if parts.is_requested(1):
-            slots = {
-                Argument.SOURCE: source(0),
-                Argument.OUTPUT_GRAD: source(1),
-                Argument.WEIGHTS_GRAD: target(1),
-            }
-            prepare = partial(backward_weights, *specs, window, team)
-            parts.add_primitive(request.choices.prepare("weight_grad", prepare, limit), slots)
-        if parts.is_requested(2):
-            parts.add_column_sum(source(0), CHANNELS_LAST, target(2))
-        products = parts.is_requested(0) + parts.is_requested(1)
-        return parts.kernel(products * request.forward.flops)
-
-
-def _geometry(parameters: DeconvolutionParameters, data: Shape) -> operations.SlidingWindow:
-    window = parameters.window_over(data[2:])
-    return operations.SlidingWindow(
-        window.stride, window.dilate, window.pad, window.pad, parameters.num_group
-    )

@@ -16,10 +16,10 @@ from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import GradientKind, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, create, implement, register
 from mxrun.operator.shape import unify
+from mxrun.ops.convolution.kernels import OnednnWindowProduct
 from mxrun.ops.convolution.operator import (
     Convolution,
     ConvolutionProperty,
-    OnednnConvolution,
 )
 from mxrun.ops.window_product import WindowProductParameters
 
@@ -92,7 +92,7 @@ class ConvolutionFused(Convolution):
 
 
 @implement("_convolution_fused", backend="onednn")
-class OnednnConvolutionFused(OnednnConvolution):
+class OnednnConvolutionFused(OnednnWindowProduct):
     """oneDNN's convolutions with post-ops."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
