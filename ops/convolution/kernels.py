@@ -33,9 +33,9 @@ from mxrun.operator.native_kernel import (
 )
 from mxrun.operator.property import Precision
 from mxrun.operator.register import AnyProperty, implement
+from mxrun.ops.convolution.base import WindowProductProperty
 from mxrun.ops.copy_part import InPlaceCopyPart
 from mxrun.ops.linear import OnednnLinear, OnednnProduct
-from mxrun.ops.window_product import WindowProductProperty
 
 
 @dataclass(frozen=True)

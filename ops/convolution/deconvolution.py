@@ -8,11 +8,10 @@ from pydantic import Field, model_validator
 
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PartialShape, Shape
-from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
-from mxrun.ops.window import NonNegative, Window, WindowProducts
-from mxrun.ops.window_product import WindowProductParameters, WindowProductProperty
+from mxrun.ops.convolution.base import WindowProductParameters, WindowProductProperty
+from mxrun.ops.window import NonNegative, Window
 
 
 class DeconvolutionParameters(WindowProductParameters):
@@ -140,48 +139,3 @@ class DeconvolutionProperty(WindowProductProperty[DeconvolutionParameters]):
             inferred = f"{one} and a multiple of {stride} along axis {axis + 2}"
             raise ShapeContradiction("output", show(output), inferred, rule)
         return (size - one) // stride + 1
-
-    def images_and_positions(self, data: Shape) -> tuple[Shape, Shape]:
-        """Data are the windows."""
-        return (data[0], self.parameters.num_filter), data[2:]
-
-    def create_operator(self) -> Operator:
-        """Create the NumPy body."""
-        return Deconvolution(self.parameters)
-
-
-class Deconvolution(Operator):
-    """NumPy body: Convolution's products with data as the windows and the output as the images."""
-
-    def __init__(self, parameters: DeconvolutionParameters) -> None:
-        self.parameters = parameters
-
-    def forward(self, call: ForwardCall) -> None:
-        """output = fold(weight^T x data) + bias."""
-        inputs, spatial = call.inputs, call.outputs.output.shape[2:]
-        products = self._products(call, inputs.data.shape)
-        result = products.images(inputs.data, inputs.weight, spatial)
-        if "bias" in inputs:
-            result += inputs.bias.reshape(-1, *(1,) * len(spatial))
-        call.store(output=result)
-
-    def backward(self, call: BackwardCall) -> None:
-        """Gradients: data: weight x columns(grad); weight: data x columns(grad)^T; bias: sum of
-        grad.
-        """
-        gradient, data, weight = (
-            call.output_gradients.output,
-            call.inputs.data,
-            call.inputs.weight,
-        )
-        products = self._products(call, data.shape)
-        if call.is_requested("data"):
-            call.store(data=products.windows(gradient, weight, data.shape[2:]))
-        if call.is_requested("weight"):
-            call.store(weight=products.weight(gradient, data))
-        if "bias" in call.requests:
-            call.store(bias=gradient.sum(axis=(0, *range(2, gradient.ndim))))
-
-    def _products(self, call: OperatorCall, data: Shape) -> WindowProducts:
-        p = self.parameters
-        return WindowProducts(p.window_over(data[2:]), p.num_group, call.space(0))

@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mxrun.base.tensor import PartialShape, Shape
-from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
+from mxrun.base.tensor import PartialShape
 from mxrun.operator.property import (
     Precision,
 )
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
-from mxrun.ops.window import WindowProducts
-from mxrun.ops.window_product import WindowProductParameters, WindowProductProperty
+from mxrun.ops.convolution.base import WindowProductParameters, WindowProductProperty
 
 Array = npt.NDArray[Any]
 
@@ -65,50 +63,3 @@ class ConvolutionProperty(WindowProductProperty[WindowProductParameters]):
         if count is not None and window.stride[axis] == 1:
             size = count - 1 + window.extent(axis) - 2 * window.pad[axis]
         return size, count
-
-    def images_and_positions(self, data: Shape) -> tuple[Shape, Shape]:
-        """Data are the images."""
-        window = self.parameters.window()
-        return data, tuple(window.output_size(axis, size) for axis, size in enumerate(data[2:]))
-
-    def create_operator(self) -> Operator:
-        """Create the NumPy body."""
-        return Convolution(self.parameters)
-
-
-class Convolution(Operator):
-    """NumPy body: im2col and one matrix product per image and group."""
-
-    def __init__(self, parameters: WindowProductParameters) -> None:
-        self.groups = parameters.num_group
-        self.window = parameters.window()
-
-    def forward(self, call: ForwardCall) -> None:
-        """output = weight x columns(data) + bias."""
-        call.store(output=self.output(call))
-
-    def output(self, call: ForwardCall) -> Array:
-        """Return weight x columns(data) + bias."""
-        inputs, spatial = call.inputs, call.outputs.output.shape[2:]
-        result = self._products(call).windows(inputs.data, inputs.weight, spatial)
-        if "bias" in inputs:
-            result += inputs.bias.reshape(-1, *(1,) * len(spatial))
-        return result
-
-    def backward(self, call: BackwardCall) -> None:
-        """Gradients: data: fold(weight^T x grad); weight: grad x columns^T; bias: sum of grad."""
-        gradient, data, weight = (
-            call.output_gradients.output,
-            call.inputs.data,
-            call.inputs.weight,
-        )
-        products = self._products(call)
-        if call.is_requested("data"):
-            call.store(data=products.images(gradient, weight, data.shape[2:]))
-        if call.is_requested("weight"):
-            call.store(weight=products.weight(data, gradient))
-        if "bias" in call.requests:
-            call.store(bias=gradient.sum(axis=(0, *range(2, gradient.ndim))))
-
-    def _products(self, call: OperatorCall) -> WindowProducts:
-        return WindowProducts(self.window, self.groups, call.space(0))
