@@ -21,10 +21,9 @@ from mxrun.operator.property import (
 from mxrun.operator.shape import Dimensions, ShapeContradiction, require_complete, show, unify
 from mxrun.ops.convolution.im2col import Array, WindowProducts, columns_space
 from mxrun.ops.linear import LinearParameters, LinearProperty
-from mxrun.ops.window import NonNegative, Positive, Window
+from mxrun.ops.window import AxisOrder, NonNegative, Positive, Window, require_axes, require_layout
 
 MEBIBYTE = 1 << 20
-LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 class WindowProductParameters(LinearParameters):
@@ -62,25 +61,19 @@ class WindowProductParameters(LinearParameters):
     cudnn_off: bool = Field(
         default=False, description="Accepted for MXNet's models; has no effect."
     )
-    layout: Literal["NCW", "NCHW", "NCDHW"] | None = Field(
+    layout: AxisOrder | None = Field(
         default=None, description="Logical axis order; channels always follow the batch."
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> WindowProductParameters:
         rank = len(self.kernel)
-        for name in ("stride", "dilate", "pad"):
-            given = len(getattr(self, name))
-            if given not in (0, rank):
-                raise ValueError(f"{name} has {given} numbers, but kernel has {rank}")
+        require_axes(rank, stride=self.stride, dilate=self.dilate, pad=self.pad)
         if self.num_filter % self.num_group:
             raise ValueError(
                 f"num_filter {self.num_filter} is not divisible by num_group {self.num_group}"
             )
-        if self.layout not in (None, LAYOUTS[rank]):
-            raise ValueError(
-                f"layout {self.layout} does not fit {rank} kernel axes; use {LAYOUTS[rank]}"
-            )
+        require_layout(self.layout, rank)
         return self
 
     def window(self) -> Window:

@@ -11,7 +11,7 @@ from mxrun.operator.property import (
     Precision,
 )
 from mxrun.operator.register import register
-from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+from mxrun.operator.shape import Dimensions, unify
 from mxrun.ops.convolution.base import WindowProductParameters, WindowProductProperty
 
 Array = npt.NDArray[Any]
@@ -53,13 +53,7 @@ class ConvolutionProperty(WindowProductProperty[WindowProductParameters]):
         window = self.parameters.window()
         size, count = data[axis + 2], output[axis + 2]
         if size is not None:
-            windows = window.output_size(axis, size)
-            if windows < 1:
-                rule = f"kernel {list(window.kernel)} within the padded input"
-                raise ShapeContradiction(
-                    "data", show(data), f"at least {window.extent(axis)}", rule
-                )
-            return size, windows
+            return size, window.count(axis, data)
         if count is not None and window.stride[axis] == 1:
             size = count - 1 + window.extent(axis) - 2 * window.pad[axis]
         return size, count

@@ -11,7 +11,7 @@ from mxrun.base.tensor import PartialShape, Shape
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 from mxrun.ops.convolution.base import WindowProductParameters, WindowProductProperty
-from mxrun.ops.window import NonNegative, Window
+from mxrun.ops.window import NonNegative, Window, require_axes
 
 
 class DeconvolutionParameters(WindowProductParameters):
@@ -41,11 +41,8 @@ class DeconvolutionParameters(WindowProductParameters):
 
     @model_validator(mode="after")
     def _sizes_consistent(self) -> DeconvolutionParameters:
-        rank = len(self.kernel)
-        for name in ("adj", "target_shape"):
-            given = len(getattr(self, name))
-            if given not in (0, rank):
-                raise ValueError(f"{name} has {given} numbers, but kernel has {rank}")
+        axes = len(self.kernel)
+        require_axes(axes, adj=self.adj, target_shape=self.target_shape)
         if any(self.target_shape):
             if not all(self.target_shape):
                 raise ValueError("target_shape has a 0 beside other sizes")
