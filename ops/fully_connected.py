@@ -11,10 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.constraints import ImplementationConstraints
-from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.descriptor import ANY
-from mxrun.backend.onednn.primitive import Argument, Primitive, Unsupported
+from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_flops
 from mxrun.base.dtype import BFLOAT16
 from mxrun.base.params import Int32
@@ -22,7 +20,6 @@ from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import (
     PrimitivePart,
-    Slot,
     native_kernel,
     onednn_serves,
     source,
@@ -32,7 +29,8 @@ from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import PartialInference, PartialShapes, Precision
 from mxrun.operator.register import AnyProperty, implement, register
 from mxrun.operator.shape import product, unify, unify_product
-from mxrun.ops.linear import LinearParameters, LinearProperty, OnednnLinear, OnednnProduct
+from mxrun.ops.linear import LinearParameters, LinearProperty, OnednnLinear
+from mxrun.ops.onednn_product import OnednnProduct, matrix_product
 
 Array = npt.NDArray[Any]
 
@@ -163,9 +161,12 @@ class OnednnFullyConnected(OnednnLinear):
         left, output = _matrix(data, features), _matrix(output, hidden)
         flops = 2 * output.elements * features
         team = team_for_flops(flops, request.threads)
-        product = _product(
-            *((left, source(0)), (weight, source(1)), (output, target(0)), team),
-            transpose_right=True,
+        product = matrix_product(
+            (left, source(0)),
+            (weight, source(1)),
+            (output, target(0)),
+            team,
+            transposed=(False, True),
             bias=source(2) if bias else None,
         )
         try:
@@ -199,43 +200,20 @@ class OnednnFullyConnected(OnednnLinear):
         team = team_for_flops(request.forward.flops, request.threads)
         results = [_matrix(spec, features) for spec in request.in_grad[:2]]
         return (
-            _product(
+            matrix_product(
                 (gradient, source(0)),
                 (weight.with_layout(PLAIN), source(2)),
                 (results[0], target(0)),
                 team,
             ),
-            _product(
+            matrix_product(
                 (gradient, source(0)),
                 (data, source(1)),
                 (results[1], target(1)),
                 team,
-                transpose_left=True,
+                transposed=(True, False),
             ),
         )
-
-
-def _product(
-    left: tuple[TensorSpec, Slot],
-    right: tuple[TensorSpec, Slot],
-    output: tuple[TensorSpec, Slot],
-    threads: int,
-    *,
-    transpose_left: bool = False,
-    transpose_right: bool = False,
-    bias: Slot | None = None,
-) -> OnednnProduct:
-    """Return output = left x right + bias; left and right are the matrices as stored."""
-
-    def prepare(constraints: ImplementationConstraints) -> Primitive:
-        specs = (left[0], right[0], output[0], threads)
-        transposed = (transpose_left, transpose_right)
-        return operations.matmul(*specs, *transposed, bias is not None, constraints)
-
-    slots = {Argument.SOURCE: left[1], Argument.WEIGHTS: right[1], Argument.OUTPUT: output[1]}
-    if bias is not None:
-        slots[Argument.BIAS] = bias
-    return OnednnProduct(prepare, slots)
 
 
 def _matrix(spec: TensorSpec, columns: int) -> TensorSpec:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from mxrun.backend.constraints import ImplementationConstraints
-from mxrun.backend.onednn.backward_convolution import Computation
-from mxrun.backend.onednn.primitive import Argument
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Layout, TensorSpec
-from mxrun.operator.choices import Choices
 from mxrun.operator.kernel import BackwardRequest, Kernel
-from mxrun.operator.native_kernel import GradientParts, Slot, source, target
+from mxrun.operator.native_kernel import GradientParts, source, target
 from mxrun.operator.property import OperatorProperty
 from mxrun.operator.register import AnyProperty, Implementation
+from mxrun.ops.onednn_product import OnednnProduct
 
 
 class LinearParameters(Parameters):
@@ -45,22 +42,6 @@ class LinearProperty(OperatorProperty[P]):
     ) -> list[T]:
         """Return out_grad, data and weight; reading weight schedules its update after backward."""
         return [out_grad[0], in_data[0], in_data[1]]
-
-
-@dataclass(frozen=True)
-class OnednnProduct:
-    """Product by oneDNN: a function that prepares the primitive, and the slot of each argument.
-
-    scratch_bytes: limit of the primitive's scratch space, if any.
-    """
-
-    prepare: Callable[[ImplementationConstraints], Computation]
-    slots: Mapping[Argument, Slot]
-    scratch_bytes: int | None = None
-
-    def prepared(self, part: str, choices: Choices) -> Computation:
-        """Prepare the primitive as `part` of a kernel; raises Unsupported."""
-        return choices.prepare(part, self.prepare, self.scratch_bytes)
 
 
 class OnednnLinear(Implementation):

@@ -35,7 +35,8 @@ from mxrun.operator.property import Precision
 from mxrun.operator.register import AnyProperty, implement
 from mxrun.ops.convolution.base import WindowProductProperty
 from mxrun.ops.copy_part import InPlaceCopyPart
-from mxrun.ops.linear import OnednnLinear, OnednnProduct
+from mxrun.ops.linear import OnednnLinear
+from mxrun.ops.onednn_product import OnednnProduct
 
 
 @dataclass(frozen=True)
