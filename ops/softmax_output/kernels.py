@@ -61,16 +61,15 @@ def cross_entropy_loop(call: CrossEntropy) -> None:
     for n in range(call.samples):
         if call.is_ignoring and label[n] == call.ignored:
             continue
-        chosen = tiny
+        chosen = np.float32(0)
         if 0 <= label[n] < classes:
             chosen = output[n * classes + label[n]]
-            if chosen == 0:
-                # For data that are not finite, oneDNN gives NaN for those classes and 0 for the
-                # others.
-                for k in range(n * classes, (n + 1) * classes):
-                    if math.isnan(output[k]):
-                        chosen = output[k]
-            chosen = max(chosen, tiny)
+        if chosen == 0:
+            # For data that are not finite, oneDNN gives NaN for those classes and 0 for the others.
+            for k in range(n * classes, (n + 1) * classes):
+                if math.isnan(output[k]):
+                    chosen = output[k]
+        chosen = max(chosen, tiny)
         entropy = -call.own * math.log(chosen)
         if call.other > 0:
             for k in range(classes):
