@@ -10,12 +10,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from mxrun.backend import jit
 from mxrun.backend.arguments import Arguments, Float32s, Int64s, Integer, Table
-from mxrun.backend.call import HEADER_SLOTS, NativeCall
+from mxrun.backend.call import HEADER_SLOTS
 from mxrun.backend.jit import call_address, float32s, inlined, integer, native, share
 from mxrun.backend.onednn.descriptor import strides_of
 from mxrun.backend.scalar_value import LoopForm
@@ -23,8 +21,8 @@ from mxrun.backend.team import team_for_elements
 from mxrun.backend.vectors import LANES, gather_lanes, lanes, load_lanes, store_lanes
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator import scalar
-from mxrun.operator.kernel import Buffers, OpReqType
-from mxrun.operator.native_kernel import KernelPart, Slot
+from mxrun.operator.kernel import OpReqType
+from mxrun.operator.native_kernel import Code, LoopPart, Scratch, Slot
 from mxrun.operator.scalar import MapKernel, MapLoop
 from mxrun.ops.strided import Axes, collapsed, common_axes
 
@@ -73,7 +71,7 @@ class CopiedOperand(Gathering):
 class Chunks(Gathering):
     """Arguments of `chunks_loop`.
 
-    chunk: elements of a chunk; code: address of the map's code; output_address, scratch_address:
+    chunk: elements of a chunk; code: the map's code; output_address, scratch_address:
     the output and the team's scratch space; modes: access mode of each operand (0: stored like the
     output, 1: gathered, 2: every chunk equals the first, 3: read in place, no chunk crosses the end
     of an innermost run).
@@ -244,89 +242,6 @@ def copied_loop(call: CopiedOperand) -> None:
     store_lanes(call.output, at, load_lanes(call.cells, base, LANES), end - at)
 
 
-@dataclass(frozen=True)
-class ChunksPart:
-    """Map with operands that are not stored in the output's order.
-
-    loop: None for a copy of the only operand; axes: those of each operand; modes: access modes, see
-    `Chunks`.
-    """
-
-    loop: MapLoop | None
-    output: Slot
-    operands: tuple[Slot, ...]
-    axes: tuple[Axes, ...]
-    modes: tuple[int, ...]
-    parameters: tuple[float, ...]
-    elements: int
-    chunk: int
-    threads: int
-
-    @property
-    def team(self) -> None:
-        """None: the loop starts its own team."""
-        return
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Size of every thread's argument block, positions and chunks."""
-        return self.threads * self._thread_words * _WORD
-
-    @property
-    def _rank(self) -> int:
-        """Number of axes of each operand: the last one is endless, so it never overflows."""
-        return 1 + max(map(len, self.axes))
-
-    @property
-    def _thread_words(self) -> int:
-        # `share` splits at multiples of 16 words.
-        count = len(self.operands)
-        words = _BLOCK_WORDS + count * (1 + self._rank)
-        words += count * (self.chunk + _GRAIN) * _ELEMENT // _WORD
-        return math.ceil(words / 16) * 16
-
-    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
-        """Bind the loop."""
-        operands = tuple(operand.address(buffers) for operand in self.operands)
-        axes = tuple(number for own in self.axes for axis in self._outward(own) for number in axis)
-        output, scratch_words = self.output.address(buffers), self.threads * self._thread_words
-        if self.loop is None:
-            copied = CopiedOperand(
-                elements=self.elements,
-                rank=self._rank,
-                operands=operands,
-                axes=axes,
-                scratch_words=scratch_words,
-                words=scratch,
-                cells=scratch,
-                output=output,
-            )
-            return (jit.bind(copied_loop, copied, self.threads),)
-        chunks = Chunks(
-            elements=self.elements,
-            rank=self._rank,
-            operands=operands,
-            axes=axes,
-            scratch_words=scratch_words,
-            words=scratch,
-            cells=scratch,
-            chunk=self.chunk,
-            code=self.loop.address,
-            output_address=output,
-            scratch_address=scratch,
-            operand_count=len(operands),
-            modes=self.modes,
-            parameter_count=len(self.parameters),
-            parameters=self.parameters,
-        )
-        return (jit.bind(chunks_loop, chunks, self.threads),)
-
-    def _outward(self, axes: Axes) -> list[tuple[int, int]]:
-        """Return size and stride of an operand's axes, innermost first, and endless ones."""
-        outward = [(size, strides[0]) for size, strides in reversed(axes)]
-        return outward + [_ENDLESS] * (self._rank - len(outward))
-
-
 def served(*specs: TensorSpec) -> bool:
     """Return whether the loops support these tensors: all must be float32."""
     return all(spec.dtype == "float32" for spec in specs)
@@ -339,7 +254,7 @@ def strided_part(
     threads: int,
     parameters: Sequence[float] = (),
     request: OpReqType = OpReqType.WRITE,
-) -> KernelPart:
+) -> LoopPart:
     """Return output = map of the operands, which are broadcast to its shape.
 
     All are float32, in one unpacked layout. The map serves an add-to request itself, as in
@@ -352,7 +267,7 @@ def strided_part(
 
 def permuted_part(
     output: Slot, data: Slot, shape: Shape, order: Sequence[int], threads: int
-) -> KernelPart:
+) -> LoopPart:
     """Return output = plain data of `shape` with its axes in another order."""
     strides = strides_of(shape, PLAIN)
     axes = collapsed((shape[axis], (strides[axis],)) for axis in order)
@@ -366,7 +281,7 @@ def _part(
     threads: int,
     parameters: Sequence[float] = (),
     request: OpReqType = OpReqType.WRITE,
-) -> KernelPart:
+) -> LoopPart:
     """Return the map over `output`'s elements, with the operands' axes in its memory order."""
     assert _FIRST_OPERAND + len(operands) + len(parameters) <= _BLOCK_WORDS
     (slot, elements), slots = output, tuple(operand for operand, _ in operands)
@@ -377,13 +292,45 @@ def _part(
             slot, slots, elements, parameters, threads=threads, request=request, steps=steps
         )
     chunk, modes = _chunks(elements, axes)
-    team, loop = team_for_elements(elements, threads), None
-    if modes == (1,) and request is OpReqType.WRITE and _passes(kernel):
-        chunk = 0
-    else:
-        form = LoopForm(kernel.dtype, (1,) * len(slots), (request is OpReqType.ADD,))
-        loop = MapLoop(kernel.graph, kernel.results, form)
-    return ChunksPart(loop, slot, slots, axes, modes, tuple(parameters), elements, chunk, team)
+    copies = modes == (1,) and request is OpReqType.WRITE and _passes(kernel)
+    team = team_for_elements(elements, threads)
+    # The last axis is endless, so that it never overflows.
+    rank = 1 + max(map(len, axes))
+    words = _BLOCK_WORDS + len(slots) * (1 + rank)
+    words += len(slots) * ((0 if copies else chunk) + _GRAIN) * _ELEMENT // _WORD
+    # `share` splits at multiples of 16 words.
+    scratch_words = team * math.ceil(words / 16) * 16
+    gathering: dict[str, Any] = {
+        "elements": elements,
+        "rank": rank,
+        "operands": slots,
+        "axes": tuple(number for own in axes for axis in _outward(own, rank) for number in axis),
+        "scratch_words": scratch_words,
+        "words": Scratch(),
+        "cells": Scratch(),
+    }
+    if copies:
+        copied = CopiedOperand(**gathering, output=slot)
+        return LoopPart(copied_loop, copied, team, scratch_words * _WORD)
+    form = LoopForm(kernel.dtype, (1,) * len(slots), (request is OpReqType.ADD,))
+    chunks = Chunks(
+        **gathering,
+        chunk=chunk,
+        code=Code(MapLoop(kernel.graph, kernel.results, form)),
+        output_address=slot,
+        scratch_address=Scratch(),
+        operand_count=len(slots),
+        modes=modes,
+        parameter_count=len(parameters),
+        parameters=tuple(parameters),
+    )
+    return LoopPart(chunks_loop, chunks, team, scratch_words * _WORD)
+
+
+def _outward(axes: Axes, rank: int) -> list[tuple[int, int]]:
+    """Return size and stride of an operand's axes, innermost first, and endless ones."""
+    outward = [(size, strides[0]) for size, strides in reversed(axes)]
+    return outward + [_ENDLESS] * (rank - len(outward))
 
 
 def _passes(kernel: MapKernel) -> bool:

@@ -1,21 +1,27 @@
-"""Compiled loops for simple operators that are maps: one pass per computed tensor."""
+"""Compiled loops for simple operators that are maps: one pass forward, one backward."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from mxrun.backend.scalar_value import MAP_DTYPES
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import UserError
-from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec, unpacked
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
+from mxrun.operator.kernel import (
+    BackwardRequest,
+    ForwardRequest,
+    Kernel,
+    OpReqType,
+    adding,
+)
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation
 from mxrun.operator.scalar import without_add_requests
-from mxrun.operator.simple_entry import Formula
+from mxrun.operator.simple_entry import Formula, joint
 from mxrun.operator.simple_property import SimpleProperty, select_inputs
 
 # Types that a float32 map reads and writes: it computes in float32 and rounds the result once.
@@ -40,58 +46,74 @@ class MapImplementation(Implementation):
         )
         if not alike or not all(_serves(formula, _computed_in(spec)) for formula in formulas):
             return None
-        output = _stored_as(spec, request.outputs[0])
-        part = map_part(
-            entry.forward,
-            prop.parameters,
-            (target(0), output),
-            [(source(index), own) for index, own in enumerate(inputs)],
-            request.requests,
-            request.threads,
-        )
-        read = zip(inputs, entry.forward.reads, strict=True)
-        return native_kernel(
-            self.name,
-            [part],
-            tuple(own if reads else None for own, reads in read),
-            (output,),
-            without_add_requests(request.requests),
-            request.threads,
-            flops=spec.elements,
-            adding=adding(partial(self.prepare_forward, prop), request, (0,)),
-        )
+        sources = [(source(index), own) for index, own in enumerate(inputs)]
+        outputs = [_stored_as(spec, request.outputs[0])]
+        adds = adding(partial(self.prepare_forward, prop), request, (0,))
+        return self._kernel(prop, request, {0: entry.forward}, sources, sources, outputs, adds)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Prepare each requested gradient, in out_grad's layout; the first input's gradient is
-        last.
-        """
+        """Prepare all requested gradients, in out_grad's layout."""
         assert isinstance(prop, SimpleProperty)
         entry, (gradient,) = prop.entry, request.out_grad
         assert gradient is not None
-        spec, requests, threads = unpacked(gradient), request.requests, request.threads
+        spec = unpacked(gradient)
         sources = [
             (source(index), _stored_as(spec, given or spec))
             for index, given in enumerate((gradient, *request.in_data, *request.out_data))
         ]
         operands = select_inputs(entry.reads, sources[0], sources[1:-1], sources[-1])
         gradients = [_stored_as(spec, given) for given in request.in_grad]
-        parts, read = [], set[Slot]()
-        for side in reversed(range(len(gradients))):
-            formula = entry.gradients[side]
-            if isinstance(formula, Formula) and requests[side] is not OpReqType.NULL:
-                pairs = zip(operands, formula.reads, strict=True)
-                read |= {slot for (slot, _), reads in pairs if reads}
-                place = (target(side), gradients[side])
-                parts.append(map_part(formula, prop.parameters, place, operands, requests, threads))
+        maps = {
+            side: formula
+            for side, formula in enumerate(entry.gradients)
+            if isinstance(formula, Formula) and request.requests[side] is not OpReqType.NULL
+        }
+        adds = adding(partial(self.prepare_backward, prop), request, range(len(gradients)))
+        return self._kernel(prop, request, maps, sources, operands, gradients, adds)
+
+    def _kernel(
+        self,
+        prop: SimpleProperty[Any],
+        request: ForwardRequest | BackwardRequest,
+        maps: Mapping[int, Formula],
+        inputs: Sequence[tuple[Slot, TensorSpec]],
+        operands: Sequence[tuple[Slot, TensorSpec]],
+        outputs: Sequence[TensorSpec],
+        adds: Mapping[int, Callable[[], Kernel | None]],
+    ) -> Kernel:
+        """Return the kernel outputs[i] = maps[i](operands), in one pass.
+
+        All tensors have one spec, except that float32 and bfloat16 may be mixed.
+        """
+        spec, requests, threads = inputs[0][1], request.requests, request.threads
+        parts: list[LoopPart] = []
+        read = set[Slot]()
+        if maps:
+            formula = joint(*maps.values())
+            # A tensor that the map does not read may be absent: its address is then an output's.
+            places = [(target(index), outputs[index]) for index in maps]
+            pairs = list(zip(operands, formula.reads, strict=True))
+            taken = [operand if reads else places[0] for operand, reads in pairs]
+            read = {slot for (slot, _), reads in pairs if reads}
+            part = formula.kernel(_computed_in(spec)).multi_output_part(
+                [slot for slot, _ in places],
+                [slot for slot, _ in taken],
+                spec.elements,
+                formula.values(prop.parameters),
+                threads=threads,
+                requests=[requests[index] for index in maps],
+                stored=[own.dtype for _, own in (*places, *taken)],
+            )
+            parts.append(part)
         return native_kernel(
             self.name,
             parts,
-            tuple(own if slot in read else None for slot, own in sources),
-            tuple(gradients),
+            tuple(own if slot in read else None for slot, own in inputs),
+            tuple(outputs),
             without_add_requests(requests),
             threads,
-            flops=len(parts) * spec.elements,
-            adding=adding(partial(self.prepare_backward, prop), request, range(len(gradients))),
+            flops=len(maps) * spec.elements,
+            adding=adds,
         )
 
 
@@ -104,35 +126,6 @@ def _stored_as(spec: TensorSpec, given: TensorSpec) -> TensorSpec:
     """Return `spec` with given's dtype if both are float32 or bfloat16, else `spec`."""
     both = spec.dtype in _FLOATS and given.dtype in _FLOATS
     return replace(spec, dtype=given.dtype) if both else spec
-
-
-def map_part(
-    formula: Formula,
-    parameters: Parameters,
-    output: tuple[Slot, TensorSpec],
-    operands: Sequence[tuple[Slot, TensorSpec]],
-    requests: Sequence[OpReqType],
-    threads: int,
-) -> LoopPart:
-    """Return the loop output = formula(operands).
-
-    All tensors have one spec, except that float32 and bfloat16 may be mixed. `requests` holds the
-    requests of all outputs of the kernel.
-    """
-    slot, spec = output
-    # A tensor that the map does not read may be absent: its address is then the output's.
-    read = [
-        operand if reads else output for operand, reads in zip(operands, formula.reads, strict=True)
-    ]
-    return formula.kernel(_computed_in(spec)).part(
-        slot,
-        tuple(place for place, _ in read),
-        spec.elements,
-        formula.values(parameters),
-        threads=threads,
-        request=requests[slot.index],
-        stored=[own.dtype for _, own in (output, *read)],
-    )
 
 
 def _serves(formula: Formula, dtype: str) -> bool:

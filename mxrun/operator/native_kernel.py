@@ -145,12 +145,21 @@ class Scratch:
     offset: int = 0
 
 
+@dataclass(frozen=True)
+class Code:
+    """Machine code that a loop calls, compiled when the loop is bound."""
+
+    function: jit.NativeCode
+
+
 # Where a tensor of a generated map is; an integer is an address.
 Place: TypeAlias = Slot | Scratch | int
 
 
 def bound(argument: Any, buffers: Buffers, scratch: int = 0) -> Any:
     """Return the value of a loop's argument: an address, a row pitch, or the argument itself."""
+    if isinstance(argument, Code):
+        return argument.function.address
     if isinstance(argument, Slot):
         return argument.address(buffers)
     if isinstance(argument, Scratch):

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -134,11 +134,9 @@ class Formula:
         support.
         """
         if dtype not in self._kernels:
-            kernel = scalar.compile(self.function, parameters=self.numbers, dtype=dtype)
-            if len(kernel.results) != 1:
-                problem = f"{self.function.__name__} returns {len(kernel.results)} values"
-                raise entry_error(self.function, problem, "one value", hint=FULL)
-            self._kernels[dtype] = kernel
+            self._kernels[dtype] = scalar.compile(
+                self.function, operands=self.tensors, parameters=self.numbers, dtype=dtype
+            )
         return self._kernels[dtype]
 
     @cached_property
@@ -177,6 +175,22 @@ class Formula:
     def cuda_source(self, name: str, dtype: str = "float32") -> str:
         """Return CUDA C of the map, as the kernel `name`."""
         return scalar.cuda_source(self.function, name=name, parameters=self.numbers, dtype=dtype)
+
+
+@cache
+def joint(*maps: Formula) -> Formula:
+    """Return maps of the same tensors as one map with an output for each."""
+    if len(maps) == 1:
+        return maps[0]
+    tensors = maps[0].tensors
+    numbers = tuple(dict.fromkeys(name for each in maps for name in each.numbers))
+
+    def results(*arguments: Any) -> tuple[Any, ...]:
+        read = arguments[: len(tensors)]
+        known = dict(zip(numbers, arguments[len(tensors) :], strict=True))
+        return tuple(each.function(*read, *(known[n] for n in each.numbers)) for each in maps)
+
+    return Formula(results, tensors, numbers, True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +272,10 @@ def formula_of(
     formula = Formula(function, tuple(given), tuple(numbers), is_map)
     if is_map and given:
         # Trace now, so that an unsupported operation is reported at registration.
-        _ = formula.traced
+        results = len(formula.traced.results)
+        if results != 1:
+            problem = f"{function.__name__} returns {results} values"
+            raise entry_error(function, problem, "one value", hint=FULL)
     return formula
 
 

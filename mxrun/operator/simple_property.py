@@ -110,7 +110,7 @@ class SimpleProperty(OperatorProperty[P]):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """Pair out_grad with the first input's gradient, which is computed last.
+        """Pair out_grad with the first input's gradient, which NumPy bodies compute last.
 
         The second input's gradient may also share its memory if it equals out_grad.
         """

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from operator_harness import BackwardData, forward, implementations
 
+from mxrun.contract.call import backward
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator import scalar
 from mxrun.operator.kernel import Buffers, OpReqType
 from mxrun.operator.native_kernel import Scratch, Slot, source, target
+from mxrun.operator.register import create
 
 NULL, WRITE, ADD = OpReqType.NULL, OpReqType.WRITE, OpReqType.ADD
 
@@ -109,6 +112,20 @@ def test_tensors_may_begin_inside_a_slot_or_be_in_scratch_space() -> None:
     assert weight.tobytes() == expected[0].tobytes()
     assert scratch[40:].tobytes() == expected[1].tobytes()
     assert np.isnan(scratch[:40]).all()
+
+
+@pytest.mark.parametrize("shared", [{}, {0: 0}, {1: 0}])
+def test_one_loop_computes_both_gradients_of_a_binary_operator(shared: dict[int, int]) -> None:
+    """Either gradient may overwrite the output's."""
+    prop, (lhs, rhs, grad, _) = create("elemwise_div", {}), operands(1001)
+    (jit,) = implementations("elemwise_div").values()
+    done = forward(jit, prop, [lhs, rhs], [np.empty_like(lhs)])
+    assert done is not None
+    data, before = BackwardData([grad], [lhs, rhs], done.outputs), [np.empty_like(lhs)] * 2
+    run = backward(jit, prop, data, before, done, inplace=shared)
+    assert len(run.calls) == 1
+    assert run.gradients[0].tobytes() == (grad / rhs).tobytes()
+    assert run.gradients[1].tobytes() == (-grad * lhs / (rhs * rhs)).tobytes()
 
 
 def test_cuda_source_writes_all_outputs_after_reading_all_operands() -> None:
