@@ -214,8 +214,8 @@ class NativeFunction:
         return NativeFunction(self.body, BFLOAT16)
 
     @cached_property
-    def arguments(self) -> Mapping[str, str]:
-        """Kinds of the arguments by name.
+    def declared(self) -> type[Arguments]:
+        """Class of the arguments.
 
         Raises InternalError if the body's argument is not annotated with a class of Arguments.
         """
@@ -223,8 +223,13 @@ class NativeFunction:
         annotation = next((hint for name, hint in hints.items() if name != "return"), None)
         if not (isinstance(annotation, type) and issubclass(annotation, Arguments)):
             raise InternalError(f"{self.body.__qualname__} does not declare a class of Arguments")
+        return annotation
+
+    @cached_property
+    def arguments(self) -> Mapping[str, str]:
+        """Kinds of the arguments by name."""
         floats = f"pointer to {self.floats}"
-        kinds = annotation.kinds()
+        kinds = self.declared.kinds()
         return {name: floats if kind == FLOATS else kind for name, kind in kinds.items()}
 
     @cached_property
@@ -284,8 +289,14 @@ def bind(
 ) -> NativeCall:
     """Pack the argument block; with several threads the team runs the function together.
 
-    arguments: the slots themselves for code that was not compiled from a Python body.
+    arguments: the slots themselves for code that was not compiled from a Python body. Raises
+    TypeError if they are not of the class that a native function declares.
     """
+    if isinstance(function, NativeFunction) and not isinstance(arguments, function.declared):
+        raise TypeError(
+            f"{function.body.__qualname__} takes {function.declared.__name__}, "
+            f"not {type(arguments).__name__}"
+        )
     runtime = openmp() if threads > 1 else None
     header = (0, 0) if runtime is None else (runtime.thread_number, runtime.team_size)
     if isinstance(arguments, Arguments):

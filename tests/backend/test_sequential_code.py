@@ -384,6 +384,8 @@ REFUSED = {
     "global TEXT": "no Global",
     "output[0] = call.missing": "no argument is named missing",
     "output[0] = call": "only numbers, addresses",
+    "output[0] = call[1]": "only addresses and tuples",
+    "output[0] = integer(call, 1)": "a number is needed",
     "output[0] = 1 if count is output else 2": "compares addresses and None",
     "output[0] = count or 9": "only be conditions",
     "output[0] = (1, 2)[5]": "has no part 5",
