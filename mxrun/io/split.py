@@ -203,10 +203,13 @@ def _parsed(
     """Parse a split written as a mapping; `problems` are those found so far."""
     name, share = value.get("of", usual), value.get("share")
     bounds: Any = value.get("range")
+    if not value:
+        problems += (Diagnostic("the split is empty", place_of(places, "split"), _FORM, "{}"),)
     if "of" in value:
         problems += _check_name(name, "split.of", known, places)
-    if share is None:
+    if "range" in value and share is None:
         problems += _check_range(bounds, places)
+    if share is None:
         problems += tuple(
             Diagnostic(
                 f"split: {key} is valid only with share",
@@ -224,7 +227,7 @@ def _parsed(
     if share is not None:
         seed, stratify = value.get("seed", 0), value.get("stratify", False)
         return Split(name, share=share, seed=seed, stratify=stratify), ()
-    return Split(name, bounds[0], bounds[1]), ()
+    return Split(name, *(bounds or ())), ()
 
 
 def _check_name(
@@ -245,6 +248,6 @@ def _check_range(bounds: object, places: Places) -> tuple[Diagnostic, ...]:
         problem = "the range holds no records"
     else:
         problem = "a range is two integers"
-    got = "nothing" if bounds is None else repr(numbers or bounds)
+    got = repr(numbers or bounds)
     expected = "[first, end] with 0 <= first < end; `end` is exclusive"
     return (Diagnostic(problem, place_of(places, "split.range"), expected, got),)

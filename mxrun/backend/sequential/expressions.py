@@ -46,11 +46,10 @@ class Loop:
 class Scope:
     """Variables, loops and end of one inlined function.
 
-    number: counts the calls. local_names: all names that the function assigns.
+    number: counts the calls.
     """
 
     number: int
-    local_names: frozenset[str]
     leave: Any
     variables: dict[str, Operand] = field(default_factory=dict)
     loops: list[Loop] = field(default_factory=list)
@@ -93,10 +92,7 @@ class Expressions(ABC):
         variables[name] = self.stored(name, variables.get(name), value)
 
     def stored(self, name: str, place: Operand | None, value: Operand) -> Operand:
-        """Store a value in a variable's memory, which is allocated the first time.
-
-        A variable that a way through the function leaves without a value is 0.
-        """
+        """Store a value in a variable's memory, which is allocated the first time."""
         if isinstance(value, Static):
             if place is not None:
                 raise Untyped(f"{name} has a value already; it can only change to a number")
@@ -117,13 +113,8 @@ class Expressions(ABC):
             self.is_complete, place = False, None
         if place is None:
             place = Value(kind, variable(self.builder, kind.code, name))
-            self._clear(place)
         self.builder.store(converted(self.builder, value, kind).code, place.code)
         return place
-
-    def _clear(self, place: Value) -> None:
-        with self.builder.goto_entry_block():
-            self.builder.store(ir.Constant(place.kind.code, None), place.code)
 
     def read(self, name: str) -> Operand:
         return self.loaded(self.scope.variables[name])
@@ -168,8 +159,6 @@ class Expressions(ABC):
     def of_name(self, node: ast.Name) -> Operand:
         if node.id in self.scope.variables:
             return self.read(node.id)
-        if node.id in self.scope.local_names:
-            raise Untyped(f"{node.id} has no value yet")
         if node.id in self._names:
             return _constant(self._names[node.id])
         builtin = _BUILTINS.get(node.id)
@@ -282,26 +271,34 @@ class Expressions(ABC):
     def of_subscript(self, node: ast.Subscript) -> Operand:
         owner = self.expression(node.value)
         if isinstance(owner, tuple):
-            return self.part(owner, self.expression(node.slice))
+            return self.part(owner, node.slice)
         place = self.element(node, owner)
         return Value(place.kind, self.builder.load(place.code))
 
-    def part(self, parts: tuple[Operand, ...], index: Operand) -> Operand:
+    def part(self, parts: tuple[Operand, ...], index: ast.expr) -> Operand:
         """Return a part of a tuple; if the index is known only at run time, one of numbers."""
-        code = self.integer(index)
+        code = self.integer(self.expression(index))
         if isinstance(code, ir.Constant):
             if not -len(parts) <= code.constant < len(parts):
                 raise Untyped(f"a tuple of {len(parts)} has no part {code.constant}")
             return parts[int(code.constant)]
+        if not self.is_below(index, len(parts)):
+            raise Untyped(f"an index that varies must be i % n, n at most {len(parts)}")
         numbers = [number(each) for each in parts]
-        if not numbers or len({each.kind for each in numbers}) > 1:
+        if len({each.kind for each in numbers}) > 1:
             raise Untyped("an index that varies needs a tuple of numbers of one type")
         found = numbers[-1].code
         for position, each in enumerate(numbers[:-1]):
             here = self.builder.icmp_signed("==", code, INT64.code(position))
-            before = self.builder.icmp_signed("==", code, INT64.code(position - len(numbers)))
-            found = self.builder.select(self.builder.or_(here, before), each.code, found)
+            found = self.builder.select(here, each.code, found)
         return Value(numbers[0].kind, found)
+
+    def is_below(self, index: ast.expr, length: int) -> bool:
+        """Return whether an integer is a remainder of a constant divisor that is <= `length`."""
+        if not isinstance(index, ast.BinOp) or not isinstance(index.op, ast.Mod):
+            return False
+        divisor = self.integer(self.expression(index.right))
+        return isinstance(divisor, ir.Constant) and 0 < divisor.constant <= length
 
     def element(self, node: ast.Subscript, owner: Operand | None = None) -> Value:
         """Return an element's kind and its address."""
