@@ -232,6 +232,40 @@ def test_F9_one_mistake_elsewhere_is_one_diagnostic(
     assert hint in found.hint
 
 
+UNKNOWN = """\
+blocks:
+  unit:
+    parameters: {units: null, kind: relu}
+    layers:
+      - FullyConnected: {name: fc, num_hidden: "${2 * units}"}
+      - Activation: {name: act, act_type: "${kind}"}
+"""
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        "FullyConnected: {num_hidden: '${x}'}",
+        "FullyConnected: {num_hidden: 'a${x}'}",
+        "Convolution: {num_filter: 3, kernel: ['${x}', 3]}",
+        "Activation: {act_type: '${x}'}",
+        "FullyConnected: {name: '${x}', num_hidden: 3}",
+        "unit: {name: a, units: '${x}'}",
+        "unit: {name: a, units: 3, kind: '${x}'}",
+        "repeat: {count: '${x}', layers: [unit: {units: '${1 // i}'}]}",
+    ],
+)
+def test_what_follows_from_an_expression_without_a_value_is_not_reported(
+    layer: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, [layer, DENSE, SOFTMAX])
+    path.write_text(path.read_text() + UNKNOWN)
+    overrides = ["train.epochs=${y}", "train.optimizer={sgd: {lr: '${z}', momentum: 9}}"]
+    found = sorted(each.problem.partition(" (")[0] for each in problems(path, overrides))
+    unknown = [f"unknown name {name!r}" for name in "xyz"]
+    assert found == ["sgd: parameter 'momentum' cannot be 9", *unknown]
+
+
 def test_F9_P3_all_kinds_of_mistakes_come_in_one_pass(tmp_path: Path) -> None:
     """Two shape contradictions with their chains, a bad parameter, and two config errors."""
     path = written(
