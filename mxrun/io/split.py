@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.keywords import REST
 from mxrun.base.near_names import nearest
+from mxrun.base.validation import Path
 from mxrun.runtime import random
 
 # Source locations by dotted path within the data set's section: `path`, `split.range`.
@@ -158,6 +159,21 @@ def place_of(places: Places, path: str) -> SourceLocation | None:
     while path not in places and "." in path:
         path = path.rpartition(".")[0]
     return places.get(path, places.get("dataset"))
+
+
+@dataclass(frozen=True)
+class OptionPlaces:
+    """Places of a data set's options where only `places` are known."""
+
+    places: Places
+
+    def place(self, path: Path) -> SourceLocation | None:
+        """Return the place of an option."""
+        return place_of(self.places, ".".join(map(str, path)))
+
+    def key_place(self, path: Path) -> SourceLocation | None:
+        """Return the place of an option."""
+        return self.place(path)
 
 
 def parse_split(
