@@ -154,16 +154,8 @@ class Formula:
         """True for each tensor on which the value depends; always True for functions on arrays."""
         if not self.is_map:
             return (True,) * len(self.tensors)
-        kernel = self.traced
-        reached, open_nodes = set[int](), [*kernel.results]
-        while open_nodes:
-            index = open_nodes.pop()
-            if index not in reached:
-                reached.add(index)
-                open_nodes += kernel.graph.nodes[index].arguments
-        nodes = (kernel.graph.nodes[index] for index in reached)
-        found = {node.detail for node in nodes if node.operation == "operand"}
-        return tuple(index in found for index in range(len(self.tensors)))
+        read = self.traced.operands_read
+        return tuple(index in read for index in range(len(self.tensors)))
 
     @cached_property
     def passes_first(self) -> bool:

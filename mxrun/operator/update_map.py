@@ -11,6 +11,7 @@ of the step and the operator's own parameters, by their names. The numbers of th
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,12 +44,12 @@ _COMMON = ("lr", "rescale_grad")
 class UpdateMap:
     """Function of an update and the names of the tensors among its arguments.
 
-    Raises InternalError, when it is first used, if the function has an argument of another name.
+    parameters: None only while a function is checked, before there is an operator.
     """
 
     function: Callable[..., Any]
     tensors: tuple[str, ...]
-    parameters: Parameters
+    parameters: Parameters | None
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
@@ -74,7 +75,7 @@ class UpdateMap:
     @cached_property
     def kernel(self) -> scalar.MapKernel:
         """Map of float32 tensors; the step's numbers are single elements."""
-        return scalar.compile(self._run, operands=self.operands, parameters=self.numbers)
+        return scalar.compile(self._bound, operands=self.operands, parameters=self.numbers)
 
     @cached_property
     def operations(self) -> int:
@@ -89,7 +90,7 @@ class UpdateMap:
     def cuda_source(self, name: str) -> str:
         """Return CUDA C of the update in float32, as the kernel `name`."""
         return scalar.cuda_source(
-            self._run,
+            self._bound,
             name=name,
             operands=self.operands,
             parameters=self.numbers,
@@ -99,7 +100,7 @@ class UpdateMap:
     def evaluate(self, tensors: Mapping[str, Array]) -> tuple[Array, ...]:
         """Evaluate the function on arrays of one dtype, in its arithmetic."""
         arrays = [tensors[name] for name in self.operands]
-        found = scalar.evaluate(self._run, arrays, self.values)
+        found = scalar.evaluate(self._bound, arrays, self.values)
         shape = arrays[0].shape
         results = found if isinstance(found, tuple) else (found,)
         return tuple(np.broadcast_to(each, shape) for each in results)
@@ -129,12 +130,19 @@ class UpdateMap:
             in_place=True,
         )
 
-    def _run(self, *values: Any) -> Any:
-        known = dict(zip((*self.operands, *self.numbers), values, strict=True))
-        if "grad" in known:
-            known["grad"] = known["grad"] * (known["rescale_grad"] * known[GRADIENT_SCALE])
-        known["rate"] = known["lr"] * known["schedule"]
-        return self.function(*(known[name] for name in self.arguments))
+    @cached_property
+    def _bound(self) -> Callable[..., Any]:
+        """The function of the operands and numbers, in this order."""
+
+        @functools.wraps(self.function)
+        def bound(*values: Any) -> Any:
+            known = dict(zip((*self.operands, *self.numbers), values, strict=True))
+            if "grad" in known:
+                known["grad"] = known["grad"] * (known["rescale_grad"] * known[GRADIENT_SCALE])
+            known["rate"] = known["lr"] * known["schedule"]
+            return self.function(*(known[name] for name in self.arguments))
+
+        return bound
 
 
 def clipped(x: Any, bound: Any) -> Any:

@@ -12,12 +12,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 from cuda import compile_cuda, needs_nvrtc
+from pydantic import Field
 
 from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator.kernel import Buffers, ForwardRequest, OpReqType
+from mxrun.operator.optimizer import OPTIMIZERS, Optimizer, register_optimizer
 from mxrun.operator.optimizer_property import OptimizerProperty, UpdateParameters, register_update
 from mxrun.operator.register import OPERATORS, create, implementations
 from mxrun.operator.update_map import STEP_NUMBERS
@@ -105,24 +107,47 @@ def test_bfloat16_tensors_are_rounded_results_of_float32(name: str) -> None:
         assert found.tobytes() == value.astype(low).tobytes()
 
 
-def ignores_the_rate(weight: Any, grad: Any) -> Any:
-    return weight - grad
+def ignores_the_rate(weight: Any, grad: Any, mom: Any) -> Any:
+    return weight - grad, mom
 
 
-def misspells_a_state(weight: Any, grad: Any, momentun: Any, rate: Any) -> Any:
-    return weight - grad * rate, momentun
+def drops_the_rate(weight: Any, grad: Any, mom: Any, rate: Any) -> Any:
+    return weight - grad, mom
+
+
+def misspells_a_state(weight: Any, grad: Any, momm: Any, rate: Any) -> Any:
+    return weight - grad * rate, momm
+
+
+def forgets_the_state(weight: Any, grad: Any, mom: Any, rate: Any) -> Any:
+    return weight - (grad + mom) * rate
+
+
+def returns_nothing(weight: Any, grad: Any, mom: Any, rate: Any) -> Any:
+    pass
+
+
+def branches(weight: Any, grad: Any, mom: Any, rate: Any) -> Any:
+    return weight - (grad if grad > 0 else mom) * rate, mom
+
+
+def calls_numpy(weight: Any, grad: Any, mom: Any, rate: Any) -> Any:
+    return weight - np.sign(grad) * rate, mom
 
 
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (ignores_the_rate, ["gets neither rate nor schedule"]),
-        (misspells_a_state, ["gets momentun", "weight, grad, mom, gradient_scale, schedule"]),
+        (ignores_the_rate, ["ignores the learning rate", "argument `rate`"]),
+        (drops_the_rate, ["ignores the learning rate", "argument `rate`"]),
+        (misspells_a_state, ["gets momm", "weight, grad, mom, rate", "did you mean 'mom'"]),
+        (forgets_the_state, ["returns 1 values", "the new weight, mom"]),
+        (returns_nothing, ["returns_nothing returns NoneType"]),
+        (branches, ["cannot branch", "where(c, x, y)"]),
+        (calls_numpy, ["numpy.sign", "from mxrun.operator.scalar import sign"]),
     ],
 )
-def test_an_update_with_other_arguments_is_refused_at_its_line(
-    function: Any, words: list[str]
-) -> None:
+def test_an_update_that_cannot_work_is_refused_at_its_line(function: Any, words: list[str]) -> None:
     class Refused(OptimizerProperty):
         """Refused."""
 
@@ -133,7 +158,26 @@ def test_an_update_with_other_arguments_is_refused_at_its_line(
 
     with pytest.raises(UserError) as refused:
         register_update("refused_update")(Refused)
-    text = str(refused.value)
-    assert f"{__file__}:{function.__code__.co_firstlineno}" in text
-    assert all(word in text for word in words)
+    text, first = str(refused.value), function.__code__.co_firstlineno
+    assert any(f"{__file__}:{line}" in text for line in (first, first + 1)), text
+    assert all(word in text for word in words), text
     assert "refused_update" not in OPERATORS
+
+
+def test_an_optimizer_without_a_fitting_operator_is_refused() -> None:
+    class Lost(Optimizer):
+        """Its operator does not exist."""
+
+        update = "lost_update"
+
+    class Other(Optimizer):
+        """Its operator has other parameters."""
+
+        update = "sgd_mom_update"
+        momentun: float = Field(0.9, description="A misspelt name.")
+
+    with pytest.raises(UserError, match=r"(?s)Lost has no update operator.*lost_update"):
+        register_optimizer("lost")(Lost)
+    with pytest.raises(UserError, match=r"(?s)sgd_mom_update does not take: momentun.*'momentum'"):
+        register_optimizer("other")(Other)
+    assert not {"lost", "other"} & {*OPTIMIZERS}
