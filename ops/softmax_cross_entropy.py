@@ -149,14 +149,14 @@ class LabelledRows(Arguments):
     weight: Float32s
 
 
-class Loss(LabelledRows):
+class SoftmaxCrossEntropyLoss(LabelledRows):
     """Arguments of `loss_loop`."""
 
     loss: Float32s
 
 
 @native
-def loss_loop(call: Loss) -> None:
+def loss_loop(call: SoftmaxCrossEntropyLoss) -> None:
     """loss[0] = sum of weight[n] * -log(max(p[n, label[n]], smallest)), in sample order."""
     classes, label = call.classes, call.label
     total = 0.0
@@ -179,7 +179,7 @@ def loss_loop(call: Loss) -> None:
     call.loss[0] = total
 
 
-class LossGradient(LabelledRows):
+class SoftmaxCrossEntropyGradient(LabelledRows):
     """Arguments of `gradient_loop`; an absent head, the gradient of the loss, counts as 1."""
 
     head: Float32s
@@ -187,7 +187,7 @@ class LossGradient(LabelledRows):
 
 
 @native
-def gradient_loop(call: LossGradient) -> None:
+def gradient_loop(call: SoftmaxCrossEntropyGradient) -> None:
     """gradient[n, c] = (p[n, c] - (1 where c = label[n])) * head[0] * weight[n]."""
     classes, label, probability = call.classes, call.label, call.probability
     begin, end = share(call.samples)
@@ -217,7 +217,7 @@ class OnednnSoftmaxCrossEntropy(Implementation):
         team = team_for_elements(data.elements, request.threads)
         softmax = operations.softmax_forward(data, 1, team)
         samples, classes = data.shape
-        loss = Loss(
+        loss = SoftmaxCrossEntropyLoss(
             samples=samples,
             classes=classes,
             probability=extra(0),
@@ -245,7 +245,7 @@ class OnednnSoftmaxCrossEntropy(Implementation):
         (probability,) = request.forward.extra_outputs
         arguments = len(request.in_data)
         samples, classes = probability.shape
-        loss_gradient = LossGradient(
+        loss_gradient = SoftmaxCrossEntropyGradient(
             samples=samples,
             classes=classes,
             probability=source(2 + arguments),

@@ -28,7 +28,7 @@ from mxrun.backend.sequential.kinds import (
     Pointer,
     Record,
     Static,
-    Value,
+    TypedValue,
 )
 from mxrun.backend.sequential.llvm_control import variable
 
@@ -99,11 +99,11 @@ class Expressions(ABC):
             return value
         if isinstance(value, tuple):
             places = place if isinstance(place, tuple) else (None,) * len(value)
-            if len(places) != len(value) or isinstance(place, Value):
+            if len(places) != len(value) or isinstance(place, TypedValue):
                 raise Untyped(f"{name} has tuples of several lengths, or a tuple and a number")
             parts = enumerate(zip(places, value, strict=True))
             return tuple(self.stored(f"{name}.{i}", each, part) for i, (each, part) in parts)
-        if not isinstance(place, (Value, NoneType)):
+        if not isinstance(place, (TypedValue, NoneType)):
             raise Untyped(f"{name} is a number and something else")
         key = self.scope.number, name
         known = self._kinds.get(key, value.kind)
@@ -112,7 +112,7 @@ class Expressions(ABC):
             # The code so far has the narrower type: it is generated again.
             self.is_complete, place = False, None
         if place is None:
-            place = Value(kind, variable(self.builder, kind.code, name))
+            place = TypedValue(kind, variable(self.builder, kind.code, name))
         self.builder.store(converted(self.builder, value, kind).code, place.code)
         return place
 
@@ -124,7 +124,7 @@ class Expressions(ABC):
             return tuple(map(self.loaded, place))
         if isinstance(place, Static):
             return place
-        return Value(place.kind, self.builder.load(place.code))
+        return TypedValue(place.kind, self.builder.load(place.code))
 
     # Expressions
 
@@ -198,7 +198,7 @@ class Expressions(ABC):
         if isinstance(node.op, ast.USub):
             return arithmetic.negated(self.builder, value)
         if isinstance(node.op, ast.Not):
-            return Value(BOOL, self.builder.not_(truth(self.builder, value).code))
+            return TypedValue(BOOL, self.builder.not_(truth(self.builder, value).code))
         return self.unknown(node.op)
 
     def of_compare(self, node: ast.Compare) -> Operand:
@@ -206,7 +206,7 @@ class Expressions(ABC):
         if isinstance(first, (ast.Is, ast.IsNot)) and not others:
             same = self.same_address(node.left, node.comparators[0])
             negative = isinstance(first, ast.IsNot)
-            return Value(BOOL, self.builder.not_(same) if negative else same)
+            return TypedValue(BOOL, self.builder.not_(same) if negative else same)
         left = number(self.expression(node.left))
 
         def link(operator: ast.cmpop, following: ast.expr) -> Any:
@@ -215,7 +215,7 @@ class Expressions(ABC):
             return arithmetic.compared(self.builder, operator, before, left).code
 
         links = [partial(link, *each) for each in zip(node.ops, node.comparators, strict=True)]
-        return Value(BOOL, self.decided(links, False) if others else links[0]())
+        return TypedValue(BOOL, self.decided(links, False) if others else links[0]())
 
     def same_address(self, left: ast.expr, right: ast.expr) -> Any:
         """Compare two addresses; that of None is 0."""
@@ -224,7 +224,7 @@ class Expressions(ABC):
             operand = self.expression(node)
             if operand == Static(None):
                 codes.append(INT64.code(0))
-            elif isinstance(operand, Value) and isinstance(operand.kind, Pointer):
+            elif isinstance(operand, TypedValue) and isinstance(operand.kind, Pointer):
                 codes.append(self.builder.ptrtoint(operand.code, INT64.code))
             else:
                 raise Untyped("`is` compares addresses and None")
@@ -238,7 +238,7 @@ class Expressions(ABC):
             return value.code
 
         parts = [partial(exact, part) for part in node.values]
-        return Value(BOOL, self.decided(parts, isinstance(node.op, ast.Or)))
+        return TypedValue(BOOL, self.decided(parts, isinstance(node.op, ast.Or)))
 
     def decided(self, parts: Sequence[Callable[[], Any]], by: bool) -> Any:
         """Generate conditions in order until one is `by` at run time, which decides the result."""
@@ -273,7 +273,7 @@ class Expressions(ABC):
         if isinstance(owner, tuple):
             return self.part(owner, node.slice)
         place = self.element(node, owner)
-        return Value(place.kind, self.builder.load(place.code))
+        return TypedValue(place.kind, self.builder.load(place.code))
 
     def part(self, parts: tuple[Operand, ...], index: ast.expr) -> Operand:
         """Return a part of a tuple; if the index is known only at run time, one of numbers."""
@@ -291,7 +291,7 @@ class Expressions(ABC):
         for position, each in enumerate(numbers[:-1]):
             here = self.builder.icmp_signed("==", code, INT64.code(position))
             found = self.builder.select(here, each.code, found)
-        return Value(numbers[0].kind, found)
+        return TypedValue(numbers[0].kind, found)
 
     def is_below(self, index: ast.expr, length: int) -> bool:
         """Return whether an integer is a remainder of a constant divisor that is <= `length`."""
@@ -300,15 +300,15 @@ class Expressions(ABC):
         divisor = self.integer(self.expression(index.right))
         return isinstance(divisor, ir.Constant) and 0 < divisor.constant <= length
 
-    def element(self, node: ast.Subscript, owner: Operand | None = None) -> Value:
+    def element(self, node: ast.Subscript, owner: Operand | None = None) -> TypedValue:
         """Return an element's kind and its address."""
         owner = self.expression(node.value) if owner is None else owner
-        if not isinstance(owner, Value) or not isinstance(owner.kind, Pointer):
+        if not isinstance(owner, TypedValue) or not isinstance(owner.kind, Pointer):
             raise Untyped("only addresses and tuples have elements")
         if owner.kind.element == BFLOAT16:
             raise Untyped("bfloat16 is read and written by load_lanes and store_lanes")
         index = self.integer(self.expression(node.slice))
-        return Value(owner.kind.element, self.builder.gep(owner.code, [index]))
+        return TypedValue(owner.kind.element, self.builder.gep(owner.code, [index]))
 
     def of_call(self, node: ast.Call) -> Operand:
         function = self.expression(node.func)
@@ -340,7 +340,7 @@ def _constant(value: Any) -> Operand:
         plain = value.item() if isinstance(value, np.generic) else value
         if kind == INT64 and not -(2**63) <= plain < 2**63:
             raise Untyped(f"{plain} is beyond 64 bits")
-        return Value(kind, kind.code(int(plain) if kind == BOOL else plain))
+        return TypedValue(kind, kind.code(int(plain) if kind == BOOL else plain))
     if isinstance(value, tuple):
         return tuple(map(_constant, value))
     return Static(value)

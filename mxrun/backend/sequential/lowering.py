@@ -41,7 +41,7 @@ from mxrun.backend.sequential.kinds import (
     Pointer,
     Record,
     Static,
-    Value,
+    TypedValue,
 )
 from mxrun.backend.sequential.llvm_control import variable
 from mxrun.backend.sequential.syntax import tree_of
@@ -94,7 +94,7 @@ def _call(builder: Any, block: Any, arguments: Mapping[str, Kind | Pointer]) -> 
     values = {}
     for index, (name, kind) in enumerate(arguments.items()):
         word = slot(builder, block, INT64.code(index))
-        values[name] = Value(kind, _from_word(builder, word, kind))
+        values[name] = TypedValue(kind, _from_word(builder, word, kind))
     return Static(Record(values))
 
 
@@ -179,7 +179,7 @@ class _Statements(Expressions):
             place = number(self.scope.variables[node.target.id])
         else:
             self.unknown(node.target)
-        before = Value(place.kind, self.builder.load(place.code))
+        before = TypedValue(place.kind, self.builder.load(place.code))
         after = number(self.arithmetic(node.op, before, self.expression(node.value)))
         if isinstance(node.target, ast.Name):
             self.assign_name(node.target.id, after)
@@ -246,7 +246,7 @@ class _Statements(Expressions):
         index = builder.load(place)
         builder.cbranch(self.continues(index, stop, step), body, after)
         builder.position_at_end(body)
-        self.assign(node.target, Value(INT64, index))
+        self.assign(node.target, TypedValue(INT64, index))
         with self.in_loop(Loop(following, after)):
             self._statements(node.body)
         self._jump(following)
