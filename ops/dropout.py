@@ -296,4 +296,4 @@ def _copy(data: TensorSpec, threads: int) -> KernelPart:
 
 def _product(data: TensorSpec, mask: tuple[Slot, TensorSpec], threads: int) -> KernelPart:
     """Return output 0 = input 0 * mask."""
-    return strided_part(PRODUCT, (target(0), data), [(source(0), data), mask], threads)
+    return strided_part(PRODUCT, [target(0)], data, [(source(0), data), mask], threads)

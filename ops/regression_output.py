@@ -215,7 +215,7 @@ class CompiledRegressionOutput(Implementation):
         parts: list[KernelPart] = []
         if request.requests[1] is not OpReqType.NULL:
             kernel = _weighted(prop.rule.loss, len(operands))
-            losses = strided_part(kernel, (between(0), rows), operands, threads, (1.0,))
+            losses = strided_part(kernel, [between(0)], rows, operands, threads, (1.0,))
             mean, axes = float(rows.shape[1]), (0, 1)
             total = reduce_part(
                 ReductionKind.SUM, target(1), (between(0), rows), axes, threads, mean
@@ -243,7 +243,7 @@ class CompiledRegressionOutput(Implementation):
         operands[0] = source(outputs + arguments), rows
         kernel = _weighted(prop.rule.slope, len(operands))
         scale = prop.parameters.grad_scale / rows.shape[1]
-        part = strided_part(kernel, (target(0), rows), operands, threads, (scale,))
+        part = strided_part(kernel, [target(0)], rows, operands, threads, (scale,))
         return gradient_kernel(part, request, 2 * output.elements)
 
 
