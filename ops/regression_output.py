@@ -22,9 +22,9 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.scalar import evaluate
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
 from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.copy_part import copy_part
 from mxrun.ops.loss import LabelledLossProperty, LossParameters, gradient_kernel
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
-from mxrun.ops.rows import copy_part
 from mxrun.ops.strided_map import served, strided_part
 
 T = TypeVar("T")
@@ -249,7 +249,7 @@ class CompiledRegressionOutput(Implementation):
 
 def _output_part(rule: RegressionFunctions, data: TensorSpec, threads: int) -> KernelPart:
     if rule.output is None:
-        return copy_part(data, source(0), target(0), threads)
+        return copy_part(source(0), target(0), data.elements, threads)
     kernel = scalar.compile(rule.output)
     return kernel.part(target(0), [source(0)], data.elements, threads=threads)
 

@@ -20,10 +20,10 @@ from mxrun.backend.onednn.descriptor import strides_of
 from mxrun.backend.team import team_for_elements
 from mxrun.backend.vectors import LANES, gather_lanes, lanes, load_lanes, store_lanes
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
-from mxrun.operator import scalar
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.native_kernel import Code, LoopPart, Scratch, Slot
 from mxrun.operator.scalar import MapKernel
+from mxrun.ops.copy_part import COPY
 from mxrun.ops.strided import Axes, collapsed, common_axes
 
 # Maximum number of elements of a chunk: its operands and result fit into the L1 cache.
@@ -40,8 +40,6 @@ _ENDLESS = (2**60, 0)
 _BLOCK_WORDS = 16
 _COUNT = HEADER_SLOTS
 _FIRST_OUTPUT = _COUNT + 1
-
-_COPY = scalar.compile(lambda x: x)
 
 
 class Gathering(Arguments):
@@ -273,7 +271,7 @@ def permuted_part(
     """Return output = plain data of `shape` with its axes in another order."""
     strides = strides_of(shape, PLAIN)
     axes = collapsed((shape[axis], (strides[axis],)) for axis in order)
-    return _part(_COPY, [output], math.prod(shape), [(data, axes)], threads)
+    return _part(COPY, [output], math.prod(shape), [(data, axes)], threads)
 
 
 def _part(

@@ -17,7 +17,7 @@ from mxrun.backend.onednn.backward_convolution import (
 )
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, PostOperation, Primitive, Sum, Unsupported
-from mxrun.backend.team import team_for_elements, team_for_flops
+from mxrun.backend.team import team_for_flops
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
@@ -37,7 +37,7 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
-from mxrun.ops.copy_part import InPlaceCopyPart
+from mxrun.ops.copy_part import copy_part
 from mxrun.ops.window import WindowProducts
 from mxrun.ops.window_product import WindowProductParameters, WindowProductProperty
 
@@ -185,9 +185,8 @@ class OnednnConvolution(Implementation):
         parts: list[KernelPart] = [PrimitivePart(primitive, _forward_slots(bias=bool(bias)))]
         if residual is not None:
             # The primitive adds to the content of the output's memory.
-            team = team_for_elements(output.elements, request.threads)
             words = -(-output.nbytes // 4)
-            parts.insert(0, InPlaceCopyPart(words, source(residual), target(0), team))
+            parts.insert(0, copy_part(source(residual), target(0), words, request.threads))
         return native_kernel(
             f"onednn:{primitive.implementation}",
             parts,
