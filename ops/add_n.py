@@ -16,7 +16,7 @@ from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import Shape, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target
+from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     OperatorProperty,
@@ -27,7 +27,7 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import MapKernel
-from mxrun.ops.rows import copy_part
+from mxrun.ops.copy_part import copy_part
 
 T = TypeVar("T")
 
@@ -107,7 +107,6 @@ class AddN(Operator):
 
 # Supported dtypes in memory; sums are computed in float32.
 _FLOATS = (FLOAT32, BFLOAT16)
-_COPY = scalar.compile(lambda x: x)
 
 
 @cache
@@ -159,7 +158,14 @@ class CompiledAddN(Implementation):
             gradient = unpacked(gradient)
         gradients = [spec.with_layout(gradient.layout) for spec in request.in_grad]
         parts = [
-            _copied(gradient, gradients[index].dtype, target(index), req, request.threads)
+            copy_part(
+                source(0),
+                target(index),
+                _elements(gradient),
+                request.threads,
+                req,
+                [gradients[index].dtype, gradient.dtype],
+            )
             for index, req in enumerate(request.requests)
             if req is not OpReqType.NULL
         ]
@@ -181,19 +187,3 @@ def _alike(specs: Sequence[TensorSpec]) -> bool:
 def _elements(spec: TensorSpec) -> int:
     """Return the number of elements in memory: a packed layout may have more than the shape."""
     return spec.nbytes // item_size(spec.dtype)
-
-
-def _copied(
-    gradient: TensorSpec, dtype: str, output: Slot, request: OpReqType, threads: int
-) -> LoopPart:
-    """Return output = gradient, converted to `dtype`; skipped if both are the same memory."""
-    if gradient.dtype == dtype == FLOAT32 and request is not OpReqType.ADD:
-        return copy_part(gradient, source(0), output, threads)
-    return _COPY.part(
-        output,
-        [source(0)],
-        _elements(gradient),
-        threads=threads,
-        request=request,
-        stored=[dtype, gradient.dtype],
-    )

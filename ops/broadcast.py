@@ -95,9 +95,13 @@ class CompiledBroadcast(Implementation):
         output = joint_layout(request.outputs[0], request.inputs)
         sides = tuple(spec.with_layout(output.layout) for spec in request.inputs)
         operands = [(source(index), spec) for index, spec in enumerate(sides)]
-        kernel, (requested,) = prop.entry.forward.traced, request.requests
         part = strided_part(
-            kernel, (target(0), output), operands, request.threads, request=requested
+            prop.entry.forward.traced,
+            [target(0)],
+            output,
+            operands,
+            request.threads,
+            requests=request.requests,
         )
         return native_kernel(
             self.name,
@@ -149,13 +153,12 @@ def _map(
     request: OpReqType = OpReqType.WRITE,
 ) -> KernelPart:
     """Return an unreduced gradient; specs: those of out_grad, lhs and rhs."""
-    place = (output, specs[0])
     # A tensor that the map does not read may be absent: the output replaces it.
     operands = [
-        (source(index), spec) if reads else place
+        (source(index), spec) if reads else (output, specs[0])
         for index, (spec, reads) in enumerate(zip(specs, formula.reads, strict=True))
     ]
-    return strided_part(formula.traced, place, operands, threads, request=request)
+    return strided_part(formula.traced, [output], specs[0], operands, threads, requests=[request])
 
 
 def _summed(

@@ -29,7 +29,7 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import ShapeContradiction, require_complete, show, unify
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.copy_part import InPlaceCopyPart
+from mxrun.ops.copy_part import copy_part
 from mxrun.ops.strided_map import strided_part
 
 T = TypeVar("T")
@@ -253,7 +253,7 @@ class CompiledDropout(Implementation):
             if output_requested and not at_once:
                 parts.append(_product(data, (place, mask), threads))
         else:
-            parts.append(_copy(data, threads))
+            parts.append(copy_part(source(0), target(0), data.elements, threads))
         return native_kernel(
             self.name,
             [ChainPart(tuple(parts), (mask.nbytes,) if drops and not mask_requested else ())],
@@ -273,7 +273,7 @@ class CompiledDropout(Implementation):
             request.threads,
         )
         if mask is None:
-            part: KernelPart = _copy(gradient, threads)
+            part: KernelPart = copy_part(source(0), target(0), gradient.elements, threads)
         else:
             mask = mask.with_layout(PLAIN)
             part = _product(gradient, (source(4), mask), threads)
@@ -288,12 +288,6 @@ class CompiledDropout(Implementation):
         )
 
 
-def _copy(data: TensorSpec, threads: int) -> KernelPart:
-    """Return output 0 = input 0; skipped in place."""
-    team = team_for_elements(data.elements, threads)
-    return InPlaceCopyPart(data.elements, source(0), target(0), team)
-
-
 def _product(data: TensorSpec, mask: tuple[Slot, TensorSpec], threads: int) -> KernelPart:
     """Return output 0 = input 0 * mask."""
-    return strided_part(PRODUCT, (target(0), data), [(source(0), data), mask], threads)
+    return strided_part(PRODUCT, [target(0)], data, [(source(0), data), mask], threads)

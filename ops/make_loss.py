@@ -27,6 +27,7 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.copy_part import copy_part
 from mxrun.ops.loss import (
     NORMALIZATIONS,
     HiddenLossProperty,
@@ -36,7 +37,6 @@ from mxrun.ops.loss import (
     row_weights,
 )
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
-from mxrun.ops.rows import copy_part
 from mxrun.ops.view import ViewProperty
 
 T = TypeVar("T")
@@ -217,7 +217,7 @@ class CompiledMakeLoss(Implementation):
         if request.requests[1] is not OpReqType.NULL:
             parts.append(_loss_part(inputs, request.threads))
         if request.requests[0] is not OpReqType.NULL:
-            parts.append(copy_part(inputs[0], source(0), target(0), request.threads))
+            parts.append(copy_part(source(0), target(0), inputs[0].elements, request.threads))
         return native_kernel(
             self.name,
             parts,

@@ -221,11 +221,12 @@ class CompiledMoments(Implementation):
         given = (*request.out_grad, data, request.out_data[0])
         part = strided_part(
             _MAPS[heads],
-            (target(0), data),
+            [target(0)],
+            data,
             [(source(place), spec) for place, spec in enumerate(read) if spec is not None],
             request.threads,
             [1 / count_of(data.shape, axes)],
-            request.requests[0],
+            request.requests,
         )
         plain = (None if spec is None else spec.with_layout(PLAIN) for spec in given)
         inputs = (own and spec for own, spec in zip(read, plain, strict=True))

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
-import numpy as np
 from pydantic import Field
 
-from mxrun.backend.arguments import Arguments, Float32s, Integer, Real
-from mxrun.backend.jit import native, share
-from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
+from mxrun.operator import scalar
 from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import LoopPart, source, target
+from mxrun.operator.native_kernel import source, target
 from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
@@ -25,10 +22,10 @@ from mxrun.operator.property import (
     same_shape,
 )
 from mxrun.operator.register import AnyProperty, implement, register
-from mxrun.ops.copy_part import InPlaceCopyPart
 from mxrun.ops.forward_only import ForwardOnlyImplementation
 
 T = TypeVar("T")
+Scalar = Any
 
 
 class MovingAverageParameters(Parameters):
@@ -87,54 +84,42 @@ class MovingAverageProperty(OperatorProperty[MovingAverageParameters]):
         return MovingAverage(self.parameters)
 
 
+def averaged(average: Scalar, value: Scalar, momentum: Scalar) -> Scalar:
+    """Return the new average, with MXNet's order of operations."""
+    return average * momentum + value * (1 - momentum)
+
+
 class MovingAverage(Operator):
-    """NumPy body with MXNet's order of operations, in the average's dtype."""
+    """NumPy body, in the average's dtype."""
 
     def __init__(self, parameters: MovingAverageParameters) -> None:
         self._parameters = parameters
 
     def forward(self, call: ForwardCall) -> None:
         """average_output = average * momentum + value * (1 - momentum)."""
-        average, value = call.inputs
-        momentum = average.dtype.type(self._parameters.momentum)
-        call.store(average_output=average * momentum + value * (1 - momentum))
+        momentum = self._parameters.momentum
+        call.store(average_output=scalar.evaluate(averaged, [*call.inputs], [momentum]))
 
 
-class AverageUpdate(Arguments):
-    """Arguments of `moving_average_loop`."""
-
-    count: Integer
-    momentum: Real
-    average: Float32s
-    value: Float32s
-
-
-@native
-def moving_average_loop(call: AverageUpdate) -> None:
-    """average[i] = average[i] * momentum + value[i] * (1 - momentum)."""
-    rest = np.float32(1) - call.momentum
-    begin, end = share(call.count)
-    for i in range(begin, end):
-        call.average[i] = call.average[i] * call.momentum + call.value[i] * rest
+_AVERAGE = scalar.compile(averaged, parameters=("momentum",))
 
 
 @implement("_moving_average", backend="jit")
 class CompiledMovingAverage(ForwardOnlyImplementation):
-    """One float32 loop, bit-identical to the NumPy body."""
+    """One float32 map, bit-identical to the NumPy body."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the update of plain tensors."""
         types = {spec.dtype for spec in request.inputs}
         if types != {"float32"} or OpReqType.NULL in request.requests:
             return None
-        count = request.inputs[0].elements
-        threads = team_for_elements(count, request.threads)
-        update = AverageUpdate(
-            count=count,
-            momentum=float(prop.parameters.momentum),
-            average=target(0),
-            value=source(1),
+        part = _AVERAGE.multi_output_part(
+            [target(0)],
+            [source(0), source(1)],
+            request.inputs[0].elements,
+            [prop.parameters.momentum],
+            threads=request.threads,
+            requests=[OpReqType.WRITE],
+            in_place=True,
         )
-        copy = InPlaceCopyPart(count, source(0), target(0), threads)
-        loop = LoopPart(moving_average_loop, update, threads)
-        return self.plain_kernel(prop, request, [copy, loop])
+        return self.plain_kernel(prop, request, [part])

@@ -22,9 +22,9 @@ from mxrun.operator.register import AnyProperty, Implementation, implement, regi
 from mxrun.operator.scalar import evaluate
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
 from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.copy_part import copy_part
 from mxrun.ops.loss import LabelledLossProperty, LossParameters, gradient_kernel, row_weights
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
-from mxrun.ops.rows import copy_part
 from mxrun.ops.strided_map import served, strided_part
 
 T = TypeVar("T")
@@ -210,7 +210,7 @@ class CompiledRegressionOutput(Implementation):
         parts: list[KernelPart] = []
         if request.requests[1] is not OpReqType.NULL:
             kernel = _weighted(prop.rule.loss, len(operands))
-            losses = strided_part(kernel, (between(0), rows), operands, threads, (1.0,))
+            losses = strided_part(kernel, [between(0)], rows, operands, threads, (1.0,))
             mean, axes = float(rows.shape[1]), (0, 1)
             total = reduce_part(
                 ReductionKind.SUM, target(1), (between(0), rows), axes, threads, mean
@@ -238,13 +238,13 @@ class CompiledRegressionOutput(Implementation):
         operands[0] = source(outputs + arguments), rows
         kernel = _weighted(prop.rule.slope, len(operands))
         scale = prop.parameters.grad_scale / rows.shape[1]
-        part = strided_part(kernel, (target(0), rows), operands, threads, (scale,))
+        part = strided_part(kernel, [target(0)], rows, operands, threads, (scale,))
         return gradient_kernel(part, request, 2 * output.elements)
 
 
 def _output_part(rule: RegressionFunctions, data: TensorSpec, threads: int) -> KernelPart:
     if rule.output is None:
-        return copy_part(data, source(0), target(0), threads)
+        return copy_part(source(0), target(0), data.elements, threads)
     kernel = scalar.compile(rule.output)
     return kernel.part(target(0), [source(0)], data.elements, threads=threads)
 

@@ -93,22 +93,6 @@ def zero_rows_loop(call: RowZeroing) -> None:
         position += count
 
 
-def copy_part(spec: TensorSpec, source: Slot, target: Slot, threads: int) -> LoopPart:
-    """Return a copy of an entire tensor, which is skipped if both are the same memory."""
-    count = spec.elements
-    arguments = RowCopy(
-        rows=1,
-        columns=count,
-        source=source,
-        source_offset=0,
-        source_stride=count,
-        target=target,
-        target_offset=0,
-        target_stride=count,
-    )
-    return LoopPart(copy_rows_loop, arguments, team_for_elements(count, threads))
-
-
 def zero_part(output: Slot, count: int, threads: int) -> LoopPart:
     """Return output = 0 for `count` elements in memory order."""
     arguments = RowZeroing(rows=1, columns=count, target=output, offset=0, stride=count)

@@ -10,20 +10,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from mxrun.backend.arguments import Arguments, Float32s, Int64s, Integer, Table
 from mxrun.backend.call import HEADER_SLOTS
 from mxrun.backend.jit import call_address, float32s, inlined, integer, native, share
 from mxrun.backend.onednn.descriptor import strides_of
-from mxrun.backend.scalar_value import LoopForm
 from mxrun.backend.team import team_for_elements
 from mxrun.backend.vectors import LANES, gather_lanes, lanes, load_lanes, store_lanes
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
-from mxrun.operator import scalar
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.native_kernel import Code, LoopPart, Scratch, Slot
-from mxrun.operator.scalar import MapKernel, MapLoop
+from mxrun.operator.scalar import MapKernel
+from mxrun.ops.copy_part import COPY
 from mxrun.ops.strided import Axes, collapsed, common_axes
 
 # Maximum number of elements of a chunk: its operands and result fit into the L1 cache.
@@ -36,19 +36,16 @@ _ELEMENT, _WORD = 4, 8
 # (size, stride) of an endless axis.
 _ENDLESS = (2**60, 0)
 # Argument block of a map's code, in words: after the header the number of elements, the addresses
-# of the output and of the operands, the parameters (see `scalar_llvm`). Each thread has its own.
+# of the outputs and of the operands, the parameters (see `scalar_llvm`). Each thread has its own.
 _BLOCK_WORDS = 16
 _COUNT = HEADER_SLOTS
-_OUTPUT = _COUNT + 1
-_FIRST_OPERAND = _OUTPUT + 1
-
-_COPY = scalar.compile(lambda x: x)
+_FIRST_OUTPUT = _COUNT + 1
 
 
 class Gathering(Arguments):
     """Operands of a map, and scratch space for their positions and elements.
 
-    elements: elements of the output; rank: axes of each operand; axes [operand, axis]: size and
+    elements: elements of an output; rank: axes of each operand; axes [operand, axis]: size and
     stride of each axis, innermost first; scratch_words: words of the team's scratch space; words,
     cells: this space, as integers and as elements.
     """
@@ -71,10 +68,9 @@ class CopiedOperand(Gathering):
 class Chunks(Gathering):
     """Arguments of `chunks_loop`.
 
-    chunk: elements of a chunk; code: the map's code; output_address, scratch_address:
-    the output and the team's scratch space; modes: access mode of each operand (0: stored like the
-    output, 1: gathered, 2: every chunk equals the first, 3: read in place, no chunk crosses the end
-    of an innermost run).
+    chunk: elements of a chunk; code: the map's code; scratch_address: the team's scratch space;
+    modes: access mode of each operand (0: stored like the outputs, 1: gathered, 2: every chunk
+    equals the first, 3: read in place, no chunk crosses the end of an innermost run).
 
     Scratch of a thread: the argument block of the map's code; for each operand its state, which is
     the offset of its row and its position in the row and on every other axis; last, the operands'
@@ -83,8 +79,9 @@ class Chunks(Gathering):
 
     chunk: Integer
     code: Integer
-    output_address: Integer
     scratch_address: Integer
+    output_count: Integer
+    outputs: Table
     operand_count: Integer
     modes: Table
     parameter_count: Integer
@@ -185,14 +182,16 @@ def seek(call: Gathering, operand: int, state: int, begin: int) -> None:
 
 @native
 def chunks_loop(call: Chunks) -> None:
-    """Run a map's code on successive chunks of the output's memory."""
+    """Run a map's code on successive chunks of the outputs' memory."""
     chunk, words = call.chunk, call.words
     own, behind = share(call.scratch_words)
     for index in range(HEADER_SLOTS):
         words[own + index] = 0
-    first_parameter = _FIRST_OPERAND + call.operand_count
+    first_output = own + _FIRST_OUTPUT
+    first_operand = first_output + call.output_count
+    first_parameter = first_operand + call.operand_count
     for index in range(call.parameter_count):
-        words[own + first_parameter + index] = integer(call.parameters, index)
+        words[first_parameter + index] = integer(call.parameters, index)
     at, end = share(call.elements)
     begin = at
     for operand in range(call.operand_count):
@@ -211,7 +210,7 @@ def chunks_loop(call: Chunks) -> None:
                 words[state + 1] += count
                 if words[state + 1] == size_of(call, operand, 0):
                     advance_rows(call, operand, state, 1)
-            read = own + _FIRST_OPERAND + operand
+            read = first_operand + operand
             if mode == 0 or mode == 3:
                 words[read] = integer(call.operands, operand) + _ELEMENT * place
             elif mode == 1 or at == begin:
@@ -219,7 +218,8 @@ def chunks_loop(call: Chunks) -> None:
                 words[read] = call.scratch_address + _ELEMENT * base
                 gather(call, operand, state, call.cells, base, count)
         words[own + _COUNT] = count
-        words[own + _OUTPUT] = call.output_address + _ELEMENT * at
+        for output in range(call.output_count):
+            words[first_output + output] = integer(call.outputs, output) + _ELEMENT * at
         call_address(call.code, call.scratch_address + _WORD * own, 0, 0, 0, 0, 0)
         at += count
 
@@ -249,20 +249,20 @@ def served(*specs: TensorSpec) -> bool:
 
 def strided_part(
     kernel: MapKernel,
-    output: tuple[Slot, TensorSpec],
+    outputs: Sequence[Slot],
+    spec: TensorSpec,
     operands: Sequence[tuple[Slot, TensorSpec]],
     threads: int,
     parameters: Sequence[float] = (),
-    request: OpReqType = OpReqType.WRITE,
+    requests: Sequence[OpReqType] = (OpReqType.WRITE,),
 ) -> LoopPart:
-    """Return output = map of the operands, which are broadcast to its shape.
+    """Return outputs = map of the operands, which are broadcast to the outputs' `spec`.
 
-    All are float32, in one unpacked layout. The map serves an add-to request itself, as in
-    `MapKernel.part`.
+    All are float32, in one unpacked layout. The map serves null and add-to requests itself, as in
+    `MapKernel.multi_output_part`.
     """
-    slot, spec = output
     found = [(operand, common_axes(spec, [each])) for operand, each in operands]
-    return _part(kernel, (slot, spec.elements), found, threads, parameters, request)
+    return _part(kernel, outputs, spec.elements, found, threads, parameters, requests)
 
 
 def permuted_part(
@@ -271,28 +271,30 @@ def permuted_part(
     """Return output = plain data of `shape` with its axes in another order."""
     strides = strides_of(shape, PLAIN)
     axes = collapsed((shape[axis], (strides[axis],)) for axis in order)
-    return _part(_COPY, (output, math.prod(shape)), [(data, axes)], threads)
+    return _part(COPY, [output], math.prod(shape), [(data, axes)], threads)
 
 
 def _part(
     kernel: MapKernel,
-    output: tuple[Slot, int],
+    outputs: Sequence[Slot],
+    elements: int,
     operands: Sequence[tuple[Slot, Axes]],
     threads: int,
     parameters: Sequence[float] = (),
-    request: OpReqType = OpReqType.WRITE,
+    requests: Sequence[OpReqType] = (OpReqType.WRITE,),
 ) -> LoopPart:
-    """Return the map over `output`'s elements, with the operands' axes in its memory order."""
-    assert _FIRST_OPERAND + len(operands) + len(parameters) <= _BLOCK_WORDS
-    (slot, elements), slots = output, tuple(operand for operand, _ in operands)
+    """Return the map over the outputs' elements, with the operands' axes in their memory order."""
+    assert _FIRST_OUTPUT + len(outputs) + len(operands) + len(parameters) <= _BLOCK_WORDS
+    slots = tuple(operand for operand, _ in operands)
     axes = tuple(own or [(1, (1,))] for _, own in operands)
     steps = [own[0][1][0] if len(own) == 1 else -1 for own in axes]
+    contiguous = partial(
+        kernel.multi_output_part, outputs, slots, elements, parameters, threads=threads
+    )
     if not elements or all(step in (0, 1) for step in steps):
-        return kernel.part(
-            slot, slots, elements, parameters, threads=threads, request=request, steps=steps
-        )
+        return contiguous(requests=requests, steps=steps)
     chunk, modes = _chunks(elements, axes)
-    copies = modes == (1,) and request is OpReqType.WRITE and _passes(kernel)
+    copies = modes == (1,) and tuple(requests) == (OpReqType.WRITE,) and _passes(kernel)
     team = team_for_elements(elements, threads)
     # The last axis is endless, so that it never overflows.
     rank = 1 + max(map(len, axes))
@@ -310,15 +312,17 @@ def _part(
         "cells": Scratch(),
     }
     if copies:
-        copied = CopiedOperand(**gathering, output=slot)
+        copied = CopiedOperand(**gathering, output=outputs[0])
         return LoopPart(copied_loop, copied, team, scratch_words * _WORD)
-    form = LoopForm(kernel.dtype, (1,) * len(slots), (request is OpReqType.ADD,))
+    pairs = zip(outputs, requests, strict=True)
+    written = tuple(slot for slot, request in pairs if request is not OpReqType.NULL)
     chunks = Chunks(
         **gathering,
         chunk=chunk,
-        code=Code(MapLoop(kernel.graph, kernel.results, form)),
-        output_address=slot,
+        code=Code(contiguous(requests=requests).function),
         scratch_address=Scratch(),
+        output_count=len(written),
+        outputs=written,
         operand_count=len(slots),
         modes=modes,
         parameter_count=len(parameters),

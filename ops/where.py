@@ -35,19 +35,12 @@ def chosen(condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
     return scalar.where(condition != 0, x, y)
 
 
-def gradient_of_x(gradient: Scalar, condition: Scalar) -> Scalar:
-    """Return the gradient where x was selected, else 0."""
-    return scalar.where(condition != 0, gradient, 0.0)
+def gradients(gradient: Scalar, condition: Scalar) -> tuple[Scalar, Scalar]:
+    """Return the gradients of x and y: the gradient where the side was selected, else 0."""
+    return chosen(condition, gradient, 0.0), chosen(condition, 0.0, gradient)
 
 
-def gradient_of_y(gradient: Scalar, condition: Scalar) -> Scalar:
-    """Return the gradient where y was selected, else 0."""
-    return scalar.where(condition != 0, 0.0, gradient)
-
-
-_FORWARD = scalar.compile(chosen)
-# Functions of (out_grad, condition), for x and for y.
-_BACKWARD = tuple(map(scalar.compile, (gradient_of_x, gradient_of_y)))
+_FORWARD, _BACKWARD = scalar.compile(chosen), scalar.compile(gradients)
 
 
 class WhereParameters(Parameters):
@@ -115,7 +108,7 @@ class WhereProperty(OperatorProperty[WhereParameters]):
         out_data: Sequence[T],
         in_grad: Sequence[T],
     ) -> list[tuple[T, T]]:
-        """Pair out_grad with x's gradient, which is computed last."""
+        """Pair out_grad with x's gradient."""
         return [(out_grad[0], in_grad[1])]
 
     def create_operator(self) -> Operator:
@@ -142,11 +135,11 @@ class Where(Operator):
         call.store(output=chosen(_beside(condition, x.shape), x, y))
 
     def backward(self, call: BackwardCall) -> None:
-        """Gradients of y and x: grad where selected, else 0; x's is last, it may overwrite grad."""
+        """Gradients of x and y: grad where selected, else 0."""
         gradient = call.output_gradients.output
         condition = _beside(call.inputs.condition, gradient.shape)
-        call.store(y=gradient_of_y(gradient, condition).astype(gradient.dtype))
-        call.store(x=gradient_of_x(gradient, condition).astype(gradient.dtype))
+        x, y = gradients(gradient, condition)
+        call.store(x=x.astype(gradient.dtype), y=y.astype(gradient.dtype))
 
 
 def _layout_of(output: TensorSpec, condition: TensorSpec) -> TensorSpec:
@@ -168,11 +161,12 @@ class CompiledWhere(Implementation):
         narrow = condition.with_layout(full.layout)
         wide = TensorSpec(_wide(condition.shape, full.shape), layout=full.layout)
         operands = [(source(0), wide), (source(1), full), (source(2), full)]
-        (requested,) = request.requests
-        place, threads = (target(0), full), request.threads
+        part = strided_part(
+            _FORWARD, [target(0)], full, operands, request.threads, requests=request.requests
+        )
         return native_kernel(
             self.name,
-            [strided_part(_FORWARD, place, operands, threads, request=requested)],
+            [part],
             (narrow, full, full),
             (full,),
             without_add_requests(request.requests),
@@ -181,29 +175,22 @@ class CompiledWhere(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Prepare one pass per requested gradient; x's is last."""
+        """Prepare all requested gradients, in one pass."""
         gradient, condition = request.out_grad[0], request.in_data[0]
         assert gradient is not None
         assert condition is not None
         full = _layout_of(gradient, condition)
         wide = TensorSpec(_wide(condition.shape, full.shape), layout=full.layout)
-        requested = [side for side in (2, 1) if request.requests[side] is not OpReqType.NULL]
-        operands, threads = [(source(0), full), (source(1), wide)], request.threads
+        operands, requests = [(source(0), full), (source(1), wide)], request.requests[1:]
+        part = strided_part(
+            _BACKWARD, [target(1), target(2)], full, operands, request.threads, requests=requests
+        )
         return native_kernel(
             self.name,
-            [
-                strided_part(
-                    _BACKWARD[side - 1],
-                    (target(side), full),
-                    operands,
-                    threads,
-                    request=request.requests[side],
-                )
-                for side in requested
-            ],
+            [part],
             (full, condition.with_layout(full.layout), None, None, None),
-            tuple(full if side in requested else None for side in range(3)),
+            (None, full, full),
             without_add_requests(request.requests),
             request.threads,
-            flops=len(requested) * full.elements,
+            flops=sum(req is not OpReqType.NULL for req in requests) * full.elements,
         )

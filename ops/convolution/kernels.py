@@ -34,7 +34,7 @@ from mxrun.operator.native_kernel import (
 from mxrun.operator.property import Precision
 from mxrun.operator.register import AnyProperty, implement
 from mxrun.ops.convolution.base import WindowProductProperty
-from mxrun.ops.copy_part import InPlaceCopyPart
+from mxrun.ops.copy_part import copy_part
 from mxrun.ops.linear import OnednnLinear
 from mxrun.ops.onednn_product import OnednnProduct
 
@@ -203,7 +203,7 @@ class OnednnWindowProduct(OnednnLinear):
         if residual is not None:
             # The primitive adds to the content of the output's memory.
             words = -(-output.nbytes // 4)
-            parts.insert(0, InPlaceCopyPart(words, source(residual), target(0), team))
+            parts.insert(0, copy_part(source(residual), target(0), words, request.threads))
         added = () if residual is None else (output,)
         return native_kernel(
             f"onednn:{primitive.implementation}",

@@ -444,11 +444,12 @@ class CompiledReduce(Implementation):
             parts.append(rule.compiled_head.part(head, sides, gradient.elements, threads=threads))
         part = strided_part(
             rule.compiled_gradient,
-            (target(0), data),
+            [target(0)],
+            data,
             [(head, reduced), (source(1), data), (source(2), reduced)][: 1 + rule.reads],
             threads,
             rule.parameters(count_of(data.shape, axes)),
-            request.requests[0],
+            request.requests,
         )
         return native_kernel(
             self.name,

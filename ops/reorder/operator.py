@@ -7,12 +7,12 @@ from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.params import Parameters
-from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import PrimitivePart, native_kernel, source, target
 from mxrun.operator.operator import Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, same_shape
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.ops.copy_part import copy_part
 from mxrun.ops.reorder.packing import packing_part
 
 
@@ -40,9 +40,6 @@ class ReorderProperty(OperatorProperty[ReorderParameters]):
     def create_operator(self) -> Operator:
         """Raise TypeError: NumPy bodies support plain layouts only."""
         raise TypeError("a reorder has no NumPy body")
-
-
-_COPY = scalar.compile(lambda x: x)
 
 
 @implement("_reorder", backend="packing")
@@ -101,12 +98,9 @@ class CompiledConversion(Implementation):
         types = (output.dtype, data.dtype)
         if data.layout != output.layout or not {*types} <= {BFLOAT16, FLOAT32}:
             return None
-        part = _COPY.part(
-            target(0), [source(0)], data.elements, threads=request.threads, stored=types
-        )
-        return native_kernel(
-            self.name, [part], (data,), (output,), request.requests, request.threads
-        )
+        count, threads = data.elements, request.threads
+        part = copy_part(source(0), target(0), count, threads, stored=types)
+        return native_kernel(self.name, [part], (data,), (output,), request.requests, threads)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Return None: reorders are inserted after differentiation."""

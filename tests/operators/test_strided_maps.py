@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from mxrun.ops.strided_map import permuted_part, strided_part
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
+NULL, WRITE, ADD = OpReqType.NULL, OpReqType.WRITE, OpReqType.ADD
+
+PAIRS_OF_REQUESTS = [*itertools.product((NULL, WRITE, ADD), repeat=2)][1:]
 
 # Teams of three have 49,152 elements and more to divide.
 PAIRS: dict[str, tuple[Shape, Shape]] = {
@@ -77,15 +81,15 @@ def test_O4_a_repeated_operand_is_added_in_the_same_pass() -> None:
     np.testing.assert_array_equal(run.outputs[0], np.full_like(lhs, 7))
 
 
-def run(part: KernelPart, inputs: list[Array], output: Array) -> Array:
-    """Run a map alone and return its output; asserts that it stays within its scratch."""
+def run(part: KernelPart, inputs: list[Array], *outputs: Array) -> Array:
+    """Run a map alone and return its first output; asserts that it stays within its scratch."""
     scratch = np.full(part.scratch_bytes // 4 + 32, np.nan, "float32")
     before = -scratch.ctypes.data % 64
-    buffers = Buffers(tuple(each.ctypes.data for each in inputs), (output.ctypes.data,))
+    buffers = Buffers(*(tuple(each.ctypes.data for each in group) for group in (inputs, outputs)))
     start = scratch.ctypes.data + before
     Tape([TapeEntry("map", call) for call in part.calls(buffers, start)]).run()
     assert np.isnan(scratch[before // 4 + part.scratch_bytes // 4 :]).all()
-    return output
+    return outputs[0]
 
 
 def test_numbers_reach_maps_of_chunks() -> None:
@@ -99,7 +103,8 @@ def test_numbers_reach_maps_of_chunks() -> None:
 
     part = strided_part(
         scalar.compile(between, parameters=("factor", "height")),
-        (target(0), TensorSpec(shapes[0])),
+        [target(0)],
+        TensorSpec(shapes[0]),
         [(source(index), TensorSpec(shape)) for index, shape in enumerate(shapes)],
         3,
         [0.5, -7.0],
@@ -107,6 +112,29 @@ def test_numbers_reach_maps_of_chunks() -> None:
     x, low, high = tensors
     expected = np.where((low < x) & (x < high), x * np.float32(0.5), np.float32(-7))
     np.testing.assert_array_equal(run(part, tensors, np.zeros_like(x)), expected)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("requests", PAIRS_OF_REQUESTS)
+def test_every_output_of_chunks_has_its_own_request(
+    requests: tuple[OpReqType, ...], threads: int
+) -> None:
+    random = np.random.default_rng(0)
+    shapes = ((51, 1_001), (51, 1))
+    lhs, rhs = (random.standard_normal(shape).astype("float32") for shape in shapes)
+    outputs = [np.full(shapes[0], 3, "float32") for _ in requests]
+    part = strided_part(
+        scalar.compile(lambda x, y: (x - y, x * y)),
+        [target(0), target(1)],
+        TensorSpec(shapes[0]),
+        [(source(index), TensorSpec(shape)) for index, shape in enumerate(shapes)],
+        threads,
+        requests=requests,
+    )
+    run(part, [lhs, rhs], *outputs)
+    for request, value, output in zip(requests, (lhs - rhs, lhs * rhs), outputs, strict=True):
+        expected = {NULL: np.full_like(lhs, 3), WRITE: value, ADD: 3 + value}[request]
+        np.testing.assert_array_equal(output, expected)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -127,7 +155,8 @@ def test_repetition_writes_nothing_else(shape: Shape, small: Shape, threads: int
     expected = np.broadcast_to(data, shape)
     part = strided_part(
         scalar.compile(lambda x: x),
-        (target(0), TensorSpec(shape)),
+        [target(0)],
+        TensorSpec(shape),
         [(source(0), TensorSpec(small))],
         threads,
     )
