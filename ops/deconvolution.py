@@ -7,8 +7,6 @@ from functools import partial
 
 from pydantic import Field, model_validator
 
-from mxrun.backend.arguments import Arguments, Float32s, Integer
-from mxrun.backend.jit import native, share
 from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.backward_convolution import (
     backward_data,
@@ -17,14 +15,13 @@ from mxrun.backend.onednn.backward_convolution import (
 )
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, Unsupported
-from mxrun.backend.team import team_for_elements, team_for_flops
+from mxrun.backend.team import team_for_flops
 from mxrun.base.params import Int32
-from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
+from mxrun.base.tensor import CHANNELS_LAST, PartialShape, Shape, TensorSpec
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
     GradientParts,
     KernelPart,
-    LoopPart,
     PrimitivePart,
     native_kernel,
     onednn_serves,
@@ -34,6 +31,8 @@ from mxrun.operator.native_kernel import (
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+from mxrun.ops.copy_part import COPY
+from mxrun.ops.strided_map import strided_part
 from mxrun.ops.window import NonNegative, Window, WindowProducts
 from mxrun.ops.window_product import WindowProductParameters, WindowProductProperty
 
@@ -210,24 +209,6 @@ class Deconvolution(Operator):
         return WindowProducts(p.window_over(data[2:]), p.num_group, call.space(0))
 
 
-class BiasAddition(Arguments):
-    """Arguments of `add_bias_loop`: bias is [channels], output [rows, channels]."""
-
-    rows: Integer
-    channels: Integer
-    bias: Float32s
-    output: Float32s
-
-
-@native
-def add_bias_loop(call: BiasAddition) -> None:
-    """output[row, c] += bias[c]."""
-    begin, end = share(call.rows)
-    for row in range(begin, end):
-        for c in range(call.channels):
-            call.output[row * call.channels + c] += call.bias[c]
-
-
 @implement("Deconvolution", backend="onednn")
 class OnednnDeconvolution(Implementation):
     """oneDNN's convolutions with the roles of data and output exchanged, channels last.
@@ -270,14 +251,11 @@ class OnednnDeconvolution(Implementation):
         parts: list[KernelPart] = [PrimitivePart(primitive, slots)]
         if bias:
             channels = output.shape[1]
-            addition = BiasAddition(
-                rows=output.elements // channels,
-                channels=channels,
-                bias=source(2),
-                output=target(0),
+            rows = TensorSpec((output.elements // channels, channels))
+            addend, requests = [(source(2), TensorSpec((channels,)))], [OpReqType.ADD]
+            parts.append(
+                strided_part(COPY, [target(0)], rows, addend, request.threads, requests=requests)
             )
-            team = team_for_elements(output.elements, request.threads)
-            parts.append(LoopPart(add_bias_loop, addition, team))
         specs = primitive.specs
         return native_kernel(
             f"onednn:{primitive.implementation}",
