@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mxrun.backend.arguments import Arguments, Float32s, Integer
 from mxrun.backend.constraints import UNCONSTRAINED, ImplementationConstraints
-from mxrun.backend.jit import native, share
 from mxrun.backend.onednn.backward_convolution import (
     backward_data,
     backward_weights,
@@ -17,13 +15,12 @@ from mxrun.backend.onednn.backward_convolution import (
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.operations import SlidingWindow, convolution_forward
 from mxrun.backend.onednn.primitive import Argument, PostOperation, Primitive, Sum, Unsupported
-from mxrun.backend.team import team_for_elements, team_for_flops
+from mxrun.backend.team import team_for_flops
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
     KernelPart,
-    LoopPart,
     PrimitivePart,
     Slot,
     native_kernel,
@@ -34,9 +31,10 @@ from mxrun.operator.native_kernel import (
 from mxrun.operator.property import Precision
 from mxrun.operator.register import AnyProperty, implement
 from mxrun.ops.convolution.base import WindowProductProperty
-from mxrun.ops.copy_part import copy_part
+from mxrun.ops.copy_part import COPY, copy_part
 from mxrun.ops.linear import OnednnLinear
 from mxrun.ops.onednn_product import OnednnProduct
+from mxrun.ops.strided_map import strided_part
 
 
 @dataclass(frozen=True)
@@ -132,24 +130,6 @@ def window_products(
     )
 
 
-class BiasAddition(Arguments):
-    """Arguments of `add_bias_loop`: bias is [channels], output [rows, channels]."""
-
-    rows: Integer
-    channels: Integer
-    bias: Float32s
-    output: Float32s
-
-
-@native
-def add_bias_loop(call: BiasAddition) -> None:
-    """output[row, c] += bias[c]."""
-    begin, end = share(call.rows)
-    for row in range(begin, end):
-        for c in range(call.channels):
-            call.output[row * call.channels + c] += call.bias[c]
-
-
 @implement("Convolution", "Deconvolution", backend="onednn")
 class OnednnWindowProduct(OnednnLinear):
     """oneDNN's convolutions on channels-last data, each with the weight layout it prefers.
@@ -196,10 +176,9 @@ class OnednnWindowProduct(OnednnLinear):
             return None
         specs = {slot: primitive.specs[argument] for argument, slot in product.slots.items()}
         output = specs[target(0)]
-        team = team_for_elements(output.elements, request.threads)
         parts: list[KernelPart] = [PrimitivePart(primitive, product.slots)]
         if prop.transposed and bias:
-            parts.append(_bias_part(output, team))
+            parts.append(_bias_part(output, request.threads))
         if residual is not None:
             # The primitive adds to the content of the output's memory.
             words = -(-output.nbytes // 4)
@@ -234,10 +213,9 @@ class OnednnWindowProduct(OnednnLinear):
         return data_grad, products.of_weight(source(1), target(1), source(0))
 
 
-def _bias_part(output: TensorSpec, team: int) -> KernelPart:
-    """Return output += bias, which is the kernel's input 2."""
+def _bias_part(output: TensorSpec, threads: int) -> KernelPart:
+    """Return output += bias, which is the kernel's input 2; channels are innermost in memory."""
     channels = output.shape[1]
-    addition = BiasAddition(
-        rows=output.elements // channels, channels=channels, bias=source(2), output=target(0)
-    )
-    return LoopPart(add_bias_loop, addition, team)
+    rows = TensorSpec((output.elements // channels, channels))
+    addend = [(source(2), TensorSpec((channels,)))]
+    return strided_part(COPY, [target(0)], rows, addend, threads, requests=[OpReqType.ADD])
