@@ -32,9 +32,9 @@ def copy_part(
     request: OpReqType = OpReqType.WRITE,
     stored: Sequence[str] = (),
 ) -> LoopPart:
-    """Return target = source for `count` floats, or for as many bytes; skipped in place.
+    """Return target = source for `count` floats, or for as many bytes.
 
-    request, stored: as in `MapKernel.multi_output_part`.
+    A plain copy is skipped in place. request, stored: as in `MapKernel.multi_output_part`.
     """
     part = COPY.multi_output_part(
         [target],
@@ -46,4 +46,5 @@ def copy_part(
         # No prefetching for writes, with which 3 million floats take up to 1.5 times as long.
         in_place=True,
     )
-    return _CopyPart(part.function, part.arguments, part.threads)
+    plain = request is not OpReqType.ADD and len(set(stored)) < 2
+    return _CopyPart(part.function, part.arguments, part.threads) if plain else part

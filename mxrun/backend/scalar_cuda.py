@@ -71,19 +71,22 @@ def source(
 ) -> str:
     """Return the source of the kernel `name(count, outputs..., operands..., parameters...)`.
 
-    One output is called `output`, several `output0`, `output1`, ... All operands of an element are
-    read before its outputs are written.
+    The names of operands and parameters get a trailing underscore. One output is called `output`,
+    several `output0`, `output1`, ... All operands of an element are read before its outputs are
+    written.
     """
     graph, results = expanded(graph, results, _runs)
     kind = _TYPES[form.dtype]
     number = _TYPES[number_dtype(form.dtype)]
     kinds = [_TYPES[dtype] for dtype in form.output_dtypes]
+    # No argument may have the name of a variable below or a keyword of C++.
+    operands, parameters = ([f"{name}_" for name in group] for group in (operands, parameters))
     outputs = ["output"] if len(results) == 1 else [f"output{i}" for i in range(len(results))]
     signature = ["long long count"]
     signature += [f"{own} *{output}" for own, output in zip(kinds, outputs, strict=True)]
     signature += [f"const {kind} *{operand}" for operand in operands]
     signature += [f"{number} {parameter}" for parameter in parameters]
-    # The parameters keep their names; an element of an operand is the value of its node.
+    # An element of an operand is the value of its node.
     read = [f"{o}[{'i' if step else '0'}]" for o, step in zip(operands, form.steps, strict=True)]
     lines = [
         f'extern "C" __global__ void {name}({", ".join(signature)}) {{',

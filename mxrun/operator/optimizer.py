@@ -24,6 +24,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
 from mxrun.base.params import NotNegative, Parameters, Positive
 from mxrun.base.registry import Registry
+from mxrun.operator.optimizer_property import OptimizerProperty
 from mxrun.operator.register import OPERATORS
 
 # MXNet's value for no bound.
@@ -99,8 +100,8 @@ def register_optimizer(name: str) -> Callable[[OptimizerClass], OptimizerClass]:
 
 def _require_operator(optimizer: type[Optimizer]) -> None:
     own, update = optimizer.__name__, str(getattr(optimizer, "update", None))
-    if update not in OPERATORS:
-        expected = "update = the name of an operator that is registered already"
+    if update not in OPERATORS or not issubclass(OPERATORS.get(update), OptimizerProperty):
+        expected = "update = the name of an operator that register_update registered before"
         raise UserError(Diagnostic(f"{own} has no update operator", None, expected, update))
     known = OPERATORS.get(update).parameter_type.model_fields
     fields = [field for field in optimizer.model_fields if field not in Optimizer.model_fields]

@@ -56,6 +56,7 @@ from mxrun.operator.property import (
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import unify
+from mxrun.operator.simple_entry import is_number
 from mxrun.operator.update_map import GRADIENT_SCALE, SCHEDULE, STEP_NUMBERS, UpdateMap
 
 T = TypeVar("T")
@@ -281,13 +282,31 @@ def _require_update(property_class: type[OptimizerProperty]) -> None:
         expected = "update = staticmethod(f), with a function f of the weight, grad and states"
         raise UserError(Diagnostic(problem, expected=expected))
     place = SourceLocation(function.__code__.co_filename, function.__code__.co_firstlineno, 1)
-    tensors = ("weight", "grad", *property_class.states)
-    allowed = (*tensors, "rate", *STEP_NUMBERS, *property_class.parameter_type.model_fields)
-    update = UpdateMap(function, tensors, None)
+    own, kind, states = (
+        property_class.__name__,
+        property_class.parameter_type,
+        property_class.states,
+    )
+    if not issubclass(kind, UpdateParameters):
+        expected = "a subclass of UpdateParameters (mxrun.operator.optimizer_property)"
+        raise UserError(Diagnostic(f"the parameters of {own}", place, expected, kind.__name__))
+    fields = kind.model_fields
+    taken = {"weight", "grad", "rate", *STEP_NUMBERS, *fields}
+    clashing = [name for index, name in enumerate(states) if name in {*taken, *states[:index]}]
+    if clashing:
+        problem = f"the state {clashing[0]!r} of {own} has a name that is taken"
+        raise UserError(Diagnostic(problem, place, f"none of {', '.join(sorted(taken))}"))
+    allowed = ("weight", "grad", *states, "rate", *STEP_NUMBERS, *fields)
+    update = UpdateMap(function, ("weight", "grad", *states), None)
     unknown = [name for name in update.arguments if name not in allowed]
     if unknown:
         problem, expected = f"{function.__name__} gets {', '.join(unknown)}", ", ".join(allowed)
         raise UserError(Diagnostic(problem, place, expected, hint=nearest(unknown[0], allowed)))
+    vague = [name for name in update.arguments if name in fields and not is_number(fields[name])]
+    if vague:
+        problem = f"{function.__name__} gets the parameter {vague[0]!r}, which is not a number"
+        hint = "a value such as -1 can stand for none, as in clip_gradient"
+        raise UserError(Diagnostic(problem, place, "a number", hint=hint))
     results = ("weight", *property_class.states)
     if len(update.kernel.results) != len(results):
         problem = f"{function.__name__} returns {len(update.kernel.results)} values"

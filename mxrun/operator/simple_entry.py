@@ -257,7 +257,7 @@ def formula_of(
         expected = f"{', '.join(tensors or given)}; numbers among its parameters: {allowed}"
         raise entry_error(function, f"{owner} gets {', '.join(unknown)}", expected, names)
     for name in numbers:
-        if name in parameters.model_fields and not _is_number(parameters.model_fields[name]):
+        if name in parameters.model_fields and not is_number(parameters.model_fields[name]):
             problem = f"{owner} is a map, whose parameter {name!r} is not a number"
             hint = "a function on arrays, def f(env, ...), can read it from env.parameters"
             raise entry_error(function, problem, "a number", hint=hint)
@@ -287,17 +287,17 @@ def _has(parameters: type[Parameters], name: str) -> bool:
     return name in parameters.model_fields or isinstance(getattr(parameters, name, None), property)
 
 
-def _is_number(annotation: Any) -> bool:
+def is_number(annotation: Any) -> bool:
     """Return whether a field or type admits numbers only."""
     if isinstance(annotation, FieldInfo):
-        return _is_number(annotation.annotation)
+        return is_number(annotation.annotation)
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        return _is_number(parts[0])
+        return is_number(parts[0])
     if origin is typing.Literal:
         return all(isinstance(value, (int, float)) for value in parts)
     if origin in (typing.Union, types.UnionType):
-        return all(map(_is_number, parts))
+        return all(map(is_number, parts))
     return annotation in (float, int, bool)
 
 

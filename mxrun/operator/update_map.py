@@ -101,7 +101,7 @@ class UpdateMap:
         """Evaluate the function on arrays of one dtype, in its arithmetic."""
         arrays = [tensors[name] for name in self.operands]
         found = scalar.evaluate(self._bound, arrays, self.values)
-        shape = arrays[0].shape
+        shape = tensors["weight"].shape
         results = found if isinstance(found, tuple) else (found,)
         return tuple(np.broadcast_to(each, shape) for each in results)
 

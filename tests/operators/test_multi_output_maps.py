@@ -140,4 +140,4 @@ def test_cuda_source_writes_all_outputs_after_reading_all_operands() -> None:
     assert len(reads) == 3
     assert max(reads) < min(stores)
     assert lines[stores[1]].startswith("output1[i] += v")
-    assert any("rate[0]" in line for line in lines)
+    assert any("rate_[0]" in line for line in lines)

@@ -59,7 +59,7 @@ def test_Q16_limits_and_forms_compile_for_cuda(dtype: str) -> None:
 def test_Q16_cuda_source_is_the_function_line_by_line() -> None:
     source = scalar.cuda_source(swish_gradient, parameters=("beta",))
     assert 'extern "C" __global__ void swish_gradient(long long count, float *output' in source
-    assert "const float v0 = gradient[i];" in source
+    assert "const float v0 = gradient_[i];" in source
     assert "output[i] = v" in source
     assert "expf(" in source
     assert "sigmoid" not in source

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from mxrun import library
 from mxrun.base.errors import UserError
+from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator.kernel import Buffers, ForwardRequest, OpReqType
@@ -164,6 +165,58 @@ def test_an_update_that_cannot_work_is_refused_at_its_line(function: Any, words:
     assert "refused_update" not in OPERATORS
 
 
+class TextParameters(UpdateParameters):
+    """Parameters with one that is no number."""
+
+    mode: str = Field("a", description="No number.")
+
+
+class PlainParameters(Parameters):
+    """Parameters without those of every update."""
+
+    lr: float = Field(description="Learning rate.")
+
+
+def reads_the_mode(weight: Any, grad: Any, rate: Any, mode: Any) -> Any:
+    return weight - grad * rate * mode
+
+
+def descends(weight: Any, grad: Any, rate: Any) -> Any:
+    return weight - grad * rate
+
+
+def descends_with(weight: Any, grad: Any, rate: Any, wd: Any) -> Any:
+    return weight - grad * rate, wd
+
+
+@pytest.mark.parametrize(
+    ("function", "parameters", "own_states", "words"),
+    [
+        (reads_the_mode, TextParameters, (), ["'mode', which is not a number"]),
+        (descends, PlainParameters, (), ["subclass of UpdateParameters", "PlainParameters"]),
+        (descends_with, UpdateParameters, ("wd",), ["state 'wd'", "taken"]),
+        (descends_with, UpdateParameters, ("rate",), ["state 'rate'", "taken"]),
+        (descends_with, UpdateParameters, ("mom", "mom"), ["state 'mom'", "taken"]),
+    ],
+)
+def test_states_and_parameters_that_cannot_work_are_refused(
+    function: Any, parameters: Any, own_states: tuple[str, ...], words: list[str]
+) -> None:
+    class Refused(OptimizerProperty):
+        """Refused."""
+
+        type_string = "refused_update"
+        parameter_type = parameters
+        states = own_states
+        update = staticmethod(function)
+
+    with pytest.raises(UserError) as refused:
+        register_update("refused_update")(Refused)
+    text = str(refused.value)
+    assert f"{__file__}:{function.__code__.co_firstlineno}" in text
+    assert all(word in text for word in words), text
+
+
 def test_an_optimizer_without_a_fitting_operator_is_refused() -> None:
     class Lost(Optimizer):
         """Its operator does not exist."""
@@ -176,6 +229,13 @@ def test_an_optimizer_without_a_fitting_operator_is_refused() -> None:
         update = "sgd_mom_update"
         momentun: float = Field(0.9, description="A misspelt name.")
 
+    class Rectified(Optimizer):
+        """Its operator is no update."""
+
+        update = "relu"
+
+    with pytest.raises(UserError, match="Rectified has no update operator"):
+        register_optimizer("rectified")(Rectified)
     with pytest.raises(UserError, match=r"(?s)Lost has no update operator.*lost_update"):
         register_optimizer("lost")(Lost)
     with pytest.raises(UserError, match=r"(?s)sgd_mom_update does not take: momentun.*'momentum'"):
