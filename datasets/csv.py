@@ -19,7 +19,7 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.dataset import Dataset, Field, Inputs, register
 from mxrun.io.files import user_path
-from mxrun.io.table import Table, TableForm, read_table
+from mxrun.io.table import TableForm, TextTable, read_table
 
 Named = int | Annotated[str, StringConstraints(min_length=1)]
 
@@ -94,7 +94,7 @@ def read(options: CsvOptions, split: str, inputs: Inputs) -> Dataset:
 
 
 def _converted(
-    values: NDArray[np.float64], table: Table, columns: Sequence[int], dtype: str, path: Path
+    values: NDArray[np.float64], table: TextTable, columns: Sequence[int], dtype: str, path: Path
 ) -> NDArray[Any]:
     """Convert to `dtype` [rows, columns]; raises UserError for a number it cannot represent."""
     at = first_unrepresentable(values, dtype)

@@ -11,15 +11,15 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.onednn import operations
-from mxrun.backend.onednn.primitive import Argument, Primitive, Unsupported
+from mxrun.backend.constraints import UNCONSTRAINED
+from mxrun.backend.onednn.primitive import Unsupported
 from mxrun.backend.team import team_for_flops
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
+    GradientParts,
     PrimitivePart,
-    Slot,
     native_kernel,
     onednn_serves,
     source,
@@ -29,6 +29,7 @@ from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+from mxrun.ops.onednn_product import matrix_product
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -232,7 +233,7 @@ def _transposed(matrix: Array, transposed: bool) -> Array:
 
 
 @implement("dot", "batch_dot", backend="onednn")
-class OnednnProduct(Implementation):
+class OnednnDot(Implementation):
     """oneDNN's matrix products of plain tensors; transposed operands are read with strides."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
@@ -246,13 +247,20 @@ class OnednnProduct(Implementation):
         flops = prop.flops([spec.shape for spec in inputs], [request.outputs[0].shape])
         team = team_for_flops(flops, request.threads)
         output = prop.output_of(left, right)
+        product = matrix_product(
+            (TensorSpec(left), source(0)),
+            (TensorSpec(right), source(1)),
+            (TensorSpec(output), target(0)),
+            team,
+            (p.transpose_a, p.transpose_b),
+        )
         try:
-            product = _product((left, right), output, (p.transpose_a, p.transpose_b), team)
+            primitive = product.prepare(UNCONSTRAINED)
         except Unsupported:
             return None
         return native_kernel(
-            f"onednn:{product.implementation}",
-            [_part(product, source(0), source(1), target(0))],
+            f"onednn:{primitive.implementation}",
+            [PrimitivePart(primitive, product.slots)],
             inputs,
             (request.outputs[0].with_layout(PLAIN),),
             request.requests,
@@ -268,38 +276,16 @@ class OnednnProduct(Implementation):
         shapes = prop.stored(request.in_grad[0].shape, request.in_grad[1].shape)
         matrices = (prop.output_of(*shapes), *shapes)
         team = team_for_flops(request.forward.flops, request.threads)
-        parts, names, read = [], [], set()
+        parts, count = GradientParts(request), 0
         for side, (one, other) in enumerate(gradients(prop.parameters)):
-            if request.requests[side] is OpReqType.NULL:
-                continue
-            operands = (matrices[one.position], matrices[other.position])
-            turned = (one.transposed, other.transposed)
-            product = _product(operands, shapes[side], turned, team)
-            read |= {one.position, other.position}
-            parts.append(_part(product, source(one.position), source(other.position), target(side)))
-            names.append(product.implementation)
-        specs = (gradient, *request.in_grad)
-        return native_kernel(
-            "onednn:" + "+".join(names),
-            parts,
-            (
-                *(spec.with_layout(PLAIN) if i in read else None for i, spec in enumerate(specs)),
-                None,
-            ),
-            tuple(spec.with_layout(PLAIN) for spec in request.in_grad),
-            request.requests,
-            request.threads,
-            flops=len(parts) * request.forward.flops,
-        )
-
-
-def _product(
-    operands: tuple[Shape, Shape], output: Shape, transposed: tuple[bool, bool], threads: int
-) -> Primitive:
-    left, right = (TensorSpec(shape) for shape in operands)
-    return operations.matmul(left, right, TensorSpec(output), threads, *transposed)
-
-
-def _part(product: Primitive, left: Slot, right: Slot, output: Slot) -> PrimitivePart:
-    slots = {Argument.SOURCE: left, Argument.WEIGHTS: right, Argument.OUTPUT: output}
-    return PrimitivePart(product, slots)
+            if parts.is_requested(side):
+                product = matrix_product(
+                    (TensorSpec(matrices[one.position]), source(one.position)),
+                    (TensorSpec(matrices[other.position]), source(other.position)),
+                    (TensorSpec(shapes[side]), target(side)),
+                    team,
+                    (one.transposed, other.transposed),
+                )
+                parts.add_primitive(product.prepare(UNCONSTRAINED), product.slots)
+                count += 1
+        return parts.kernel(count * request.forward.flops)

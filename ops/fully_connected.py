@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.onednn import operations
 from mxrun.backend.onednn.descriptor import ANY
 from mxrun.backend.onednn.primitive import Argument, Unsupported
 from mxrun.backend.team import team_for_flops
@@ -21,7 +19,6 @@ from mxrun.base.params import Int32
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import (
-    GradientParts,
     PrimitivePart,
     native_kernel,
     onednn_serves,
@@ -30,9 +27,10 @@ from mxrun.operator.native_kernel import (
 )
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import PartialInference, PartialShapes, Precision
-from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.register import AnyProperty, implement, register
 from mxrun.operator.shape import product, unify, unify_product
-from mxrun.ops.linear import LinearParameters, LinearProperty
+from mxrun.ops.linear import LinearParameters, LinearProperty, OnednnLinear
+from mxrun.ops.onednn_product import OnednnProduct, matrix_product
 
 Array = npt.NDArray[Any]
 
@@ -140,13 +138,15 @@ def _rows(array: Array, columns: int) -> Array:
 
 
 @implement("FullyConnected", backend="onednn")
-class OnednnFullyConnected(Implementation):
+class OnednnFullyConnected(OnednnLinear):
     """oneDNN's matrix products with the plain weight, or a packed one if the weight is fixed.
 
     A packed weight makes a product up to three times faster if there are few rows, but the reorder
     costs more than it saves. The same holds in bfloat16: one plain copy serves forward and
     backward.
     """
+
+    layout = PLAIN
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare output = data x weight^T + bias as one primitive, in the output's dtype."""
@@ -161,89 +161,59 @@ class OnednnFullyConnected(Implementation):
         left, output = _matrix(data, features), _matrix(output, hidden)
         flops = 2 * output.elements * features
         team = team_for_flops(flops, request.threads)
+        product = matrix_product(
+            (left, source(0)),
+            (weight, source(1)),
+            (output, target(0)),
+            team,
+            transposed=(False, True),
+            bias=source(2) if bias else None,
+        )
         try:
-            product = request.choices.prepare(
-                "output",
-                lambda constraints: operations.matmul(
-                    *(left, weight, output, team),
-                    transpose_right=True,
-                    bias=bool(bias),
-                    constraints=constraints,
-                ),
-            )
+            primitive = product.prepared("output", request.choices)
         except Unsupported:
             return None
-        if output.dtype == BFLOAT16 and product.is_reference:
+        if output.dtype == BFLOAT16 and primitive.is_reference:
             # float32 is faster than the bfloat16 reference.
             return None
-        slots = {
-            Argument.SOURCE: source(0),
-            Argument.WEIGHTS: source(1),
-            Argument.OUTPUT: target(0),
-        }
-        if bias:
-            slots[Argument.BIAS] = source(2)
         return native_kernel(
-            f"onednn:{product.implementation}",
-            [PrimitivePart(product, slots)],
-            (data, product.specs[Argument.WEIGHTS], *bias),
+            f"onednn:{primitive.implementation}",
+            [PrimitivePart(primitive, product.slots)],
+            (data, primitive.specs[Argument.WEIGHTS], *bias),
             request.outputs,
             request.requests,
             request.threads,
             flops=flops,
         )
 
-    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Prepare the requested gradients.
-
-        data: grad x weight; weight: grad^T x data; bias: column sum of grad. All operands are read
-        in the dtype of the forward product.
-        """
-        (out_grad,), (data, weight, *_) = request.out_grad, request.in_data
-        assert out_grad is not None
-        assert data is not None
-        assert weight is not None
-        read = request.forward.inputs[0]
-        assert read is not None
+    def gradient_products(
+        self,
+        prop: AnyProperty,
+        request: BackwardRequest,
+        gradient: TensorSpec,
+        data: TensorSpec,
+        weight: TensorSpec,
+    ) -> tuple[OnednnProduct, OnednnProduct]:
+        """data: grad x weight; weight: grad^T x data."""
         hidden, features = weight.shape
-        gradient, rows, plain = (
-            replace(spec, dtype=read.dtype)
-            for spec in (
-                _matrix(out_grad, hidden),
-                _matrix(data, features),
-                weight.with_layout(PLAIN),
-            )
-        )
+        gradient, data = _matrix(gradient, hidden), _matrix(data, features)
         team = team_for_flops(request.forward.flops, request.threads)
-        parts = GradientParts(request)
-        if parts.is_requested(0):
-            slots = {
-                Argument.SOURCE: source(0),
-                Argument.WEIGHTS: source(2),
-                Argument.OUTPUT: target(0),
-            }
-            product = _matrix(request.in_grad[0], features)
-            prepare = partial(operations.matmul, gradient, plain, product, team)
-            primitive = request.choices.prepare(
-                "data_grad", lambda constraints: prepare(constraints=constraints)
-            )
-            parts.add_primitive(primitive, slots)
-        if parts.is_requested(1):
-            slots = {
-                Argument.SOURCE: source(0),
-                Argument.WEIGHTS: source(1),
-                Argument.OUTPUT: target(1),
-            }
-            sums = request.in_grad[1].with_layout(PLAIN)
-            prepare = partial(operations.matmul, gradient, rows, sums, team, transpose_left=True)
-            primitive = request.choices.prepare(
-                "weight_grad", lambda constraints: prepare(constraints=constraints)
-            )
-            parts.add_primitive(primitive, slots)
-        if parts.is_requested(2):
-            parts.add_column_sum(source(0), PLAIN, target(2))
-        products = parts.is_requested(0) + parts.is_requested(1)
-        return parts.kernel(products * request.forward.flops)
+        results = [_matrix(spec, features) for spec in request.in_grad[:2]]
+        return (
+            matrix_product(
+                (gradient, source(0)),
+                (weight.with_layout(PLAIN), source(2)),
+                (results[0], target(0)),
+                team,
+            ),
+            matrix_product(
+                (gradient, source(0)),
+                (data, source(1)),
+                (results[1], target(1)),
+                team,
+                transposed=(True, False),
+            ),
+        )
 
 
 def _matrix(spec: TensorSpec, columns: int) -> TensorSpec:

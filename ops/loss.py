@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
+
+import numpy as np
+import numpy.typing as npt
 
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape
 from mxrun.operator.kernel import BackwardRequest, Kernel
 from mxrun.operator.native_kernel import KernelPart, native_kernel
+from mxrun.operator.operator import OperatorCall
 from mxrun.operator.property import (
     GradientKind,
     OperatorProperty,
@@ -18,6 +22,8 @@ from mxrun.operator.property import (
     PartialType,
 )
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+
+Array = npt.NDArray[Any]
 
 # Divisors of a gradient: 1, the number of samples, or the number of those that count.
 Normalization = Literal["null", "batch", "valid"]
@@ -146,6 +152,27 @@ class LabelledLossProperty(HiddenLossProperty[P]):
     ) -> list[tuple[T, T]]:
         """Pair the output with data's gradient."""
         return [(out_data[0], in_grad[0])]
+
+
+def row_weights(call: OperatorCall, rows: int, dtype: npt.DTypeLike) -> Array:
+    """Return sample_weight, or ones of `dtype` without it."""
+    inputs = call.inputs
+    return inputs.sample_weight if "sample_weight" in inputs else np.ones(rows, dtype)
+
+
+def probabilities(data: Array) -> Array:
+    """Return the softmax of data along axis 1."""
+    # A difference of -inf correctly gives probability 0; inf - inf gives NaN.
+    with np.errstate(over="ignore", invalid="ignore"):
+        exponential = np.exp(data - data.max(axis=1, keepdims=True))
+    result: Array = exponential / exponential.sum(axis=1, keepdims=True)
+    return result
+
+
+def class_indices(label: Array) -> Array:
+    """Return labels as int32; what int32 lacks becomes an index that no class has."""
+    with np.errstate(invalid="ignore"):
+        return label.astype(np.int32)
 
 
 def gradient_kernel(part: KernelPart, request: BackwardRequest, flops: int) -> Kernel:

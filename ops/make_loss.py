@@ -18,7 +18,7 @@ from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, LoopPart, native_kernel, source, target
-from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
     PartialInference,
@@ -34,6 +34,7 @@ from mxrun.ops.loss import (
     LossParameters,
     Normalization,
     gradient_kernel,
+    row_weights,
 )
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.view import ViewProperty
@@ -126,7 +127,7 @@ class MakeLoss(Operator):
     def forward(self, call: ForwardCall) -> None:
         """output = data; loss = weighted sum of data over the rows."""
         data = call.inputs.data
-        weight = _weights(call, data.shape)
+        weight = row_weights(call, len(data), np.float32)
         present = weight != 0
         rows = data.reshape(len(data), -1)[present].sum(axis=1)
         call.store(loss=np.sum(rows * weight[present]))
@@ -137,7 +138,7 @@ class MakeLoss(Operator):
         if not call.is_requested("data"):
             return
         shape = call.input_gradients.data.shape
-        weight = _weights(call, shape)
+        weight = row_weights(call, shape[0], np.float32)
         divisor = 1
         if self.parameters.normalization == "batch":
             divisor = max(1, int(np.count_nonzero(weight)) * _counted_per_row(shape))
@@ -147,12 +148,6 @@ class MakeLoss(Operator):
         gradient = weight * (self.parameters.grad_scale / divisor)
         rows = gradient.reshape(-1, *(1,) * (len(shape) - 1))
         call.store(data=np.broadcast_to(rows, shape))
-
-
-def _weights(call: OperatorCall, shape: Shape) -> Array:
-    """Return one weight per row; 1 if none are given."""
-    inputs = call.inputs
-    return inputs.sample_weight if "sample_weight" in inputs else np.ones(shape[0], np.float32)
 
 
 def _counted_per_row(shape: Shape) -> int:

@@ -17,13 +17,13 @@ from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source, target
-from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.scalar import evaluate
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.copy_part import copy_part
-from mxrun.ops.loss import LabelledLossProperty, LossParameters, gradient_kernel
+from mxrun.ops.loss import LabelledLossProperty, LossParameters, gradient_kernel, row_weights
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.strided_map import served, strided_part
 
@@ -170,7 +170,7 @@ class RegressionOutput(Operator):
         """output = output(data); loss = weighted sum over the samples of non-zero weight."""
         data = _samples(call.inputs.data)
         if call.is_requested("loss"):
-            label, weight = _samples(call.inputs.label), _weight(call, data)
+            label, weight = _samples(call.inputs.label), row_weights(call, len(data), data.dtype)
             counted = weight != 0
             losses = evaluate(self.rule.loss, [data[counted], label[counted]]).mean(axis=1)
             call.store(loss=np.sum(losses * weight[counted]))
@@ -181,7 +181,7 @@ class RegressionOutput(Operator):
         """Gradient of data: slope * weight * grad_scale / elements of a sample."""
         result = call.outputs.output
         output, label = _samples(result), _samples(call.inputs.label)
-        weight = _weight(call, output)
+        weight = row_weights(call, len(output), output.dtype)
         counted = weight != 0
         slope = evaluate(self.rule.slope, [output[counted], label[counted]])
         scale = self.parameters.grad_scale / output.shape[1]
@@ -192,11 +192,6 @@ class RegressionOutput(Operator):
 
 def _samples(array: Array) -> Array:
     return array.reshape(len(array), -1)
-
-
-def _weight(call: OperatorCall, data: Array) -> Array:
-    inputs = call.inputs
-    return inputs.sample_weight if "sample_weight" in inputs else np.ones(len(data), data.dtype)
 
 
 @implement(

@@ -35,7 +35,13 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import Dimensions, unify
-from mxrun.ops.loss import LossParameters, LossProperty, gradient_kernel
+from mxrun.ops.loss import (
+    LossParameters,
+    LossProperty,
+    class_indices,
+    gradient_kernel,
+    probabilities,
+)
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -113,14 +119,14 @@ class SoftmaxCrossEntropy(Operator):
     def forward(self, call: ForwardCall) -> None:
         """output = weighted sum of the rows' cross-entropies."""
         data, label, *weight = call.inputs
-        chosen = (_probability(data) * _onehot(label, data)).sum(axis=1)
+        chosen = (probabilities(data) * _onehot(label, data)).sum(axis=1)
         entropy = -np.log(np.maximum(chosen, data.dtype.type(SMALLEST)))
         call.store(output=np.sum(entropy * weight[0] if weight else entropy))
 
     def backward(self, call: BackwardCall) -> None:
         """Gradient of data: grad * weight * (p - onehot)."""
         data, label, *weight = call.inputs
-        slope = _probability(data) - _onehot(label, data)
+        slope = probabilities(data) - _onehot(label, data)
         if "output" in call.output_gradients:
             slope = slope * call.output_gradients.output[0]
         if weight:
@@ -128,17 +134,8 @@ class SoftmaxCrossEntropy(Operator):
         call.store(data=slope.astype(data.dtype, copy=False))
 
 
-def _probability(data: Array) -> Array:
-    # A difference of -inf correctly gives probability 0; inf - inf gives NaN.
-    with np.errstate(over="ignore", invalid="ignore"):
-        exponential = np.exp(data - data.max(axis=1, keepdims=True))
-    probability: Array = exponential / exponential.sum(axis=1, keepdims=True)
-    return probability
-
-
 def _onehot(label: Array, data: Array) -> Array:
-    with np.errstate(invalid="ignore"):  # a label beyond int32 is cast to one outside the classes
-        chosen: Array = label.astype(np.int32)[:, None] == np.arange(data.shape[1])
+    chosen: Array = class_indices(label)[:, None] == np.arange(data.shape[1])
     return chosen.astype(data.dtype)
 
 
@@ -152,14 +149,14 @@ class LabelledRows(Arguments):
     weight: Float32s
 
 
-class Loss(LabelledRows):
+class SoftmaxCrossEntropyLoss(LabelledRows):
     """Arguments of `loss_loop`."""
 
     loss: Float32s
 
 
 @native
-def loss_loop(call: Loss) -> None:
+def loss_loop(call: SoftmaxCrossEntropyLoss) -> None:
     """loss[0] = sum of weight[n] * -log(max(p[n, label[n]], smallest)), in sample order."""
     classes, label = call.classes, call.label
     total = 0.0
@@ -182,7 +179,7 @@ def loss_loop(call: Loss) -> None:
     call.loss[0] = total
 
 
-class LossGradient(LabelledRows):
+class SoftmaxCrossEntropyGradient(LabelledRows):
     """Arguments of `gradient_loop`; an absent head, the gradient of the loss, counts as 1."""
 
     head: Float32s
@@ -190,7 +187,7 @@ class LossGradient(LabelledRows):
 
 
 @native
-def gradient_loop(call: LossGradient) -> None:
+def gradient_loop(call: SoftmaxCrossEntropyGradient) -> None:
     """gradient[n, c] = (p[n, c] - (1 where c = label[n])) * head[0] * weight[n]."""
     classes, label, probability = call.classes, call.label, call.probability
     begin, end = share(call.samples)
@@ -220,7 +217,7 @@ class OnednnSoftmaxCrossEntropy(Implementation):
         team = team_for_elements(data.elements, request.threads)
         softmax = operations.softmax_forward(data, 1, team)
         samples, classes = data.shape
-        loss = Loss(
+        loss = SoftmaxCrossEntropyLoss(
             samples=samples,
             classes=classes,
             probability=extra(0),
@@ -248,7 +245,7 @@ class OnednnSoftmaxCrossEntropy(Implementation):
         (probability,) = request.forward.extra_outputs
         arguments = len(request.in_data)
         samples, classes = probability.shape
-        loss_gradient = LossGradient(
+        loss_gradient = SoftmaxCrossEntropyGradient(
             samples=samples,
             classes=classes,
             probability=source(2 + arguments),

@@ -1,25 +1,38 @@
-"""Sliding windows over spatial axes, shared by convolution and pooling."""
+"""Sliding windows over spatial axes, shared by convolutions and pooling."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.dtype import item_size
 from mxrun.base.params import Int32
 from mxrun.base.tensor import Shape
+from mxrun.operator.shape import Dimensions, ShapeContradiction, show
 
 Positive = Annotated[Int32, Field(ge=1)]
 NonNegative = Annotated[Int32, Field(ge=0)]
+# Logical axis orders by number of spatial axes.
+AxisOrder = Literal["NCW", "NCHW", "NCDHW"]
+_LAYOUTS: dict[int, AxisOrder] = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 Region = tuple[EllipsisType | slice, ...]
-Array = npt.NDArray[Any]
+
+
+def require_axes(rank: int, **parameters: Shape) -> None:
+    """Raise ValueError if a parameter is given, but not one number for each axis of the kernel."""
+    for name, numbers in parameters.items():
+        if len(numbers) not in (0, rank):
+            raise ValueError(f"{name} has {len(numbers)} numbers, but kernel has {rank}")
+
+
+def require_layout(layout: AxisOrder | None, rank: int) -> None:
+    """Raise ValueError if a layout is given, but not the one of `rank` spatial axes."""
+    if layout not in (None, _LAYOUTS[rank]):
+        raise ValueError(f"layout {layout} does not fit {rank} kernel axes; use {_LAYOUTS[rank]}")
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,21 @@ class Window:
         stride = self.stride[axis]
         return (-(-room // stride) if round_up else room // stride) + 1
 
+    def count(self, axis: int, data: Dimensions, round_up: bool = False) -> int | None:
+        """Return the number of windows along a spatial axis of data [N, C, spatial...].
+
+        Returns None if the size is not known. Raises ShapeContradiction if the kernel exceeds the
+        padded input.
+        """
+        size = data[axis + 2]
+        if size is None:
+            return None
+        windows = self.output_size(axis, size, round_up)
+        if windows < 1:
+            rule = f"kernel {list(self.kernel)} within the padded input"
+            raise ShapeContradiction("data", show(data), f"at least {self.extent(axis)}", rule)
+        return windows
+
     def regions(self, inputs: Shape, outputs: Shape) -> Iterator[tuple[int, Region, Region]]:
         """Yield for each kernel position its row-major index, input region and output region.
 
@@ -66,91 +94,3 @@ class Window:
             return slice(0, 0), slice(0, 0)
         start = first * stride + shift
         return slice(start, last * stride + shift + 1, stride), slice(first, last + 1)
-
-
-@dataclass(frozen=True)
-class WindowProducts:
-    """The three products of a grouped convolution, by unfolded windows (im2col) in `memory`.
-
-    images [N, C, spatial...], weight [O, C / groups, kernel...], windows [N, O, positions...]: each
-    is the product of the other two. memory: bytes for the columns of one or more images; the
-    results do not depend on their number.
-    """
-
-    window: Window
-    groups: int
-    memory: Array
-
-    def windows(self, images: Array, weight: Array, positions: Shape) -> Array:
-        """Return the convolution: weight x columns(images)."""
-        matrix = self._matrices(weight)
-        result = np.empty((len(images), *matrix.shape[:2], math.prod(positions)), images.dtype)
-        for some, columns in self._chunks(images.shape, images.dtype, positions):
-            self._unfold(images[some], columns, positions)
-            np.matmul(matrix, _as_matrices(columns), out=result[some])
-        return result.reshape(len(images), len(weight), *positions)
-
-    def images(self, windows: Array, weight: Array, spatial: Shape) -> Array:
-        """Return the transposed convolution: weight^T x windows, folded back to the images."""
-        channels = weight.shape[1] * self.groups
-        result = np.zeros((len(windows), channels, *spatial), windows.dtype)
-        positions = windows.shape[2:]
-        grouped = self._grouped(windows)
-        transposed = self._matrices(weight).swapaxes(-1, -2)
-        for some, columns in self._chunks(result.shape, result.dtype, positions):
-            np.matmul(transposed, grouped[some], out=_as_matrices(columns))
-            self._fold(columns, result[some], positions)
-        return result
-
-    def weight(self, images: Array, windows: Array) -> Array:
-        """Return windows x columns(images)^T, summed over the images."""
-        positions = windows.shape[2:]
-        grouped = self._grouped(windows)
-        rows = images.shape[1] // self.groups * math.prod(self.window.kernel)
-        result = np.zeros((self.groups, grouped.shape[2], rows), images.dtype)
-        for some, columns in self._chunks(images.shape, images.dtype, positions):
-            self._unfold(images[some], columns, positions)
-            # One image at a time, so that the sum does not depend on the memory size.
-            for image, unfolded in zip(grouped[some], _as_matrices(columns), strict=True):
-                result += np.matmul(image, unfolded.swapaxes(-1, -2))
-        return result.reshape(windows.shape[1], -1, *self.window.kernel)
-
-    def _matrices(self, weight: Array) -> Array:
-        return weight.reshape(self.groups, len(weight) // self.groups, -1)
-
-    def _grouped(self, windows: Array) -> Array:
-        return windows.reshape(len(windows), self.groups, -1, math.prod(windows.shape[2:]))
-
-    def _chunks(self, images: Shape, dtype: Any, positions: Shape) -> list[tuple[slice, Array]]:
-        """Return slices of the batch with their columns [images, group, channel, kernel, y...]."""
-        batch, channels = images[:2]
-        one = (self.groups, channels // self.groups, math.prod(self.window.kernel), *positions)
-        memory = self.memory.view(dtype)
-        step = memory.size // math.prod(one)
-        columns = memory[: step * math.prod(one)].reshape(step, *one)
-        return [
-            (slice(start, start + step), columns[: min(step, batch - start)])
-            for start in range(0, batch, step)
-        ]
-
-    def _unfold(self, images: Array, columns: Array, positions: Shape) -> None:
-        columns[:] = 0
-        grouped = images.reshape(*columns.shape[:3], *images.shape[2:])
-        for number, read, written in self.window.regions(images.shape[2:], positions):
-            columns[:, :, :, number][written] = grouped[read]
-
-    def _fold(self, columns: Array, images: Array, positions: Shape) -> None:
-        grouped = images.reshape(*columns.shape[:3], *images.shape[2:])
-        for number, read, written in self.window.regions(images.shape[2:], positions):
-            grouped[read] += columns[:, :, :, number][written]
-
-
-def _as_matrices(columns: Array) -> Array:
-    images, groups, channels, kernel = columns.shape[:4]
-    return columns.reshape(images, groups, channels * kernel, -1)
-
-
-def columns_space(images: Shape, dtype: str, window: Window, positions: Shape, limit: int) -> int:
-    """Return the bytes of the columns of as many images as fit in `limit` bytes, at least one."""
-    one = images[1] * math.prod(window.kernel) * math.prod(positions) * item_size(dtype)
-    return one * min(max(1, limit // one), images[0])

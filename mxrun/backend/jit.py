@@ -20,8 +20,8 @@ can process its share:
     call = bind(scale_loop, scaling, threads=2)
 
 The body is sequential code: numbers, assignments, conditions, loops over `range`, and calls of
-inlined functions and of intrinsics. The functions below are intrinsics. They raise TypeError in
-Python; `sequential` generates their code when the function is first compiled. Compiled code is
+inlined functions and of intrinsics. The intrinsics are declared below, as signatures without
+bodies: `sequential` generates their code when the function is first compiled. Compiled code is
 cached in the user's cache folder.
 """
 
@@ -42,6 +42,7 @@ from mxrun.backend.arguments import FLOATS, Arguments, slot_of
 from mxrun.backend.call import HEADER_SLOTS, NativeCall
 from mxrun.backend.code_identity import InlinedBody, identity_of
 from mxrun.backend.compilation import compilation
+from mxrun.backend.declaration import intrinsic, only_native
 from mxrun.backend.object_cache import CompiledObject
 from mxrun.backend.team import openmp
 from mxrun.base.dtype import BFLOAT16, FLOAT32
@@ -51,61 +52,62 @@ from mxrun.base.errors import InternalError
 _VOCABULARY_MODULES = frozenset({__name__, vectors.__name__})
 
 
+@intrinsic
 def integer(table: Any, index: int) -> int:
     """Return entry `index` of a table as a 64-bit integer."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def real(table: Any, index: int) -> float:
     """Return entry `index` of a table as a float32 value."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def float32s(table: Any, index: int) -> Any:
     """Return entry `index` of a table as a pointer to float32 elements."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def bfloat16s(table: Any, index: int) -> Any:
     """Return entry `index` of a table as a pointer to bfloat16 elements."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def float64s(table: Any, index: int) -> Any:
     """Return entry `index` of a table as a pointer to float64 elements."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def int32s(table: Any, index: int) -> Any:
     """Return entry `index` of a table as a pointer to int32 elements."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def int64s(table: Any, index: int) -> Any:
     """Return entry `index` of a table as a pointer to int64 elements."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def uint8s(table: Any, index: int) -> Any:
     """Return entry `index` of a table as a pointer to bytes."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def random_words(key: int, step: int, number: int) -> tuple[Any, Any, Any, Any]:
     """Return words 4 * number .. 4 * number + 3 of `philox.words(key, step, ...)`, as uint64."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def share(count: int) -> tuple[int, int]:
     """Return the calling thread's part [begin, end) of `count` elements, in multiples of 16."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def clipped(value: float, limit: float) -> float:
     """Clip a float32 `value` to [-limit, limit]; NaN if it is not finite."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def reduced_run(
     kind: int, total: float, data: Any, position: int, count: int, shift: float, gap: int
 ) -> float:
@@ -120,9 +122,9 @@ def reduced_run(
     which is combined with the total. The order depends neither on the machine nor on the team size.
     The memory after the run, from `gap` elements on, is prefetched meanwhile.
     """
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def join_rows(
     kind: int,
     totals: Any,
@@ -141,9 +143,9 @@ def join_rows(
     This is done for each i below `count`, in the order of the rows. The kinds are those of
     `reduced_run`; the shift of column i is shifts[shift + i].
     """
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def find_rows(
     kind: int,
     output: Any,
@@ -160,33 +162,32 @@ def find_rows(
     A NaN counts as extreme. This is done for each i below `count`, over r below `rows`, for kinds 1
     and 2 of `reduced_run`.
     """
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def scan_columns(output: Any, data: Any, position: int, count: int, stride: int, rows: int) -> None:
     """Compute cumulative sums down `count` neighbouring columns of `rows` rows, in float64.
 
     output[position + r * stride + i] is the sum of data[position + s * stride + i] over s <= r.
     """
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def scan_line(output: Any, data: Any, position: int, count: int, step: int, total: float) -> None:
     """Compute cumulative sums along a line: data[position + i * step], i < `count`, plus `total`.
 
     `total` is float64; the step is 1 or -1. Sums within vectors of 8 are float32; the sum of all
     elements before the vector is float64.
     """
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def call_address(function: int, a0: int, a1: int, a2: int, a3: int, a4: int, a5: int) -> int:
     """Call the C function at an address with six integers.
 
     In the C calling conventions of x86-64 and AArch64 surplus arguments remain unread in registers.
     The result of a void function is arbitrary.
     """
-    raise TypeError("only inside a native function")
 
 
 class NativeCode(Protocol):
@@ -213,8 +214,8 @@ class NativeFunction:
         return NativeFunction(self.body, BFLOAT16)
 
     @cached_property
-    def arguments(self) -> Mapping[str, str]:
-        """Kinds of the arguments by name.
+    def declared(self) -> type[Arguments]:
+        """Class of the arguments.
 
         Raises InternalError if the body's argument is not annotated with a class of Arguments.
         """
@@ -222,8 +223,13 @@ class NativeFunction:
         annotation = next((hint for name, hint in hints.items() if name != "return"), None)
         if not (isinstance(annotation, type) and issubclass(annotation, Arguments)):
             raise InternalError(f"{self.body.__qualname__} does not declare a class of Arguments")
+        return annotation
+
+    @cached_property
+    def arguments(self) -> Mapping[str, str]:
+        """Kinds of the arguments by name."""
         floats = f"pointer to {self.floats}"
-        kinds = annotation.kinds()
+        kinds = self.declared.kinds()
         return {name: floats if kind == FLOATS else kind for name, kind in kinds.items()}
 
     @cached_property
@@ -265,7 +271,7 @@ class InlinedFunction(InlinedBody):
 
     def __call__(self, *arguments: Any) -> Any:
         """Raise TypeError: an inlined function can only be called by native code."""
-        raise TypeError("only inside a native function")
+        raise only_native(self.body)
 
 
 def inlined(body: Callable[..., Any]) -> InlinedFunction:
@@ -283,8 +289,14 @@ def bind(
 ) -> NativeCall:
     """Pack the argument block; with several threads the team runs the function together.
 
-    arguments: the slots themselves for code that was not compiled from a Python body.
+    arguments: the slots themselves for code that was not compiled from a Python body. Raises
+    TypeError if they are not of the class that a native function declares.
     """
+    if isinstance(function, NativeFunction) and not isinstance(arguments, function.declared):
+        raise TypeError(
+            f"{function.body.__qualname__} takes {function.declared.__name__}, "
+            f"not {type(arguments).__name__}"
+        )
     runtime = openmp() if threads > 1 else None
     header = (0, 0) if runtime is None else (runtime.thread_number, runtime.team_size)
     if isinstance(arguments, Arguments):

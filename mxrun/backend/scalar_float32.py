@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from numpy.polynomial import Chebyshev, Polynomial
 
-from mxrun.backend.scalar_double import mod as wide_mod
-from mxrun.backend.scalar_double import widened, with_divisor_sign
 from mxrun.backend.scalar_instructions import (
     at_least,
     at_most,
     bits,
+    call,
     copy_sign,
     exponent_and_mantissa,
     fma,
@@ -370,7 +369,13 @@ def mod(x: ScalarValue, y: ScalarValue) -> ScalarValue:
     # that.
     quotient = round_down(x / y)
     usual = (magnitude(quotient) < 2.0**24) & (magnitude(y) < math.inf)
-    return rarely(~usual, widened(wide_mod)(x, y), with_divisor_sign(fma(-quotient, y, x), y))
+    rest = rarely(~usual, call("fmodf", x, y), fma(-quotient, y, x))
+    return with_divisor_sign(rest, y)
+
+
+def with_divisor_sign(rest: ScalarValue, y: ScalarValue) -> ScalarValue:
+    """Adjust a remainder of either sign, |rest| <= |y|, to the sign of y."""
+    return copy_sign(select(copy_sign(rest, y) != rest, rest + y, rest), y)
 
 
 def _rounded_exponent(x: ScalarValue) -> ScalarValue:

@@ -220,6 +220,17 @@ def logical_not(x: Any) -> Any:
     return ~_truth(x)
 
 
+def _in_float64(formula: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Evaluate a formula in float64, because float32 would lose accuracy; round the result once."""
+
+    def evaluated(x: Any) -> Any:
+        if isinstance(x, ScalarValue):
+            return formula(x.convert("float64")).convert(x.dtype)
+        return formula(x)
+
+    return evaluated
+
+
 def _sigmoid(x: Any) -> Any:
     power = exp(-abs(x))
     return where(x < 0, power, 1.0) / (1.0 + power)
@@ -273,10 +284,10 @@ def _digamma(x: Any) -> Any:
 sigmoid = _function("sigmoid", _sigmoid, "1 / (1 + e^-x)", composite=True)
 softplus = _function("softplus", _softplus, "log(1 + e^x)", composite=True)
 gelu = _function("gelu", _gelu, "x * P(a normal variable < x)", composite=True)
-erfinv = _function("erfinv", _erfinv, "inverse of erf", composite=True)
-digamma = _function("digamma", _digamma, "derivative of gammaln", composite=True)
+erfinv = _function("erfinv", _in_float64(_erfinv), "inverse of erf", composite=True)
+digamma = _function("digamma", _in_float64(_digamma), "derivative of gammaln", composite=True)
 rsqrt = _function("rsqrt", lambda x: 1.0 / sqrt(x), "1 / sqrt(x)", composite=True)
-rcbrt = _function("rcbrt", lambda x: 1.0 / cbrt(x), "1 / cbrt(x)", composite=True)
+rcbrt = _function("rcbrt", _in_float64(lambda x: 1.0 / cbrt(x)), "1 / cbrt(x)", composite=True)
 
 
 def expanded(

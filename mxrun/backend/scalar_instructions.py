@@ -101,11 +101,6 @@ def call(function: str, *arguments: ScalarValue) -> ScalarValue:
     return arguments[0].graph.add("call", arguments[0].dtype, arguments, function)
 
 
-def table(index: ScalarValue, entries: Sequence[int]) -> ScalarValue:
-    """Look up the 64-bit entry at an int64 index."""
-    return index.graph.add("table", "int64", (index,), tuple(entries))
-
-
 def scale(x: ScalarValue, k: ScalarValue) -> ScalarValue:
     """Compute x * 2^k, rounded once, for float32 x from 1/2 to 2 and integer k from -252 to 252."""
     if "scale" in x.graph.instructions:

@@ -68,8 +68,6 @@ class OperationGenerator:
             return (builder.fneg if node.dtype in FLOATS else builder.neg)(arguments[0])
         if operation == "call":
             return self._by_element(self._library(node), arguments, result)
-        if operation == "table":
-            return self._by_element(self._table(node), arguments, result)
         floating, integral = _ARITHMETIC[operation]
         return getattr(builder, floating if node.dtype in FLOATS else integral)(*arguments)
 
@@ -163,17 +161,6 @@ class OperationGenerator:
             return call_function(self.builder, str(node.detail), number, list(scalars))
 
         return call
-
-    def _table(self, node: ScalarNode) -> Callable[..., Any]:
-        assert isinstance(node.detail, tuple)
-        kind = ir.ArrayType(WORD, len(node.detail))
-        entries = ir.GlobalVariable(
-            self.builder.module, kind, f"table{len(self.builder.module.globals)}"
-        )
-        entries.initializer = ir.Constant(kind, list(node.detail))
-        entries.global_constant, entries.linkage = True, "private"
-        zero = ir.Constant(WORD, 0)
-        return lambda index: self.builder.load(self.builder.gep(entries, [zero, index]))
 
 
 _INTRINSICS = {

@@ -11,88 +11,91 @@ from __future__ import annotations
 
 from typing import Any
 
+from mxrun.backend.declaration import intrinsic
+
 LANES = 16
 
 
+@intrinsic
 def lanes(value: float) -> Any:
     """Broadcast `value`, a float32 (or int64), to a vector of float32 (or of int32)."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def load_lanes(pointer: Any, position: int, count: int) -> Any:
     """Load lanes from memory; the others are 0.
 
     float32 and int32 are loaded unchanged, bfloat16 is widened to float32, bytes to int32.
     """
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def gather_lanes(pointer: Any, position: int, step: int, count: int) -> Any:
     """Load lanes from every `step`-th element of float32 memory; the others are 0."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def store_lanes(pointer: Any, position: int, vector: Any, count: int) -> None:
     """Store lanes: float32 or int32 unchanged, the lowest bytes of int32 lanes to byte memory.
 
     float32 is rounded to bfloat16 memory, ties to even; NaN stays NaN.
     """
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def stored_lanes(pointer: Any, vector: Any) -> Any:
     """Return float32 lanes as `load_lanes` would read them after they were stored there."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def above(left: Any, right: Any) -> Any:
     """Return the mask of lanes with left > right, which is false if either is NaN."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def exceeds(left: Any, right: Any) -> Any:
     """Return the mask of lanes with left > right, or with left NaN and right not NaN."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def equals(left: Any, right: Any) -> Any:
     """Return the mask of lanes in which two int32 vectors are equal."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def choose(mask: Any, chosen: Any, otherwise: Any) -> Any:
     """Select lanes of `chosen` where the mask is set, else of `otherwise`."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def add_lanes(left: Any, right: Any) -> Any:
     """Add two vectors of one kind."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def subtract_lanes(left: Any, right: Any) -> Any:
     """Subtract two vectors of float32."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def multiply_lanes(left: Any, right: Any) -> Any:
     """Multiply two vectors of float32."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def fetch(pointer: Any, position: int) -> None:
     """Prefetch the cache line of `position`, which need not exist."""
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def pair_lanes(low: Any, high: Any) -> Any:
     """Convert two vectors of float32 to bfloat16, interleaved lane by lane.
 
     The result is only for storing, as float32.
     """
-    raise TypeError("only inside a native function")
 
 
+@intrinsic
 def transpose_lanes(
     pointer: Any,
     position: int,
@@ -107,4 +110,3 @@ def transpose_lanes(
 
     i is below `rows` and j below `columns`; both are at least 1, and values above 16 count as 16.
     """
-    raise TypeError("only inside a native function")

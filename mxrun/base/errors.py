@@ -54,24 +54,36 @@ class Diagnostic:
 
 
 class Diagnostics:
-    """Collector of the problems of one input, which are reported together."""
+    """Collector of the problems of one input, which are reported together.
 
-    def __init__(self, found: Iterable[Diagnostic] = ()) -> None:
+    unknown: places of values that could not be determined and have a stand-in: what is added there
+    follows from an earlier problem. It is counted by `len`, but not reported.
+    """
+
+    def __init__(
+        self, found: Iterable[Diagnostic] = (), unknown: Iterable[SourceLocation] = ()
+    ) -> None:
         self._found = list(found)
+        self._consequences = 0
+        self.unknown = set(unknown)
 
     def add(self, diagnostic: Diagnostic) -> None:
         """Append one problem."""
-        self._found.append(diagnostic)
+        if diagnostic.place in self.unknown:
+            self._consequences += 1
+        else:
+            self._found.append(diagnostic)
 
     def __iadd__(self, diagnostics: Iterable[Diagnostic]) -> Self:
-        self._found += diagnostics
+        for each in diagnostics:
+            self.add(each)
         return self
 
     def __iter__(self) -> Iterator[Diagnostic]:
         return iter(self._found)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._found) + self._consequences
 
 
 def shown(diagnostics: Sequence[Diagnostic]) -> list[str]:

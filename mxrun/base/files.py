@@ -88,7 +88,12 @@ def check_outputs(inputs: Mapping[Path, str], outputs: Mapping[str, Path | None]
 
 
 def why_unwritable(path: Path) -> str | None:
-    """Return why no file can be written at `path`, as far as predictable; None if it can."""
+    """Return why no file can be written at `path`, as far as predictable; None if it can.
+
+    A file called - is refused: whoever writes it means standard output.
+    """
+    if path == Path("-"):
+        return "- is not a file: for standard output write /dev/stdout"
     target = Path(os.path.realpath(path))
     if target.is_dir():
         return "it is a folder"

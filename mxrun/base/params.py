@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import typing
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -47,16 +47,18 @@ M = TypeVar("M", bound=BaseModel)
 P = TypeVar("P", bound=Parameters)
 
 
-Locate = Callable[[Path], SourceLocation | None]
-"""Returns the place of an invalid value from its path within the parameters."""
+class Locator(Protocol):
+    """Places of parameters in their file, by the path within the parameters."""
 
+    def place(self, path: Path) -> SourceLocation | None:
+        """Return the place of the value at `path`, or of its nearest existing parent."""
 
-def _nowhere(path: Path) -> None:
-    return None
+    def key_place(self, path: Path) -> SourceLocation | None:
+        """Return the place of the key at `path`, or of its nearest existing parent."""
 
 
 def check(
-    model: type[M], values: Mapping[str, object], locate: Locate = _nowhere
+    model: type[M], values: Mapping[str, object], locator: Locator | None = None
 ) -> tuple[M | None, tuple[Diagnostic, ...]]:
     """Validate `values` against `model`; return the instance, or None and every problem found.
 
@@ -70,7 +72,7 @@ def check(
     try:
         return model.model_validate(_with_tuples(named)), ()
     except ValidationError as error:
-        return None, explain(error, _ParameterSource(model, values, locate))
+        return None, explain(error, _ParameterSource(model, values, locator))
 
 
 def from_strings(
@@ -90,17 +92,20 @@ class _ParameterSource(Source):
     noun = "parameter"
 
     def __init__(
-        self, model: type[BaseModel], values: Mapping[str, object], locate: Locate
+        self, model: type[BaseModel], values: Mapping[str, object], locator: Locator | None
     ) -> None:
         super().__init__(model)
         self._values = values
-        self._locate = locate
+        self._locator = locator
 
     def name(self, path: Path) -> str:
         return f"parameter {dotted(path)!r}"
 
     def place(self, path: Path) -> SourceLocation | None:
-        return self._locate(path)
+        return self._locator.place(path) if self._locator else None
+
+    def key_place(self, path: Path) -> SourceLocation | None:
+        return self._locator.key_place(path) if self._locator else None
 
     def hint(self, kind: str, path: Path, value: object) -> str:
         """Return how to write one number for a parameter that takes a list."""

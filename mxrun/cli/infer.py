@@ -137,10 +137,12 @@ def infer(
       mxrun infer runs/digits_lenet images/ --outputs fc1 --to features.npy
       cat rows.csv | mxrun infer runs/regression -
     """
+    from mxrun.base.files import check_writable
     from mxrun.commands import infer as command
     from mxrun.report.infer import work_text
     from mxrun.report.notes import write_note, write_notes
 
+    check_writable(to)
     form = _output_format(output, to, top)
     _check_records(inputs or (), split)
     if json and (output or to):

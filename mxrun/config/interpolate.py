@@ -64,6 +64,9 @@ class Interpolator:
         self, node: SourceNode, text: str, names: Mapping[str, SourceNode], chain: tuple[str, ...]
     ) -> SourceNode:
         whole = _EXPRESSION.fullmatch(text)
+        unknown = self._diagnostics.unknown
+        if any(part.place in unknown and mentions(node, name) for name, part in names.items()):
+            return self._stand_in(node)
         try:
             if whole and whole["expression"] is not None:
                 value = self._value(whole["expression"], names)
@@ -75,12 +78,17 @@ class Interpolator:
             self._diagnostics.add(
                 Diagnostic(problem, node.place, got=text, hint=error.hint, chain=chain)
             )
-            return SourceNode(0, node.place, node.key_place)
+            return self._stand_in(node)
         if len(written) > LONGEST_TEXT:
             raise UserError(
                 Diagnostic("the text grows too long", node.place, f"up to {LONGEST_TEXT}")
             )
         return SourceNode(written, node.place, node.key_place)
+
+    def _stand_in(self, node: SourceNode) -> SourceNode:
+        """Return a value in place of an unknown one, whose further problems are not reported."""
+        self._diagnostics.unknown.add(node.place)
+        return SourceNode(0, node.place, node.key_place)
 
     def _value(self, expression: str, names: Mapping[str, SourceNode]) -> SourceNode:
         name = expression.strip()

@@ -121,7 +121,8 @@ class Parsed:
 
     `layers` holds every well-formed layer, so that operators can be checked in the same pass.
     `network`, `data` and `train` are set if those sections are valid. `blocks` gives the place of
-    each block's definition: a block hides an operator of the same name.
+    each block's definition: a block hides an operator of the same name. `unknown`: see
+    `Diagnostics`.
     """
 
     config: RunConfig | None
@@ -134,6 +135,7 @@ class Parsed:
     blocks: Mapping[str, SourceLocation] = field(default_factory=dict)
     expanded: Expanded | None = field(default=None, repr=False)
     expansion_problems: tuple[Diagnostic, ...] = ()
+    unknown: frozenset[SourceLocation] = frozenset()
 
     def with_values(self, values: Mapping[KeyPath, Any]) -> Parsed:
         """Return the config with these plain values instead of its own, validated again.
@@ -146,7 +148,8 @@ class Parsed:
         root = self.expanded.root
         for path, value in values.items():
             root = _put(root, path, located(value, root.find(*path).place))
-        return _validate(replace(self.expanded, root=root), Diagnostics(self.expansion_problems))
+        diagnostics = Diagnostics(self.expansion_problems, self.unknown)
+        return _validate(replace(self.expanded, root=root), diagnostics)
 
     @property
     def plugins(self) -> Mapping[str, SourceLocation]:
@@ -294,6 +297,7 @@ def _validate(expanded: Expanded, diagnostics: Diagnostics) -> Parsed:
         blocks=expanded.blocks,
         expanded=expanded,
         expansion_problems=expansion_problems,
+        unknown=frozenset(diagnostics.unknown),
     )
 
 

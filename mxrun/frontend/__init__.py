@@ -63,7 +63,7 @@ def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
 
     Raises UserError with every diagnostic of the config and of its parts.
     """
-    diagnostics = Diagnostics(parsed.diagnostics)
+    diagnostics = Diagnostics(parsed.diagnostics, parsed.unknown)
     before = len(diagnostics)
     symbol = wire(parsed, diagnostics)
     model = training = None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.keywords import REST
 from mxrun.config import Data, DatasetSection, Parsed, RunConfig, SourceNode
-from mxrun.frontend.instantiate import instantiate
+from mxrun.frontend.instantiate import ParameterPlaces, instantiate
 from mxrun.io.dataset import DATASETS, DatasetRequest, request_dataset
 from mxrun.io.record import TRANSFORMS
 from mxrun.io.split import SHARE_HINT, Split
@@ -40,7 +40,9 @@ def data_requests(
             plain[_PATH] = _ANY_PATH
         places = _places(parsed, role, options)
         try:
-            request = request_dataset(section.dataset, plain, _split(section), places, role)
+            locator = ParameterPlaces(options, places["dataset"])
+            split = _split(section)
+            request = request_dataset(section.dataset, plain, split, places, role, locator)
             request = replace(request, own=frozenset(section.options))
         except UserError as error:
             # eval may inherit a wrong path of data.train, which is reported once.

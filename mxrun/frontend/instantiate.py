@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mxrun.base.errors import Diagnostics, SourceLocation, UserError
-from mxrun.base.params import Locate, check
+from mxrun.base.params import check
 from mxrun.base.registry import Registry
+from mxrun.base.validation import Path
 from mxrun.config import Choice, SourceNode
 
 
@@ -23,17 +24,29 @@ def instantiate(choice: Choice, registry: Registry[Any], diagnostics: Diagnostic
         diagnostics += (replace(found, place=choice.place) for found in error.diagnostics)
         return None
     values = {key: marked.plain() for key, marked in choice.parameters.items()}
-    instance, wrong = check(model, values, location_in(choice.parameters, choice.place))
+    instance, wrong = check(model, values, ParameterPlaces(choice.parameters, choice.place))
     diagnostics += (replace(found, problem=f"{choice.kind}: {found.problem}") for found in wrong)
     return instance
 
 
-def location_in(parameters: Mapping[str, SourceNode], default: SourceLocation) -> Locate:
-    """Return a function from a path within parameters to its place; by default `default`."""
+@dataclass(frozen=True)
+class ParameterPlaces:
+    """Places of parameters in a config; `default` is that of a parameter that is not given."""
 
-    def locate(path: tuple[str | int, ...]) -> SourceLocation:
-        if not path or path[0] not in parameters:
-            return default
-        return parameters[str(path[0])].find(*path[1:]).place
+    parameters: Mapping[str, SourceNode]
+    default: SourceLocation
 
-    return locate
+    def place(self, path: Path) -> SourceLocation:
+        """Return the place of the value at `path`, or of its nearest existing parent."""
+        found = self._find(path)
+        return self.default if found is None else found.place
+
+    def key_place(self, path: Path) -> SourceLocation:
+        """Return the place of the key at `path`, or of its nearest existing parent."""
+        found = self._find(path)
+        return self.default if found is None else found.start
+
+    def _find(self, path: Path) -> SourceNode | None:
+        if not path or path[0] not in self.parameters:
+            return None
+        return self.parameters[str(path[0])].find(*path[1:])

@@ -10,7 +10,7 @@ from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import check
 from mxrun.config import LayerConfig, Names, Parsed, SourceNode
-from mxrun.frontend.instantiate import location_in
+from mxrun.frontend.instantiate import ParameterPlaces
 from mxrun.frontend.model import is_loss
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.graph.symbol import Symbol
@@ -131,8 +131,8 @@ class _Wiring:
             values[_WEIGHTED] = True
         if _COUNT in fields:
             values[_COUNT] = self._count(layer)
-        locate = location_in(layer.parameters, layer.place)
-        parameters, wrong = check(property_class.parameter_type, values, locate)
+        places = ParameterPlaces(layer.parameters, layer.place)
+        parameters, wrong = check(property_class.parameter_type, values, places)
         for problem in wrong:
             text = f"{layer.operator} {layer.name!r}: {problem.problem}"
             place = problem.place or layer.place

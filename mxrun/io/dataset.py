@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
 from mxrun.base.near_names import listed, nearest
-from mxrun.base.params import Parameters, check
+from mxrun.base.params import Locator, Parameters, check
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.batch import is_label
 from mxrun.io.classes import (
@@ -24,6 +24,7 @@ from mxrun.io.declared import DeclaredRegistry
 from mxrun.io.record import RecordShape, Scale
 from mxrun.io.split import (
     SHARE_HINT,
+    OptionPlaces,
     Places,
     Split,
     UnknownSplit,
@@ -374,20 +375,19 @@ def request_dataset(
     split: object,
     places: Places | None = None,
     role: str = "train",
+    locator: Locator | None = None,
 ) -> DatasetRequest:
     """Validate a data section without touching a file.
 
-    `options` are the section's keys that belong to the data set (`path: ...`). `split` is the raw
-    value of `split:`, which the section `role`, `train` or `eval`, may omit. Raises UserError with
-    all problems, each with its place.
+    `options` are the section's keys that belong to the data set (`path: ...`); `locator` has their
+    places, by default those of `places`. `split` is the raw value of `split:`, which the section
+    `role`, `train` or `eval`, may omit. Raises UserError with all problems, each with its place.
     """
     keys: Places = places or {}
     if name not in list(DATASETS):
         raise UserError(replace(DATASETS.unknown(name), place=place_of(keys, "dataset")))
     format = DATASETS.get(name)
-    model, problems = check(
-        format.options, options, lambda path: place_of(keys, ".".join(map(str, path)))
-    )
+    model, problems = check(format.options, options, locator or OptionPlaces(keys))
     found = list(problems)
     usual = default_split(role, format.splits) or ""
     part, wrong = parse_split(split, format.splits, usual, keys)

@@ -218,7 +218,7 @@ class ArrayIterator(OrderedIterator):
         ]
 
 
-class Gathering(Arguments):
+class RecordGathering(Arguments):
     """Arguments of `gather_bytes_loop`: rows and records of `elements` elements."""
 
     rows: Integer
@@ -230,7 +230,7 @@ class Gathering(Arguments):
 
 
 @native
-def gather_bytes_loop(call: Gathering) -> None:
+def gather_bytes_loop(call: RecordGathering) -> None:
     """Compute target[row] = float32(records[indices[row]]) * scale element by element."""
     elements = call.elements
     begin, end = share(call.rows)
@@ -282,7 +282,7 @@ class _Gather:
         """
         elements = self._records[0].size
         first = order.ctypes.data
-        gathering = Gathering(
+        gathering = RecordGathering(
             rows=self._batch_size,
             elements=elements,
             scale=scale,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.keywords import REST
 from mxrun.base.near_names import nearest
+from mxrun.base.validation import Path
 from mxrun.runtime import random
 
 # Source locations by dotted path within the data set's section: `path`, `split.range`.
@@ -160,6 +161,21 @@ def place_of(places: Places, path: str) -> SourceLocation | None:
     return places.get(path, places.get("dataset"))
 
 
+@dataclass(frozen=True)
+class OptionPlaces:
+    """Places of a data set's options where only `places` are known."""
+
+    places: Places
+
+    def place(self, path: Path) -> SourceLocation | None:
+        """Return the place of an option."""
+        return place_of(self.places, ".".join(map(str, path)))
+
+    def key_place(self, path: Path) -> SourceLocation | None:
+        """Return the place of an option."""
+        return self.place(path)
+
+
 def parse_split(
     value: object, known: Sequence[str], usual: str, places: Places
 ) -> tuple[Split | None, tuple[Diagnostic, ...]]:
@@ -203,10 +219,13 @@ def _parsed(
     """Parse a split written as a mapping; `problems` are those found so far."""
     name, share = value.get("of", usual), value.get("share")
     bounds: Any = value.get("range")
+    if not value:
+        problems += (Diagnostic("the split is empty", place_of(places, "split"), _FORM, "{}"),)
     if "of" in value:
         problems += _check_name(name, "split.of", known, places)
-    if share is None:
+    if "range" in value and share is None:
         problems += _check_range(bounds, places)
+    if share is None:
         problems += tuple(
             Diagnostic(
                 f"split: {key} is valid only with share",
@@ -224,7 +243,7 @@ def _parsed(
     if share is not None:
         seed, stratify = value.get("seed", 0), value.get("stratify", False)
         return Split(name, share=share, seed=seed, stratify=stratify), ()
-    return Split(name, bounds[0], bounds[1]), ()
+    return Split(name, *(bounds or ())), ()
 
 
 def _check_name(
@@ -245,6 +264,6 @@ def _check_range(bounds: object, places: Places) -> tuple[Diagnostic, ...]:
         problem = "the range holds no records"
     else:
         problem = "a range is two integers"
-    got = "nothing" if bounds is None else repr(numbers or bounds)
+    got = repr(numbers or bounds)
     expected = "[first, end] with 0 <= first < end; `end` is exclusive"
     return (Diagnostic(problem, place_of(places, "split.range"), expected, got),)

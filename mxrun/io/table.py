@@ -54,7 +54,7 @@ PLAIN = TableForm()
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Columns read from a table, and the line of each row in the file.
 
     values: float64 [rows, data columns]; `names` are the names of these columns if there is a
@@ -72,7 +72,7 @@ class Table:
     label_name: str = ""
 
 
-def read_table(path: Path, form: TableForm) -> Table:
+def read_table(path: Path, form: TableForm) -> TextTable:
     """Read a file in UTF-8; empty lines are skipped.
 
     Raises UserError naming file, row (a line of the file, from 1), column (from 1) and byte.
@@ -81,7 +81,7 @@ def read_table(path: Path, form: TableForm) -> Table:
     return parse_table(bytes(read_all_bytes(path)), path, form, hint)
 
 
-def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) -> Table:
+def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) -> TextTable:
     """Parse the content of a table as `read_table` does.
 
     path: the file's name for error messages. hint: advice for a first row that is not numbers.
@@ -100,7 +100,7 @@ class _TableParser:
         self._names: tuple[str, ...] = ()
         self._divider = form.delimiter.encode()
 
-    def read(self, as_words: bool) -> Table | None:
+    def read(self, as_words: bool) -> TextTable | None:
         """Read the table; returns None if labels are words and `as_words` is false."""
         numbers, lines, labels = array("d"), array("q"), array("d")
         words: dict[str, int] = {}
@@ -152,7 +152,7 @@ class _TableParser:
             order = np.array([number_of[word] for word in words], np.float64)
             label_numbers = order[label_numbers.astype(np.int64)]
         has_label = label is not None
-        return Table(
+        return TextTable(
             values,
             names,
             tuple(columns),

@@ -8,7 +8,7 @@ it to the output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -246,6 +246,7 @@ def native_kernel(
     )
     if not any(outputs):
         parts = ()
+    _require_inputs(implementation, parts, inputs)
     workspace_bytes = align(max((part.scratch_bytes for part in parts), default=0))
     added: list[_Added] = []
     for index, spec in enumerate(outputs):
@@ -271,6 +272,32 @@ def native_kernel(
         ),
         adding=adding or {},
     )
+
+
+def _require_inputs(
+    implementation: str, parts: Sequence[KernelPart], inputs: Sequence[TensorSpec | None]
+) -> None:
+    """Raise InternalError if a part reads an input that the kernel says it does not read.
+
+    Its address would be 0.
+    """
+    for part in parts:
+        for value in _places_of(part):
+            if isinstance(value, Slot) and value.group == "inputs" and inputs[value.index] is None:
+                raise InternalError(
+                    f"a part of {implementation} reads input {value.index}, which is None among "
+                    "the kernel's inputs"
+                )
+
+
+def _places_of(part: KernelPart) -> Iterator[object]:
+    """Yield the arguments of a loop, also those in tables, or the slots of a primitive."""
+    if isinstance(part, PrimitivePart):
+        yield from part.slots.values()
+    elif isinstance(part, LoopPart):
+        given = part.arguments
+        for value in given if isinstance(given, tuple) else vars(given).values():
+            yield from value if isinstance(value, tuple) else (value,)
 
 
 class GradientParts:

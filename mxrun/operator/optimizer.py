@@ -20,8 +20,11 @@ from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import Field
 
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import nearest
 from mxrun.base.params import NotNegative, Parameters, Positive
 from mxrun.base.registry import Registry
+from mxrun.operator.register import OPERATORS
 
 # MXNet's value for no bound.
 NO_BOUND = -1.0
@@ -80,10 +83,28 @@ OptimizerClass = TypeVar("OptimizerClass", bound=type[Optimizer])
 
 
 def register_optimizer(name: str) -> Callable[[OptimizerClass], OptimizerClass]:
-    """Class decorator: register an optimizer under the name that a config uses."""
+    """Class decorator: register an optimizer under the name that a config uses.
+
+    Raises UserError if `update` is no registered operator, or if that has no parameter of the name
+    of a field; an optimizer with an `operator` of its own may have other fields.
+    """
 
     def add(optimizer: OptimizerClass) -> OptimizerClass:
+        _require_operator(optimizer)
         OPTIMIZERS.add(name, optimizer)
         return optimizer
 
     return add
+
+
+def _require_operator(optimizer: type[Optimizer]) -> None:
+    own, update = optimizer.__name__, str(getattr(optimizer, "update", None))
+    if update not in OPERATORS:
+        expected = "update = the name of an operator that is registered already"
+        raise UserError(Diagnostic(f"{own} has no update operator", None, expected, update))
+    known = OPERATORS.get(update).parameter_type.model_fields
+    fields = [field for field in optimizer.model_fields if field not in Optimizer.model_fields]
+    unknown = [field for field in fields if field not in known]
+    if unknown and optimizer.operator is Optimizer.operator:
+        problem = f"{own} has fields that {update} does not take: {', '.join(unknown)}"
+        raise UserError(Diagnostic(problem, hint=nearest(unknown[0], known)))

@@ -27,8 +27,8 @@ If requested, an update takes two small tensors, which the training loop writes:
 
 from __future__ import annotations
 
-import inspect
 import math
+import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
@@ -39,6 +39,7 @@ from pydantic import Field
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.near_names import nearest
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -260,11 +261,12 @@ def register_update(
     """Class decorator: register an update and its compiled loops under `name`.
 
     Raises UserError, at the line of the update's function, for an argument that is no tensor,
-    number of the step or parameter, and for a function that ignores the learning rate.
+    number of the step or parameter, for operations that no map supports, for another number of
+    results than 1 and the states, and for a function that ignores the learning rate.
     """
 
     def add(property_class: PropertyClass) -> PropertyClass:
-        _require_arguments(property_class)
+        _require_update(property_class)
         register(name)(property_class)
         implement(name, backend="jit")(loops)
         return property_class
@@ -272,16 +274,26 @@ def register_update(
     return add
 
 
-def _require_arguments(property_class: type[OptimizerProperty]) -> None:
-    function = property_class.update
-    given = tuple(inspect.signature(function).parameters)
+def _require_update(property_class: type[OptimizerProperty]) -> None:
+    function = getattr(property_class, "update", None)
+    if not isinstance(function, types.FunctionType):
+        problem = f"{property_class.__name__} has no update"
+        expected = "update = staticmethod(f), with a function f of the weight, grad and states"
+        raise UserError(Diagnostic(problem, expected=expected))
+    place = SourceLocation(function.__code__.co_filename, function.__code__.co_firstlineno, 1)
     tensors = ("weight", "grad", *property_class.states)
-    allowed = (*tensors, *STEP_NUMBERS, "rate", *property_class.parameter_type.model_fields)
-    unknown = [name for name in given if name not in allowed]
-    problem = f"{function.__name__} gets {', '.join(unknown)}" if unknown else ""
-    if not {"rate", "schedule"} & {*given}:
-        problem = f"{function.__name__} gets neither rate nor schedule"
-    if problem:
-        code = function.__code__
-        place = SourceLocation(code.co_filename, code.co_firstlineno, 1)
-        raise UserError(Diagnostic(problem, place, f"arguments among {', '.join(allowed)}"))
+    allowed = (*tensors, "rate", *STEP_NUMBERS, *property_class.parameter_type.model_fields)
+    update = UpdateMap(function, tensors, None)
+    unknown = [name for name in update.arguments if name not in allowed]
+    if unknown:
+        problem, expected = f"{function.__name__} gets {', '.join(unknown)}", ", ".join(allowed)
+        raise UserError(Diagnostic(problem, place, expected, hint=nearest(unknown[0], allowed)))
+    results = ("weight", *property_class.states)
+    if len(update.kernel.results) != len(results):
+        problem = f"{function.__name__} returns {len(update.kernel.results)} values"
+        raise UserError(Diagnostic(problem, place, f"the new {', '.join(results)}"))
+    # A property with a body of its own, such as LAMB, may apply the rate there.
+    own_body = property_class.create_operator is not OptimizerProperty.create_operator
+    if not own_body and update.operands.index("schedule") not in update.kernel.operands_read:
+        problem = f"{function.__name__} ignores the learning rate"
+        raise UserError(Diagnostic(problem, place, hint="multiply the step by the argument `rate`"))

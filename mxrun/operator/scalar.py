@@ -176,7 +176,7 @@ _TRANSLATION = tuple(
     str(_BACKEND / f"{name}.py")
     for name in (
         *("scalar_functions", "scalar_lowering", "scalar_instructions", "scalar_float32"),
-        *("scalar_double", "scalar_gamma", "scalar_llvm", "scalar_operations", "scalar_value"),
+        *("scalar_double", "scalar_llvm", "scalar_operations", "scalar_value"),
     )
 )
 _ADDRESSES: dict[str, int] = {}
@@ -224,6 +224,13 @@ class MapKernel:
     graph: ScalarGraph
     results: tuple[int, ...]
     result_dtypes: tuple[str, ...]
+
+    @property
+    def operands_read(self) -> frozenset[int]:
+        """Indices of the operands on which a result depends."""
+        needed = (self.graph.nodes[index] for index in rare_contexts(self.graph, self.results))
+        indices = (node.detail for node in needed if node.operation == "operand")
+        return frozenset(index for index in indices if isinstance(index, int))
 
     def operations(self, elements: Collection[int]) -> int:
         """Count the arithmetic operations and functions that differ between elements.
@@ -378,23 +385,27 @@ def evaluate(
 def cuda_source(
     function: Function,
     *,
+    name: str = "",
+    operands: Sequence[str] = (),
     parameters: Sequence[str] = (),
     dtype: str = "float32",
     result_dtype: str | None = None,
     steps: Sequence[int] | None = None,
-    adds: Sequence[bool] = (False,),
+    adds: Sequence[bool] = (),
 ) -> str:
-    """Return CUDA C of the kernel `<function>(long long count, outputs, operands, parameters)`.
+    """Return CUDA C of the kernel `name(long long count, outputs, operands, parameters)`.
 
-    adds: for each output, whether the kernel adds to it. The source compiles without headers, and
-    the kernel supports any grid size for any count.
+    name: by default the function's. operands: as in `compile`. adds: for each output, whether the
+    kernel adds to it; by default none does. The source compiles without headers, and the kernel
+    supports any grid size for any count.
     """
     output_dtype = result_dtype or dtype
-    operands = _operands_of(function, tuple(parameters))
-    graph, results = _traced(function, operands, tuple(parameters), dtype, output_dtype)
-    taken = tuple(steps or (1,) * len(operands))
-    form = LoopForm(dtype, taken, tuple(adds), (output_dtype,) * len(results))
-    return scalar_cuda.source(function.__name__, graph, results, form, operands, tuple(parameters))
+    names = tuple(operands) or _operands_of(function, tuple(parameters))
+    graph, results = _traced(function, names, tuple(parameters), dtype, output_dtype)
+    taken, added = tuple(steps or (1,) * len(names)), tuple(adds) or (False,) * len(results)
+    form = LoopForm(dtype, taken, added, (output_dtype,) * len(results))
+    kernel = name or function.__name__
+    return scalar_cuda.source(kernel, graph, results, form, names, tuple(parameters))
 
 
 def _word(number: float, dtype: str) -> int:
@@ -435,7 +446,7 @@ def _traced(
             raise UserError(
                 Diagnostic(f"a map of {name}", expected=" or ".join(MAP_DTYPES), got=name)
             )
-    graph = ScalarGraph()
+    names, graph = (*operands, *parameters), ScalarGraph()
     values = [graph.add("operand", dtype, (), index) for index in range(len(operands))]
     beside = number_dtype(dtype)
     values += [graph.add("parameter", beside, (), index) for index in range(len(parameters))]
@@ -454,26 +465,34 @@ def _traced(
         ]
         return graph, tuple(node.convert(result_dtype).index for node in nodes)
     except UnsupportedMap as refused:
-        hint = nearest(refused.name, _NAMES) if refused.name else ""
+        hint = _hint_of(refused.name, names) if refused.name else ""
         problem, place = refused.problem, _place_in(function, refused.__traceback__)
         raise UserError(Diagnostic(problem, place, hint=refused.hint or hint)) from None
     except (NameError, AttributeError, TypeError) as error:
         name = getattr(error, "name", None) or ""
         place = _place_in(function, error.__traceback__)
-        hint = nearest(name, _NAMES) or "the vocabulary: " + ", ".join(sorted(_NAMES))
+        hint = _hint_of(name, names) or "the vocabulary: " + ", ".join(sorted(_NAMES))
         raise UserError(Diagnostic(str(error), place, hint=hint)) from None
 
 
+def _hint_of(name: str, arguments: Sequence[str]) -> str:
+    """Suggest the scalar function of that name, or names near to it."""
+    if name in _NAMES:
+        return f"from mxrun.operator.scalar import {name}"
+    return nearest(name, [*arguments, *_NAMES])
+
+
 def _place_of(function: Function) -> SourceLocation:
-    return SourceLocation(function.__code__.co_filename, function.__code__.co_firstlineno, 1)
+    code = inspect.unwrap(function).__code__
+    return SourceLocation(code.co_filename, code.co_firstlineno, 1)
 
 
 def _place_in(function: Function, trace: TracebackType | None) -> SourceLocation:
-    """Return the innermost line of user code: of a file outside the vocabulary's own."""
+    """Return the innermost line of user code: of a file outside of `backend` and `operator`."""
     place = _place_of(function)
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if Path(file).parent != _BACKEND and file != __file__:
+        if Path(file).parent not in (_BACKEND, Path(__file__).parent):
             place = SourceLocation(file, trace.tb_lineno, 1)
         trace = trace.tb_next
     return place

@@ -154,16 +154,8 @@ class Formula:
         """True for each tensor on which the value depends; always True for functions on arrays."""
         if not self.is_map:
             return (True,) * len(self.tensors)
-        kernel = self.traced
-        reached, open_nodes = set[int](), [*kernel.results]
-        while open_nodes:
-            index = open_nodes.pop()
-            if index not in reached:
-                reached.add(index)
-                open_nodes += kernel.graph.nodes[index].arguments
-        nodes = (kernel.graph.nodes[index] for index in reached)
-        found = {node.detail for node in nodes if node.operation == "operand"}
-        return tuple(index in found for index in range(len(self.tensors)))
+        read = self.traced.operands_read
+        return tuple(index in read for index in range(len(self.tensors)))
 
     @cached_property
     def passes_first(self) -> bool:
@@ -174,11 +166,7 @@ class Formula:
 
     def cuda_source(self, name: str, dtype: str = "float32") -> str:
         """Return CUDA C of the map, as the kernel `name`."""
-        function = self.function
-        named = types.FunctionType(
-            function.__code__, function.__globals__, name, None, function.__closure__
-        )
-        return scalar.cuda_source(named, parameters=self.numbers, dtype=dtype)
+        return scalar.cuda_source(self.function, name=name, parameters=self.numbers, dtype=dtype)
 
 
 @cache

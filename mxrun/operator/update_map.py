@@ -11,6 +11,7 @@ of the step and the operator's own parameters, by their names. The numbers of th
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,12 +44,12 @@ _COMMON = ("lr", "rescale_grad")
 class UpdateMap:
     """Function of an update and the names of the tensors among its arguments.
 
-    Raises InternalError, when it is first used, if the function has an argument of another name.
+    parameters: None only while a function is checked, before there is an operator.
     """
 
     function: Callable[..., Any]
     tensors: tuple[str, ...]
-    parameters: Parameters
+    parameters: Parameters | None
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
@@ -74,18 +75,32 @@ class UpdateMap:
     @cached_property
     def kernel(self) -> scalar.MapKernel:
         """Map of float32 tensors; the step's numbers are single elements."""
-        return scalar.compile(self._run, operands=self.operands, parameters=self.numbers)
+        return scalar.compile(self._bound, operands=self.operands, parameters=self.numbers)
 
     @cached_property
     def operations(self) -> int:
         """Number of arithmetic operations for each element."""
-        elements = len(self.operands) - len(STEP_NUMBERS)
-        return self.kernel.operations(range(elements))
+        return self.kernel.operations(range(sum(self._steps)))
+
+    @property
+    def _steps(self) -> tuple[int, ...]:
+        """1 for a tensor, 0 for a number of the step."""
+        return tuple(int(name not in STEP_NUMBERS) for name in self.operands)
+
+    def cuda_source(self, name: str) -> str:
+        """Return CUDA C of the update in float32, as the kernel `name`."""
+        return scalar.cuda_source(
+            self._bound,
+            name=name,
+            operands=self.operands,
+            parameters=self.numbers,
+            steps=self._steps,
+        )
 
     def evaluate(self, tensors: Mapping[str, Array]) -> tuple[Array, ...]:
         """Evaluate the function on arrays of one dtype, in its arithmetic."""
         arrays = [tensors[name] for name in self.operands]
-        found = scalar.evaluate(self._run, arrays, self.values)
+        found = scalar.evaluate(self._bound, arrays, self.values)
         shape = arrays[0].shape
         results = found if isinstance(found, tuple) else (found,)
         return tuple(np.broadcast_to(each, shape) for each in results)
@@ -102,7 +117,6 @@ class UpdateMap:
         scratch_bytes: int = 0,
     ) -> LoopPart:
         """Return the loop; `places` holds the operands by name, `stored` is as in MapKernel."""
-        elements = len(self.operands) - len(STEP_NUMBERS)
         return self.kernel.multi_output_part(
             outputs,
             [places[name] for name in self.operands],
@@ -110,18 +124,25 @@ class UpdateMap:
             self.values,
             threads=threads,
             requests=requests,
-            steps=(*(1,) * elements, *(0,) * len(STEP_NUMBERS)),
+            steps=self._steps,
             stored=stored,
             scratch_bytes=scratch_bytes,
             in_place=True,
         )
 
-    def _run(self, *values: Any) -> Any:
-        known = dict(zip((*self.operands, *self.numbers), values, strict=True))
-        if "grad" in known:
-            known["grad"] = known["grad"] * (known["rescale_grad"] * known[GRADIENT_SCALE])
-        known["rate"] = known["lr"] * known["schedule"]
-        return self.function(*(known[name] for name in self.arguments))
+    @cached_property
+    def _bound(self) -> Callable[..., Any]:
+        """The function of the operands and numbers, in this order."""
+
+        @functools.wraps(self.function)
+        def bound(*values: Any) -> Any:
+            known = dict(zip((*self.operands, *self.numbers), values, strict=True))
+            if "grad" in known:
+                known["grad"] = known["grad"] * (known["rescale_grad"] * known[GRADIENT_SCALE])
+            known["rate"] = known["lr"] * known["schedule"]
+            return self.function(*(known[name] for name in self.arguments))
+
+        return bound
 
 
 def clipped(x: Any, bound: Any) -> Any:

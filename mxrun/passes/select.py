@@ -37,6 +37,7 @@ from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReq
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import Precision
 from mxrun.operator.register import AnyProperty, Implementation, create, implementations
+from mxrun.operator.shape import require_complete
 from mxrun.passes.autotune_candidates import Chooser, decide, fastest, named, question_of
 from mxrun.passes.fold_parameter_constants import GIVEN
 from mxrun.passes.precision import ALWAYS_FLOAT32
@@ -163,18 +164,24 @@ class _Selection:
     def _specs(self, values: tuple[ValueId | None, ...]) -> tuple[TensorSpec | None, ...]:
         return tuple(None if value is None else self._spec(value) for value in values)
 
-    def _logical(self, values: tuple[ValueId | None, ...]) -> tuple[TensorSpec, ...]:
-        """Return output specs in the plain layout; an absent output has the spec of a scalar."""
-        return tuple(
-            TensorSpec(()) if value is None else self._spec(value).with_layout(PLAIN)
-            for value in values
-        )
+    def _outputs(self, step: Step) -> tuple[TensorSpec, ...]:
+        """Return the specs of a forward step's outputs in the plain layout.
+
+        Those of outputs that nothing reads are inferred: a body may ask for their shapes.
+        """
+        assert step.prop is not None
+        found = self._specs(step.outputs)
+        if None in found:
+            inputs = [_wide(self._spec(value)) for value in step.reads]
+            inferred = _inferred_outputs(step.prop, inputs)
+            found = tuple(own or given for own, given in zip(found, inferred, strict=True))
+        return tuple(spec.with_layout(PLAIN) for spec in found if spec is not None)
 
     def _forward(self, step: Step) -> Kernel:
         assert step.prop is not None
         request = ForwardRequest(
             inputs=tuple(self._spec(value) for value in step.reads),
-            outputs=self._logical(step.outputs),
+            outputs=self._outputs(step),
             requests=step.requests,
             is_train=self.graph.is_train,
             threads=self.threads,
@@ -427,6 +434,17 @@ def _is_low_itself(step: Step) -> bool:
 def _low(spec: TensorSpec) -> TensorSpec:
     """Return the spec with float32 replaced by bfloat16, in a layout that both dtypes have."""
     return replace(unpacked(spec), dtype=BFLOAT16) if spec.dtype == FLOAT32 else spec
+
+
+def _inferred_outputs(prop: AnyProperty, inputs: Sequence[TensorSpec]) -> list[TensorSpec]:
+    """Return the specs of an operator's outputs; `inputs` starts with its arguments."""
+    given, absent = inputs[: len(prop.list_arguments())], [None] * len(prop.list_outputs())
+    shapes = prop.infer_shape([spec.shape for spec in given], [*absent]).outputs
+    _, dtypes = prop.infer_type([spec.dtype for spec in given], [*absent])
+    return [
+        TensorSpec(require_complete(shape), dtype or FLOAT32)
+        for shape, dtype in zip(shapes, dtypes, strict=True)
+    ]
 
 
 def _wide(spec: TensorSpec) -> TensorSpec:

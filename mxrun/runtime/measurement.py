@@ -201,7 +201,7 @@ def read_loop(call: Passes) -> None:
             call.source[begin] = total
 
 
-class Product(Arguments):
+class SquareProduct(Arguments):
     """Arguments of `product_loop`: square matrices with `side` rows."""
 
     side: Integer
@@ -211,7 +211,7 @@ class Product(Arguments):
 
 
 @native
-def product_loop(call: Product) -> None:
+def product_loop(call: SquareProduct) -> None:
     """Compute target += left x right."""
     side = call.side
     begin, end = share(side)
@@ -266,7 +266,7 @@ def _products(threads: int) -> Iterator[tuple[str, _Measurement]]:
     if library.load() is None:
         memory = Arena(3 * 4 * _LOOP_SIDE**2)
         left, right, target = (memory.address + n * 4 * _LOOP_SIDE**2 for n in range(3))
-        arguments = Product(side=_LOOP_SIDE, left=left, right=right, target=target)
+        arguments = SquareProduct(side=_LOOP_SIDE, left=left, right=right, target=target)
         call = jit.bind(product_loop, arguments, threads)
         yield "float32", _repeated(replace(call, owner=(call.owner, memory)), 2 * _LOOP_SIDE**3)
         return

@@ -1,1 +1,1 @@
-"""Convolution: its operator and its fusions for inference."""
+"""Convolution, Deconvolution and the fusions of Convolution for inference."""

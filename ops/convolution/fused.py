@@ -16,12 +16,9 @@ from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import GradientKind, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, create, implement, register
 from mxrun.operator.shape import unify
-from mxrun.ops.convolution.operator import (
-    Convolution,
-    ConvolutionProperty,
-    OnednnConvolution,
-)
-from mxrun.ops.window_product import WindowProductParameters
+from mxrun.ops.convolution.base import WindowProduct, WindowProductParameters
+from mxrun.ops.convolution.convolution import ConvolutionProperty
+from mxrun.ops.convolution.kernels import OnednnWindowProduct
 
 T = TypeVar("T")
 
@@ -74,25 +71,24 @@ class ConvolutionFusedProperty(ConvolutionProperty):
         return ConvolutionFused(self.parameters)
 
 
-class ConvolutionFused(Convolution):
+class ConvolutionFused(WindowProduct):
     """NumPy body: Convolution's, then the sum and the limits."""
 
     def __init__(self, parameters: ConvolutionFusedParameters) -> None:
-        super().__init__(parameters)
-        self.parameters = parameters
+        super().__init__(parameters, transposed=False)
+        self.low, self.high = parameters.low, parameters.high
 
     def forward(self, call: ForwardCall) -> None:
         """output = weight x columns(data) + bias + residual, limited to [low, high]."""
-        p = self.parameters
         result = self.output(call)
-        if p.residual:
+        if "residual" in call.inputs:
             result += call.inputs.residual
         kind: Any = result.dtype.type
-        call.store(output=np.clip(result, kind(p.low), kind(p.high)))
+        call.store(output=np.clip(result, kind(self.low), kind(self.high)))
 
 
 @implement("_convolution_fused", backend="onednn")
-class OnednnConvolutionFused(OnednnConvolution):
+class OnednnConvolutionFused(OnednnWindowProduct):
     """oneDNN's convolutions with post-ops."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:

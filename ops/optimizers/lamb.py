@@ -40,7 +40,6 @@ def lamb_update(
     grad: Any,
     mean: Any,
     var: Any,
-    schedule: Any,
     first_correction: Any,
     second_correction: Any,
     wd: Any,

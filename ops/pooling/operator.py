@@ -16,12 +16,10 @@ from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, Precision
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
-from mxrun.ops.window import NonNegative, Positive, Window
+from mxrun.ops.window import AxisOrder, NonNegative, Positive, Window, require_axes, require_layout
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
-
-LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 class PoolingParameters(Parameters):
@@ -61,7 +59,7 @@ class PoolingParameters(Parameters):
     count_include_pad: bool | None = Field(
         default=None, description="Count padding in avg; default true."
     )
-    layout: Literal["NCW", "NCHW", "NCDHW"] | None = Field(
+    layout: AxisOrder | None = Field(
         default=None, description="Logical axis order; channels always follow the batch."
     )
 
@@ -74,10 +72,7 @@ class PoolingParameters(Parameters):
         rank = len(self.kernel)
         if rank == 0:
             raise ValueError("kernel is needed unless global_pool is true")
-        for name in ("stride", "pad"):
-            given = len(getattr(self, name))
-            if given not in (0, rank):
-                raise ValueError(f"{name} has {given} numbers, but kernel has {rank}")
+        require_axes(rank, stride=self.stride, pad=self.pad)
         # As in MXNet: a window of padding only has neither a maximum nor an average.
         if self.pool_type in ("max", "avg"):
             for pad, size in zip(self.pad, self.kernel, strict=False):
@@ -86,10 +81,7 @@ class PoolingParameters(Parameters):
                     raise ValueError(f"pad {pad} must be smaller than its kernel {size} {rule}")
         if self.pooling_convention == "same" and (rank != 1 or any(self.pad)):
             raise ValueError("pooling_convention same is for one axis without pad")
-        if self.layout not in (None, LAYOUTS[rank]):
-            raise ValueError(
-                f"layout {self.layout} does not fit {rank} kernel axes; use {LAYOUTS[rank]}"
-            )
+        require_layout(self.layout, rank)
         return self
 
     def window(self, spatial: Shape) -> Window:
@@ -169,15 +161,8 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
         window = self.parameters.window((1,) * (len(data) - 2))
         size, count = data[axis + 2], output[axis + 2]
         if size is not None:
-            windows = window.output_size(axis, size, round_up=convention == "full")
-            if windows < 1:
-                rule = f"kernel {list(window.kernel)} within the padded input"
-                raise ShapeContradiction(
-                    "data", show(data), f"at least {window.kernel[axis]}", rule
-                )
-            if convention == "same":
-                windows = -(-size // window.stride[axis])
-            return size, windows
+            windows = window.count(axis, data, round_up=convention == "full")
+            return size, -(-size // window.stride[axis]) if convention == "same" else windows
         if count is not None and window.stride[axis] == 1:
             gain = 0 if convention == "same" else window.kernel[axis] - 1 - 2 * window.pad[axis]
             size = count + gain

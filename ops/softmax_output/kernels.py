@@ -27,7 +27,7 @@ from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.ops.loss import NORMALIZATIONS, gradient_kernel
 
 
-class Samples(Arguments):
+class SoftmaxSamples(Arguments):
     """Softmax output [samples, classes], one label per sample and their rules.
 
     own, other: target at the label's class and at the other classes. ignored: label without loss
@@ -46,7 +46,7 @@ class Samples(Arguments):
     samples_per_weight: Integer
 
 
-class CrossEntropy(Samples):
+class CrossEntropyLoss(SoftmaxSamples):
     """Arguments of `cross_entropy_loop`; tiny: lower bound on probabilities."""
 
     loss: Float32s
@@ -54,23 +54,22 @@ class CrossEntropy(Samples):
 
 
 @native
-def cross_entropy_loop(call: CrossEntropy) -> None:
+def cross_entropy_loop(call: CrossEntropyLoss) -> None:
     """loss[0] = sum over samples, in order, of weight * -(target . log(output))."""
     classes, output, label, tiny = call.classes, call.output, call.label, call.tiny
     total = 0.0
     for n in range(call.samples):
         if call.is_ignoring and label[n] == call.ignored:
             continue
-        chosen = tiny
+        chosen = np.float32(0)
         if 0 <= label[n] < classes:
             chosen = output[n * classes + label[n]]
-            if chosen == 0:
-                # For data that are not finite, oneDNN gives NaN for those classes and 0 for the
-                # others.
-                for k in range(n * classes, (n + 1) * classes):
-                    if math.isnan(output[k]):
-                        chosen = output[k]
-            chosen = max(chosen, tiny)
+        if chosen == 0:
+            # For data that are not finite, oneDNN gives NaN for those classes and 0 for the others.
+            for k in range(n * classes, (n + 1) * classes):
+                if math.isnan(output[k]):
+                    chosen = output[k]
+        chosen = max(chosen, tiny)
         entropy = -call.own * math.log(chosen)
         if call.other > 0:
             for k in range(classes):
@@ -82,7 +81,7 @@ def cross_entropy_loop(call: CrossEntropy) -> None:
     call.loss[0] = total
 
 
-class SoftmaxGradient(Samples):
+class SoftmaxGradient(SoftmaxSamples):
     """Arguments of `softmax_gradient_loop`; normalization: index in NORMALIZATIONS."""
 
     gradient: Float32s
@@ -135,7 +134,7 @@ class OnednnSoftmaxOutput(Implementation):
         parts: list[KernelPart] = [PrimitivePart(softmax, slots)]
         loss = request.requests[1] is not OpReqType.NULL
         if loss:
-            entropy = CrossEntropy(
+            entropy = CrossEntropyLoss(
                 **self._rules(prop, label, classes),
                 output=target(0),
                 label=source(1),

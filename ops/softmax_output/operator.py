@@ -21,7 +21,14 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, product, show, unify
-from mxrun.ops.loss import LabelledLossProperty, LossParameters, Normalization
+from mxrun.ops.loss import (
+    LabelledLossProperty,
+    LossParameters,
+    Normalization,
+    class_indices,
+    probabilities,
+    row_weights,
+)
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -187,11 +194,7 @@ class SoftmaxOutput(Operator):
 
     def forward(self, call: ForwardCall) -> None:
         """output = softmax; loss = cross-entropy, summed over the samples that are not ignored."""
-        data = self._as_samples(call.inputs.data)
-        # A difference of -inf correctly gives probability 0; inf - inf gives NaN.
-        with np.errstate(over="ignore", invalid="ignore"):
-            exponential = np.exp(data - data.max(axis=1, keepdims=True))
-        probability = exponential / exponential.sum(axis=1, keepdims=True)
+        probability = probabilities(self._as_samples(call.inputs.data))
         if call.is_requested("loss"):
             tiny = np.finfo(probability.dtype).tiny
             samples = self._samples(call, probability)
@@ -221,18 +224,12 @@ class SoftmaxOutput(Operator):
     def _samples(self, call: OperatorCall, probability: Array) -> Samples:
         label = call.inputs.label
         count, _, positions = probability.shape
-        if self.parameters.use_sample_weight:
-            weight = call.inputs.sample_weight
-        else:
-            weight = np.ones(label.shape[0], probability.dtype)
+        weight = row_weights(call, label.shape[0], probability.dtype)
         scale = np.repeat(weight, count // label.shape[0])[:, None, None]
         if label.shape == call.outputs.output.shape:
             target = label.reshape(probability.shape)
             return Samples(target, scale, np.zeros((count, positions)), 1)
-        with np.errstate(
-            invalid="ignore"
-        ):  # a label beyond int32 is cast to one outside the classes
-            rows = label.astype(np.int32).reshape(label.shape[0], -1)
+        rows = class_indices(label).reshape(label.shape[0], -1)
         # As in MXNet, rows of higher rank read the first labels only; the others are just counted.
         read = rows.reshape(-1)[: count * positions].reshape(count, 1, positions)
         ignored = int(self.parameters.ignore_label)

@@ -15,12 +15,13 @@ from mxrun.backend import jit, object_cache
 from mxrun.backend.scalar_functions import VOCABULARY
 from mxrun.backend.scalar_llvm import assembly, compile_map, instructions
 from mxrun.backend.scalar_lowering import lowered
-from mxrun.backend.scalar_value import LoopForm
+from mxrun.backend.scalar_operations import LANES
+from mxrun.backend.scalar_value import LoopForm, rare_contexts
 from mxrun.operator import scalar
 
 # Largest error in units in the last place of float32, measured over every 211th float32 number and
-# three million numbers from -20 to 20. Functions not listed are rounded correctly except in one
-# case in thousands, with an error of 0.52 at most.
+# three million numbers from -20 to 20. Functions not listed are computed in float64 and rounded
+# once.
 LIMITS = {
     "exp": 1.0,
     "expm1": 1.6,
@@ -30,14 +31,19 @@ LIMITS = {
     "softplus": 1.8,
     "erf": 1.9,
     "rsqrt": 1.6,
-    "gelu": 1.8,
+    "gelu": 1.82,
 }
+ROUNDED_ONCE = 0.502
 # Limits on machines without in-register tables.
 PORTABLE_LIMITS = {"gelu": 4.0, "tanh": 1.8, "erf": 1.2}
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1.1754944e-38, 3.4028235e38]
 SPECIAL += [sign * number for sign in (1, -1) for number in (0.5, 1, 1.5, 2, 2.5, 3, 8, 20, 100)]
 OTHERS = ("pow", "mod", "fma", "maximum", "minimum")
 UNARY = [name for name in VOCABULARY if name not in OTHERS]
+# Functions for which float32 code calls the C library, because they are rare in networks.
+CALLED = {"log2", "log10", "tan", "sinh", "cosh", "cbrt", "rcbrt", "erfc", "erfinv"}
+CALLED |= {f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
+CALLED |= {"gamma", "gammaln", "digamma"}
 
 
 def numbers(stride: int) -> Any:
@@ -57,7 +63,7 @@ def test_a_function_is_accurate_over_all_float32_numbers(name: str) -> None:
         wanted = np.asarray(word(x.astype(np.float64)), np.float64)
     errors = units_off(found, wanted)
     worst = int(errors.argmax())
-    assert errors[worst] <= LIMITS.get(name, 0.52), (x[worst], found[worst], wanted[worst])
+    assert errors[worst] <= LIMITS.get(name, ROUNDED_ONCE), (x[worst], found[worst], wanted[worst])
     zero = (found == 0) & (wanted == 0)
     assert (np.signbit(found) == np.signbit(wanted))[zero].all(), x[zero][:5]
 
@@ -76,7 +82,7 @@ def test_powers_are_accurate_and_keep_their_special_values() -> None:
         signs = np.signbit(found) == np.signbit(wanted.astype(np.float32))
     errors = units_off(found, wanted)
     worst = int(errors.argmax())
-    assert errors[worst] <= 0.52, (x[worst], y[worst], found[worst], wanted[worst])
+    assert errors[worst] <= ROUNDED_ONCE, (x[worst], y[worst], found[worst], wanted[worst])
     assert (signs | np.isnan(found)).all()
 
 
@@ -125,6 +131,32 @@ def test_a_function_of_float64_agrees_with_its_formula(name: str) -> None:
     assert errors[worst] <= 12, (x[worst], found[worst])
 
 
+# Values computed by mpmath with 40 digits; 1.4616321 and -0.50408 are next to zeros of digamma.
+@pytest.mark.parametrize(
+    ("name", "x", "wanted"),
+    [
+        ("erfinv", 1e-10, 8.86226925452758046e-11),
+        ("erfinv", 0.5, 0.476936276204469873),
+        ("erfinv", -0.97, -1.53448562177771789),
+        ("erfinv", 0.9999, 2.75106390571207969),
+        ("erfinv", 1 - 2.0**-24, 3.83250685690071091),
+        ("digamma", 1e-3, -1000.57557193181028),
+        ("digamma", 1.4616321, -4.35146369587697737e-8),
+        ("digamma", 2.5, 0.703156640645243187),
+        ("digamma", 7.9, 2.00223848756357104),
+        ("digamma", 8.1, 2.02886745708058143),
+        ("digamma", 100.0, 4.6001618527380874),
+        ("digamma", -0.50408, 0.0000268932709197597616),
+        ("digamma", -3.7, -0.845076858870419355),
+        ("digamma", -20.5, 3.04461688251252463),
+    ],
+)
+def test_a_formula_of_float64_is_accurate(name: str, x: float, wanted: float) -> None:
+    word = getattr(scalar, name)
+    found = run_map(lambda x: word(x), [np.array([x])])[0]
+    assert [word(x), found] == pytest.approx([wanted, wanted], rel=1e-14, abs=2e-15)
+
+
 @pytest.mark.parametrize("name", ["gammaln", "digamma"])
 def test_gamma_functions_of_float64_agree_beside_their_zeros(name: str) -> None:
     x = np.concatenate([np.linspace(0.01, 30, 5_001), np.linspace(-3.95, -0.05, 5_001)])
@@ -133,16 +165,24 @@ def test_gamma_functions_of_float64_agree_beside_their_zeros(name: str) -> None:
     np.testing.assert_allclose(found, scalar.evaluate(word, [x]), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", [*UNARY, "pow", "mod"])
-def test_float32_code_calls_no_library(name: str) -> None:
+@pytest.mark.parametrize("name", [*(name for name in UNARY if name not in CALLED), "pow", "mod"])
+def test_float32_code_of_common_functions_calls_the_library_for_rare_elements_alone(
+    name: str,
+) -> None:
     word = getattr(scalar, name)
     for machine in (instructions(), frozenset[str]()):
         kernel = scalar.compile((lambda x, y: word(x, y)) if name in OTHERS else lambda x: word(x))
         form = LoopForm("float32", (1,) * len(kernel.operands))
-        text = assembly(*lowered(kernel.graph, kernel.results, machine), form)
+        graph, results = lowered(kernel.graph, kernel.results, machine)
+        contexts = rare_contexts(graph, results)
+        called = [i for i, node in enumerate(graph.nodes) if node.operation == "call"]
+        assert all(contexts[index] for index in called)
+        assert len(called) == (name in ("sin", "cos", "mod"))
+        text = assembly(graph, results, form)
         calls = [line for line in text.splitlines() if re.match(r"\s+(call|bl)", line)]
-        # The two questions to the team, through addresses.
-        assert len(calls) == 2
+        # The two questions to the team, and the library for every element of a vector; all through
+        # addresses.
+        assert len(calls) == 2 + LANES * len(called)
         assert all("*" in call or "blr" in call for call in calls)
 
 
@@ -194,10 +234,13 @@ def test_limits_are_reached_and_not_passed(name: str) -> None:
 
 # Functions with a second branch that runs for a vector with at least one rare element: large, far
 # below 0, NaN or infinite.
-@pytest.mark.parametrize("name", ["gelu", "sin", "cos", "tan", "gamma", "gammaln", "digamma"])
+@pytest.mark.parametrize("name", ["gelu", "sin", "cos", "mod", "pow"])
 def test_rare_elements_and_their_neighbours_do_not_change_each_other(name: str) -> None:
     random = np.random.default_rng(4)
-    word = getattr(scalar, name)
+
+    def word(x: Any) -> Any:
+        return getattr(scalar, name)(*((x, 0.7) if name in OTHERS else (x,)))
+
     usual = random.uniform(0.6, 2.9, 4096).astype(np.float32)
     rare = np.resize(np.array([-7, -12, 1e9, np.inf, np.nan, -0.25, 5e7], np.float32), 4096)
     mixed = np.where(random.random(4096) < 0.03, rare, usual)

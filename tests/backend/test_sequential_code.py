@@ -250,6 +250,7 @@ def control_loop(call: Control) -> None:
         i = i + 100
         total += i
     output[0] = total
+    k = 0
     for k in range(limit, -limit, -2):
         output[1] = output[1] * 2 + k
     output[2] = k
@@ -313,7 +314,7 @@ from mxrun.backend.arguments import Arguments, BFloat16s, Float32s, Int64s, Inte
 from mxrun.backend.jit import float32s, inlined, integer, native, random_words, reduced_run
 from mxrun.backend.vectors import lanes, store_lanes
 
-TEXT, BIG = "text", 2**64
+TEXT, BIG, ZERO = "text", 2**64, 0
 
 
 class Given(Arguments):
@@ -360,7 +361,8 @@ REFUSED = {
     "for i in (1, 2):\n        output[0] = i": "over a range",
     "a, b = 1, 2, 3": "not 2 values",
     "output[0] = missing": "missing is not defined",
-    "output[0] = later\n    later = 1": "later has no value yet",
+    "output[0] = later\n    later = 1": "later has no value on some path",
+    "if count:\n        late = 1\n    output[0] = late": "late has no value on some path",
     "output[0] = BIG": "beyond 64 bits",
     "output[0] = 9223372036854775808": "beyond 64 bits",
     "output[0] = TEXT": "only numbers, addresses",
@@ -374,20 +376,26 @@ REFUSED = {
     "output[0] = count.real": "no attributes",
     "output[0] = count(1)": "only functions",
     "output[0] = endless(1)": "do not end",
-    "output[0] = sometimes(count)": "some ways only",
+    "output[0] = sometimes(count)": "some paths only",
     "output[0] = optional(count)": "default values",
     "output[0] = endless(1, 2)": "too many positional arguments",
     "value = count if count else output": "cannot be one variable",
     "value = count\n    value = output": "cannot be one variable",
     "value = (1, 2)\n    value = (1, 2, 3)": "several lengths",
-    "if count:\n        return 3\n    return": "some ways only",
+    "if count:\n        return 3\n    return": "some paths only",
     "global TEXT": "no Global",
     "output[0] = call.missing": "no argument is named missing",
     "output[0] = call": "only numbers, addresses",
+    "output[0] = call[1]": "only addresses and tuples",
+    "output[0] = integer(call, 1)": "a number is needed",
     "output[0] = 1 if count is output else 2": "compares addresses and None",
     "output[0] = count or 9": "only be conditions",
     "output[0] = (1, 2)[5]": "has no part 5",
-    "output[0] = (1, 2.5)[count]": "of one type",
+    "output[0] = (1, 2.5)[count % 2]": "of one type",
+    "output[0] = (1, 2)[count]": "must be i % n, n at most 2",
+    "output[0] = (1, 2)[count % 3]": "must be i % n, n at most 2",
+    "output[0] = (1, 2)[count % -2]": "must be i % n, n at most 2",
+    "output[0] = (1, 2)[2 % count]": "must be i % n, n at most 2",
     "value = 1\n    value = (1, 2)": "a tuple and a number",
     "value = max": "only numbers, addresses and tuples",
     "output[0] = call.low[0]": "load_lanes and store_lanes",
@@ -395,6 +403,7 @@ REFUSED = {
     "store_lanes(call.floats, 0, lanes(2), 4)": "cannot convert",
     "store_lanes(call.floats, 0, 1.0, 4)": "cannot convert",
     "if lanes(2):\n        count = 1": "neither true nor false",
+    "for i in range(9, 0, ZERO):\n        count = i": "step of a range is 0",
     "for i in range(0, 3, 1, 9):\n        count = i": "one to three arguments",
     "output[0] = min(3)": "need two numbers",
     "output[0] = integer(call.table, 0.5)": "integer is needed",

@@ -107,3 +107,5 @@ def test_files_that_cannot_be_written_are_all_told_before(tmp_path: Path) -> Non
     assert f"there is no folder {tmp_path / 'none'}" in str(caught.value)
     assert f"cannot write {tmp_path}: it is a folder" in str(caught.value)
     assert os.listdir(tmp_path) == []
+    with pytest.raises(UserError, match=r"cannot write -: .* write /dev/stdout"):
+        check_writable(Path("-"))

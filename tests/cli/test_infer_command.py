@@ -143,6 +143,7 @@ def test_a_bad_file_is_named_and_leaves_no_half_result(work, tmp_path):
         (("--split", "tests"), "did you mean 'test'?"),
         (("digits.npy", "--outputs", "conv1", "--top", "2"), "one number for each class"),
         (("digits.npy", "--to", "digits.npy/x.csv"), "cannot write digits.npy/"),
+        (("digits.npy", "--output", "csv", "--to", "-"), "cannot write -: - is not a file"),
         (("digits.npy", "--threads", "1025"), "less than or equal to 1024"),
         (("digits.npy", "-", "-"), "standard input can be read once only"),
     ],

@@ -201,3 +201,11 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
     assert "is a folder" in refused("plot", "folder", cwd=tmp_path)
     text = refused("plot", "digits_lenet", "--svg", "no/such/folder.svg", cwd=tmp_path)
     assert "cannot write" in text
+
+
+def test_dot_goes_to_standard_output(tmp_path: Path) -> None:
+    text = refused("plot", "digits_lenet", "--dot", "-", cwd=tmp_path)
+    assert "cannot write -: - is not a file: for standard output write /dev/stdout" in text
+    assert not any(tmp_path.iterdir())
+    done = succeeded(mxrun("plot", "digits_lenet", "--dot", "/dev/stdout", cwd=tmp_path))
+    assert done.stdout.startswith("digraph")

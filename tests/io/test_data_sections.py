@@ -99,7 +99,7 @@ def test_what_is_wrong_with_the_section_has_a_place(tmp_path, data, line, words)
     ("transforms", "culprit", "words"),
     [
         ("[flop]", "flop", ("unknown transform 'flop'", "'flip'")),
-        ("[flip, {resize: {sise: 3}}]", "3}", ("resize", "'sise'", "'size'")),
+        ("[flip, {resize: {sise: 3}}]", "sise", ("resize", "'sise'", "'size'")),
         ("[{resize: {size: -3}}]", "-3", ("resize", "'size'", "-3")),
         ("[{flip: {probability: 2}}]", "2}", ("probability", "2")),
         ("[{random_resized_crop: {size: 8, area: [0.5, 2.0]}}]", "[0.5", ("at most 1",)),

@@ -75,10 +75,12 @@ def test_options_and_split_are_reported_together_with_their_places():
         (5, "has no name"),
         (["train"], "has no name"),
         ("Train ", "unknown split"),
-        ({}, "two integers"),
-        ({"of": "all"}, "two integers"),
+        ({}, "the split is empty"),
+        ({"of": "all", "range": None}, "two integers"),
         ({"share": 0.5, "range": [0, 5]}, "not both"),
         ({"range": [0, 5], "seed": 1}, "valid only with share"),
+        ({"seed": 3}, "valid only with share"),
+        ({"of": "all", "stratify": True}, "valid only with share"),
         ({"of": ["all"], "range": [0, 5]}, "unknown split"),
         ({"of": "all", "range": [0, 5], "step": 2}, "unknown key"),
         ({"of": "all", "range": [0]}, "two integers"),
@@ -94,9 +96,13 @@ def test_options_and_split_are_reported_together_with_their_places():
     ],
 )
 def test_a_split_that_cannot_be_is_explained(split, word):
-    found = failures("digits", {}, split)
-    assert any(word in diagnostic.problem for diagnostic in found)
-    assert all(diagnostic.place in (place(2), place(3)) for diagnostic in found)
+    (found,) = failures("digits", {}, split)
+    assert word in found.problem
+    assert found.place in (place(2), place(3))
+
+
+def test_a_mapping_may_only_name_the_split():
+    assert request_dataset("digits", {}, {"of": "test"}).split == Split("test")
 
 
 def test_the_valid_range_is_named():

@@ -201,17 +201,19 @@ def test_a_share_that_leaves_training_without_a_class_is_refused(
         (f", split: {STRATIFIED}", ", path: /, split: rest", ("reads other records",)),
         (", split: {share: 1}", "", ("data.train.split.share", "< 1")),
         (", split: {share: 0.5, range: [0, 1]}", "", ("not both",)),
-        (", split: {of: all, stratify: true}", "", ("a range is two integers", "share")),
+        (", split: {}", "", ("the split is empty",)),
+        (", split: {seed: 3}", "", ("seed is valid only with share",)),
+        (", split: {of: all, stratify: true}", "", ("stratify is valid only with share",)),
         (", split: {share: 0.5, sede: 1}", "", ("sede", "did you mean 'seed'?")),
     ],
 )
 def test_a_split_that_cannot_be_has_a_place(
     root: Path, tmp_path: Path, train: str, evaluation: str, words: tuple[str, ...]
 ) -> None:
-    found = problems(tmp_path, sections(root / "flat", train, evaluation))
-    text = "\n".join(map(str, found))
-    assert all(word in text for word in words), text
-    assert all(each.place is not None and each.place.line in (10, 11) for each in found)
+    (found,) = problems(tmp_path, sections(root / "flat", train, evaluation))
+    assert all(word in str(found) for word in words), found
+    assert found.place is not None
+    assert found.place.line in (10, 11)
 
 
 def test_what_has_no_classes_cannot_be_stratified(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ A kernel that turns NaN into a number hides that a network has diverged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ from operator_row import Row
 from operator_rows import DIFFERENTIABLE, ROWS
 
 from mxrun.operator.numpy_kernel import NUMPY
-from mxrun.operator.register import Implementation
+from mxrun.operator.register import Implementation, create
 
 Array = npt.NDArray[Any]
 VALUES = (np.nan, np.inf, -np.inf)
@@ -126,3 +127,19 @@ def test_backward(row: Row) -> None:
         expected = found.pop(NUMPY.name)
         for name, got in found.items():
             assert not lost(row, expected, got), name
+
+
+@pytest.mark.parametrize("outside", [-1, 3])
+@np.errstate(all="ignore")
+def test_the_loss_of_a_nan_row_with_a_label_outside_the_classes_is_nan(outside: int) -> None:
+    data = np.array([[1, 2, 3], [1, np.nan, 3]], np.float32)
+    inputs = [data, np.array([0, outside], np.int32)]
+    prop = create("SoftmaxOutput", {})
+    losses = {}
+    for implementation in all_implementations(prop):
+        outputs = [np.zeros((2, 3), np.float32), np.zeros(1, np.float32)]
+        done = forward(implementation, prop, inputs, outputs, is_train=True)
+        if done is not None:
+            losses[implementation.name] = float(done.outputs[1][0])
+    assert NUMPY.name in losses
+    assert all(map(math.isnan, losses.values())), losses

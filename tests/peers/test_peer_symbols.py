@@ -99,4 +99,4 @@ def test_the_peers_describe_themselves(mxnet, pytorch):
     """MXNet spells three updates otherwise: in two phases, with a tensor, for sparse gradients."""
     assert mxnet.version() == "1.9.1"
     ours = pytorch.operators() - mxnet.operators()
-    assert ours == {"adagrad_update", "adamw_update", "lamb_update"}
+    assert ours >= {"adagrad_update", "adamw_update", "lamb_update"}

@@ -198,13 +198,14 @@ def test_F9_X7_one_mistake_in_a_layer_is_one_diagnostic(
         ("train.initializer=xaver", 19, "unknown initializer 'xaver'", "'xavier'"),
         ("train.optimizer=sdg", 17, "unknown optimizer 'sdg'", "'sgd'"),
         ("train.optimizer={sgd: {lr: -1}}", 28, "sgd: parameter 'lr' cannot be -1", ""),
-        ("train.optimizer={sgd: {rl: 1}}", 28, "sgd: unknown parameter 'rl'", ""),
+        ("train.optimizer={sgd: {rl: 1}}", 24, "sgd: unknown parameter 'rl'", ""),
         ("train.metrics=[accuracy, acuracy]", 26, "unknown metric 'acuracy'", "'accuracy'"),
         ("train.epoch=3", 7, "unknown key 'epoch' in train", "'epochs'"),
         ("data.train.dataset=digts", 20, "unknown data set 'digts'", "'digits'"),
         ("data.train.split=trian", 18, "unknown split 'trian'", "'train'"),
         ("data.train.split={of: train, range: [5, 3]}", 37, "data.train.split.range", ""),
-        ("data.train.color=red", 18, "color", ""),
+        ("data.train.color=red", 12, "color", ""),
+        ("data.train={dataset: csv, path: a.csv, data: [0, 1.5]}", 50, "data[1]", ""),
         ("network.outputs=[fcc]", 18, "nothing is named 'fcc'", "'fc'"),
         ("network.variables={'fx_*': {frozen: true}}", 20, "matches 'fx_*'", "fc_weight"),
         ("network.variables={fc_weigth: {lr_mult: 2}}", 20, "'fc_weigth'", "'fc_weight'"),
@@ -229,6 +230,40 @@ def test_F9_one_mistake_elsewhere_is_one_diagnostic(
     assert found.place.column == column
     assert problem in found.problem
     assert hint in found.hint
+
+
+UNKNOWN = """\
+blocks:
+  unit:
+    parameters: {units: null, kind: relu}
+    layers:
+      - FullyConnected: {name: fc, num_hidden: "${2 * units}"}
+      - Activation: {name: act, act_type: "${kind}"}
+"""
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        "FullyConnected: {num_hidden: '${x}'}",
+        "FullyConnected: {num_hidden: 'a${x}'}",
+        "Convolution: {num_filter: 3, kernel: ['${x}', 3]}",
+        "Activation: {act_type: '${x}'}",
+        "FullyConnected: {name: '${x}', num_hidden: 3}",
+        "unit: {name: a, units: '${x}'}",
+        "unit: {name: a, units: 3, kind: '${x}'}",
+        "repeat: {count: '${x}', layers: [unit: {units: '${1 // i}'}]}",
+    ],
+)
+def test_what_follows_from_an_expression_without_a_value_is_not_reported(
+    layer: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, [layer, DENSE, SOFTMAX])
+    path.write_text(path.read_text() + UNKNOWN)
+    overrides = ["train.epochs=${y}", "train.optimizer={sgd: {lr: '${z}', momentum: 9}}"]
+    found = sorted(each.problem.partition(" (")[0] for each in problems(path, overrides))
+    unknown = [f"unknown name {name!r}" for name in "xyz"]
+    assert found == ["sgd: parameter 'momentum' cannot be 9", *unknown]
 
 
 def test_F9_P3_all_kinds_of_mistakes_come_in_one_pass(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def last_epoch(summary: dict[str, Any], folder: Path) -> dict[str, Any]:
          "'softmax' has labels that do not name one class for each prediction"),
         (CLASSES, "[accuracy, top_k, {top_k: {k: 5}}]", 34, "two metrics are named 'top_5_acc", ""),
         (CLASSES, "[{top_k: {k: 0}}]", 28, "top_k: parameter 'k' cannot be 0", ""),
-        (CLASSES, "[{top_k: {n: 2}}]", 28, "top_k: unknown parameter 'n'", ""),
+        (CLASSES, "[{top_k: {n: 2}}]", 25, "top_k: unknown parameter 'n'", ""),
         (CLASSES, "[{f1: {average: weighted}}]", 31, "f1: parameter 'average'", ""),
         (CLASSES, "[acuracy]", 16, "unknown metric 'acuracy'", ""),
     ],

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "executor": "base backend runtime operator contract graph planner compiler",
     "io": "base backend runtime",
     "datasets": "base io",
-    "train": "base backend runtime graph compiler executor io",
+    "train": "base backend runtime operator graph compiler executor io",
     "convert": "base operator graph",
     "peers": "base operator graph",
     "frontend": "base config operator graph io train",

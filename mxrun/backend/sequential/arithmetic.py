@@ -19,7 +19,7 @@ from mxrun.backend.sequential.kinds import (
     UINT64,
     Kind,
     Pointer,
-    Value,
+    TypedValue,
 )
 from mxrun.base.errors import InternalError
 
@@ -53,7 +53,7 @@ class Untyped(InternalError):
         return f"{self.file}:{self.line}: {super().__str__()}" if self.file else super().__str__()
 
 
-def converted(builder: Any, value: Value, kind: Kind | Pointer) -> Value:
+def converted(builder: Any, value: TypedValue, kind: Kind | Pointer) -> TypedValue:
     """Convert a number; raises Untyped for addresses and vectors of another type."""
     if value.kind == kind:
         return value
@@ -63,7 +63,7 @@ def converted(builder: Any, value: Value, kind: Kind | Pointer) -> Value:
         raise Untyped(f"cannot convert {source} to {kind}")
     if kind == BOOL:
         return truth(builder, value)
-    return Value(kind, _cast(builder, value.code, source, kind))
+    return TypedValue(kind, _cast(builder, value.code, source, kind))
 
 
 def _cast(builder: Any, code: Any, source: Any, kind: Any) -> Any:
@@ -94,7 +94,7 @@ def common(left: Kind | Pointer, right: Kind | Pointer) -> Kind | Pointer:
     return INT64
 
 
-def truth(builder: Any, value: Value) -> Value:
+def truth(builder: Any, value: TypedValue) -> TypedValue:
     """Return whether a number is not zero."""
     if value.kind == BOOL:
         return value
@@ -102,11 +102,11 @@ def truth(builder: Any, value: Value) -> Value:
         raise Untyped(f"{value.kind} is neither true nor false")
     zero = value.code.type(0)
     if value.kind.is_float:
-        return Value(BOOL, builder.fcmp_unordered("!=", value.code, zero))
-    return Value(BOOL, builder.icmp_unsigned("!=", value.code, zero))
+        return TypedValue(BOOL, builder.fcmp_unordered("!=", value.code, zero))
+    return TypedValue(BOOL, builder.icmp_unsigned("!=", value.code, zero))
 
 
-def binary(builder: Any, operator: ast.operator, left: Value, right: Value) -> Value:
+def binary(builder: Any, operator: ast.operator, left: TypedValue, right: TypedValue) -> TypedValue:
     """Generate an arithmetic operation."""
     kind = _common_number(left, right)
     if isinstance(operator, ast.Div) and not kind.is_float:
@@ -115,17 +115,17 @@ def binary(builder: Any, operator: ast.operator, left: Value, right: Value) -> V
     table = _FLOAT if kind.is_float else _UNSIGNED if kind == UINT64 else _SIGNED
     if type(operator) not in table:
         raise Untyped(f"no {type(operator).__name__} of {left.kind} and {right.kind}")
-    return Value(kind, table[type(operator)](builder, a, b))
+    return TypedValue(kind, table[type(operator)](builder, a, b))
 
 
-def compared(builder: Any, operator: ast.cmpop, left: Value, right: Value) -> Value:
+def compared(builder: Any, operator: ast.cmpop, left: TypedValue, right: TypedValue) -> TypedValue:
     """Generate a comparison; only != is true for NaN."""
     kind = _common_number(left, right)
     a, b = converted(builder, left, kind).code, converted(builder, right, kind).code
     sign = _COMPARISONS.get(type(operator))
     if sign is None:
         raise Untyped(f"no {type(operator).__name__} of numbers")
-    return Value(BOOL, _compare(builder, kind, sign, a, b))
+    return TypedValue(BOOL, _compare(builder, kind, sign, a, b))
 
 
 def _compare(builder: Any, kind: Any, sign: str, a: Any, b: Any) -> Any:
@@ -136,25 +136,25 @@ def _compare(builder: Any, kind: Any, sign: str, a: Any, b: Any) -> Any:
     return compare(sign, a, b)
 
 
-def negated(builder: Any, value: Value) -> Value:
+def negated(builder: Any, value: TypedValue) -> TypedValue:
     """Generate -value."""
     kind = _common_number(value, value)
     code = converted(builder, value, kind).code
-    return Value(kind, builder.fneg(code) if kind.is_float else builder.neg(code))
+    return TypedValue(kind, builder.fneg(code) if kind.is_float else builder.neg(code))
 
 
-def extreme(builder: Any, sign: str, values: list[Value]) -> Value:
+def extreme(builder: Any, sign: str, values: list[TypedValue]) -> TypedValue:
     """Generate the smallest or largest of several numbers; of equal ones the first."""
     kind = values[0].kind
     for value in values[1:]:
-        kind = _common_number(Value(kind, None), value)
+        kind = _common_number(TypedValue(kind, None), value)
     found, *others = (converted(builder, each, kind).code for each in values)
     for each in others:
         found = builder.select(_compare(builder, kind, sign, each, found), each, found)
-    return Value(kind, found)
+    return TypedValue(kind, found)
 
 
-def _common_number(left: Value, right: Value) -> Kind:
+def _common_number(left: TypedValue, right: TypedValue) -> Kind:
     kind = common(left.kind, right.kind)
     if not isinstance(kind, Kind) or _is_vector(kind):
         raise Untyped(f"{left.kind} and {right.kind} have no arithmetic")

@@ -26,7 +26,7 @@ from mxrun.backend.sequential.kinds import (
     Kind,
     Operand,
     Pointer,
-    Value,
+    TypedValue,
 )
 
 _WORD = ir.IntType(64)
@@ -58,7 +58,7 @@ def share(builder: Any, count: Operand) -> Operand:
     """Compute the calling thread's part of `count` elements."""
     size = operand_of(builder, count, INT64)
     begin, end = llvm_block.share(builder, builder.function.args[0], size)
-    return Value(INT64, begin), Value(INT64, end)
+    return TypedValue(INT64, begin), TypedValue(INT64, end)
 
 
 @typed(INT64, *[INT64] * 7)
@@ -82,7 +82,7 @@ def clipped(builder: Any, value: Any, limit: Any) -> Any:
 def random_words(builder: Any, key: Operand, step: Operand, position: Operand) -> Operand:
     """Compute Philox4x32-10 of the counter (position, step)."""
     given = (operand_of(builder, each, INT64) for each in (key, step, position))
-    return tuple(Value(UINT64, word) for word in _philox(builder, *given))
+    return tuple(TypedValue(UINT64, word) for word in _philox(builder, *given))
 
 
 def _philox(builder: Any, key: Any, step: Any, position: Any) -> list[Any]:
@@ -139,7 +139,7 @@ def _function(name: str) -> Intrinsic:
         kind = FLOAT32 if given.kind == FLOAT32 else FLOAT64
         code = converted(builder, given, kind).code
         full = f"llvm.{name}.{'f32' if kind == FLOAT32 else 'f64'}"
-        return Value(kind, call_function(builder, full, kind.code, [code]))
+        return TypedValue(kind, call_function(builder, full, kind.code, [code]))
 
     return call
 
@@ -152,7 +152,7 @@ def _absolute(builder: Any, value: Operand) -> Operand:
         return given
     code = converted(builder, given, INT64).code
     negative = builder.icmp_signed("<", code, _WORD(0))
-    return Value(INT64, builder.select(negative, builder.neg(code), code))
+    return TypedValue(INT64, builder.select(negative, builder.neg(code), code))
 
 
 @typed(BOOL, FLOAT64)

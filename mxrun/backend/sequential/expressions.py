@@ -28,7 +28,7 @@ from mxrun.backend.sequential.kinds import (
     Pointer,
     Record,
     Static,
-    Value,
+    TypedValue,
 )
 from mxrun.backend.sequential.llvm_control import variable
 
@@ -46,11 +46,10 @@ class Loop:
 class Scope:
     """Variables, loops and end of one inlined function.
 
-    number: counts the calls. local_names: all names that the function assigns.
+    number: counts the calls.
     """
 
     number: int
-    local_names: frozenset[str]
     leave: Any
     variables: dict[str, Operand] = field(default_factory=dict)
     loops: list[Loop] = field(default_factory=list)
@@ -93,21 +92,18 @@ class Expressions(ABC):
         variables[name] = self.stored(name, variables.get(name), value)
 
     def stored(self, name: str, place: Operand | None, value: Operand) -> Operand:
-        """Store a value in a variable's memory, which is allocated the first time.
-
-        A variable that a way through the function leaves without a value is 0.
-        """
+        """Store a value in a variable's memory, which is allocated the first time."""
         if isinstance(value, Static):
             if place is not None:
                 raise Untyped(f"{name} has a value already; it can only change to a number")
             return value
         if isinstance(value, tuple):
             places = place if isinstance(place, tuple) else (None,) * len(value)
-            if len(places) != len(value) or isinstance(place, Value):
+            if len(places) != len(value) or isinstance(place, TypedValue):
                 raise Untyped(f"{name} has tuples of several lengths, or a tuple and a number")
             parts = enumerate(zip(places, value, strict=True))
             return tuple(self.stored(f"{name}.{i}", each, part) for i, (each, part) in parts)
-        if not isinstance(place, (Value, NoneType)):
+        if not isinstance(place, (TypedValue, NoneType)):
             raise Untyped(f"{name} is a number and something else")
         key = self.scope.number, name
         known = self._kinds.get(key, value.kind)
@@ -116,14 +112,9 @@ class Expressions(ABC):
             # The code so far has the narrower type: it is generated again.
             self.is_complete, place = False, None
         if place is None:
-            place = Value(kind, variable(self.builder, kind.code, name))
-            self._clear(place)
+            place = TypedValue(kind, variable(self.builder, kind.code, name))
         self.builder.store(converted(self.builder, value, kind).code, place.code)
         return place
-
-    def _clear(self, place: Value) -> None:
-        with self.builder.goto_entry_block():
-            self.builder.store(ir.Constant(place.kind.code, None), place.code)
 
     def read(self, name: str) -> Operand:
         return self.loaded(self.scope.variables[name])
@@ -133,7 +124,7 @@ class Expressions(ABC):
             return tuple(map(self.loaded, place))
         if isinstance(place, Static):
             return place
-        return Value(place.kind, self.builder.load(place.code))
+        return TypedValue(place.kind, self.builder.load(place.code))
 
     # Expressions
 
@@ -168,8 +159,6 @@ class Expressions(ABC):
     def of_name(self, node: ast.Name) -> Operand:
         if node.id in self.scope.variables:
             return self.read(node.id)
-        if node.id in self.scope.local_names:
-            raise Untyped(f"{node.id} has no value yet")
         if node.id in self._names:
             return _constant(self._names[node.id])
         builtin = _BUILTINS.get(node.id)
@@ -209,7 +198,7 @@ class Expressions(ABC):
         if isinstance(node.op, ast.USub):
             return arithmetic.negated(self.builder, value)
         if isinstance(node.op, ast.Not):
-            return Value(BOOL, self.builder.not_(truth(self.builder, value).code))
+            return TypedValue(BOOL, self.builder.not_(truth(self.builder, value).code))
         return self.unknown(node.op)
 
     def of_compare(self, node: ast.Compare) -> Operand:
@@ -217,7 +206,7 @@ class Expressions(ABC):
         if isinstance(first, (ast.Is, ast.IsNot)) and not others:
             same = self.same_address(node.left, node.comparators[0])
             negative = isinstance(first, ast.IsNot)
-            return Value(BOOL, self.builder.not_(same) if negative else same)
+            return TypedValue(BOOL, self.builder.not_(same) if negative else same)
         left = number(self.expression(node.left))
 
         def link(operator: ast.cmpop, following: ast.expr) -> Any:
@@ -226,7 +215,7 @@ class Expressions(ABC):
             return arithmetic.compared(self.builder, operator, before, left).code
 
         links = [partial(link, *each) for each in zip(node.ops, node.comparators, strict=True)]
-        return Value(BOOL, self.decided(links, False) if others else links[0]())
+        return TypedValue(BOOL, self.decided(links, False) if others else links[0]())
 
     def same_address(self, left: ast.expr, right: ast.expr) -> Any:
         """Compare two addresses; that of None is 0."""
@@ -235,7 +224,7 @@ class Expressions(ABC):
             operand = self.expression(node)
             if operand == Static(None):
                 codes.append(INT64.code(0))
-            elif isinstance(operand, Value) and isinstance(operand.kind, Pointer):
+            elif isinstance(operand, TypedValue) and isinstance(operand.kind, Pointer):
                 codes.append(self.builder.ptrtoint(operand.code, INT64.code))
             else:
                 raise Untyped("`is` compares addresses and None")
@@ -249,7 +238,7 @@ class Expressions(ABC):
             return value.code
 
         parts = [partial(exact, part) for part in node.values]
-        return Value(BOOL, self.decided(parts, isinstance(node.op, ast.Or)))
+        return TypedValue(BOOL, self.decided(parts, isinstance(node.op, ast.Or)))
 
     def decided(self, parts: Sequence[Callable[[], Any]], by: bool) -> Any:
         """Generate conditions in order until one is `by` at run time, which decides the result."""
@@ -282,36 +271,44 @@ class Expressions(ABC):
     def of_subscript(self, node: ast.Subscript) -> Operand:
         owner = self.expression(node.value)
         if isinstance(owner, tuple):
-            return self.part(owner, self.expression(node.slice))
+            return self.part(owner, node.slice)
         place = self.element(node, owner)
-        return Value(place.kind, self.builder.load(place.code))
+        return TypedValue(place.kind, self.builder.load(place.code))
 
-    def part(self, parts: tuple[Operand, ...], index: Operand) -> Operand:
+    def part(self, parts: tuple[Operand, ...], index: ast.expr) -> Operand:
         """Return a part of a tuple; if the index is known only at run time, one of numbers."""
-        code = self.integer(index)
+        code = self.integer(self.expression(index))
         if isinstance(code, ir.Constant):
             if not -len(parts) <= code.constant < len(parts):
                 raise Untyped(f"a tuple of {len(parts)} has no part {code.constant}")
             return parts[int(code.constant)]
+        if not self.is_below(index, len(parts)):
+            raise Untyped(f"an index that varies must be i % n, n at most {len(parts)}")
         numbers = [number(each) for each in parts]
-        if not numbers or len({each.kind for each in numbers}) > 1:
+        if len({each.kind for each in numbers}) > 1:
             raise Untyped("an index that varies needs a tuple of numbers of one type")
         found = numbers[-1].code
         for position, each in enumerate(numbers[:-1]):
             here = self.builder.icmp_signed("==", code, INT64.code(position))
-            before = self.builder.icmp_signed("==", code, INT64.code(position - len(numbers)))
-            found = self.builder.select(self.builder.or_(here, before), each.code, found)
-        return Value(numbers[0].kind, found)
+            found = self.builder.select(here, each.code, found)
+        return TypedValue(numbers[0].kind, found)
 
-    def element(self, node: ast.Subscript, owner: Operand | None = None) -> Value:
+    def is_below(self, index: ast.expr, length: int) -> bool:
+        """Return whether an integer is a remainder of a constant divisor that is <= `length`."""
+        if not isinstance(index, ast.BinOp) or not isinstance(index.op, ast.Mod):
+            return False
+        divisor = self.integer(self.expression(index.right))
+        return isinstance(divisor, ir.Constant) and 0 < divisor.constant <= length
+
+    def element(self, node: ast.Subscript, owner: Operand | None = None) -> TypedValue:
         """Return an element's kind and its address."""
         owner = self.expression(node.value) if owner is None else owner
-        if not isinstance(owner, Value) or not isinstance(owner.kind, Pointer):
+        if not isinstance(owner, TypedValue) or not isinstance(owner.kind, Pointer):
             raise Untyped("only addresses and tuples have elements")
         if owner.kind.element == BFLOAT16:
             raise Untyped("bfloat16 is read and written by load_lanes and store_lanes")
         index = self.integer(self.expression(node.slice))
-        return Value(owner.kind.element, self.builder.gep(owner.code, [index]))
+        return TypedValue(owner.kind.element, self.builder.gep(owner.code, [index]))
 
     def of_call(self, node: ast.Call) -> Operand:
         function = self.expression(node.func)
@@ -343,7 +340,7 @@ def _constant(value: Any) -> Operand:
         plain = value.item() if isinstance(value, np.generic) else value
         if kind == INT64 and not -(2**63) <= plain < 2**63:
             raise Untyped(f"{plain} is beyond 64 bits")
-        return Value(kind, kind.code(int(plain) if kind == BOOL else plain))
+        return TypedValue(kind, kind.code(int(plain) if kind == BOOL else plain))
     if isinstance(value, tuple):
         return tuple(map(_constant, value))
     return Static(value)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from mxrun.backend.sequential.arithmetic import Untyped, converted
-from mxrun.backend.sequential.kinds import INT64, NOTHING, Kind, Operand, Pointer, Value
+from mxrun.backend.sequential.kinds import INT64, NOTHING, Kind, Operand, Pointer, TypedValue
 
 Intrinsic: TypeAlias = Callable[..., Operand]
 """Generates the code of a call: receives the builder and the operands; raises Untyped for others
@@ -30,16 +30,16 @@ def typed(
                 operand_of(builder, each, kind) for each, kind in zip(operands, kinds, strict=True)
             ]
             found = generate(builder, *codes)
-            return NOTHING if result is None else Value(result, found)
+            return NOTHING if result is None else TypedValue(result, found)
 
         return call
 
     return decorate
 
 
-def number(operand: Operand) -> Value:
+def number(operand: Operand) -> TypedValue:
     """Return an operand that exists at run time; raises Untyped for others."""
-    if not isinstance(operand, Value):
+    if not isinstance(operand, TypedValue):
         given = "a tuple" if isinstance(operand, tuple) else repr(operand.content)
         raise Untyped(f"a number is needed, not {given}")
     return operand

@@ -87,7 +87,7 @@ ARGUMENTS: Mapping[str, Kind | Pointer] = {
 
 
 @dataclass(frozen=True)
-class Value:
+class TypedValue:
     """Number, address or vector at run time, and the LLVM value that holds it."""
 
     kind: Kind | Pointer
@@ -105,10 +105,10 @@ class Static:
 class Record:
     """Arguments of a native function, by name."""
 
-    values: Mapping[str, Value]
+    values: Mapping[str, TypedValue]
 
 
-Operand: TypeAlias = "Value | Static | tuple[Operand, ...]"
+Operand: TypeAlias = "TypedValue | Static | tuple[Operand, ...]"
 """Result of an expression; a tuple exists only at compile time."""
 
 NOTHING = Static(None)

@@ -4,6 +4,15 @@ The language is a part of Python: numbers, addresses and vectors, assignments, `
 over `range`, calls of intrinsics and of other functions, which are inlined. A variable has one type
 in the entire function: if an assignment does not fit the type of those before it, the function is
 lowered again with the common type of both.
+
+What could give wrong numbers is refused where the source shows it: a variable without a value on
+some path (`assignment`), an index that varies of a tuple unless it is `i % n` with n no larger than
+the tuple, a constant step 0 of a range. Unlike in Python, these are not checked at run time:
+    - addresses have no bounds, and integers wrap at 64 bits;
+    - integer division by 0 gives 0;
+    - a shift by a negative number or by 64 or more has an arbitrary result;
+    - a float beyond the integers of the type to which it is converted gives an arbitrary one;
+    - a range with a step that is 0 at run time is empty or does not end.
 """
 
 from __future__ import annotations
@@ -18,6 +27,7 @@ from llvmlite import ir
 
 from mxrun.backend.llvm_block import slot
 from mxrun.backend.sequential.arithmetic import Untyped, converted
+from mxrun.backend.sequential.assignment import check_assigned
 from mxrun.backend.sequential.expressions import Expressions, Loop, Scope
 from mxrun.backend.sequential.intrinsic import Intrinsic, number
 from mxrun.backend.sequential.kinds import (
@@ -31,7 +41,7 @@ from mxrun.backend.sequential.kinds import (
     Pointer,
     Record,
     Static,
-    Value,
+    TypedValue,
 )
 from mxrun.backend.sequential.llvm_control import variable
 from mxrun.backend.sequential.syntax import tree_of
@@ -84,7 +94,7 @@ def _call(builder: Any, block: Any, arguments: Mapping[str, Kind | Pointer]) -> 
     values = {}
     for index, (name, kind) in enumerate(arguments.items()):
         word = slot(builder, block, INT64.code(index))
-        values[name] = Value(kind, _from_word(builder, word, kind))
+        values[name] = TypedValue(kind, _from_word(builder, word, kind))
     return Static(Record(values))
 
 
@@ -114,17 +124,17 @@ class _Statements(Expressions):
         self._depth += 1
         outer = getattr(self, "scope", None)
         leave = self.builder.append_basic_block("leave")
-        self.scope = scope = Scope(self._scopes, frozenset(code.co_varnames), leave)
-        for name, value in _bound(body, arguments, named).items():
+        self.scope = scope = Scope(self._scopes, leave)
+        given = _bound(body, arguments, named)
+        for name, value in given.items():
             self.assign_name(name, value)
+        tree = tree_of(code)
         try:
-            self._statements(tree_of(code).body)
+            check_assigned(tree, code.co_varnames, given)
+            self._statements(tree.body)
         except Untyped as error:
             raise error.within(code.co_filename) from error.__cause__
-        if not self.builder.block.is_terminated:
-            if _RESULT in scope.variables:
-                raise Untyped(f"{code.co_name} returns a value on some ways only")
-            self.builder.branch(leave)
+        self._jump(leave)
         self.builder.position_at_end(leave)
         result = self.read(_RESULT) if _RESULT in scope.variables else NOTHING
         self._depth -= 1
@@ -166,10 +176,10 @@ class _Statements(Expressions):
         if isinstance(node.target, ast.Subscript):
             place = self.element(node.target)
         elif isinstance(node.target, ast.Name):
-            place = number(self.scope.variables.get(node.target.id, Static(node.target.id)))
+            place = number(self.scope.variables[node.target.id])
         else:
             self.unknown(node.target)
-        before = Value(place.kind, self.builder.load(place.code))
+        before = TypedValue(place.kind, self.builder.load(place.code))
         after = number(self.arithmetic(node.op, before, self.expression(node.value)))
         if isinstance(node.target, ast.Name):
             self.assign_name(node.target.id, after)
@@ -236,7 +246,7 @@ class _Statements(Expressions):
         index = builder.load(place)
         builder.cbranch(self.continues(index, stop, step), body, after)
         builder.position_at_end(body)
-        self.assign(node.target, Value(INT64, index))
+        self.assign(node.target, TypedValue(INT64, index))
         with self.in_loop(Loop(following, after)):
             self._statements(node.body)
         self._jump(following)
@@ -255,6 +265,8 @@ class _Statements(Expressions):
         zero, one = INT64.code(0), INT64.code(1)
         if len(given) == 1:
             return zero, given[0], one
+        if len(given) == 3 and isinstance(given[2], ir.Constant) and given[2].constant == 0:
+            raise Untyped("the step of a range is 0")
         return given[0], given[1], given[2] if len(given) > 2 else one
 
     def continues(self, number: Any, stop: Any, step: Any) -> Any:
@@ -280,8 +292,6 @@ class _Statements(Expressions):
     def do_return(self, node: ast.Return) -> None:
         if node.value is not None:
             self.assign_name(_RESULT, self.expression(node.value))
-        elif _RESULT in self.scope.variables:
-            raise Untyped("returns a value on some ways only")
         self.builder.branch(self.scope.leave)
 
     def _jump(self, block: Any) -> None:

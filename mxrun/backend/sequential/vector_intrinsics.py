@@ -24,7 +24,7 @@ from mxrun.backend.sequential.kinds import (
     Kind,
     Operand,
     Pointer,
-    Value,
+    TypedValue,
 )
 from mxrun.backend.sequential.llvm_column import broadcast, first_lanes, prefetch
 from mxrun.backend.vectors import LANES
@@ -78,8 +78,8 @@ def lanes(builder: Any, value: Operand) -> Operand:
     """Broadcast a value to all lanes."""
     given = number(value)
     if given.kind == INT64:
-        return Value(INTEGERS, broadcast(builder, builder.trunc(given.code, _INDEX), LANES))
-    return Value(FLOATS, broadcast(builder, converted(builder, given, FLOAT32).code, LANES))
+        return TypedValue(INTEGERS, broadcast(builder, builder.trunc(given.code, _INDEX), LANES))
+    return TypedValue(FLOATS, broadcast(builder, converted(builder, given, FLOAT32).code, LANES))
 
 
 def load_lanes(builder: Any, pointer: Operand, position: Operand, count: Operand) -> Operand:
@@ -89,7 +89,7 @@ def load_lanes(builder: Any, pointer: Operand, position: Operand, count: Operand
     mask, rest = first_lanes(builder, _integer(builder, count), LANES), ir.Constant(kind, None)
     loaded = _masked(builder, "load", kind, kind, [place, _ALIGNED, mask, rest])
     result = FLOATS if kind in (FLOATS.code, _HALVES) else INTEGERS
-    return Value(result, _from_memory(builder, loaded))
+    return TypedValue(result, _from_memory(builder, loaded))
 
 
 @typed(FLOATS, _POINTER, INT64, INT64, INT64)
@@ -122,7 +122,7 @@ def store_lanes(
 def stored_lanes(builder: Any, pointer: Operand, vector: Operand) -> Operand:
     """Round in registers if the memory type is narrower."""
     stored = _to_memory(builder, operand_of(builder, vector, FLOATS), _in_memory(pointer))
-    return Value(FLOATS, _from_memory(builder, stored))
+    return TypedValue(FLOATS, _from_memory(builder, stored))
 
 
 @typed(FLAGS, FLOATS, FLOATS)

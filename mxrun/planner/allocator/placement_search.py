@@ -112,7 +112,7 @@ def _rows(problem: PlacementProblem) -> tuple[Integers, Integers]:
     change -= np.bincount(problem.end, minlength=problem.sections + 1)
     starts = np.concatenate(([0], np.cumsum(np.cumsum(change)[:-1])))
     free, rows = starts.copy(), np.empty(starts[-1], np.int64)
-    listing = loop.Rows(
+    listing = loop.SectionRows(
         count=len(problem.size),
         begin=problem.begin.ctypes.data,
         end=problem.end.ctypes.data,

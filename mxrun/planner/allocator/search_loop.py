@@ -301,7 +301,7 @@ def search_loop(call: Attempt) -> None:
             return
 
 
-class Rows(Arguments):
+class SectionRows(Arguments):
     """Arguments of `rows_loop`: the lifetimes, and the index of each section's next row in rows."""
 
     count: Integer
@@ -312,7 +312,7 @@ class Rows(Arguments):
 
 
 @native
-def rows_loop(call: Rows) -> None:
+def rows_loop(call: SectionRows) -> None:
     """List the blocks of each section in `rows`, beginning at the section's index in `free`."""
     for member in range(call.count):
         for section in range(call.begin[member], call.end[member]):

@@ -11,18 +11,19 @@ from pydantic import Field, model_validator
 
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
     PartialInference,
     PartialShapes,
     ResourceKind,
     ResourceRequest,
 )
-from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+from mxrun.operator.shape import Dimensions, ShapeContradiction, require_complete, show, unify
+from mxrun.ops.convolution.im2col import Array, WindowProducts, columns_space
 from mxrun.ops.linear import LinearParameters, LinearProperty
-from mxrun.ops.window import NonNegative, Positive, Window, columns_space
+from mxrun.ops.window import AxisOrder, NonNegative, Positive, Window, require_axes, require_layout
 
 MEBIBYTE = 1 << 20
-LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 class WindowProductParameters(LinearParameters):
@@ -60,25 +61,19 @@ class WindowProductParameters(LinearParameters):
     cudnn_off: bool = Field(
         default=False, description="Accepted for MXNet's models; has no effect."
     )
-    layout: Literal["NCW", "NCHW", "NCDHW"] | None = Field(
+    layout: AxisOrder | None = Field(
         default=None, description="Logical axis order; channels always follow the batch."
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> WindowProductParameters:
         rank = len(self.kernel)
-        for name in ("stride", "dilate", "pad"):
-            given = len(getattr(self, name))
-            if given not in (0, rank):
-                raise ValueError(f"{name} has {given} numbers, but kernel has {rank}")
+        require_axes(rank, stride=self.stride, dilate=self.dilate, pad=self.pad)
         if self.num_filter % self.num_group:
             raise ValueError(
                 f"num_filter {self.num_filter} is not divisible by num_group {self.num_group}"
             )
-        if self.layout not in (None, LAYOUTS[rank]):
-            raise ValueError(
-                f"layout {self.layout} does not fit {rank} kernel axes; use {LAYOUTS[rank]}"
-            )
+        require_layout(self.layout, rank)
         return self
 
     def window(self) -> Window:
@@ -151,14 +146,13 @@ class WindowProductProperty(LinearProperty[P]):
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         """Request columns for as many images as `workspace` allows, at least one."""
-        p, data = self.parameters, inputs[0]
-        images, positions = self.images_and_positions(data.shape)
-        space = columns_space(images, data.dtype, p.window(), positions, p.workspace_bytes)
+        p, data = self.parameters, inputs[0].shape
+        unknown = [None] * (len(self.list_arguments()) - 1)
+        output = require_complete(self.infer_shape([data, *unknown], [None]).outputs[0])
+        images, windows = (output, data) if self.transposed else (data, output)
+        limit = p.workspace_bytes
+        space = columns_space(images, inputs[0].dtype, p.window(), windows[2:], limit)
         return [ResourceRequest(ResourceKind.TEMP_SPACE, space)]
-
-    @abstractmethod
-    def images_and_positions(self, data: Shape) -> tuple[Shape, Shape]:
-        """Return the images' batch and channels, at least, and the positions of windows."""
 
     def backward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         """Request the same space, for the columns or their gradients."""
@@ -168,3 +162,51 @@ class WindowProductProperty(LinearProperty[P]):
         """Two per multiply-add."""
         (windows,) = in_shapes[:1] if self.transposed else out_shapes
         return 2 * math.prod(windows) * math.prod(in_shapes[1][1:])
+
+    def create_operator(self) -> Operator:
+        """Create the NumPy body."""
+        return WindowProduct(self.parameters, self.transposed)
+
+
+class WindowProduct(Operator):
+    """NumPy body: im2col and one matrix product per image and group.
+
+    A transposed product exchanges images and windows: data are the windows, the output the images.
+    """
+
+    def __init__(self, parameters: WindowProductParameters, transposed: bool) -> None:
+        self.parameters, self.transposed = parameters, transposed
+
+    def forward(self, call: ForwardCall) -> None:
+        """output = weight x columns(data) + bias; transposed: fold(weight^T x data) + bias."""
+        call.store(output=self.output(call))
+
+    def output(self, call: ForwardCall) -> Array:
+        """Return the product of data and weight, plus bias."""
+        inputs, spatial = call.inputs, call.outputs.output.shape[2:]
+        products = self._products(call)
+        product = products.images if self.transposed else products.windows
+        result = product(inputs.data, inputs.weight, spatial)
+        if "bias" in inputs:
+            result += inputs.bias.reshape(-1, *(1,) * len(spatial))
+        return result
+
+    def backward(self, call: BackwardCall) -> None:
+        """Gradients: data: fold(weight^T x grad), transposed: weight x columns(grad); weight:
+        windows x columns(images)^T; bias: sum of grad.
+        """
+        gradient, data = call.output_gradients.output, call.inputs.data
+        products = self._products(call)
+        if call.is_requested("data"):
+            product = products.windows if self.transposed else products.images
+            call.store(data=product(gradient, call.inputs.weight, data.shape[2:]))
+        if call.is_requested("weight"):
+            images, windows = (gradient, data) if self.transposed else (data, gradient)
+            call.store(weight=products.weight(images, windows))
+        if "bias" in call.requests:
+            call.store(bias=gradient.sum(axis=(0, *range(2, gradient.ndim))))
+
+    def _products(self, call: OperatorCall) -> WindowProducts:
+        p = self.parameters
+        window = p.window_over(call.inputs.data.shape[2:])
+        return WindowProducts(window, p.num_group, call.space(0))

@@ -1,0 +1,183 @@
+"""Updates of optimizers: the forms that follow from one scalar function, and its restrictions."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from cuda import compile_cuda, needs_nvrtc
+from pydantic import Field
+
+from mxrun import library
+from mxrun.base.errors import UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.executor.tape import Tape, TapeEntry
+from mxrun.operator.kernel import Buffers, ForwardRequest, OpReqType
+from mxrun.operator.optimizer import OPTIMIZERS, Optimizer, register_optimizer
+from mxrun.operator.optimizer_property import OptimizerProperty, UpdateParameters, register_update
+from mxrun.operator.register import OPERATORS, create, implementations
+from mxrun.operator.update_map import STEP_NUMBERS
+
+library.load()
+UPDATES = [name for name in OPERATORS if issubclass(OPERATORS.get(name), OptimizerProperty)]
+# Parameters without a default, and those whose default makes a term vanish.
+MORE = {"eta": 0.7, "momentum": 0.9, "wd_lh": 0.1, "clip_weights": 2.0, "wd": 0.05}
+COMPILER = shutil.which("c++")
+HOST = """
+#include <math.h>
+struct dim { unsigned x; };
+static const dim gridDim = {1}, blockDim = {1}, blockIdx = {0}, threadIdx = {0};
+#define __global__
+#define __int_as_float(word) __builtin_bit_cast(float, (int)(word))
+"""
+
+
+def property_of(name: str) -> Any:
+    fields = OPERATORS.get(name).parameter_type.model_fields
+    given = {key: value for key, value in MORE.items() if key in fields}
+    return create(name, {"lr": 0.1, "clip_gradient": 0.8, "scheduled": True, **given})
+
+
+def operands_of(prop: Any, count: int) -> dict[str, Any]:
+    random = np.random.default_rng(count)
+    tensors = {name: random.standard_normal(count).astype(np.float32) for name in prop.tensors}
+    for name in {"var", "n", "history"} & {*tensors}:
+        tensors[name] = np.abs(tensors[name]) + 1
+    numbers = {
+        name: np.array([value], np.float32)
+        for name, value in zip(STEP_NUMBERS, (0.5, 0.25, 0.1, 0.001), strict=True)
+    }
+    return {**tensors, **numbers}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+@needs_nvrtc
+def test_every_update_compiles_for_cuda(name: str) -> None:
+    ptx = compile_cuda(property_of(name).update_map.cuda_source("update"))
+    assert ".entry update" in ptx
+    assert ".f64" not in ptx
+
+
+@pytest.mark.parametrize("name", UPDATES)
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler (c++) is installed")
+def test_cuda_source_run_by_the_host_gives_the_bits_of_the_numpy_body(
+    name: str, tmp_path: Path
+) -> None:
+    update = property_of(name).update_map
+    source, library_file = tmp_path / "update.cpp", tmp_path / "update.so"
+    source.write_text(HOST + update.cuda_source("update"))
+    command = [str(COMPILER), "-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC"]
+    subprocess.run([*command, str(source), "-o", str(library_file)], check=True)
+    operands = operands_of(property_of(name), 1000)
+    expected = update.evaluate(operands)
+    # Outputs overwrite weight and states; LAMB's move is the first one.
+    read = [operands[key].copy() for key in update.operands]
+    written = [read[update.operands.index(key)] for key in ("weight", *property_of(name).states)]
+    pointers = [ctypes.c_void_p(each.ctypes.data) for each in (*written, *read)]
+    numbers = [ctypes.c_float(value) for value in update.values]
+    ctypes.CDLL(str(library_file)).update(ctypes.c_longlong(1000), *pointers, *numbers)
+    assert [each.tobytes() for each in written] == [each.tobytes() for each in expected]
+
+
+@pytest.mark.parametrize("name", [name for name in UPDATES if name != "lamb_update"])
+def test_bfloat16_tensors_are_rounded_results_of_float32(name: str) -> None:
+    prop, low = property_of(name), ml_dtypes.bfloat16
+    operands = operands_of(prop, 77)
+    tensors = [operands[key].astype(low) for key in prop.tensors]
+    rounded = dict(zip(prop.tensors, (each.astype(np.float32) for each in tensors), strict=True))
+    expected = prop.update_map.evaluate({**operands, **rounded, "gradient_scale": np.ones(1, "f4")})
+    schedule = np.array([0.25, 0.1, 0.001], np.float32)
+    inputs = [*tensors, schedule]
+    specs = [TensorSpec(each.shape, str(each.dtype)) for each in inputs]
+    outputs = [tensors[old] for old in prop.list_mutated_inputs()]
+    request = ForwardRequest(
+        tuple(specs), (specs[0],) * len(outputs), (OpReqType.WRITE,) * len(outputs), True, 1
+    )
+    kernel = implementations(name)["jit"].prepare_forward(prop, request)
+    assert kernel is not None
+    addresses = (tuple(each.ctypes.data for each in group) for group in (inputs, outputs))
+    Tape([TapeEntry(name, call) for call in kernel.bind(Buffers(*addresses))]).run()
+    for found, value in zip(outputs, expected, strict=True):
+        assert found.tobytes() == value.astype(low).tobytes()
+
+
+def ignores_the_rate(weight: Any, grad: Any, mom: Any) -> Any:
+    return weight - grad, mom
+
+
+def drops_the_rate(weight: Any, grad: Any, mom: Any, rate: Any) -> Any:
+    return weight - grad, mom
+
+
+def misspells_a_state(weight: Any, grad: Any, momm: Any, rate: Any) -> Any:
+    return weight - grad * rate, momm
+
+
+def forgets_the_state(weight: Any, grad: Any, mom: Any, rate: Any) -> Any:
+    return weight - (grad + mom) * rate
+
+
+def returns_nothing(weight: Any, grad: Any, mom: Any, rate: Any) -> Any:
+    pass
+
+
+def branches(weight: Any, grad: Any, mom: Any, rate: Any) -> Any:
+    return weight - (grad if grad > 0 else mom) * rate, mom
+
+
+def calls_numpy(weight: Any, grad: Any, mom: Any, rate: Any) -> Any:
+    return weight - np.sign(grad) * rate, mom
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (ignores_the_rate, ["ignores the learning rate", "argument `rate`"]),
+        (drops_the_rate, ["ignores the learning rate", "argument `rate`"]),
+        (misspells_a_state, ["gets momm", "weight, grad, mom, rate", "did you mean 'mom'"]),
+        (forgets_the_state, ["returns 1 values", "the new weight, mom"]),
+        (returns_nothing, ["returns_nothing returns NoneType"]),
+        (branches, ["cannot branch", "where(c, x, y)"]),
+        (calls_numpy, ["numpy.sign", "from mxrun.operator.scalar import sign"]),
+    ],
+)
+def test_an_update_that_cannot_work_is_refused_at_its_line(function: Any, words: list[str]) -> None:
+    class Refused(OptimizerProperty):
+        """Refused."""
+
+        type_string = "refused_update"
+        parameter_type = UpdateParameters
+        states = ("mom",)
+        update = staticmethod(function)
+
+    with pytest.raises(UserError) as refused:
+        register_update("refused_update")(Refused)
+    text, first = str(refused.value), function.__code__.co_firstlineno
+    assert any(f"{__file__}:{line}" in text for line in (first, first + 1)), text
+    assert all(word in text for word in words), text
+    assert "refused_update" not in OPERATORS
+
+
+def test_an_optimizer_without_a_fitting_operator_is_refused() -> None:
+    class Lost(Optimizer):
+        """Its operator does not exist."""
+
+        update = "lost_update"
+
+    class Other(Optimizer):
+        """Its operator has other parameters."""
+
+        update = "sgd_mom_update"
+        momentun: float = Field(0.9, description="A misspelt name.")
+
+    with pytest.raises(UserError, match=r"(?s)Lost has no update operator.*lost_update"):
+        register_optimizer("lost")(Lost)
+    with pytest.raises(UserError, match=r"(?s)sgd_mom_update does not take: momentun.*'momentum'"):
+        register_optimizer("other")(Other)
+    assert not {"lost", "other"} & {*OPTIMIZERS}

@@ -1,0 +1,25 @@
+"""Names of classes: each has one meaning in the entire package."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+# Every source file is checked in every tier.
+pytestmark = pytest.mark.whole
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_class_name_is_defined_once() -> None:
+    places = defaultdict(list)
+    for folder in ("mxrun", "ops", "datasets"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert len(places) > 500
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
