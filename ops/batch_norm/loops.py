@@ -87,30 +87,31 @@ def shift_loop(call: Sampling) -> None:
         shift[c] /= np.float32(call.samples)
 
 
-class Statistics(Walk):
-    """Arguments of `statistics_loop`.
+@inlined
+def visit(
+    call: Walk, vector: Any, bounds: Any, own: int, at: int, rows: int, columns: int, pitch: int
+) -> None:
+    """Call vector(call, bounds, places, k, count) for every vector of a task.
 
-    sources: shift. data_pitch: elements of data from one row of channels to the next. sums [partial
-    sums, 2, channels].
+    bounds: vectors that are the same for all, () for none. places: of the vector in a contiguous
+    tensor, in data, and in a tensor whose rows of channels have that pitch.
     """
-
-    data: Floats
-    data_pitch: Integer
-    sums: Float32s
+    channels = call.channels
+    run, runs = runs_of(columns, channels, call.data_pitch, pitch)
+    full, tail = run // LANES * LANES, run % LANES
+    for row in range(rows):
+        for number in range(runs):
+            a, k = at + row * call.stride + number * run, own + number * run
+            b, c = place(a, channels, call.data_pitch), place(a, channels, pitch)
+            for j in range(0, full, LANES):
+                vector(call, bounds, (a + j, b + j, c + j), k + j, LANES)
+            if tail > 0:
+                vector(call, bounds, (a + full, b + full, c + full), k + full, tail)
 
 
 @inlined
-def add_moments(call: Statistics, at: int, k: int, count: int) -> None:
-    """Add a vector's distances from the shift, and their squares, to the sums."""
-    mine, pitch = call.arrays, call.array_pitch
-    value = subtract_lanes(load_lanes(call.data, at, count), load_lanes(mine, k, count))
-    accumulate(mine, k + 3 * pitch, count, value)
-    accumulate(mine, k + 4 * pitch, count, multiply_lanes(value, value))
-
-
-@native
-def statistics_loop(call: Statistics) -> None:
-    """sums[k, 0, c] and sums[k, 1, c] = a task's sums of data - shift and of its square."""
+def sum_tasks(call: Any, vector: Any, bounds: Any) -> None:
+    """Visit the thread's tasks and store their running sums in `call.sums`."""
     filled = -1
     begin, end, own = tasks_of(call)
     for task in range(begin, end):
@@ -119,31 +120,60 @@ def statistics_loop(call: Statistics) -> None:
             filled = first
             spread(call, own, first)
         clear(call, own, columns)
-        run, runs = runs_of(columns, call.channels, call.data_pitch, call.data_pitch)
-        full, tail = run // LANES * LANES, run % LANES
-        for row in range(rows):
-            for number in range(runs):
-                a, k = at + row * call.stride + number * run, own + number * run
-                b = place(a, call.channels, call.data_pitch)
-                for j in range(0, full, LANES):
-                    add_moments(call, b + j, k + j, LANES)
-                if tail > 0:
-                    add_moments(call, b + full, k + full, tail)
+        visit(call, vector, bounds, own, at, rows, columns, call.data_pitch)
         store_sums(call, own, columns, call.sums, to + first)
+
+
+@inlined
+def write_tasks(call: Walk, vector: Any, bounds: Any, pitch: int) -> None:
+    """Visit the thread's tasks, the last one first.
+
+    The last data of the preceding loop are still in the cache.
+    """
+    filled = -1
+    begin, end, own = tasks_of(call)
+    for task in range(end - 1, begin - 1, -1):
+        at, rows, columns, first, _ = task_at(call, task)
+        if first != filled:
+            filled = first
+            spread(call, own, first)
+        visit(call, vector, bounds, own, at, rows, columns, pitch)
+
+
+class Statistics(Walk):
+    """Arguments of `statistics_loop`.
+
+    sources: shift. sums [partial sums, 2, channels].
+    """
+
+    sums: Float32s
+
+
+@inlined
+def add_moments(call: Statistics, _: Any, places: Any, k: int, count: int) -> None:
+    """Add a vector's distances from the shift, and their squares, to the sums."""
+    mine, pitch = call.arrays, call.array_pitch
+    value = subtract_lanes(load_lanes(call.data, places[1], count), load_lanes(mine, k, count))
+    accumulate(mine, k + 3 * pitch, count, value)
+    accumulate(mine, k + 4 * pitch, count, multiply_lanes(value, value))
+
+
+@native
+def statistics_loop(call: Statistics) -> None:
+    """sums[k, 0, c] and sums[k, 1, c] = a task's sums of data - shift and of its square."""
+    sum_tasks(call, add_moments, ())
 
 
 class Normalization(Walk):
     """Arguments of `normalize_loop`.
 
-    sources: mean, scale, beta. data_pitch, output_pitch: elements of a tensor from one row of
-    channels to the next. residual: None if nothing is added.
+    sources: mean, scale, beta. output_pitch: elements of output from one row of channels to the
+    next. residual: None if nothing is added.
 
     limits: NOT, RECTIFIED or CLIPPED. low, high: smallest and largest value that clip does not
     change. floor, ceiling: clip's results for smaller and for larger values.
     """
 
-    data: Floats
-    data_pitch: Integer
     output: Floats
     output_pitch: Integer
     residual: Floats
@@ -177,10 +207,9 @@ def limited(call: Normalization, value: Any) -> Any:
 
 
 @inlined
-def normalize_vector(
-    call: Normalization, at: int, data_at: int, output_at: int, k: int, count: int
-) -> None:
-    """Compute a vector of the output; `at` is its place in residual."""
+def normalize_vector(call: Normalization, _: Any, places: Any, k: int, count: int) -> None:
+    """Compute a vector of the output."""
+    at, data_at, output_at = places
     data = load_lanes(call.data, data_at, count)
     distance = subtract_lanes(data, load_lanes(call.arrays, k, count))
     value = normalized(call, distance, k, count)
@@ -197,39 +226,18 @@ def normalize_loop(call: Normalization) -> None:
     The output may overwrite data or residual. NaN stays NaN. The normalised value is rounded to the
     output's dtype before residual is added.
     """
-    filled = -1
-    begin, end, own = tasks_of(call)
-    # In reverse order, because the last data of the preceding loop are still in the cache.
-    for task in range(end - 1, begin - 1, -1):
-        at, rows, columns, first, _ = task_at(call, task)
-        if first != filled:
-            filled = first
-            spread(call, own, first)
-        run, runs = runs_of(columns, call.channels, call.data_pitch, call.output_pitch)
-        full, tail = run // LANES * LANES, run % LANES
-        for row in range(rows):
-            for number in range(runs):
-                a, k = at + row * call.stride + number * run, own + number * run
-                b = place(a, call.channels, call.data_pitch)
-                c = place(a, call.channels, call.output_pitch)
-                for j in range(0, full, LANES):
-                    normalize_vector(call, a + j, b + j, c + j, k + j, LANES)
-                if tail > 0:
-                    normalize_vector(call, a + full, b + full, c + full, k + full, tail)
+    write_tasks(call, normalize_vector, (), call.output_pitch)
 
 
 class PassingGradient(Walk):
     """Arguments of the loops that select the gradients that pass the limits.
 
-    sources: mean, and forward's scale and beta if needed. data_pitch: elements of data from one row
-    of channels to the next.
+    sources: mean, and forward's scale and beta if needed.
 
     limits: NOT; RECTIFIED or CLIPPED: recomputed from scale and beta; READ: from output, which the
     others do not read. low, high: bounds of the values that pass; a rectifier has only the lower.
     """
 
-    data: Floats
-    data_pitch: Integer
     grad: Floats
     output: Floats
     limits: Integer
@@ -255,12 +263,13 @@ def passing(low: Any, high: Any, value: Any, by: Any, clips: bool) -> Any:
 
 @inlined
 def gradient_vector(
-    call: PassingGradient, low: Any, high: Any, distance: Any, at: int, k: int, count: int
+    call: PassingGradient, bounds: Any, distance: Any, at: int, k: int, count: int
 ) -> Any:
     """Return a vector of the gradient that passes the limits, if there are any.
 
     Recomputing the limited value needs no memory and gives the same bits.
     """
+    low, high = bounds
     value = load_lanes(call.grad, at, count)
     if call.limits == RECTIFIED:
         value = passing(low, high, value, normalized(call, distance, k, count), False)
@@ -283,15 +292,13 @@ class GradientSums(PassingGradient):
 
 
 @inlined
-def add_gradient(
-    call: GradientSums, low: Any, high: Any, at: int, data_at: int, k: int, count: int
-) -> None:
+def add_gradient(call: GradientSums, bounds: Any, places: Any, k: int, count: int) -> None:
     """Add a vector's gradients and their products with the distances from the mean to the sums."""
     mine, pitch = call.arrays, call.array_pitch
-    distance = subtract_lanes(load_lanes(call.data, data_at, count), load_lanes(mine, k, count))
-    value = gradient_vector(call, low, high, distance, at, k, count)
+    distance = subtract_lanes(load_lanes(call.data, places[1], count), load_lanes(mine, k, count))
+    value = gradient_vector(call, bounds, distance, places[0], k, count)
     if call.passed is not None:
-        store_lanes(call.passed, at, value, count)
+        store_lanes(call.passed, places[0], value, count)
     accumulate(mine, k + 3 * pitch, count, value)
     accumulate(mine, k + 4 * pitch, count, multiply_lanes(value, distance))
 
@@ -302,26 +309,7 @@ def gradient_sums_loop(call: GradientSums) -> None:
 
     A gradient that does not pass the limits counts as 0.
     """
-    low, high = lanes(call.low), lanes(call.high)
-    filled = -1
-    begin, end, own = tasks_of(call)
-    for task in range(begin, end):
-        at, rows, columns, first, to = task_at(call, task)
-        if first != filled:
-            filled = first
-            spread(call, own, first)
-        clear(call, own, columns)
-        run, runs = runs_of(columns, call.channels, call.data_pitch, call.data_pitch)
-        full, tail = run // LANES * LANES, run % LANES
-        for row in range(rows):
-            for number in range(runs):
-                a, k = at + row * call.stride + number * run, own + number * run
-                b = place(a, call.channels, call.data_pitch)
-                for j in range(0, full, LANES):
-                    add_gradient(call, low, high, a + j, b + j, k + j, LANES)
-                if tail > 0:
-                    add_gradient(call, low, high, a + full, b + full, k + full, tail)
-        store_sums(call, own, columns, call.sums, to + first)
+    sum_tasks(call, add_gradient, (lanes(call.low), lanes(call.high)))
 
 
 class DataGradient(PassingGradient):
@@ -336,13 +324,12 @@ class DataGradient(PassingGradient):
 
 
 @inlined
-def data_gradient_vector(
-    call: DataGradient, low: Any, high: Any, at: int, data_at: int, k: int, count: int
-) -> None:
+def data_gradient_vector(call: DataGradient, bounds: Any, places: Any, k: int, count: int) -> None:
     """Write a vector of data's gradient, or add it after the rounding that a write performs."""
     mine, pitch, data_grad = call.arrays, call.array_pitch, call.data_grad
+    at, data_at, _ = places
     distance = subtract_lanes(load_lanes(call.data, data_at, count), load_lanes(mine, k, count))
-    value = gradient_vector(call, low, high, distance, at, k, count)
+    value = gradient_vector(call, bounds, distance, at, k, count)
     value = subtract_lanes(value, load_lanes(mine, k + 4 * pitch, count))
     along = multiply_lanes(distance, load_lanes(mine, k + 5 * pitch, count))
     value = multiply_lanes(subtract_lanes(value, along), load_lanes(mine, k + 3 * pitch, count))
@@ -359,22 +346,5 @@ def data_gradient_loop(call: DataGradient) -> None:
 
     A gradient that does not pass the limits counts as 0.
     """
-    low, high = lanes(call.low), lanes(call.high)
-    filled = -1
-    begin, end, own = tasks_of(call)
-    # In reverse order, because the last data of the preceding loop are still in the cache.
-    for task in range(end - 1, begin - 1, -1):
-        at, rows, columns, first, _ = task_at(call, task)
-        if first != filled:
-            filled = first
-            spread(call, own, first)
-        run, runs = runs_of(columns, call.channels, call.data_pitch, call.data_pitch)
-        full, tail = run // LANES * LANES, run % LANES
-        for row in range(rows):
-            for number in range(runs):
-                a, k = at + row * call.stride + number * run, own + number * run
-                b = place(a, call.channels, call.data_pitch)
-                for j in range(0, full, LANES):
-                    data_gradient_vector(call, low, high, a + j, b + j, k + j, LANES)
-                if tail > 0:
-                    data_gradient_vector(call, low, high, a + full, b + full, k + full, tail)
+    bounds = (lanes(call.low), lanes(call.high))
+    write_tasks(call, data_gradient_vector, bounds, call.data_pitch)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.arguments import Arguments, Float32s, Integer, Table
+from mxrun.backend.arguments import Arguments, Float32s, Floats, Integer, Table
 from mxrun.backend.jit import float32s, inlined, share
 from mxrun.backend.vectors import add_lanes, load_lanes, store_lanes
 
@@ -18,6 +18,8 @@ class Walk(Arguments):
     of one channel; a plane has one channel. channels_per_cut, sums_per_block, sums_per_cut:
     channels between cuts, and partial sums between blocks of rows and between cuts. array_pitch,
     floats_per_thread: floats between a thread's arrays and in all of them.
+
+    data_pitch: elements of data from one row of channels to the next.
 
     arrays: the arrays of all threads. sources: what the first `source_count` arrays of a thread are
     filled from, [channels]; None for an array that is not filled.
@@ -42,6 +44,8 @@ class Walk(Arguments):
     arrays: Float32s
     sources: Table
     source_count: Integer
+    data: Floats
+    data_pitch: Integer
 
 
 @inlined
