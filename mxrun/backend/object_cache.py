@@ -25,7 +25,7 @@ _NATIVE = "native"
 _ELF_MAGIC = b"\x7fELF"
 # Modules of this folder that generate the code of native functions, besides those in `sequential`.
 _TRANSLATION = (
-    *("arguments", "call", "jit", "vectors", "philox"),
+    *("arguments", "call", "declaration", "jit", "vectors", "philox"),
     *("llvm_bfloat16", "llvm_block", "llvm_target"),
 )
 
