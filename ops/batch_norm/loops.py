@@ -110,8 +110,8 @@ def visit(
 
 
 @inlined
-def sum_tasks(call: Any, vector: Any, bounds: Any) -> None:
-    """Visit the thread's tasks and store their running sums in `call.sums`."""
+def sum_tasks(call: Walk, vector: Any, bounds: Any, sums: Any) -> None:
+    """Visit the thread's tasks and store their running sums in `sums`."""
     filled = -1
     begin, end, own = tasks_of(call)
     for task in range(begin, end):
@@ -121,7 +121,7 @@ def sum_tasks(call: Any, vector: Any, bounds: Any) -> None:
             spread(call, own, first)
         clear(call, own, columns)
         visit(call, vector, bounds, own, at, rows, columns, call.data_pitch)
-        store_sums(call, own, columns, call.sums, to + first)
+        store_sums(call, own, columns, sums, to + first)
 
 
 @inlined
@@ -161,7 +161,7 @@ def add_moments(call: Statistics, _: Any, places: Any, k: int, count: int) -> No
 @native
 def statistics_loop(call: Statistics) -> None:
     """sums[k, 0, c] and sums[k, 1, c] = a task's sums of data - shift and of its square."""
-    sum_tasks(call, add_moments, ())
+    sum_tasks(call, add_moments, (), call.sums)
 
 
 class Normalization(Walk):
@@ -309,7 +309,7 @@ def gradient_sums_loop(call: GradientSums) -> None:
 
     A gradient that does not pass the limits counts as 0.
     """
-    sum_tasks(call, add_gradient, (lanes(call.low), lanes(call.high)))
+    sum_tasks(call, add_gradient, (lanes(call.low), lanes(call.high)), call.sums)
 
 
 class DataGradient(PassingGradient):
