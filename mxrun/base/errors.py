@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -24,6 +25,12 @@ class SourceLocation:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
+
+
+def location_of(function: Callable[..., object]) -> SourceLocation:
+    """Return the first line of a Python function's source, beneath its decorators' wrappers."""
+    code = inspect.unwrap(function).__code__
+    return SourceLocation(code.co_filename, code.co_firstlineno, 1)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
 from mxrun.base.dtype import numpy_dtype
-from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
+from mxrun.base.errors import Diagnostic, InternalError, UserError, location_of
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 from mxrun.operator.kernel import (
     BackwardRequest,
@@ -134,7 +134,7 @@ def _body(prop: AnyProperty) -> Operator:
     body: object = prop.create_operator()
     if not isinstance(body, Operator):
         problem = f"create_operator of {prop.type_string} returns {type(body).__name__}"
-        place = _line_of(type(prop).create_operator)
+        place = location_of(type(prop).create_operator)
         raise UserError(Diagnostic(problem, place, "an Operator (mxrun.operator.operator)"))
     for method, kind in ((body.forward, ForwardCall), (body.backward, BackwardCall)):
         signature = inspect.signature(method)
@@ -148,14 +148,9 @@ def _body(prop: AnyProperty) -> Operator:
                 "read call.inputs.NAME, store with call.store(NAME=value); "
                 "mxrun.operator.operator documents both calls"
             )
-            diagnostic = Diagnostic(problem, _line_of(method), expected, f"({own})", hint)
+            diagnostic = Diagnostic(problem, location_of(method), expected, f"({own})", hint)
             raise UserError(diagnostic) from None
     return body
-
-
-def _line_of(method: Callable[..., object]) -> SourceLocation:
-    code = inspect.unwrap(method).__code__
-    return SourceLocation(code.co_filename, code.co_firstlineno, 1)
 
 
 def _plain(spec: TensorSpec) -> TensorSpec:

@@ -61,8 +61,12 @@ class Optimizer(Parameters):
 
         These are the fields that `Optimizer` does not have; None, for no bound, becomes MXNet's -1.
         """
-        own = [name for name in type(self).model_fields if name not in Optimizer.model_fields]
-        return self.update, {name: bound_of(getattr(self, name)) for name in own}
+        return self.update, {name: bound_of(getattr(self, name)) for name in self.own_fields()}
+
+    @classmethod
+    def own_fields(cls) -> list[str]:
+        """Return the names of the fields that `Optimizer` does not have."""
+        return [name for name in cls.model_fields if name not in Optimizer.model_fields]
 
     def corrections(self, step: int) -> tuple[float, float]:
         """Return the divisors of the two moments in update `step`, counted from 1; 1 for none."""
@@ -104,8 +108,7 @@ def _require_operator(optimizer: type[Optimizer]) -> None:
         expected = "update = the name of an operator that register_update registered before"
         raise UserError(Diagnostic(f"{own} has no update operator", None, expected, update))
     known = OPERATORS.get(update).parameter_type.model_fields
-    fields = [field for field in optimizer.model_fields if field not in Optimizer.model_fields]
-    unknown = [field for field in fields if field not in known]
+    unknown = [field for field in optimizer.own_fields() if field not in known]
     if unknown and optimizer.operator is Optimizer.operator:
         problem = f"{own} has fields that {update} does not take: {', '.join(unknown)}"
         raise UserError(Diagnostic(problem, hint=nearest(unknown[0], known)))

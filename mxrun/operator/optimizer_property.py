@@ -30,7 +30,6 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -38,7 +37,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.errors import Diagnostic, UserError, location_of
 from mxrun.base.near_names import nearest
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
@@ -96,21 +95,18 @@ class OptimizerProperty(OperatorProperty[Any]):
     Every output overwrites the input that it replaces. No gradient.
 
     states: names of the states. update: scalar function that returns the new weight and states.
+    update_map: the traced function, which `register_update` adds.
     """
 
     parameter_type: ClassVar[type[Parameters]] = UpdateParameters
     states: ClassVar[tuple[str, ...]] = ()
     update: ClassVar[Callable[..., Any]]
+    update_map: ClassVar[UpdateMap]
 
     @property
     def tensors(self) -> tuple[str, ...]:
         """Names of the inputs that have the weight's shape."""
         return ("weight", "grad", *self.states)
-
-    @cached_property
-    def update_map(self) -> UpdateMap:
-        """The update with this operator's parameters."""
-        return UpdateMap(type(self).update, self.tensors, self.parameters)
 
     def list_arguments(self) -> tuple[str, ...]:
         """weight, grad, the states; gradient_scale with scaled, schedule with scheduled."""
@@ -178,7 +174,7 @@ class Update(Operator):
 
     def updated(self, operands: Mapping[str, Array]) -> Sequence[Array]:
         """Return the new weight and states; `operands` holds the tensors and the step's numbers."""
-        return self.prop.update_map.evaluate(operands)
+        return self.prop.update_map.evaluate(operands, self.prop.parameters)
 
     def forward(self, call: ForwardCall) -> None:
         """Store the new weight and states, after all of them are computed."""
@@ -232,6 +228,7 @@ class UpdateImplementation(Implementation):
                 [target(index) for index in range(count)],
                 places,
                 request.inputs[0].elements,
+                prop.parameters,
                 threads=request.threads,
                 requests=request.requests,
                 stored=[*(spec.dtype for spec in request.outputs), *memory],
@@ -267,7 +264,7 @@ def register_update(
     """
 
     def add(property_class: PropertyClass) -> PropertyClass:
-        _require_update(property_class)
+        property_class.update_map = _checked_map(property_class)
         register(name)(property_class)
         implement(name, backend="jit")(loops)
         return property_class
@@ -275,13 +272,13 @@ def register_update(
     return add
 
 
-def _require_update(property_class: type[OptimizerProperty]) -> None:
+def _checked_map(property_class: type[OptimizerProperty]) -> UpdateMap:
     function = getattr(property_class, "update", None)
     if not isinstance(function, types.FunctionType):
         problem = f"{property_class.__name__} has no update"
         expected = "update = staticmethod(f), with a function f of the weight, grad and states"
         raise UserError(Diagnostic(problem, expected=expected))
-    place = SourceLocation(function.__code__.co_filename, function.__code__.co_firstlineno, 1)
+    place = location_of(function)
     own, kind, states = (
         property_class.__name__,
         property_class.parameter_type,
@@ -297,7 +294,7 @@ def _require_update(property_class: type[OptimizerProperty]) -> None:
         problem = f"the state {clashing[0]!r} of {own} has a name that is taken"
         raise UserError(Diagnostic(problem, place, f"none of {', '.join(sorted(taken))}"))
     allowed = ("weight", "grad", *states, "rate", *STEP_NUMBERS, *fields)
-    update = UpdateMap(function, ("weight", "grad", *states), None)
+    update = UpdateMap(function, ("weight", "grad", *states))
     unknown = [name for name in update.arguments if name not in allowed]
     if unknown:
         problem, expected = f"{function.__name__} gets {', '.join(unknown)}", ", ".join(allowed)
@@ -307,7 +304,7 @@ def _require_update(property_class: type[OptimizerProperty]) -> None:
         problem = f"{function.__name__} gets the parameter {vague[0]!r}, which is not a number"
         hint = "a value such as -1 can stand for none, as in clip_gradient"
         raise UserError(Diagnostic(problem, place, "a number", hint=hint))
-    results = ("weight", *property_class.states)
+    results = ("weight", *states)
     if len(update.kernel.results) != len(results):
         problem = f"{function.__name__} returns {len(update.kernel.results)} values"
         raise UserError(Diagnostic(problem, place, f"the new {', '.join(results)}"))
@@ -316,3 +313,4 @@ def _require_update(property_class: type[OptimizerProperty]) -> None:
     if not own_body and update.operands.index("schedule") not in update.kernel.operands_read:
         problem = f"{function.__name__} ignores the learning rate"
         raise UserError(Diagnostic(problem, place, hint="multiply the step by the argument `rate`"))
+    return update

@@ -103,7 +103,7 @@ from mxrun.backend.scalar_value import (
 )
 from mxrun.backend.team import team_for_elements
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError, location_of
 from mxrun.base.near_names import nearest
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.native_kernel import LoopPart, Place
@@ -425,7 +425,7 @@ def _operands_of(function: Function, parameters: tuple[str, ...]) -> tuple[str, 
         raise UserError(
             Diagnostic(
                 f"the arguments of the map {function.__name__}",
-                place=_place_of(function),
+                place=location_of(function),
                 expected="tensors, then the parameters " + ", ".join(parameters),
                 got=", ".join(names),
             )
@@ -482,14 +482,9 @@ def _hint_of(name: str, arguments: Sequence[str]) -> str:
     return nearest(name, [*arguments, *_NAMES])
 
 
-def _place_of(function: Function) -> SourceLocation:
-    code = inspect.unwrap(function).__code__
-    return SourceLocation(code.co_filename, code.co_firstlineno, 1)
-
-
 def _place_in(function: Function, trace: TracebackType | None) -> SourceLocation:
     """Return the innermost line of user code: of a file outside of `backend` and `operator`."""
-    place = _place_of(function)
+    place = location_of(function)
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if Path(file).parent not in (_BACKEND, Path(__file__).parent):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic.fields import FieldInfo
 
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.errors import Diagnostic, UserError, location_of
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator import scalar
@@ -275,8 +275,7 @@ def entry_error(
     function: Function, problem: str, expected: str = "", got: object = "", hint: str = ""
 ) -> UserError:
     """Return the UserError of an invalid registration, at the function's line."""
-    code = getattr(function, "__code__", None)
-    place = SourceLocation(code.co_filename, code.co_firstlineno, 1) if code is not None else None
+    place = location_of(function) if hasattr(function, "__code__") else None
     if isinstance(got, list):
         got = f"({', '.join(got)})"
     return UserError(Diagnostic(problem, place, expected, str(got), hint))

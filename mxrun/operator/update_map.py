@@ -44,12 +44,11 @@ _COMMON = ("lr", "rescale_grad")
 class UpdateMap:
     """Function of an update and the names of the tensors among its arguments.
 
-    parameters: None only while a function is checked, before there is an operator.
+    All operators of a kind share one: it is traced once, whatever their parameters are.
     """
 
     function: Callable[..., Any]
     tensors: tuple[str, ...]
-    parameters: Parameters | None
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
@@ -67,10 +66,9 @@ class UpdateMap:
         given = {*self.operands, "rate"}
         return (*_COMMON, *(n for n in self.arguments if n not in {*given, *_COMMON}))
 
-    @cached_property
-    def values(self) -> tuple[float, ...]:
-        """Values of the parameters in `numbers`."""
-        return tuple(float(getattr(self.parameters, name)) for name in self.numbers)
+    def values(self, parameters: Parameters) -> tuple[float, ...]:
+        """Return the values of the parameters in `numbers`."""
+        return tuple(float(getattr(parameters, name)) for name in self.numbers)
 
     @cached_property
     def kernel(self) -> scalar.MapKernel:
@@ -97,10 +95,10 @@ class UpdateMap:
             steps=self._steps,
         )
 
-    def evaluate(self, tensors: Mapping[str, Array]) -> tuple[Array, ...]:
+    def evaluate(self, tensors: Mapping[str, Array], parameters: Parameters) -> tuple[Array, ...]:
         """Evaluate the function on arrays of one dtype, in its arithmetic."""
         arrays = [tensors[name] for name in self.operands]
-        found = scalar.evaluate(self._bound, arrays, self.values)
+        found = scalar.evaluate(self._bound, arrays, self.values(parameters))
         shape = tensors["weight"].shape
         results = found if isinstance(found, tuple) else (found,)
         return tuple(np.broadcast_to(each, shape) for each in results)
@@ -110,6 +108,7 @@ class UpdateMap:
         outputs: Sequence[Place],
         places: Mapping[str, Place],
         count: int,
+        parameters: Parameters,
         *,
         threads: int,
         requests: Sequence[OpReqType],
@@ -121,7 +120,7 @@ class UpdateMap:
             outputs,
             [places[name] for name in self.operands],
             count,
-            self.values,
+            self.values(parameters),
             threads=threads,
             requests=requests,
             steps=self._steps,

@@ -157,6 +157,7 @@ class CompiledLambUpdate(UpdateImplementation):
             [move, target(1), target(2)],
             places,
             count,
+            p,
             threads=threads,
             requests=[OpReqType.NULL if weight is OpReqType.NULL else OpReqType.WRITE, *states],
             scratch_bytes=scratch_bytes,

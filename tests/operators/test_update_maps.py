@@ -70,18 +70,19 @@ def test_every_update_compiles_for_cuda(name: str) -> None:
 def test_cuda_source_run_by_the_host_gives_the_bits_of_the_numpy_body(
     name: str, tmp_path: Path
 ) -> None:
-    update = property_of(name).update_map
+    prop = property_of(name)
+    update = prop.update_map
     source, library_file = tmp_path / "update.cpp", tmp_path / "update.so"
     source.write_text(HOST + update.cuda_source("update"))
     command = [str(COMPILER), "-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC"]
     subprocess.run([*command, str(source), "-o", str(library_file)], check=True)
-    operands = operands_of(property_of(name), 1000)
-    expected = update.evaluate(operands)
+    operands = operands_of(prop, 1000)
+    expected = update.evaluate(operands, prop.parameters)
     # Outputs overwrite weight and states; LAMB's move is the first one.
     read = [operands[key].copy() for key in update.operands]
-    written = [read[update.operands.index(key)] for key in ("weight", *property_of(name).states)]
+    written = [read[update.operands.index(key)] for key in ("weight", *prop.states)]
     pointers = [ctypes.c_void_p(each.ctypes.data) for each in (*written, *read)]
-    numbers = [ctypes.c_float(value) for value in update.values]
+    numbers = [ctypes.c_float(value) for value in update.values(prop.parameters)]
     ctypes.CDLL(str(library_file)).update(ctypes.c_longlong(1000), *pointers, *numbers)
     assert [each.tobytes() for each in written] == [each.tobytes() for each in expected]
 
@@ -92,7 +93,8 @@ def test_bfloat16_tensors_are_rounded_results_of_float32(name: str) -> None:
     operands = operands_of(prop, 77)
     tensors = [operands[key].astype(low) for key in prop.tensors]
     rounded = dict(zip(prop.tensors, (each.astype(np.float32) for each in tensors), strict=True))
-    expected = prop.update_map.evaluate({**operands, **rounded, "gradient_scale": np.ones(1, "f4")})
+    given = {**operands, **rounded, "gradient_scale": np.ones(1, "f4")}
+    expected = prop.update_map.evaluate(given, prop.parameters)
     schedule = np.array([0.25, 0.1, 0.001], np.float32)
     inputs = [*tensors, schedule]
     specs = [TensorSpec(each.shape, str(each.dtype)) for each in inputs]
