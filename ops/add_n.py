@@ -10,10 +10,10 @@ from typing import Annotated, TypeVar
 import numpy as np
 from pydantic import Field
 
-from mxrun.backend.scalar_value import ScalarGraph
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import Shape, TensorSpec, unpacked
+from mxrun.codegen.scalar_value import ScalarGraph
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
@@ -136,7 +136,7 @@ class CompiledAddN(Implementation):
             target(0),
             [source(index) for index in range(len(inputs))],
             _elements(output),
-            threads=request.threads,
+            device=request.device,
             request=request.requests[0],
             stored=[spec.dtype for spec in (output, *inputs)],
         )
@@ -146,7 +146,7 @@ class CompiledAddN(Implementation):
             tuple(inputs),
             (output,),
             scalar.without_add_requests(request.requests),
-            request.threads,
+            request.device,
             flops=prop.flops([], [output.shape]),
         )
 
@@ -162,7 +162,7 @@ class CompiledAddN(Implementation):
                 source(0),
                 target(index),
                 _elements(gradient),
-                request.threads,
+                request.device,
                 req,
                 [gradients[index].dtype, gradient.dtype],
             )
@@ -175,7 +175,7 @@ class CompiledAddN(Implementation):
             (gradient, *(None,) * (len(gradients) + 1)),
             tuple(gradients),
             scalar.without_add_requests(request.requests),
-            request.threads,
+            request.device,
         )
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from mxrun.backend.scalar_value import ScalarValue
 from mxrun.base.params import Float32, Parameters
+from mxrun.codegen.scalar_value import ScalarValue
 from mxrun.operator import scalar
 from mxrun.operator.property import GradientKind
 from mxrun.operator.simple import SimpleEntry, reads_inputs, simple_entry

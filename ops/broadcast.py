@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source, target
@@ -100,7 +101,7 @@ class CompiledBroadcast(Implementation):
             [target(0)],
             output,
             operands,
-            request.threads,
+            request.device,
             requests=request.requests,
         )
         return native_kernel(
@@ -109,14 +110,14 @@ class CompiledBroadcast(Implementation):
             sides,
             (output,),
             without_add_requests(request.requests),
-            request.threads,
+            request.device,
             flops=output.elements,
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare each side's gradient as a map, summed over its broadcast axes."""
         assert isinstance(prop, BroadcastProperty)
-        (gradient,), threads = request.out_grad, request.threads
+        (gradient,), device = request.out_grad, request.device
         assert gradient is not None
         full = joint_layout(gradient, [gradient, *request.in_grad])
         repeated = [broadcast_axes(spec, full.shape) for spec in request.in_grad]
@@ -130,9 +131,9 @@ class CompiledBroadcast(Implementation):
                 continue
             read |= {index for index, reads in enumerate(formula.reads) if reads}
             if repeated[side]:
-                parts.append(_summed(formula, place, specs, repeated[side], threads))
+                parts.append(_summed(formula, place, specs, repeated[side], device))
             else:
-                parts.append(_map(formula, place, specs, threads, requests[side]))
+                parts.append(_map(formula, place, specs, device, requests[side]))
                 (requests[side],) = without_add_requests([requests[side]])
         return native_kernel(
             self.name,
@@ -140,7 +141,7 @@ class CompiledBroadcast(Implementation):
             (*(spec if index in read else None for index, spec in enumerate(specs)), None),
             tuple(specs[1:]),
             requests,
-            threads,
+            device,
             flops=2 * len(parts) * full.elements,
         )
 
@@ -149,7 +150,7 @@ def _map(
     formula: Formula,
     output: Slot,
     specs: Sequence[TensorSpec],
-    threads: int,
+    device: DeviceDescription,
     request: OpReqType = OpReqType.WRITE,
 ) -> KernelPart:
     """Return an unreduced gradient; specs: those of out_grad, lhs and rhs."""
@@ -158,7 +159,7 @@ def _map(
         (source(index), spec) if reads else (output, specs[0])
         for index, (spec, reads) in enumerate(zip(specs, formula.reads, strict=True))
     ]
-    return strided_part(formula.traced, [output], specs[0], operands, threads, requests=[request])
+    return strided_part(formula.traced, [output], specs[0], operands, device, requests=[request])
 
 
 def _summed(
@@ -166,20 +167,20 @@ def _summed(
     output: Slot,
     specs: Sequence[TensorSpec],
     repeated: Sequence[int],
-    threads: int,
+    device: DeviceDescription,
 ) -> KernelPart:
     """Return the gradient of a side that is broadcast along the axes `repeated`."""
     full = specs[0]
     if any(formula.reads[1:]):
         product = (between(0), full)
-        total = reduce_part(ReductionKind.SUM, output, product, repeated, threads)
-        return ChainPart((_map(formula, between(0), specs, threads), total), (full.nbytes,))
+        total = reduce_part(ReductionKind.SUM, output, product, repeated, device)
+        return ChainPart((_map(formula, between(0), specs, device), total), (full.nbytes,))
     # A gradient that depends on out_grad only is a multiple of it, so the sum can be taken first.
-    total = reduce_part(ReductionKind.SUM, output, (source(0), full), repeated, threads)
+    total = reduce_part(ReductionKind.SUM, output, (source(0), full), repeated, device)
     if formula.passes_first:
         return total
     count = math.prod(size for axis, size in enumerate(full.shape) if axis not in repeated)
-    own = formula.traced.part(output, (output,) * len(formula.reads), count, threads=threads)
+    own = formula.traced.part(output, (output,) * len(formula.reads), count, device=device)
     return ChainPart((total, own), ())
 
 

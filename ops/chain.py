@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
-from mxrun.backend.call import NativeCall
 from mxrun.base.tensor import align
-from mxrun.operator.kernel import Buffers
+from mxrun.operator.kernel import Handles
+from mxrun.operator.launch import Handle, Launch
 from mxrun.operator.native_kernel import KernelPart, Slot, extra
 
 
@@ -19,17 +21,11 @@ def between(index: int) -> Slot:
 class ChainPart:
     """Sequence of parts with scratch tensors of `between_bytes`, whose slots `between` returns.
 
-    The parts must all require the same team size, except loops, which start their own team. The
-    parts cannot use the kernel's extra outputs.
+    The parts cannot use the kernel's extra outputs.
     """
 
     parts: tuple[KernelPart, ...]
     between_bytes: tuple[int, ...]
-
-    @property
-    def team(self) -> int | None:
-        """Team size of the parts that require one."""
-        return next((part.team for part in self.parts if part.team is not None), None)
 
     @property
     def scratch_bytes(self) -> int:
@@ -37,11 +33,14 @@ class ChainPart:
         own = max(part.scratch_bytes for part in self.parts)
         return sum(map(align, self.between_bytes)) + own
 
-    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
-        """Return the parts' calls in order."""
-        addresses = []
-        for nbytes in self.between_bytes:
-            addresses.append(scratch)
-            scratch += align(nbytes)
-        inside = replace(buffers, extra_outputs=tuple(addresses))
-        return tuple(call for part in self.parts for call in part.calls(inside, scratch))
+    def slots(self) -> Iterator[Slot]:
+        """Yield the parts' slots, except those of the scratch tensors."""
+        for part in self.parts:
+            yield from (slot for slot in part.slots() if slot.group != "extra_outputs")
+
+    def launches(self, handles: Handles, scratch: Handle | None) -> tuple[Launch, ...]:
+        """Return the parts' launches in order."""
+        offsets = accumulate(map(align, self.between_bytes), initial=0)
+        *places, own = (None if scratch is None else scratch + offset for offset in offsets)
+        inside = replace(handles, extra_outputs=tuple(places))
+        return tuple(launch for part in self.parts for launch in part.launches(inside, own))

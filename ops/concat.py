@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Annotated, TypeVar
@@ -10,19 +10,18 @@ from typing import Annotated, TypeVar
 import numpy as np
 from pydantic import Field
 
-from mxrun.backend.call import NativeCall
-from mxrun.backend.team import team_for_elements
 from mxrun.base.dtype import item_size
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec, unpacked
 from mxrun.operator.kernel import (
     BackwardRequest,
-    Buffers,
     ConcatLayout,
     ForwardRequest,
+    Handles,
     Kernel,
     OpReqType,
 )
+from mxrun.operator.launch import Handle, Launch
 from mxrun.operator.native_kernel import LoopPart, Pitch, Slot, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
@@ -150,20 +149,19 @@ class _SlicePart:
     begin: int
 
     @property
-    def team(self) -> None:
-        """None: the loop starts its own team."""
-        return
-
-    @property
     def scratch_bytes(self) -> int:
         """0: the copy needs no scratch space."""
         return 0
 
-    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
-        """Return the copy's call, or none."""
-        if self.slot.address(buffers) == target(0).address(buffers) + self.begin:
+    def slots(self) -> Iterator[Slot]:
+        """Yield the slots of the copy."""
+        return self.copy.slots()
+
+    def launches(self, handles: Handles, scratch: Handle | None) -> tuple[Launch, ...]:
+        """Return the copy's launch, or none."""
+        if self.slot.present(handles).is_at(target(0).present(handles) + self.begin):
             return ()
-        return self.copy.calls(buffers, scratch)
+        return self.copy.launches(handles, scratch)
 
 
 @implement("Concat", backend="jit")
@@ -191,11 +189,11 @@ class CompiledConcat(Implementation):
                 target_offset=offset,
                 target_stride=Pitch(target(0), stride),
             )
-            team = team_for_elements(rows * columns, request.threads)
+            team = request.device.team_for_elements(rows * columns)
             copy = LoopPart(copy_rows_loop, arguments, team)
             parts.append(_SlicePart(copy, source(index), item_size(output.dtype) * offset))
         kernel = native_kernel(
-            self.name, parts, inputs, (output,), request.requests, request.threads
+            self.name, parts, inputs, (output,), request.requests, request.device
         )
         widths = tuple(columns for _, columns, _, _ in places)
         return replace(
@@ -224,11 +222,11 @@ class CompiledConcat(Implementation):
                     target_offset=0,
                     target_stride=columns,
                 )
-                team = team_for_elements(rows * columns, request.threads)
+                team = request.device.team_for_elements(rows * columns)
                 parts.append(LoopPart(copy_rows_loop, arguments, team))
         unread = (None,) * (len(outputs) + 1)
         return native_kernel(
-            self.name, parts, (gradient, *unread), outputs, request.requests, request.threads
+            self.name, parts, (gradient, *unread), outputs, request.requests, request.device
         )
 
 

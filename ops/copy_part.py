@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mxrun.backend.call import NativeCall
+from mxrun.base.device import DeviceDescription
 from mxrun.operator import scalar
-from mxrun.operator.kernel import Buffers, OpReqType
-from mxrun.operator.native_kernel import LoopPart, Slot, bound
+from mxrun.operator.kernel import Handles, OpReqType
+from mxrun.operator.launch import Handle, Launch
+from mxrun.operator.native_kernel import LoopPart, Slot
 
 COPY = scalar.compile(lambda x: x)
 
@@ -17,18 +18,18 @@ COPY = scalar.compile(lambda x: x)
 class _CopyPart(LoopPart):
     """Loop of `COPY`, skipped if its output and its operand are the same memory."""
 
-    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
+    def launches(self, handles: Handles, scratch: Handle | None) -> tuple[Launch, ...]:
         """Return one copy, or none."""
-        assert isinstance(self.arguments, tuple)
-        _, output, operand = (bound(argument, buffers) for argument in self.arguments)
-        return () if output == operand else super().calls(buffers, scratch)
+        output, operand = (slot.handle(handles) for slot in self.slots())
+        in_place = output is not None and operand is not None and output.is_at(operand)
+        return () if in_place else super().launches(handles, scratch)
 
 
 def copy_part(
     source: Slot,
     target: Slot,
     count: int,
-    threads: int,
+    device: DeviceDescription,
     request: OpReqType = OpReqType.WRITE,
     stored: Sequence[str] = (),
 ) -> LoopPart:
@@ -40,7 +41,7 @@ def copy_part(
         [target],
         [source],
         count,
-        threads=threads,
+        device=device,
         requests=[request],
         stored=stored,
         # No prefetching for writes, with which 3 million floats take up to 1.5 times as long.

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.arguments import Arguments, Float32s, Float64s, Integer
-from mxrun.backend.jit import native, reduced_run, scan_columns, scan_line, share
-from mxrun.backend.team import team_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
+from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer
+from mxrun.codegen.jit import native, reduced_run, scan_columns, scan_line, share
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, Scratch, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -239,11 +239,11 @@ class CompiledCumsum(Implementation):
             return None
         return native_kernel(
             self.name,
-            _parts(prop.parameters, data.shape, False, request.threads),
+            _parts(prop.parameters, data.shape, False, request.device),
             (data.with_layout(PLAIN),),
             (output.with_layout(PLAIN),),
             request.requests,
-            request.threads,
+            request.device,
             flops=data.elements,
         )
 
@@ -254,22 +254,22 @@ class CompiledCumsum(Implementation):
         assert isinstance(gradient, TensorSpec)
         return native_kernel(
             self.name,
-            _parts(prop.parameters, data.shape, True, request.threads),
+            _parts(prop.parameters, data.shape, True, request.device),
             (gradient.with_layout(PLAIN), None, None),
             (data.with_layout(PLAIN),),
             request.requests,
-            request.threads,
+            request.device,
             flops=data.elements,
         )
 
 
 def _parts(
-    parameters: CumsumParameters, shape: Shape, onward: bool, threads: int
+    parameters: CumsumParameters, shape: Shape, onward: bool, device: DeviceDescription
 ) -> list[LoopPart]:
     """Return the loops of the cumulative sums, with `onward` from the end of the axis."""
     before, size, behind = parameters.views(shape)
     first, step = ((size - 1) * behind, -behind) if onward else (0, behind)
-    team = team_for_elements(before * size * behind, threads)
+    team = device.team_for_elements(before * size * behind)
     if behind > 1:
         columns = ColumnSums(
             columns=before * behind,

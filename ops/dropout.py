@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.arguments import Arguments, Float32s, Int64s, Integer, Real
-from mxrun.backend.jit import native, random_words, share
-from mxrun.backend.team import team_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
+from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Real
+from mxrun.codegen.jit import native, random_words, share
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, LoopPart, Slot, native_kernel, source, target
@@ -228,7 +228,7 @@ class CompiledDropout(Implementation):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the mask and the product; one loop if the mask has data's shape and order."""
-        p, data, threads = prop.parameters, unpacked(request.inputs[0]), request.threads
+        p, data, device = prop.parameters, unpacked(request.inputs[0]), request.device
         output_requested, mask_requested = (req is not OpReqType.NULL for req in request.requests)
         drops = p.drops(request.is_train)
         if data.dtype != "float32" or (mask_requested and not drops):
@@ -249,45 +249,47 @@ class CompiledDropout(Implementation):
                 limit=p.limit,
                 scale=float(p.scale),
             )
-            parts.append(LoopPart(dropout_loop, drawn, team_for_elements(mask.elements, threads)))
+            parts.append(LoopPart(dropout_loop, drawn, device.team_for_elements(mask.elements)))
             if output_requested and not at_once:
-                parts.append(_product(data, (place, mask), threads))
+                parts.append(_product(data, (place, mask), device))
         else:
-            parts.append(copy_part(source(0), target(0), data.elements, threads))
+            parts.append(copy_part(source(0), target(0), data.elements, device))
         return native_kernel(
             self.name,
             [ChainPart(tuple(parts), (mask.nbytes,) if drops and not mask_requested else ())],
             (data, *(spec if drops else None for spec in request.inputs[1:])),
             (data, mask),
             request.requests,
-            threads,
+            device,
             flops=data.elements,
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare grad * mask, in the gradient's layout."""
         assert request.out_grad[0] is not None
-        gradient, mask, threads = (
+        gradient, mask, device = (
             unpacked(request.out_grad[0]),
             request.out_data[1],
-            request.threads,
+            request.device,
         )
         if mask is None:
-            part: KernelPart = copy_part(source(0), target(0), gradient.elements, threads)
+            part: KernelPart = copy_part(source(0), target(0), gradient.elements, device)
         else:
             mask = mask.with_layout(PLAIN)
-            part = _product(gradient, (source(4), mask), threads)
+            part = _product(gradient, (source(4), mask), device)
         return native_kernel(
             self.name,
             [part],
             (gradient, None, None, None, mask),
             (gradient,),
             request.requests,
-            threads,
+            device,
             flops=gradient.elements,
         )
 
 
-def _product(data: TensorSpec, mask: tuple[Slot, TensorSpec], threads: int) -> KernelPart:
+def _product(
+    data: TensorSpec, mask: tuple[Slot, TensorSpec], device: DeviceDescription
+) -> KernelPart:
     """Return output 0 = input 0 * mask."""
-    return strided_part(PRODUCT, [target(0)], data, [(source(0), data), mask], threads)
+    return strided_part(PRODUCT, [target(0)], data, [(source(0), data), mask], device)

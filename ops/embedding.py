@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.arguments import Arguments, Float32s, Int32s, Integer
-from mxrun.backend.jit import native, share
-from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
+from mxrun.codegen.arguments import Arguments, Float32s, Int32s, Integer
+from mxrun.codegen.jit import native, share
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -190,7 +189,7 @@ class CompiledEmbedding(Implementation):
         if (data.dtype, weight.dtype) != ("int32", "float32"):
             return None
         output = request.outputs[0].with_layout(PLAIN)
-        team = team_for_elements(output.elements, request.threads)
+        team = request.device.team_for_elements(output.elements)
         rows, columns = weight.shape
         lookup = Lookup(
             count=data.elements,
@@ -206,7 +205,7 @@ class CompiledEmbedding(Implementation):
             (data.with_layout(PLAIN), weight.with_layout(PLAIN)),
             (output,),
             request.requests,
-            request.threads,
+            request.device,
             # Only the copied rows of the table are read.
             bytes_moved=data.nbytes + 2 * output.nbytes,
         )
@@ -217,7 +216,7 @@ class CompiledEmbedding(Implementation):
         assert gradient is not None
         assert data is not None
         weight = request.in_grad[1].with_layout(PLAIN)
-        team = team_for_elements(gradient.elements, request.threads)
+        team = request.device.team_for_elements(gradient.elements)
         rows, columns = weight.shape
         scattering = Scattering(
             count=data.elements,
@@ -230,12 +229,12 @@ class CompiledEmbedding(Implementation):
         return native_kernel(
             self.name,
             [
-                zero_part(target(1), weight.elements, request.threads),
+                zero_part(target(1), weight.elements, request.device),
                 LoopPart(scatter_loop, scattering, team),
             ],
             (gradient.with_layout(PLAIN), data.with_layout(PLAIN), None, None),
             (None, weight),
             request.requests,
-            request.threads,
+            request.device,
             flops=gradient.elements,
         )

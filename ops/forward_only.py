@@ -23,7 +23,7 @@ class ForwardOnlyImplementation(Implementation):
             tuple(spec.with_layout(PLAIN) for spec in request.inputs),
             tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             request.requests,
-            request.threads,
+            request.device,
             flops=prop.flops([spec.shape for spec in request.inputs], []),
         )
 

@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.arguments import Arguments, Float32s, Float64s, Integer, Real
-from mxrun.backend.jit import native, share
-from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Float32, Int32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
+from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
+from mxrun.codegen.jit import native, share
 from mxrun.operator.kernel import ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot, source, target
 from mxrun.operator.operator import ForwardCall, Operator
@@ -85,11 +84,11 @@ def square_sums_loop(call: SquareSums) -> None:
 
 
 def square_sums(
-    count: int, data: Slot | Scratch, partial: Scratch, threads: int, scratch_bytes: int
+    count: int, data: Slot | Scratch, partial: Scratch, team: int, scratch_bytes: int
 ) -> LoopPart:
     """Return the part that computes the partial sums of `data`."""
     squares = SquareSums(count=count, data=data, sums=partial, size=_CHUNK, lanes=_LANES)
-    return LoopPart(square_sums_loop, squares, threads, scratch_bytes)
+    return LoopPart(square_sums_loop, squares, team, scratch_bytes)
 
 
 class GlobalNormScaleParameters(Parameters):
@@ -187,9 +186,9 @@ class CompiledGlobalNormScale(ForwardOnlyImplementation):
         scratch_bytes = sum(map(sums_bytes, counts))
         parts, offset = [], 0
         for index, count in enumerate(counts):
-            threads = team_for_elements(count, request.threads)
+            team = request.device.team_for_elements(count)
             partial = Scratch(offset)
-            parts.append(square_sums(count, source(index), partial, threads, scratch_bytes))
+            parts.append(square_sums(count, source(index), partial, team, scratch_bytes))
             offset += sums_bytes(count)
         scale = NormScale(
             count=offset // _FLOAT64_BYTES,

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import Layout, TensorSpec
-from mxrun.operator.kernel import BackwardRequest, Kernel
-from mxrun.operator.native_kernel import GradientParts, source, target
 from mxrun.operator.property import OperatorProperty
-from mxrun.operator.register import AnyProperty, Implementation
-from mxrun.ops.onednn_product import OnednnProduct
 
 
 class LinearParameters(Parameters):
@@ -42,45 +36,3 @@ class LinearProperty(OperatorProperty[P]):
     ) -> list[T]:
         """Return out_grad, data and weight; reading weight schedules its update after backward."""
         return [out_grad[0], in_data[0], in_data[1]]
-
-
-class OnednnLinear(Implementation):
-    """oneDNN's products of a linear operator; the gradients are read in forward's dtype."""
-
-    # Layout of the output's gradient in which it is summed.
-    layout: ClassVar[Layout]
-
-    def gradient_products(
-        self,
-        prop: AnyProperty,
-        request: BackwardRequest,
-        gradient: TensorSpec,
-        data: TensorSpec,
-        weight: TensorSpec,
-    ) -> tuple[OnednnProduct, OnednnProduct]:
-        """Return the products for the gradients of data and weight, from these specs."""
-        raise NotImplementedError
-
-    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Prepare the requested products, and the sum of the output's gradient for the bias.
-
-        A separate sum takes a tenth of the additional time of a weight primitive that computes it.
-        """
-        (gradient,), (data, weight, *_) = request.out_grad, request.in_data
-        read = request.forward.inputs[0]
-        assert gradient is not None
-        assert data is not None
-        assert weight is not None
-        assert read is not None
-        specs = (replace(spec, dtype=read.dtype) for spec in (gradient, data, weight))
-        parts, count = GradientParts(request), 0
-        products = self.gradient_products(prop, request, *specs)
-        for index, (name, product) in enumerate(
-            zip(("data_grad", "weight_grad"), products, strict=True)
-        ):
-            if parts.is_requested(index):
-                parts.add_primitive(product.prepared(name, request.choices), product.slots)
-                count += 1
-        if parts.is_requested(2):
-            parts.add_column_sum(source(0), self.layout, target(2))
-        return parts.kernel(count * request.forward.flops)

@@ -185,6 +185,6 @@ def gradient_kernel(part: KernelPart, request: BackwardRequest, flops: int) -> K
         tuple(None if spec is None else spec.with_layout(PLAIN) for spec in read),
         (gradient.with_layout(PLAIN), *(None for _ in others)),
         request.requests,
-        request.threads,
+        request.device,
         flops=flops,
     )

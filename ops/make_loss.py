@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.arguments import Arguments, Float32s, Integer, Real
-from mxrun.backend.jit import native, share
-from mxrun.backend.team import team_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
+from mxrun.codegen.arguments import Arguments, Float32s, Integer, Real
+from mxrun.codegen.jit import native, share
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, LoopPart, native_kernel, source, target
@@ -215,16 +215,16 @@ class CompiledMakeLoss(Implementation):
             return None
         parts: list[KernelPart] = []
         if request.requests[1] is not OpReqType.NULL:
-            parts.append(_loss_part(inputs, request.threads))
+            parts.append(_loss_part(inputs, request.device))
         if request.requests[0] is not OpReqType.NULL:
-            parts.append(copy_part(source(0), target(0), inputs[0].elements, request.threads))
+            parts.append(copy_part(source(0), target(0), inputs[0].elements, request.device))
         return native_kernel(
             self.name,
             parts,
             inputs,
             (inputs[0], request.outputs[1]),
             request.requests,
-            request.threads,
+            request.device,
             flops=inputs[0].elements,
         )
 
@@ -244,21 +244,21 @@ class CompiledMakeLoss(Implementation):
             threshold=float(p.valid_thresh),
             counted_per_row=_counted_per_row(shape),
         )
-        team = team_for_elements(rows * columns, request.threads)
+        team = request.device.team_for_elements(rows * columns)
         part = LoopPart(loss_gradient_loop, arguments, team)
         return gradient_kernel(part, request, rows * columns)
 
 
-def _loss_part(inputs: Sequence[TensorSpec], threads: int) -> KernelPart:
+def _loss_part(inputs: Sequence[TensorSpec], device: DeviceDescription) -> KernelPart:
     """Return loss = sum of data, with each row multiplied by its weight."""
     data = TensorSpec(_matrix(inputs[0].shape))
     if len(inputs) == 1:
-        return reduce_part(ReductionKind.SUM, target(1), (source(0), data), (0, 1), threads)
+        return reduce_part(ReductionKind.SUM, target(1), (source(0), data), (0, 1), device)
     rows, samples = between(0), TensorSpec(data.shape[:1])
     parts = (
-        reduce_part(ReductionKind.SUM, rows, (source(0), data), (1,), threads),
-        _WEIGHTED.part(rows, [rows, source(1)], samples.elements, threads=threads),
-        reduce_part(ReductionKind.SUM, target(1), (rows, samples), (0,), threads),
+        reduce_part(ReductionKind.SUM, rows, (source(0), data), (1,), device),
+        _WEIGHTED.part(rows, [rows, source(1)], samples.elements, device=device),
+        reduce_part(ReductionKind.SUM, target(1), (rows, samples), (0,), device),
     )
     return ChainPart(parts, (samples.nbytes,))
 

@@ -179,7 +179,7 @@ class CompiledMoments(Implementation):
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the mean, and the variance from the first two moments of the deviations."""
         assert isinstance(prop, MomentsProperty)
-        (data,), threads = request.inputs, request.threads
+        (data,), device = request.inputs, request.device
         if data.dtype != "float32" or not data.elements:
             return None
         axes = prop.parameters.reduced(len(data.shape))
@@ -189,23 +189,23 @@ class CompiledMoments(Implementation):
         mean, deviation = target(0) if requested_outputs[0] else between(0), between(1)
         operand = (source(0), data)
         parts: list[KernelPart] = [
-            reduce_part(ReductionKind.SUM, mean, operand, axes, threads, count)
+            reduce_part(ReductionKind.SUM, mean, operand, axes, device, count)
         ]
         if requested_outputs[1]:
             for kind, slot in (
                 (ReductionKind.SQUARED_DEVIATIONS, target(1)),
                 (ReductionKind.DEVIATIONS, deviation),
             ):
-                parts.append(reduce_part(kind, slot, operand, axes, threads, count, mean))
+                parts.append(reduce_part(kind, slot, operand, axes, device, count, mean))
             moments, elements = [target(1), deviation], request.outputs[1].elements
-            parts.append(_ABOUT_MEAN.part(target(1), moments, elements, threads=threads))
+            parts.append(_ABOUT_MEAN.part(target(1), moments, elements, device=device))
         return native_kernel(
             self.name,
             [ChainPart(tuple(parts), (request.outputs[0].nbytes,) * 2)],
             (data,),
             tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             request.requests,
-            threads,
+            device,
             flops=4 * data.elements,
         )
 
@@ -224,7 +224,7 @@ class CompiledMoments(Implementation):
             [target(0)],
             data,
             [(source(place), spec) for place, spec in enumerate(read) if spec is not None],
-            request.threads,
+            request.device,
             [1 / count_of(data.shape, axes)],
             request.requests,
         )
@@ -236,6 +236,6 @@ class CompiledMoments(Implementation):
             (*inputs, None),
             (data,),
             without_add_requests(request.requests),
-            request.threads,
+            request.device,
             flops=4 * data.elements,
         )

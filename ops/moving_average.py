@@ -118,7 +118,7 @@ class CompiledMovingAverage(ForwardOnlyImplementation):
             [source(0), source(1)],
             request.inputs[0].elements,
             [prop.parameters.momentum],
-            threads=request.threads,
+            device=request.device,
             requests=[OpReqType.WRITE],
             in_place=True,
         )

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from mxrun.base.device import DeviceDescription
 from mxrun.base.params import Float32
 from mxrun.base.regression import Regression
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
@@ -203,50 +204,52 @@ class CompiledRegressionOutput(Implementation):
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the loss, which reads data, then the output, which may overwrite data."""
         assert isinstance(prop, RegressionOutputProperty)
-        data, threads = request.inputs[0], request.threads
+        data, device = request.inputs[0], request.device
         if not data.elements or not served(*request.inputs):
             return None
         rows, operands = _rows(data, 0, prop.parameters.use_sample_weight)
         parts: list[KernelPart] = []
         if request.requests[1] is not OpReqType.NULL:
             kernel = _weighted(prop.rule.loss, len(operands))
-            losses = strided_part(kernel, [between(0)], rows, operands, threads, (1.0,))
+            losses = strided_part(kernel, [between(0)], rows, operands, device, (1.0,))
             mean, axes = float(rows.shape[1]), (0, 1)
             total = reduce_part(
-                ReductionKind.SUM, target(1), (between(0), rows), axes, threads, mean
+                ReductionKind.SUM, target(1), (between(0), rows), axes, device, mean
             )
             parts.append(ChainPart((losses, total), (rows.nbytes,)))
         if request.requests[0] is not OpReqType.NULL:
-            parts.append(_output_part(prop.rule, data, threads))
+            parts.append(_output_part(prop.rule, data, device))
         return native_kernel(
             self.name,
             parts,
             tuple(spec.with_layout(PLAIN) for spec in request.inputs),
             tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             request.requests,
-            threads,
+            device,
             flops=prop.flops([data.shape], []),
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare the gradient in one pass over the output, which it may overwrite."""
         assert isinstance(prop, RegressionOutputProperty)
-        output, threads = request.out_data[0], request.threads
+        output, device = request.out_data[0], request.device
         assert output is not None
         outputs, arguments = len(request.out_grad), len(request.in_data)
         rows, operands = _rows(output, outputs, prop.parameters.use_sample_weight)
         operands[0] = source(outputs + arguments), rows
         kernel = _weighted(prop.rule.slope, len(operands))
         scale = prop.parameters.grad_scale / rows.shape[1]
-        part = strided_part(kernel, [target(0)], rows, operands, threads, (scale,))
+        part = strided_part(kernel, [target(0)], rows, operands, device, (scale,))
         return gradient_kernel(part, request, 2 * output.elements)
 
 
-def _output_part(rule: RegressionFunctions, data: TensorSpec, threads: int) -> KernelPart:
+def _output_part(
+    rule: RegressionFunctions, data: TensorSpec, device: DeviceDescription
+) -> KernelPart:
     if rule.output is None:
-        return copy_part(source(0), target(0), data.elements, threads)
+        return copy_part(source(0), target(0), data.elements, device)
     kernel = scalar.compile(rule.output)
-    return kernel.part(target(0), [source(0)], data.elements, threads=threads)
+    return kernel.part(target(0), [source(0)], data.elements, device=device)
 
 
 def _rows(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-from mxrun.backend.arguments import Arguments, Float32s, Integer
-from mxrun.backend.jit import native, share
-from mxrun.backend.team import team_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
+from mxrun.codegen.arguments import Arguments, Float32s, Integer
+from mxrun.codegen.jit import native, share
 from mxrun.operator.native_kernel import LoopPart, Slot
 
 
@@ -93,7 +93,7 @@ def zero_rows_loop(call: RowZeroing) -> None:
         position += count
 
 
-def zero_part(output: Slot, count: int, threads: int) -> LoopPart:
+def zero_part(output: Slot, count: int, device: DeviceDescription) -> LoopPart:
     """Return output = 0 for `count` elements in memory order."""
     arguments = RowZeroing(rows=1, columns=count, target=output, offset=0, stride=count)
-    return LoopPart(zero_rows_loop, arguments, team_for_elements(count, threads))
+    return LoopPart(zero_rows_loop, arguments, device.team_for_elements(count))

@@ -8,7 +8,6 @@ from typing import Annotated, TypeVar
 import numpy as np
 from pydantic import Field
 
-from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -144,7 +143,7 @@ class CompiledSliceChannel(Implementation):
         data = data.with_layout(PLAIN) if prop.parameters.squeeze_axis else unpacked(data)
         outputs = tuple(spec.with_layout(data.layout) for spec in request.outputs)
         rows, columns, stride = _places(prop, data)
-        team = team_for_elements(rows * columns, request.threads)
+        team = request.device.team_for_elements(rows * columns)
         parts = [
             LoopPart(
                 copy_rows_loop,
@@ -163,7 +162,7 @@ class CompiledSliceChannel(Implementation):
             for index, req in enumerate(request.requests)
             if req is not OpReqType.NULL
         ]
-        return native_kernel(self.name, parts, (data,), outputs, request.requests, request.threads)
+        return native_kernel(self.name, parts, (data,), outputs, request.requests, request.device)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare one copy per given gradient, and zeros for each absent one."""
@@ -171,7 +170,7 @@ class CompiledSliceChannel(Implementation):
         assert before is not None
         data_grad = request.in_grad[0].with_layout(before.layout)
         rows, columns, stride = _places(prop, data_grad)
-        team = team_for_elements(rows * columns, request.threads)
+        team = request.device.team_for_elements(rows * columns)
         parts = []
         for index, gradient in enumerate(request.out_grad):
             offset = index * columns
@@ -198,7 +197,7 @@ class CompiledSliceChannel(Implementation):
         )
         unread = (None,) * (1 + len(gradients))
         return native_kernel(
-            self.name, parts, (*gradients, *unread), (data_grad,), request.requests, request.threads
+            self.name, parts, (*gradients, *unread), (data_grad,), request.requests, request.device
         )
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mxrun.backend.onednn.descriptor import strides_of
-from mxrun.base.tensor import PLAIN, Shape, TensorSpec, unpacked
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec, strides_of, unpacked
 
 # (size, the operands' strides) of each axis, innermost last.
 Axes = list[tuple[int, Shape]]

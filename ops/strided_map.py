@@ -13,15 +13,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from mxrun.backend.arguments import Arguments, Float32s, Int64s, Integer, Table
-from mxrun.backend.call import HEADER_SLOTS
-from mxrun.backend.jit import call_address, float32s, inlined, integer, native, share
-from mxrun.backend.onednn.descriptor import strides_of
-from mxrun.backend.team import team_for_elements
-from mxrun.backend.vectors import LANES, gather_lanes, lanes, load_lanes, store_lanes
-from mxrun.base.tensor import PLAIN, Shape, TensorSpec
+from mxrun.base.device import DeviceDescription
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec, strides_of
+from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, Float32s, Int64s, Integer, Table
+from mxrun.codegen.jit import call_address, float32s, inlined, integer, native, share
+from mxrun.codegen.vectors import LANES, gather_lanes, lanes, load_lanes, store_lanes
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.native_kernel import Code, LoopPart, Scratch, Slot
+from mxrun.operator.launch import Code
+from mxrun.operator.native_kernel import LoopPart, Scratch, Slot
 from mxrun.operator.scalar import MapKernel
 from mxrun.ops.copy_part import COPY
 from mxrun.ops.strided import Axes, collapsed, common_axes
@@ -252,7 +251,7 @@ def strided_part(
     outputs: Sequence[Slot],
     spec: TensorSpec,
     operands: Sequence[tuple[Slot, TensorSpec]],
-    threads: int,
+    device: DeviceDescription,
     parameters: Sequence[float] = (),
     requests: Sequence[OpReqType] = (OpReqType.WRITE,),
 ) -> LoopPart:
@@ -262,16 +261,16 @@ def strided_part(
     `MapKernel.multi_output_part`.
     """
     found = [(operand, common_axes(spec, [each])) for operand, each in operands]
-    return _part(kernel, outputs, spec.elements, found, threads, parameters, requests)
+    return _part(kernel, outputs, spec.elements, found, device, parameters, requests)
 
 
 def permuted_part(
-    output: Slot, data: Slot, shape: Shape, order: Sequence[int], threads: int
+    output: Slot, data: Slot, shape: Shape, order: Sequence[int], device: DeviceDescription
 ) -> LoopPart:
     """Return output = plain data of `shape` with its axes in another order."""
     strides = strides_of(shape, PLAIN)
     axes = collapsed((shape[axis], (strides[axis],)) for axis in order)
-    return _part(COPY, [output], math.prod(shape), [(data, axes)], threads)
+    return _part(COPY, [output], math.prod(shape), [(data, axes)], device)
 
 
 def _part(
@@ -279,7 +278,7 @@ def _part(
     outputs: Sequence[Slot],
     elements: int,
     operands: Sequence[tuple[Slot, Axes]],
-    threads: int,
+    device: DeviceDescription,
     parameters: Sequence[float] = (),
     requests: Sequence[OpReqType] = (OpReqType.WRITE,),
 ) -> LoopPart:
@@ -289,13 +288,13 @@ def _part(
     axes = tuple(own or [(1, (1,))] for _, own in operands)
     steps = [own[0][1][0] if len(own) == 1 else -1 for own in axes]
     contiguous = partial(
-        kernel.multi_output_part, outputs, slots, elements, parameters, threads=threads
+        kernel.multi_output_part, outputs, slots, elements, parameters, device=device
     )
     if not elements or all(step in (0, 1) for step in steps):
         return contiguous(requests=requests, steps=steps)
     chunk, modes = _chunks(elements, axes)
     copies = modes == (1,) and tuple(requests) == (OpReqType.WRITE,) and _passes(kernel)
-    team = team_for_elements(elements, threads)
+    team = device.team_for_elements(elements)
     # The last axis is endless, so that it never overflows.
     rank = 1 + max(map(len, axes))
     words = _BLOCK_WORDS + len(slots) * (1 + rank)

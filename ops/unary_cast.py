@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.scalar_value import MAP_DTYPES
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import item_size, numpy_dtype
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, TensorSpec, unpacked
+from mxrun.codegen.scalar_value import MAP_DTYPES
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
@@ -117,13 +118,13 @@ class CompiledCast(Implementation):
         (data,), (output,) = request.inputs, request.outputs
         if not {data.dtype, output.dtype} <= set(MAP_DTYPES):
             return None
-        return self._kernel(data, output.dtype, 0, request.requests, request.threads)
+        return self._kernel(data, output.dtype, 0, request.requests, request.device)
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare data's gradient, in out_grad's layout."""
         (gradient,), (data,) = request.out_grad, request.in_grad
         assert gradient is not None
-        return self._kernel(gradient, data.dtype, 2, request.requests, request.threads)
+        return self._kernel(gradient, data.dtype, 2, request.requests, request.device)
 
     def _kernel(
         self,
@@ -131,14 +132,14 @@ class CompiledCast(Implementation):
         dtype: str,
         unread: int,
         requests: tuple[OpReqType, ...],
-        threads: int,
+        device: DeviceDescription,
     ) -> Kernel:
         """Return the conversion of the first input; `unread` further inputs follow it."""
         is_movable = max(item_size(given.dtype), item_size(dtype)) <= _MAX_MOVABLE_BYTES
         given = unpacked(given) if is_movable else given.with_layout(PLAIN)
         kernel = scalar.compile(_same, dtype=given.dtype, result_dtype=dtype)
         part = kernel.part(
-            target(0), [source(0)], given.elements, threads=threads, request=requests[0]
+            target(0), [source(0)], given.elements, device=device, request=requests[0]
         )
         return native_kernel(
             self.name,
@@ -146,7 +147,7 @@ class CompiledCast(Implementation):
             (given, *[None] * unread),
             (replace(given, dtype=dtype),),
             without_add_requests(requests),
-            threads,
+            device,
         )
 
 

@@ -162,7 +162,7 @@ class CompiledWhere(Implementation):
         wide = TensorSpec(_wide(condition.shape, full.shape), layout=full.layout)
         operands = [(source(0), wide), (source(1), full), (source(2), full)]
         part = strided_part(
-            _FORWARD, [target(0)], full, operands, request.threads, requests=request.requests
+            _FORWARD, [target(0)], full, operands, request.device, requests=request.requests
         )
         return native_kernel(
             self.name,
@@ -170,7 +170,7 @@ class CompiledWhere(Implementation):
             (narrow, full, full),
             (full,),
             without_add_requests(request.requests),
-            request.threads,
+            request.device,
             flops=full.elements,
         )
 
@@ -183,7 +183,7 @@ class CompiledWhere(Implementation):
         wide = TensorSpec(_wide(condition.shape, full.shape), layout=full.layout)
         operands, requests = [(source(0), full), (source(1), wide)], request.requests[1:]
         part = strided_part(
-            _BACKWARD, [target(1), target(2)], full, operands, request.threads, requests=requests
+            _BACKWARD, [target(1), target(2)], full, operands, request.device, requests=requests
         )
         return native_kernel(
             self.name,
@@ -191,6 +191,6 @@ class CompiledWhere(Implementation):
             (full, condition.with_layout(full.layout), None, None, None),
             (None, full, full),
             without_add_requests(request.requests),
-            request.threads,
+            request.device,
             flops=sum(req is not OpReqType.NULL for req in requests) * full.elements,
         )

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from xdist.workermanage import WorkerController
 
 from mxrun import library
-from mxrun.backend.team import available_cores
+from mxrun.device.cpu.team import available_cores
 from mxrun.operator import register
 
 # Processes of a run of all tests. Some tests use two cores, and all use much memory.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mxrun.base.dtype import item_size
+from mxrun.base.errors import InternalError
 
 Shape = tuple[int, ...]
 # None stands for a rank or a dimension that inference has not determined yet.
@@ -85,3 +86,20 @@ class TensorSpec:
 def unpacked(spec: TensorSpec) -> TensorSpec:
     """Return the tensor in a layout with strides: its own if it has strides, else plain."""
     return spec if spec.layout in (PLAIN, CHANNELS_LAST) else spec.with_layout(PLAIN)
+
+
+def strides_of(shape: Shape, layout: Layout) -> Shape:
+    """Return the element strides of a plain or channels-last tensor, one per logical axis.
+
+    Raises InternalError for any other layout.
+    """
+    order = list(range(len(shape)))
+    if layout == CHANNELS_LAST and len(shape) > 2:
+        order = [0, *order[2:], 1]
+    elif layout not in (PLAIN, CHANNELS_LAST):
+        raise InternalError(f"layout {layout} has no strides")
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides)

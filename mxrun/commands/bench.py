@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend.compilation import noted_compilations
 from mxrun.base.waits import WAIT_NOTICE_S
+from mxrun.codegen.compilation import noted_compilations
 from mxrun.config.bundled import find_config
-from mxrun.executor.tape_cost import TapeCost, tape_cost
+from mxrun.device.interface import ProgramCost
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
-from mxrun.runtime.machine import machine_of
+from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.runtime.profiler import Event, OperatorTime
-from mxrun.runtime.storage import peak_rss_bytes
 from mxrun.session.benchmark_loop import Steps
+from mxrun.session.device import host_loops
 from mxrun.session.notes import Notify, note_missing_library
 from mxrun.session.planning import check_fits, load, plan_for
 from mxrun.session.roofline import Roofline, roofline
@@ -57,7 +57,8 @@ class BenchReport:
     """Times of complete steps in ms, and of the operators in additional, profiled steps.
 
     profiled, plain: times of the monotonic clock in ns [profiled steps, 4]: start, after loading,
-    after running, after measuring. Plain and profiled steps alternate.
+    after running, after measuring. Plain and profiled steps alternate. tape: overhead of the
+    phase's program. roofline: None on a device whose peak speeds are not known.
     """
 
     name: str
@@ -71,8 +72,8 @@ class BenchReport:
     plain: npt.NDArray[np.int64]
     operators: tuple[OperatorTime, ...]
     calls: tuple[Event, ...]
-    tape: TapeCost
-    roofline: Roofline
+    tape: ProgramCost
+    roofline: Roofline | None
     peers: Mapping[str, PeerResult]
 
     def to_json(self) -> dict[str, Any]:
@@ -103,12 +104,12 @@ class BenchReport:
             },
             "operators": [operator.to_json() for operator in self.operators],
             "tape": self._tape_json(),
-            "roofline": self.roofline.to_json(),
+            "roofline": None if self.roofline is None else self.roofline.to_json(),
             "peers": {name: peer.to_json() for name, peer in self.peers.items()},
         }
 
     def _tape_json(self) -> dict[str, Any]:
-        """Return the cost of the tape itself; `share` is a fraction of the median step."""
+        """Return the cost of the program itself; `share` is a fraction of the median step."""
         tape = self.tape
         to_us_per_call = 1e6 / tape.calls if tape.calls else 0.0
         return {
@@ -149,9 +150,20 @@ def bench(
     memory, and if none of the requested baselines can be compared.
     """
     path = find_config(str(config))
-    note_missing_library(notify)
     compare = _comparison(request, notify)
     built = load(path, overrides, request.batch)
+    note_missing_library(built.config, notify)
+    with host_loops(built.config):
+        return _measured(built, request, compare, notify, started_at)
+
+
+def _measured(
+    built: ModelDefinition,
+    request: BenchRequest,
+    compare: Callable[[ModelDefinition, Steps], Mapping[str, PeerResult]],
+    notify: Notify,
+    started_at: float,
+) -> BenchReport:
     plan = plan_for(built, request.phase == "train", request.threads, notify)
     check_fits(plan)
     with noted_compilations(notify):
@@ -173,13 +185,15 @@ def bench(
         steps.run(steps.executor.run, without)
         steps.run(lambda phase: profile.run(), within)
     operators, calls = profile.operators(), tuple(profile.events())
-    machine = machine_of(plan.threads, request.remeasure)
-    floors = roofline(steps.executor, steps.phase, calls, float(np.median(step_s)), machine)
+    peaks = steps.executor.device.peaks(request.remeasure)
+    floors = None
+    if peaks is not None:
+        floors = roofline(steps.executor, steps.phase, calls, float(np.median(step_s)), peaks)
     return BenchReport(
         name=built.config.name,
         request=request,
         batch_size=built.model.batch_size,
-        threads=plan.threads,
+        threads=plan.device.threads,
         first_step_s=first_step_s,
         rss_peak_bytes=rss_peak_bytes,
         step_ms=step_s * 1e3,
@@ -187,7 +201,7 @@ def bench(
         plain=plain,
         operators=operators,
         calls=calls,
-        tape=tape_cost(steps.executor.tapes[steps.phase], plan.threads),
+        tape=steps.executor.programs[steps.phase].cost(),
         roofline=floors,
         peers=compare(built, steps),
     )

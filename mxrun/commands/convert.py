@@ -136,7 +136,9 @@ def _source(request: ConvertRequest) -> _ExportedNetwork:
                     hint="leave that out, or convert a config in place of the run's folder",
                 )
             )
-        trained = TrainedModel.open(path, request.checkpoint, request.batch, request.allow_changes)
+        trained = TrainedModel.open(
+            path, request.checkpoint, request.batch, request.allow_changes, needs_device=False
+        )
         return _ExportedNetwork(trained.built, trained.arrays, trained.notes, trained)
     if request.checkpoint is not None:
         raise UserError(
@@ -147,6 +149,6 @@ def _source(request: ConvertRequest) -> _ExportedNetwork:
                 "such as runs/digits_lenet",
             )
         )
-    built = load(find_config(request.source), request.overrides, request.batch)
+    built = load(find_config(request.source), request.overrides, request.batch, needs_device=False)
     notes = ("the parameters are initial ones: nothing is trained",)
     return _ExportedNetwork(built, initial_arrays(built), notes)

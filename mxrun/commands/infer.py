@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend.compilation import noted_compilations
-from mxrun.backend.team import available_cores, largest_team
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
+from mxrun.codegen.compilation import noted_compilations
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
 from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
@@ -22,6 +21,7 @@ from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable_error
 from mxrun.session.budget import budgeted
+from mxrun.session.device import describe, host_loops, kind_of, open_device
 from mxrun.session.inference_outputs import (
     OutputHead,
     batch_inputs,
@@ -144,22 +144,36 @@ class Inference:
         """
         started = time.perf_counter()
         draws = RANDOM_STATE in self._executor.plan.specs
-        random = self._executor.array(RANDOM_STATE) if draws else None
-        for number, records in enumerate(self._source.batches(self._executor, self.batch_size)):
+        random = self._executor.tensor(RANDOM_STATE).mirror() if draws else None
+        results = {
+            output: self._executor.result(EVALUATE, output.head.entry.name).mirror()
+            for output in self.outputs
+        }
+        for number, records in enumerate(self._loaded()):
             if random is not None:
-                random[1:] = UNTRAINED, number
+                random.array[1:] = UNTRAINED, number
+                random.store()
             self._executor.run(EVALUATE)
             count = len(records.names)
-            arrays = {
-                output.name: self._executor.result(EVALUATE, output.head.entry.name)
-                .reshape(self.batch_size, *output.shape)[:count]
-                .copy()
-                for output in self.outputs
-            }
+            arrays = {}
+            for output, result in results.items():
+                result.load()
+                rows = result.array.reshape(self.batch_size, *output.shape)
+                arrays[output.name] = rows[:count].copy()
             self._records += count
             self._seconds = time.perf_counter() - started
             advance(self._records)
             yield InferenceBatch(records, arrays)
+
+    def _loaded(self) -> Iterator[Records]:
+        """Load batch after batch; the first one makes the source's loops."""
+        batches = self._source.batches(self._executor, self.batch_size)
+        while True:
+            with host_loops(self.trained.built.config):
+                records = next(batches, None)
+            if records is None:
+                return
+            yield records
 
     def rows(self, advance: Callable[[int], None] = lambda records: None) -> Iterator[Row]:
         """Yield the results record by record: file, number of the record in it, label, outputs.
@@ -198,7 +212,7 @@ class Inference:
                 {"name": output.name, "shape": list(output.shape)} for output in self.outputs
             ],
             "batch_size": self.batch_size,
-            "threads": self._executor.plan.threads,
+            "threads": self._executor.plan.device.threads,
             "records": self._records,
             "seconds": self._seconds,
             "records_per_s": self._records / max(self._seconds, 1e-9),
@@ -214,11 +228,16 @@ def infer(run: str | Path, request: InferRequest, notify: Notify = ignore_note) 
     notes about long waits. Raises UserError for errors in the run, the checkpoint, names or the
     first records.
     """
-    note_missing_library(notify)
     if request.allow_plugins:
         trust_plugins(run)
     batch = 1 if request.batch == MAX else request.batch
     trained = TrainedModel.open(Path(run), request.checkpoint, batch, request.allow_changes)
+    note_missing_library(trained.built.config, notify)
+    with host_loops(trained.built.config):
+        return _prepared(trained, request, notify)
+
+
+def _prepared(trained: TrainedModel, request: InferRequest, notify: Notify) -> Inference:
     if request.batch == MAX:
         trained = trained.with_batch_size(_largest_batch(trained, request, notify))
     built = trained.built
@@ -232,7 +251,7 @@ def infer(run: str | Path, request: InferRequest, notify: Notify = ignore_note) 
     plan = compile_plan(*_compile_request(trained, request, selected, source, batch_size, notify))
     check_fits(plan)
     with noted_compilations(notify):
-        executor = Executor(plan)
+        executor = Executor(plan, open_device(built.config, plan.device))
     zero_pinned(executor, built)
     trained.copy_into(executor)
     executor.prepare()
@@ -266,6 +285,7 @@ def _compile_request(
     """Return the symbol and the compile request for a batch size."""
     built = trained.built
     threads = team_size(built, training=False, threads=request.threads or _team_of(trained))
+    device = describe(built.config, threads)
     measured = built.model.symbol.heads if request.measured else ()
     return subgraph(selected, measured), CompileRequest(
         inputs=batch_inputs(built, batch_size),
@@ -273,23 +293,25 @@ def _compile_request(
         staged=source.staged(batch_size),
         phases=(EVALUATE,),
         constant_parameters=True,
-        threads=threads,
+        device=device,
         precision=request.precision or built.config.precision,
         fuse=built.config.fuse,
         implementation=built.config.implementation,
-        chooser=chooser_for(built, threads, notify),
-        **budgeted(built, False, threads),
+        chooser=chooser_for(built, device, notify),
+        **budgeted(built, False, device),
     )
 
 
 def _team_of(trained: TrainedModel) -> int | None:
     """Return the team size of the run, on which the last bits depend, limited by the cores.
 
-    None if the config sets a team size.
+    None if the config sets a team size, and for a run on another kind of device.
     """
-    if trained.built.config.threads is not None:
+    config, plan = trained.built.config, trained.checkpoint.manifest.plan
+    if config.threads is not None or plan.device != describe(config, 1).kind:
         return None
-    return min(trained.checkpoint.manifest.plan.threads, available_cores(), largest_team())
+    kind = kind_of(config)
+    return min(plan.threads, kind.cores(), kind.largest_team())
 
 
 def _source(

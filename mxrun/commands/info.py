@@ -8,10 +8,9 @@ from importlib import metadata
 from typing import Any
 
 from mxrun import __version__
-from mxrun.backend.onednn import library as onednn
-from mxrun.backend.team import available_cores, openmp
 from mxrun.base import cache_files
-from mxrun.runtime.machine import processor_model
+from mxrun.base.device import CPU
+from mxrun.device.registry import device_kind, device_kinds
 
 # Libraries whose versions may change results or speed.
 _LIBRARIES = ("numpy", "llvmlite", "pydantic", "pillow", "safetensors")
@@ -28,23 +27,24 @@ def info() -> dict[str, Any]:
     import llvmlite.binding as llvm
 
     folder = cache_files.root()
+    processor = device_kind(CPU)
+    kinds = [device_kind(name) for name in device_kinds()]
     return {
         "mxrun": __version__,
         "python": platform.python_version(),
         "executable": sys.executable,
         "system": platform.platform(),
         "processor": {
-            "model": processor_model(),
+            "model": processor.model(0),
             "code_generated_for": llvm.get_host_cpu_name(),
-            "cores": available_cores(),
+            "cores": processor.cores(),
         },
         "libraries": {
             **{name: _version(name) for name in (*_LIBRARIES, *_OPTIONAL)},
             "llvm": ".".join(map(str, llvm.llvm_version_info)),
-            "onednn": onednn.version() if onednn.load() is not None else None,
-            "openmp": "libgomp" if openmp() is not None else None,
+            **{name: version for kind in kinds for name, version in kind.libraries().items()},
         },
-        "notes": [reason] if (reason := onednn.reason()) else [],
+        "notes": [note for kind in kinds if (note := kind.missing())],
         "cache": {
             "folder": None if folder is None else str(folder),
             "kinds": [

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mxrun.backend.jit import HostLoop
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_outputs
+from mxrun.config import Parsed, RunConfig
 from mxrun.config.bundled import find_config
+from mxrun.device.interface import Device
 from mxrun.executor.bind import bind
 from mxrun.frontend import build
 from mxrun.operator.native_kernel import Addition, add_loop
@@ -21,14 +22,15 @@ from mxrun.planner.hint import CONCAT_IN_PLACE
 from mxrun.planner.plan import PhasePlan, Plan
 from mxrun.runtime.resident import resident_bytes
 from mxrun.session.budget import budget_figures
+from mxrun.session.device import host_loops, open_device
 from mxrun.session.max_batch_size import BatchSize, max_batch_size
 from mxrun.session.micro_batches import planned
-from mxrun.session.notes import Notify, ignore_note, note_missing_library
+from mxrun.session.notes import Notify, ignore_note, note_missing_library, notify_once
 from mxrun.session.planning import parse_config, trust_plugins
 from mxrun.session.what_if import WhatIfRequest, what_if
 
-# Fictitious base address: bound kernels store addresses, but nothing is run or stored there.
-_BASE_ADDRESS = 1 << 40
+# Number of elements for which every team is worthwhile.
+_MANY = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ def inspect_configs(
         for path in paths:
             trust_plugins(path, overrides)
     check_outputs(dict.fromkeys(paths, "CONFIG"), request.outputs)
-    note_missing_library(notify)
+    notify = notify_once(notify)
     if request.diff is None:
         return [_inspected(paths[0], overrides, request, notify)]
     reports = []
@@ -236,8 +238,21 @@ def inspect_memory(
     notify: receives notes about long waits. measured: also measure the memory outside the arena,
     for which all kernels are bound. changes: also plan other settings.
     """
-    training = phase == "train"
     parsed = parse_config(path, overrides)
+    with host_loops(parsed.config):
+        return _planned_memory(parsed, phase, batch, threads, notify, measured, changes)
+
+
+def _planned_memory(
+    parsed: Parsed,
+    phase: str,
+    batch: BatchSize | None,
+    threads: int | None,
+    notify: Notify,
+    measured: bool,
+    changes: bool,
+) -> MemoryReport:
+    training = phase == "train"
     built = build(parsed, max_batch_size(batch, parsed, training, threads, notify))
     if changes and built.config.memory.micro_batches:
         raise UserError(
@@ -247,6 +262,7 @@ def inspect_memory(
                 hint="add memory.micro_batches=false",
             )
         )
+    note_missing_library(built.config, notify)
     run = planned(built, training, threads, notify)
     if changes:
         notify("--what-if plans other settings, which takes about ten times as long as this plan")
@@ -257,7 +273,7 @@ def inspect_memory(
         batch_size=built.batch_size,
         micro_batches=run.built.micro_batches,
         plan=run.plan,
-        outside=outside_bytes(run.plan) if measured else {},
+        outside=outside_bytes(run.built.config, run.plan) if measured else {},
         what_if=what_if(what_if_request) if changes else None,
     )
 
@@ -272,20 +288,23 @@ def team_figures(before: int, after: int) -> dict[str, int]:
     return {"team_bytes": team_bytes, "total_bytes": before + team_bytes}
 
 
-def outside_bytes(plan: Plan) -> dict[str, Any]:
+def outside_bytes(config: RunConfig, plan: Plan) -> dict[str, Any]:
     """Bind the plan's kernels without an arena, start the team, and measure this process.
 
     A run additionally holds the records of its data, and Python's allocations while it runs.
     """
-    tapes = [bind(phase, _BASE_ADDRESS, plan.threads) for phase in plan.phases.values()]
+    device = open_device(config, plan.device)
+    memory = device.unbacked(plan.planned_bytes)
+    programs = [bind(phase, device, memory) for phase in plan.phases.values()]
     # An empty loop, which starts the team's threads with their stacks and heaps.
-    start_team = HostLoop(add_loop, Addition(count=0, source=None, target=None), plan.threads)
+    nothing = Addition(count=0, source=None, target=None)
+    start_team = device.host_loop(add_loop, nothing, _MANY)
     # The first measurement itself allocates memory.
     resident_bytes()
     before = resident_bytes()
     start_team()
     after = resident_bytes()
-    del tapes
+    del programs
     if before is None or after is None:
         return {}
     return {
@@ -296,5 +315,17 @@ def outside_bytes(plan: Plan) -> dict[str, Any]:
         "stack_bytes": before.stack,
         **team_figures(before.total, after.total),
         # The compiler's memory is never freed; later processes find its results in the cache.
-        "compiler_ran": "mxrun.backend.sequential.compiler" in sys.modules,
+        "compiler_ran": "mxrun.codegen.sequential.compiler" in sys.modules,
+        "temporary_bytes": _temporary_bytes(device, plan),
     }
+
+
+def _temporary_bytes(device: Device, plan: Plan) -> int | None:
+    """Return the most bytes of temporaries outside the plan, by a run of each phase on zeros.
+
+    None for a device whose programs allocate nothing.
+    """
+    if not device.makes_temporaries:
+        return None
+    memory = device.allocate(plan.planned_bytes)
+    return max(bind(phase, device, memory).temporary_bytes() for phase in plan.phases.values())

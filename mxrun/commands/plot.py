@@ -46,7 +46,7 @@ def plot(target: str, settings: Sequence[str] = ()) -> Report:
 
 
 def _network(path: Path, overrides: Sequence[str]) -> Report:
-    built = load(path, overrides)
+    built = load(path, overrides, needs_device=False)
     model = built.model
     return {
         "kind": "network",

@@ -10,16 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from mxrun.backend.compilation import noted_compilations
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.codegen.compilation import noted_compilations
 from mxrun.config import Parsed
 from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition, build, check_labels
 from mxrun.graph.phases import TRAIN
 from mxrun.io.dataset import open_datasets
 from mxrun.runtime.contention import core_wait_s
-from mxrun.runtime.storage import peak_rss_bytes
+from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
+from mxrun.session.device import describe, host_loops
 from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.micro_batches import micro_batch_notes, planned
 from mxrun.session.notes import Notify, ignore_note, note_missing_library
@@ -134,12 +135,17 @@ def train(
     when a signal requested an end and everything is saved.
     """
     path = find_config(str(config))
-    note_missing_library(observer.note)
     parsed = parse_config(path, overrides)
+    with host_loops(parsed.config):
+        return _train(parsed, observer, request)
+
+
+def _train(parsed: Parsed, observer: Observer, request: TrainRequest) -> TrainingResult:
     batch = _batch_size(parsed, observer, request)
     if batch is not None:
         parsed = parsed.with_values({("data", "batch_size"): batch})
     built, is_synthetic = _build_model(parsed)
+    note_missing_library(built.config, observer.note)
     if is_synthetic:
         observer.note(NO_PATH)
     saved = saved_plan(built.config.name) if request.existing == "resume" else None
@@ -184,13 +190,15 @@ def _open_run(
 ) -> Run:
     """Open the data, plan, and allocate.
 
-    saved: the plan of a resumed run. Its team size is used again if the config sets none, and its
-    kernels if they were autotuned, because times may have changed.
+    saved: the plan of a resumed run. On the same kind of device its team size is used again if the
+    config sets none, and its kernels if they were autotuned, because times may have changed.
     """
     if built.missing:
         raise UserError(built.missing)
     datasets = open_datasets(built.data, built.model.records)
     check_labels(built, datasets)
+    if saved is not None and saved.device != describe(built.config, 1).kind:
+        saved = None
     team, autotuned = None, None
     if saved is not None and built.config.threads is None:
         team = saved.threads
@@ -277,7 +285,7 @@ class _Training:
                 batch_size=run.built.batch_size,
                 parameters=sum(spec.elements for spec in run.built.model.parameters.values()),
                 planned_bytes=run.plan.planned_bytes,
-                threads=run.plan.threads,
+                threads=run.plan.device.threads,
                 resumed_from=resumed_from,
                 trainable=trainable_elements(run.built),
                 warm_start=warm_start(run.built, run.started_from),
@@ -318,7 +326,7 @@ class _Training:
             synthetic_data=uses_synthetic_data(run.built.config),
             recompute=recompute,
             micro_batches=run.built.micro_batches,
-            threads=run.plan.threads,
+            threads=run.plan.device.threads,
             core_wait_share=core_wait_share,
             classes=list(run.datasets["train"].classes),
         )

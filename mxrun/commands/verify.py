@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend.compilation import noted_compilations
 from mxrun.base.dtype import BFLOAT16
+from mxrun.codegen.compilation import noted_compilations
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition
@@ -26,6 +26,7 @@ from mxrun.planner.plan import Block, PhasePlan, Plan
 from mxrun.planner.remat.budget import Budget
 from mxrun.planner.schedule.schedule import ORDERS
 from mxrun.session.benchmark_loop import Steps
+from mxrun.session.device import host_loops
 from mxrun.session.fault_injection import freed_early
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.planning import check_fits, load, request_for
@@ -96,7 +97,7 @@ def verify(
     built = load(find_config(str(config)), overrides, batch)
     entries: list[dict[str, Any]] = []
     trained: Arrays = {}
-    with noted_compilations(notify):
+    with host_loops(built.config), noted_compilations(notify):
         for phase in (TRAIN, EVALUATE):
             # Variants with less sharing exceed any budget.
             request = replace(request_for(built, phase == TRAIN, threads, notify), budget=None)
@@ -190,7 +191,7 @@ def results(
     loop = Steps(built, plan, variant.phase)
     if variant.phase == EVALUATE:
         for name in built.model.learned.keys() & plan.specs.keys() & trained.keys():
-            loop.executor.array(name)[...] = trained[name]
+            loop.executor.tensor(name).write(trained[name])
         loop.executor.prepare()
     run = loop.executor.run_poisoned if variant.poisoned else loop.executor.run
     if overwritten is not None:
@@ -203,7 +204,7 @@ def results(
             outputs |= {f"{name}, step {step + 1}": array for name, array in results}
     if variant.phase == TRAIN:
         names = [block.name for block in plan.pinned if block.memory_class in _COMPARED]
-        outputs = {name: loop.executor.array(name).copy() for name in names}
+        outputs = {name: loop.executor.tensor(name).read() for name in names}
     return outputs
 
 

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from mxrun.base import flags
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.keywords import PREFERRED
 from mxrun.base.machine import Machine
 from mxrun.base.tensor import TensorSpec
+from mxrun.compiler.loop import with_loops
 from mxrun.compiler.verify import verify_graph, verify_plan
 from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, ValueId
@@ -35,7 +37,7 @@ from mxrun.passes.select import KernelSelection, select
 from mxrun.passes.split_backward import split_backward
 from mxrun.passes.updates import accumulate, hoist_updates, updates
 from mxrun.planner.place import place, place_pinned
-from mxrun.planner.plan import Block, Plan
+from mxrun.planner.plan import Block, PhasePlan, Plan
 from mxrun.planner.remat.budget import Budget, Plain, fit_to_budget
 from mxrun.planner.remat.reorders import rematerialise_reorders
 from mxrun.planner.schedule.schedule import BEST, schedule
@@ -56,6 +58,7 @@ class CompileRequest:
     average: momentum of the moving average of every trained parameter; evaluation reads the average
         in place of the parameter.
     staged: io tensors of batches prepared ahead, stored beside the io slots.
+    device: what the plan shall run on.
     phases: phases to plan; with ACCUMULATE, TRAIN also adds to the running sums.
     implementation: kernel selection for nodes that name none: PREFERRED, AUTO, or a name.
     chooser: times the candidates of AUTO; without it, AUTO is PREFERRED.
@@ -81,7 +84,7 @@ class CompileRequest:
     gradients: tuple[str, ...] = ()
     staged: Mapping[str, TensorSpec] = field(default_factory=dict)
     phases: tuple[str, ...] = (TRAIN, EVALUATE)
-    threads: int = 1
+    device: DeviceDescription = field(default_factory=DeviceDescription)
     backward: str = "explicit_graph"
     implementation: str = PREFERRED
     chooser: Chooser | None = None
@@ -120,14 +123,40 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
     started = time.perf_counter()
     inference = infer_request(symbol, request)
     graphs = {
-        phase: select(
-            _phase_graph(symbol, request, inference, phase),
-            request.threads,
-            _choice(request, phase),
-            request.constant_parameters,
-        )
+        phase: _selected(_phase_graph(symbol, request, inference, phase), request, phase)
         for phase in request.phases
     }
+    return _planned(graphs, request, started)
+
+
+@_uncollected()
+def compile_graphs(graphs: Mapping[str, Graph], request: CompileRequest) -> Plan:
+    """Return the plan of graphs by phase, whose steps have no kernels yet; they may contain loops.
+
+    Raises UserError for a step that cannot run on the device.
+    """
+    started = time.perf_counter()
+    selected = {phase: _selected(graph, request, phase) for phase, graph in graphs.items()}
+    return _planned(selected, request, started)
+
+
+def _selected(graph: Graph, request: CompileRequest, phase: str) -> Graph:
+    """Return the graph with kernels."""
+
+    def body(graph: Graph) -> Graph:
+        return _selected(graph, request, phase)
+
+    def place_body(graph: Graph, pinned: tuple[Block, ...]) -> PhasePlan:
+        sharing = Sharing(request.in_place, request.join, request.add_to)
+        return _placed(phase, graph, pinned, request, sharing).plan
+
+    graph = with_loops(graph, body, place_body)
+    choice = _choice(request, phase)
+    return select(graph, request.device, choice, request.constant_parameters)
+
+
+def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) -> Plan:
+    """Schedule and place graphs with kernels; started: when planning began, for its time."""
     if request.constant_parameters:
         if set(graphs) != {EVALUATE}:
             raise InternalError("a plan of other phases than evaluation changes its parameters")
@@ -149,7 +178,7 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
         for name, value in graph.sources.items()
     } | dict(request.staged)
     planning_ms = (time.perf_counter() - started) * 1e3
-    plan = Plan(phases, pinned, specs, request.threads, planning_ms, budget_bytes)
+    plan = Plan(phases, pinned, specs, request.device, planning_ms, budget_bytes)
     if flags.debug():
         for phase in phases.values():
             verify_graph(phase.graph, "place")

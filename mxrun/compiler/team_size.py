@@ -14,14 +14,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mxrun.backend.team import team_for_elements, team_for_flops
+from mxrun.base.device import team_for_elements, team_for_flops
 from mxrun.base.dtype import BFLOAT16
 from mxrun.graph.infer import InferredSpecs
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 
-# Operations per second of products on one core, in float32 and in bfloat16, by oneDNN's name of the
-# instruction set; the first entry contained in the name applies.
+# Operations per second of products on one core, in float32 and in bfloat16, by the
+# instruction set; the first entry contained in its name applies.
 _PRODUCTS = (
     ("avx512_core_amx", 110e9, 600e9),
     ("avx512_core_bf16", 110e9, 200e9),
@@ -68,9 +68,9 @@ def team_for(
 ) -> int:
     """Return the smallest team of `team_sizes` with at least 90 % of the fastest team's speed.
 
-    trained: the parameters that a step updates; empty for inference. instruction_set: oneDNN's name
-    of it; empty without oneDNN. precision: dtype of products, `float32` or `bfloat16`. largest: the
-    largest team allowed.
+    trained: the parameters that a step updates; empty for inference. instruction_set: the
+    device's; empty if its kernels use none. precision: dtype of products, `float32` or `bfloat16`.
+    largest: the largest team allowed.
     """
     kernels = [
         kernel

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.validation import Path as KeyPath
 from mxrun.base.validation import dotted
+from mxrun.config.context import DEFAULT_CONTEXT, split_context
 from mxrun.config.dump import dump
 from mxrun.config.expand import Expanded, expand
 from mxrun.config.interpolate import depth_of
@@ -49,6 +50,13 @@ class RunConfig(Settings):
     """
 
     _tree: SourceNode
+
+    @property
+    def device(self) -> tuple[str, int]:
+        """Kind of the device, and its number among those of its kind."""
+        device = split_context(self.context)
+        assert device is not None
+        return device
 
     @property
     def missing(self) -> tuple[Diagnostic, ...]:
@@ -158,6 +166,21 @@ class Parsed:
         if not isinstance(listed, tuple) or not are_plugins([file.value for file in listed]):
             return {}
         return {str(file.value): file.place for file in listed}
+
+    @property
+    def device(self) -> tuple[str, int] | None:
+        """Kind and number of the config's device; None if `context` is invalid."""
+        is_given = isinstance(self.tree.value, Mapping) and "context" in self.tree.value
+        return split_context(self.tree.find("context").value if is_given else DEFAULT_CONTEXT)
+
+    def with_problem(self, problem: Diagnostic) -> Parsed:
+        """Return the config as one with another problem."""
+        return replace(
+            self,
+            config=None,
+            diagnostics=_ordered([*self.diagnostics, problem]),
+            expansion_problems=(*self.expansion_problems, problem),
+        )
 
     def place(self, *path: str | int) -> SourceLocation:
         """Return the place of the value at `path`, or of the deepest existing value on the way."""

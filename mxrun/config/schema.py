@@ -12,6 +12,7 @@ from mxrun.base.description import Written
 from mxrun.base.keywords import REST
 from mxrun.base.params import NotNegative
 from mxrun.base.validation import custom_error
+from mxrun.config.context import DEFAULT_CONTEXT, AnyContext
 from mxrun.config.fields import AnyChoice, AnyLayer, AnyOption, Reference, Shape, Size, Word
 from mxrun.config.memory import MemorySection
 from mxrun.config.section import Section
@@ -178,7 +179,7 @@ def are_plugins(files: Sequence[object]) -> bool:
 class Settings(Section):
     """Config of a run."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset({"engine: threaded", "context: gpu"})
+    not_yet: ClassVar[frozenset[str]] = frozenset({"engine: threaded"})
 
     name: Annotated[
         str,
@@ -188,7 +189,11 @@ class Settings(Section):
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
         default=0, description="Seed of all random numbers."
     )
-    context: Literal["cpu"] = Field(default="cpu", description="The device.")
+    context: AnyContext = Field(
+        default=DEFAULT_CONTEXT,
+        description="The device: its kind, such as cpu or reference, and its number among those of "
+        "its kind if that is not 0: cpu:1.",
+    )
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None,
         description="Number of threads of the compute team; default: chosen from the number of "

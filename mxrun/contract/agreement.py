@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from mxrun.base.device import CPU
 from mxrun.contract import call
 from mxrun.contract.call import Conditions
 from mxrun.contract.case import DOUBLE, SINGLE, CaseRunner
@@ -14,6 +15,7 @@ from mxrun.contract.problem import Violation, differing, number
 from mxrun.contract.reading import ABSOLUTE, RELATIVE
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
+from mxrun.operator.register import Implementation
 
 # Central differences in float64: step sizes, and tolerances of the derivative.
 STEPS = (1e-6, 1e-7)
@@ -30,35 +32,45 @@ _SEARCHED = 2048
 
 
 def implementations(runner: CaseRunner) -> Iterator[Violation]:
-    """Compare every implementation with the NumPy body, on teams of 1 and 2 threads."""
+    """Compare every implementation with the NumPy body on the CPU.
+
+    Each runs on every kind of device that it has kernels for, on the CPU on teams of 1 and 2
+    threads.
+    """
+    for implementation in runner.implementations:
+        for kind in call.kinds_of(implementation):
+            if kind != CPU:
+                conditions, where = Conditions(kind=kind), f"on {kind}"
+                yield from _compared(runner, implementation, conditions, where)
+            elif implementation is not NUMPY:
+                for team in (1, 2):
+                    conditions, where = Conditions(team, kind), f"on a team of {team}"
+                    yield from _compared(runner, implementation, conditions, where)
+
+
+def _compared(
+    runner: CaseRunner, implementation: Implementation, conditions: Conditions, where: str
+) -> Iterator[Violation]:
     case, reference = runner.case, runner.accepted(NUMPY)
-    others = [each for each in runner.implementations if each is not NUMPY]
-    for implementation in others:
-        for team in (1, 2):
-            conditions = Conditions(team)
-            run = runner.run(implementation, conditions=conditions)
-            assert run is not None
-            names, got, want = list(case.outputs), list(run.outputs), list(reference.outputs)
-            if case.differentiated:
-                # Both backward calls read the outputs of the NumPy body.
-                data = runner.backward_data(reference, SINGLE)
-                blank = case.blank_gradients(SINGLE)
-                mine = call.backward(
-                    implementation, runner.prop, data, blank, run, conditions=conditions
-                )
-                body = runner.backward(NUMPY)
-                names += [f"gradient of {case.arguments[i]}" for i in case.differentiated]
-                got += [mine.gradients[i] for i in case.differentiated]
-                want += [body.gradients[i] for i in case.differentiated]
-            for name, one, other in zip(names, got, want, strict=True):
-                problem = (
-                    f"{implementation.name} on a team of {team} gives another {name} than numpy"
-                )
-                hint = (
-                    "the NumPy body is the reference: change the implementation, or let it "
-                    "decline unsupported cases"
-                )
-                yield from differing(problem, one, other, hint, RELATIVE, ABSOLUTE)
+    run = runner.run(implementation, conditions=conditions)
+    assert run is not None
+    names, got, want = list(case.outputs), list(run.outputs), list(reference.outputs)
+    if case.differentiated:
+        # Both backward calls read the outputs of the NumPy body.
+        data = runner.backward_data(reference, SINGLE)
+        blank = case.blank_gradients(SINGLE)
+        mine = call.backward(implementation, runner.prop, data, blank, run, conditions=conditions)
+        body = runner.backward(NUMPY)
+        names += [f"gradient of {case.arguments[i]}" for i in case.differentiated]
+        got += [mine.gradients[i] for i in case.differentiated]
+        want += [body.gradients[i] for i in case.differentiated]
+    for name, one, other in zip(names, got, want, strict=True):
+        problem = f"{implementation.name} {where} gives another {name} than numpy"
+        hint = (
+            "the NumPy body is the reference: change the implementation, or let it "
+            "decline unsupported cases"
+        )
+        yield from differing(problem, one, other, hint, RELATIVE, ABSOLUTE)
 
 
 def element_types(runner: CaseRunner) -> Iterator[Violation]:

@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 
-from mxrun.backend.call import NativeCall
-from mxrun.backend.team import openmp, set_threads_call, team
-from mxrun.contract import call
+from mxrun.contract.call import BackwardRun, ForwardRun
 from mxrun.contract.case import CaseRunner
 from mxrun.contract.problem import Violation
-from mxrun.operator.kernel import Call, Kernel, PythonCall
+from mxrun.device.interface import Device, Program, ProgramStep
+from mxrun.operator.kernel import Kernel
+from mxrun.operator.launch import Launch, runs_python
 
 PAGE = 4096
 # Temporaries allowed for a Python body: a multiple of its tensors, plus a constant.
@@ -44,28 +44,30 @@ def missing() -> str:
 def allocations(runner: CaseRunner) -> Iterator[Violation]:
     """Check that native calls allocate nothing and Python bodies neither leak nor hide memory."""
     for implementation in runner.implementations:
-        run = runner.accepted(implementation)
-        yield from _of_calls(f"{implementation.name} forward", run.kernel, run.calls)
+        yield from _of_run(runner.accepted(implementation))
         if runner.case.differentiated:
-            back = runner.backward(implementation)
-            yield from _of_calls(f"{implementation.name} backward", back.kernel, back.calls)
+            yield from _of_run(runner.backward(implementation))
 
 
-def _of_calls(whose: str, kernel: Kernel, calls: Sequence[Call]) -> Iterator[Violation]:
-    native = [each for each in calls if isinstance(each, NativeCall)]
-    python = [each for each in calls if isinstance(each, PythonCall)]
+def _of_run(run: ForwardRun | BackwardRun) -> Iterator[Violation]:
+    whose, device = run.trial.whose, run.trial.device
+    native = [each for each in run.launches if not runs_python(each)]
+    python = [each for each in run.launches if runs_python(each)]
     if native and _meter_works():
-        with team(1):
-            pages = _pages(lambda: call.run(native)) - _baseline_pages()
+        pages = _pages(_program(whose, device, native).run) - _baseline_pages(device)
         if pages > 0:
             yield Violation(
                 f"{whose} allocates memory inside the call",
                 "nothing",
                 f"{pages * PAGE:,} bytes or more",
-                "plan it: scratch of a LoopPart, workspace_bytes of a Kernel",
+                "plan it: scratch_bytes of a LoopPart, workspace_bytes of a Kernel",
             )
     if python:
-        yield from _of_python(whose, kernel, lambda: call.run(python))
+        yield from _of_python(whose, run.kernel, _program(whose, device, python).run)
+
+
+def _program(whose: str, device: Device, launches: Sequence[Launch]) -> Program:
+    return device.bind([ProgramStep(whose, tuple(launches))])
 
 
 def _of_python(whose: str, kernel: Kernel, function: Callable[[], None]) -> Iterator[Violation]:
@@ -148,11 +150,9 @@ def _pages(function: Callable[[], None]) -> int:
 
 
 @cache
-def _baseline_pages() -> int:
-    """Return the page faults of a native call that does nothing."""
-    if openmp() is None:
-        return 0
-    return _pages(lambda: call.run([set_threads_call(1)]))
+def _baseline_pages(device: Device) -> int:
+    """Return the page faults of a program that does nothing."""
+    return _pages(device.bind(()).run)
 
 
 @cache

@@ -1,49 +1,45 @@
-"""Single calls of prepared kernels on guarded arrays, with detection of illegal writes."""
+"""Single forward and backward calls of an operator's implementations."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from mxrun.backend.call import NativeCall
-from mxrun.backend.team import team
-from mxrun.base.errors import InternalError
+from mxrun.base.device import CPU, REFERENCE
 from mxrun.base.tensor import PLAIN, TensorSpec
-from mxrun.contract.memory import Array, GuardedMemory, PitchedMemory
+from mxrun.contract.memory import Array, GuardedMemory
 from mxrun.contract.problem import Breach, Violation, attempting
-from mxrun.operator.kernel import (
-    BackwardRequest,
-    Buffers,
-    Call,
-    ForwardRequest,
-    Kernel,
-    OpReqType,
-)
+from mxrun.contract.trial import Named, Trial, load, memory_of, opened
+from mxrun.device.interface import Device
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.launch import Launch
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind, ResourceKind, ResourceRequest
-from mxrun.operator.register import AnyProperty, Implementation, create, implementations
+from mxrun.operator.register import AnyProperty, Implementation, implementations
 
 # Key, step and part of the batch of the random numbers, and the node's own stream.
 RANDOM = (1234567890123456789, 42, 0)
 STREAM = 987654321
 # Initial content of outputs and scratch memory: NaN in every float type.
 GARBAGE = 0xFF
+# Kinds of devices that the checker runs kernels on, the preferred one first.
+KINDS = (CPU, REFERENCE)
 
 
 @dataclass(frozen=True)
 class Conditions:
     """Conditions of a call that must not affect its results.
 
-    `step` and `part` may affect random numbers only.
+    threads: size of the device's team. kind: kind of device; by default the first of `KINDS` that
+    the implementation runs on. `step` and `part` may affect random numbers only.
     """
 
     threads: int = 1
+    kind: str | None = None
     garbage: int = GARBAGE
     step: int = RANDOM[1]
     part: int = RANDOM[2]
@@ -62,106 +58,49 @@ def _type_name(dtype: np.dtype[Any]) -> str:
     return str(dtype)
 
 
+def kinds_of(implementation: Implementation) -> list[str]:
+    """Return the kinds of devices on which the checker runs an implementation."""
+    return [kind for kind in KINDS if kind in implementation.devices]
+
+
 def all_implementations(prop: AnyProperty) -> list[Implementation]:
-    """Return the NumPy body and all registered implementations."""
-    return [NUMPY, *implementations(prop.type_string).values()]
+    """Return the NumPy body and all registered implementations that the checker can run."""
+    return [NUMPY, *filter(kinds_of, implementations(prop.type_string).values())]
 
 
-def reorder(source: GuardedMemory, target: GuardedMemory) -> None:
-    """Convert between plain layout and a kernel's own packing, by the `_reorder` operator."""
-    request = ForwardRequest((source.spec,), (target.spec,), (OpReqType.WRITE,), True, 1)
-    for candidate in implementations("_reorder").values():
-        kernel = candidate.prepare_forward(create("_reorder", {}), request)
-        if kernel is not None:
-            workspace = GuardedMemory(TensorSpec((max(kernel.workspace_bytes, 1),), "uint8"))
-            addresses = ((source.address,), (target.address,), (), workspace.address)
-            run(kernel.bind(Buffers(*addresses)))
-            return
-    raise InternalError(f"no implementation reorders {source.spec} to {target.spec}")
+def _device_of(implementation: Implementation, conditions: Conditions) -> Device:
+    return opened(conditions.threads, conditions.kind or kinds_of(implementation)[0])
 
 
-def memory_of(spec: TensorSpec, value: Array) -> GuardedMemory:
-    """Return memory that holds a value in the layout of `spec`."""
-    target = GuardedMemory(spec)
-    if target.is_row_major:
-        target.store(value)
-    else:
-        reorder(GuardedMemory(spec.with_layout(PLAIN), value), target)
-    return target
-
-
-def load(memory: GuardedMemory) -> Array:
-    """Return a copy of the logical value of a tensor in any layout."""
-    if not memory.is_row_major:
-        plain = GuardedMemory(memory.spec.with_layout(PLAIN))
-        reorder(memory, plain)
-        memory = plain
-    return np.array(memory.logical(), order="C")
-
-
-def run(calls: Sequence[Call]) -> None:
-    """Execute calls in order; raises Breach if a checked native call returns an error status."""
-    for call in calls:
-        if isinstance(call, NativeCall):
-            signature = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int64] * len(call.arguments))
-            status = signature(call.function)(*call.arguments)
-            if call.checked and status:
-                raise Breach(Violation(f"a native call reports error {status}"))
-        else:
-            call.function()
-
-
-@dataclass(frozen=True)
-class Named:
-    """Tensor memory with its name in messages; None if the tensor is absent."""
-
-    name: str
-    memory: GuardedMemory | None
-
-
-def buffers_of(
-    inputs: Sequence[GuardedMemory | None],
-    outputs: Sequence[GuardedMemory],
-    extra: Sequence[GuardedMemory],
-    workspace: GuardedMemory,
-) -> Buffers:
-    """Return the addresses and pitches of everything a kernel accesses."""
-    return Buffers(
-        tuple(0 if memory is None else memory.address for memory in inputs),
-        tuple(memory.address for memory in outputs),
-        tuple(memory.address for memory in extra),
-        workspace.address,
-        tuple(0 if memory is None else memory.pitch for memory in inputs),
-        tuple(memory.pitch for memory in outputs),
-    )
-
-
-def _workspace(kernel: Kernel, garbage: int) -> GuardedMemory:
-    return GuardedMemory(TensorSpec((max(kernel.workspace_bytes, 1),), "uint8"), fill=garbage)
+def _workspace(kernel: Kernel, garbage: int) -> GuardedMemory | None:
+    """Return the scratch memory of a kernel; None if it needs none."""
+    if not kernel.workspace_bytes:
+        return None
+    return GuardedMemory(TensorSpec((kernel.workspace_bytes,), "uint8"), fill=garbage)
 
 
 @dataclass(frozen=True)
 class ForwardRun:
-    """Results of a forward call: outputs, the data backward needs, and the calls, to repeat them.
+    """Results of a forward call: outputs, and the extra outputs that backward reads.
 
-    owner: holds references to the memory that the calls point to.
+    launches: of the call, to repeat it. trial: the call with its memory.
     """
 
     kernel: Kernel
     outputs: list[Array]
     extra: list[GuardedMemory]
-    calls: tuple[Call, ...]
-    owner: Trial
+    launches: tuple[Launch, ...]
+    trial: Trial
 
 
 @dataclass(frozen=True)
 class BackwardRun:
-    """Results of a backward call: gradients and the calls; `owner` as in ForwardRun."""
+    """Results of a backward call: gradients; `launches` and `trial` are as in ForwardRun."""
 
     kernel: Kernel
     gradients: list[Array]
-    calls: tuple[Call, ...]
-    owner: Trial
+    launches: tuple[Launch, ...]
+    trial: Trial
 
 
 def forward(
@@ -185,16 +124,17 @@ def forward(
     if any(request.kind is ResourceKind.RANDOM for request in resources(prop, inputs)):
         inputs = [*inputs, np.array((RANDOM[0], conditions.step, conditions.part), np.int64)]
         names.append("random")
+    device = _device_of(implementation, conditions)
     request = ForwardRequest(
         tuple(map(spec_of, inputs)),
         tuple(map(spec_of, outputs)),
         tuple(requests),
         is_train,
-        conditions.threads,
+        device.description,
         STREAM,
     )
     whose = f"{implementation.name} forward"
-    with attempting(whose), _team(implementation, conditions):
+    with attempting(whose):
         kernel = implementation.prepare_forward(prop, request)
         if kernel is None:
             return None
@@ -203,6 +143,7 @@ def forward(
         extra = [GuardedMemory(spec, fill=conditions.garbage) for spec in kernel.extra_outputs]
         trial = Trial(
             whose,
+            device,
             kernel,
             list(map(Named, names, sources)),
             list(map(Named, prop.list_outputs(), targets)),
@@ -210,8 +151,8 @@ def forward(
             _workspace(kernel, conditions.garbage),
             set((inplace or {}).values()),
         )
-        calls = trial.run()
-    return ForwardRun(kernel, [load(target) for target in targets], extra, calls, trial)
+        launches = trial.run()
+    return ForwardRun(kernel, [load(target) for target in targets], extra, launches, trial)
 
 
 def resources(prop: AnyProperty, inputs: Sequence[Array]) -> list[ResourceRequest]:
@@ -269,24 +210,21 @@ def backward(
     content of the gradients. inplace: {gradient: position in `data.all` whose memory it takes}.
     Raises Breach like `forward`, and if an implementation accepts forward but declines backward.
     """
+    device = _device_of(implementation, conditions)
     request, values = _backward_request(
-        prop, data, forward_run, requests or default_requests(prop), poison, conditions, unread
+        prop, data, forward_run, requests or default_requests(prop), poison, device, unread
     )
     whose = f"{implementation.name} backward"
-    with attempting(whose), _team(implementation, conditions):
+    with attempting(whose):
         kernel = implementation.prepare_backward(prop, request)
         if kernel is None:
-            raise Breach(
-                Violation(
-                    f"{implementation.name} declines the backward of a forward that it accepts",
-                    hint="decline the forward too, or prepare the backward",
-                )
-            )
+            raise Breach(_without_backward(implementation))
         sources = _laid_out(kernel.inputs[: len(values)], values)
         targets = _targets(kernel, before, sources, inplace or {})
         extra = forward_run.extra[: len(kernel.inputs) - len(values)]
         trial = Trial(
             whose,
+            device,
             kernel,
             [
                 *map(Named, names_of(prop), sources),
@@ -300,8 +238,8 @@ def backward(
             _workspace(kernel, conditions.garbage),
             set((inplace or {}).values()),
         )
-        calls = trial.run()
-    return BackwardRun(kernel, [load(target) for target in targets], calls, trial)
+        launches = trial.run()
+    return BackwardRun(kernel, [load(target) for target in targets], launches, trial)
 
 
 def _backward_request(
@@ -310,7 +248,7 @@ def _backward_request(
     forward_run: ForwardRun,
     requests: Sequence[OpReqType],
     poison: bool,
-    conditions: Conditions,
+    device: Device,
     unread: Collection[int],
 ) -> tuple[BackwardRequest, list[Array]]:
     """Return the request of backward and its values, poisoned if undeclared."""
@@ -329,14 +267,22 @@ def _backward_request(
         tuple(map(spec_of, data.in_data)),
         tuple(requests),
         forward_run.kernel,
-        conditions.threads,
+        device.description,
     )
     return request, values
 
 
-def _team(implementation: Implementation, conditions: Conditions) -> AbstractContextManager[None]:
-    """Set the team size that a native kernel is prepared for."""
-    return nullcontext() if implementation is NUMPY else team(conditions.threads)
+def _without_backward(implementation: Implementation) -> Violation:
+    """Return the violation of an implementation that prepares no backward kernel."""
+    if implementation is NUMPY:
+        return Violation(
+            "the NumPy body has no backward, though gradients are computed",
+            hint="write backward, or return GradientKind.NONE from list_gradients",
+        )
+    return Violation(
+        f"{implementation.name} declines the backward of a forward that it accepts",
+        hint="decline the forward too, or prepare the backward",
+    )
 
 
 def default_requests(prop: AnyProperty) -> list[OpReqType]:
@@ -383,85 +329,3 @@ def _fits(source: TensorSpec, target: TensorSpec) -> bool:
     """Return whether the planner may place one tensor in the memory of the other."""
     plain = source.layout == target.layout == PLAIN and source.nbytes == target.nbytes
     return plain or source.same_bytes(target)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One call with all its memory; shared: the inputs whose memory an output takes."""
-
-    whose: str
-    kernel: Kernel
-    inputs: Sequence[Named]
-    outputs: Sequence[Named]
-    extra: Sequence[GuardedMemory]
-    workspace: GuardedMemory
-    shared: set[int]
-
-    def run(self) -> tuple[Call, ...]:
-        """Bind and run; raises Breach on a write outside the tensors or to an input."""
-        saved = [
-            (named.name, named.memory, named.memory.bytes.tobytes())
-            for index, named in enumerate(self.inputs)
-            if named.memory is not None and index not in self.shared
-        ]
-        sources = [named.memory for named in self.inputs]
-        targets = [named.memory for named in self.outputs if named.memory is not None]
-        calls = self.kernel.bind(buffers_of(sources, targets, self.extra, self.workspace))
-        run(calls)
-        extra = [Named(f"extra output {index}", memory) for index, memory in enumerate(self.extra)]
-        workspace = Named("its workspace", self.workspace)
-        _stays_within(self.whose, [*self.inputs, *self.outputs, *extra, workspace])
-        for name, memory, content in saved:
-            if memory.bytes.tobytes() != content:
-                raise Breach(_changed(self.whose, name, memory, content))
-        return calls
-
-    def with_pitched_memory(self) -> Trial:
-        """Return the call on pitched memory wherever the kernel accepts slices of larger tensors.
-
-        Its outputs are not computed yet.
-        """
-        inputs = list(self.inputs)
-        for index, width in self.kernel.pitched_inputs.items():
-            name, memory = inputs[index].name, inputs[index].memory
-            if memory is not None:
-                inputs[index] = Named(name, PitchedMemory(memory.spec, width, memory.elements()))
-        outputs = []
-        for index, each in enumerate(self.outputs):
-            assert each.memory is not None
-            spec, width = each.memory.spec, self.kernel.pitched_outputs.get(index, 0)
-            outputs.append(
-                Named(each.name, PitchedMemory(spec, width) if width else GuardedMemory(spec))
-            )
-        extra = [GuardedMemory(memory.spec) for memory in self.extra]
-        return replace(self, inputs=inputs, outputs=outputs, extra=extra)
-
-
-def _stays_within(whose: str, tensors: Sequence[Named]) -> None:
-    for named in tensors:
-        overrun = "" if named.memory is None else named.memory.overrun()
-        if overrun:
-            raise Breach(
-                Violation(
-                    f"{whose} writes outside {named.name}, {overrun}",
-                    hint="write only the tensor's own elements: other tensors are stored beside it",
-                )
-            )
-
-
-def _changed(whose: str, name: str, memory: GuardedMemory, content: bytes) -> Violation:
-    """Return the violation for an input that the call has changed."""
-    now = np.frombuffer(memory.bytes.tobytes(), memory.spec.dtype)
-    then = np.frombuffer(content, memory.spec.dtype)
-    first = int(np.argmax(now.view(np.uint8) != then.view(np.uint8))) // now.itemsize
-    index = None
-    if memory.spec.layout == PLAIN:
-        index = tuple(int(i) for i in np.unravel_index(first, memory.spec.shape))
-    return Violation(
-        f"{whose} changes its input {name}",
-        str(then[first].item()),
-        str(now[first].item()),
-        "compute into an output; what training changes is a state of list_state_updates or an "
-        "input of list_mutated_inputs",
-        index,
-    )

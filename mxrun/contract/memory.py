@@ -8,7 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.dtype import item_size, numpy_dtype
-from mxrun.base.tensor import ALIGNMENT, CHANNELS_LAST, PLAIN, TensorSpec
+from mxrun.base.tensor import ALIGNMENT, TensorSpec
+from mxrun.device.host_memory import HostMemory
+from mxrun.device.layouts import logical_view
+from mxrun.operator.launch import Handle
 
 Array = npt.NDArray[Any]
 
@@ -23,11 +26,8 @@ _LEFT, _RIGHT = 3, 6
 class GuardedMemory:
     """Aligned bytes that hold one tensor in some layout.
 
-    fill: initial byte of the content; 0xFF makes floats NaN. pitch: elements from row to row as
-    passed to a kernel, 0 for contiguous memory.
+    fill: initial byte of the content; 0xFF makes floats NaN.
     """
-
-    pitch = 0
 
     def __init__(self, spec: TensorSpec, value: Array | None = None, fill: int = 0xFF) -> None:
         self.spec = spec
@@ -37,18 +37,14 @@ class GuardedMemory:
         self._before = owner[start - GUARD : start]
         self._after = owner[start + spec.nbytes : start + spec.nbytes + GUARD]
         self.bytes[:] = fill
+        self._memory = HostMemory.of(self.bytes)
         if value is not None:
             self.store(value)
 
     @property
-    def address(self) -> int:
-        """Address of the tensor's first element."""
-        return int(self.bytes.ctypes.data)
-
-    @property
-    def is_row_major(self) -> bool:
-        """Return whether NumPy can view the tensor; only kernels can read their own packings."""
-        return self.spec.layout in (PLAIN, CHANNELS_LAST)
+    def handle(self) -> Handle:
+        """Place of the tensor as passed to a kernel."""
+        return Handle(self._memory, 0)
 
     def under(self, spec: TensorSpec) -> GuardedMemory:
         """Return the same bytes with another spec."""
@@ -63,10 +59,7 @@ class GuardedMemory:
 
     def logical(self) -> Array:
         """Return a view of the tensor in its logical shape; row-major layouts only."""
-        typed, shape = self.elements(), self.spec.shape
-        if self.spec.layout == CHANNELS_LAST:
-            return np.moveaxis(typed.reshape(shape[0], *shape[2:], shape[1]), -1, 1)
-        return typed.reshape(shape)
+        return logical_view(self.elements(), self.spec)
 
     def store(self, value: Array) -> None:
         """Write the logical value in this memory's layout; row-major layouts only."""
@@ -93,9 +86,9 @@ class PitchedMemory(GuardedMemory):
             self._rows[...] = value.reshape(rows, width)
 
     @property
-    def address(self) -> int:
-        """Address of the tensor's first element."""
-        return super().address + _LEFT * item_size(self.spec.dtype)
+    def handle(self) -> Handle:
+        """Place of the first row, with the pitch of all rows."""
+        return Handle(self._memory, _LEFT * item_size(self.spec.dtype), self.pitch)
 
     def elements(self) -> Array:
         """Return a copy of the tensor's elements in the order of memory."""

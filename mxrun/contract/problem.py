@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 # Folders whose code calls operators, or is called by them to read and store tensors.
-_CALLERS = tuple(os.path.join(_PACKAGE, name, "") for name in ("contract", "operator"))
+_CALLERS = tuple(os.path.join(_PACKAGE, name, "") for name in ("contract", "device", "operator"))
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def larger_tensors(runner: CaseRunner) -> Iterator[Violation]:
             else []
         )
         for run in runs:
-            kernel, trial = run.kernel, run.owner
+            kernel, trial = run.kernel, run.trial
             if not kernel.pitched_inputs and not kernel.pitched_outputs:
                 continue
             apart = trial.with_pitched_memory()
@@ -73,7 +73,7 @@ def larger_tensors(runner: CaseRunner) -> Iterator[Violation]:
                     f"{trial.whose} computes another {dense.name} for slices of larger tensors",
                     lying.memory.elements(),
                     dense.memory.elements(),
-                    "use the pitches of Buffers as row strides, or declare no tensor pitched",
+                    "use the pitches of the Handles as row strides, or declare no tensor pitched",
                 )
 
 
@@ -122,7 +122,9 @@ def repetition(runner: CaseRunner) -> Iterator[Violation]:
         base = [*first.outputs, *_gradients(runner, variant, first, call.STANDARD)]
         teams = TEAMS if variant.implementation is not NUMPY else TEAMS[:1]
         for team in teams:
-            again = [_all(runner, variant, Conditions(team, garbage)) for garbage in (0xFF, 0x42)]
+            again = [
+                _all(runner, variant, Conditions(team, garbage=garbage)) for garbage in (0xFF, 0x42)
+            ]
             whose = f"{variant} on a team of {team}"
             for name, one, other, known in zip(names, *again, base, strict=True):
                 yield from differing(

@@ -1,64 +1,67 @@
-"""Binding of a planned phase to an arena: plan → tape."""
+"""Binding of a planned phase to a device's memory: plan → program."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from mxrun.backend.team import openmp, set_threads_call
 from mxrun.base.errors import OperatorErrorContext
-from mxrun.executor.tape import Tape, TapeEntry
+from mxrun.device.interface import Device, Program, ProgramStep
 from mxrun.graph.graph import Step, ValueId
-from mxrun.operator.kernel import Buffers, Call, PythonCall
+from mxrun.operator.kernel import Handles
+from mxrun.operator.launch import Handle, Launch, Memory, PythonLaunch, Repeat, Views
 from mxrun.planner.plan import PhasePlan
 
 
-def bind(phase: PhasePlan, base: int, threads: int) -> Tape:
-    """Bind every step of a phase to the arena that starts at address `base`.
-
-    The first call of the tape sets the compute team to `threads`, the size the kernels were
-    prepared for, because another plan may have run on this thread before.
-    """
-    entries: list[TapeEntry] = []
+def bind(phase: PhasePlan, device: Device, memory: Memory) -> Program:
+    """Bind every step of a phase to the device's memory."""
+    steps = []
     for step in phase.steps:
         assert step.kernel is not None
         with OperatorErrorContext(step.title, step.place):
-            calls = tuple(
-                _watched(step, call) for call in step.kernel.bind(_buffers(phase, step, base))
-            )
-        if not entries and openmp() is not None:
-            calls = (set_threads_call(threads), *calls)
-        entries.extend(TapeEntry(step.name, call) for call in calls)
-    return Tape(entries)
+            launches = step.kernel.bind(_handles(phase, step, memory))
+        watched = tuple(_watched(step, launch) for launch in launches)
+        steps.append(ProgramStep(step.name, watched))
+    return device.bind(steps)
 
 
-def _watched(step: Step, call: Call) -> Call:
-    """Wrap a Python call so that its exceptions name the node; return a native call unchanged."""
-    if not isinstance(call, PythonCall):
-        return call
-    function, watched = call.function, OperatorErrorContext(step.title, step.place)
+def _watched(step: Step, launch: Launch) -> Launch:
+    """Wrap Python bodies so that their exceptions name the node."""
+    if isinstance(launch, Repeat):
+        return replace(launch, program=tuple(_watched(step, each) for each in launch.program))
+    if not isinstance(launch, PythonLaunch):
+        return launch
+    watch = OperatorErrorContext(step.title, step.place)
+    body = launch
 
-    def run() -> None:
-        with watched:
-            function()
+    def prepare(views: Views) -> Callable[[], None]:
+        function = body.prepare(views)
 
-    return PythonCall(run)
+        def run() -> None:
+            with watch:
+                function()
+
+        return run
+
+    return PythonLaunch(prepare)
 
 
-def _buffers(phase: PhasePlan, step: Step, base: int) -> Buffers:
-    def addresses(values: Sequence[ValueId | None]) -> tuple[int, ...]:
-        return tuple(0 if value is None else base + phase.offsets.get(value, 0) for value in values)
+def _handles(phase: PhasePlan, step: Step, memory: Memory) -> Handles:
+    def handle(value: ValueId | None) -> Handle | None:
+        if value is None:
+            return None
+        part = phase.parts.get(value)
+        return Handle(memory, phase.offsets.get(value, 0), 0 if part is None else part.pitch)
 
-    def pitches(values: Sequence[ValueId | None]) -> tuple[int, ...]:
-        parts = (None if value is None else phase.parts.get(value) for value in values)
-        return tuple(0 if part is None else part.pitch for part in parts)
+    def handles(values: Sequence[ValueId | None]) -> tuple[Handle | None, ...]:
+        return tuple(map(handle, values))
 
     assert step.kernel is not None
     outputs = len(step.kernel.outputs)
-    return Buffers(
-        inputs=addresses(step.inputs),
-        outputs=addresses(step.outputs[:outputs]),
-        extra_outputs=addresses(step.outputs[outputs:]),
-        workspace=base + phase.scratch[step.name] if step.kernel.workspace_bytes else 0,
-        input_pitches=pitches(step.inputs),
-        output_pitches=pitches(step.outputs[:outputs]),
+    scratch = Handle(memory, phase.scratch[step.name]) if step.kernel.workspace_bytes else None
+    return Handles(
+        inputs=handles(step.inputs),
+        outputs=handles(step.outputs[:outputs]),
+        extra_outputs=handles(step.outputs[outputs:]),
+        workspace=scratch,
     )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mxrun.base.dtype import item_size
+from mxrun.base.tensor import TensorSpec
+from mxrun.device.layouts import logical
 from mxrun.executor.executor import Executor
-from mxrun.executor.tape import TapeEntry
 from mxrun.graph.graph import Step, ValueId
 
 
@@ -30,20 +31,21 @@ def first_non_finite(executor: Executor, phase: str) -> NonFinite | None:
     """
     planned = executor.plan.phases[phase]
     steps = {step.name: step for step in planned.steps}
-    tape = executor.tapes[phase]
-    last_entry = {entry.name: index for index, entry in enumerate(tape.entries)}
+    program = executor.programs[phase]
+    last_call = {name: index for index, name in enumerate(program.names)}
     found: list[NonFinite] = []
 
-    def look(index: int, entry: TapeEntry) -> None:
-        if found or last_entry[entry.name] != index:
+    def look(index: int) -> None:
+        name = program.names[index]
+        if found or last_call[name] != index:
             return
-        step = steps[entry.name]
+        step = steps[name]
         assert step.kernel is not None
         for value, spec in zip(step.outputs, step.kernel.outputs, strict=False):
             if value is not None and spec is not None and not found:
                 found.extend(_found(executor, phase, step, value))
 
-    tape.run_in_python(look)
+    program.run_watched(look)
     return found[0] if found else None
 
 
@@ -53,25 +55,19 @@ def _found(executor: Executor, phase: str, step: Step, value: ValueId) -> list[N
     if "float" not in spec.dtype or not spec.nbytes:
         return []
     count = spec.nbytes // item_size(spec.dtype)
-    part = planned.parts.get(value)
+    part, offset = planned.parts.get(value), planned.offsets[value]
     if part is None or not part.pitch:
-        flat = executor.arena.array(planned.offsets[value], (count,), spec.dtype)
+        flat = executor.tensor_at(offset, TensorSpec((count,), spec.dtype)).values()
     else:
         size = item_size(spec.dtype)
         rows = count // part.width
         reach = (rows - 1) * part.pitch + part.width
-        strided_range = executor.arena.array(planned.offsets[value], (reach,), spec.dtype)
+        strided_range = executor.tensor_at(offset, TensorSpec((reach,), spec.dtype)).values()
         strides = (part.pitch * size, size)
         flat = np.lib.stride_tricks.as_strided(strided_range, (rows, part.width), strides).ravel()
     if np.isfinite(flat).all():
         return []
-    # Imported here because only runs with a non-finite value need them.
-    from mxrun.contract.call import load
-    from mxrun.contract.memory import GuardedMemory
-
-    memory = GuardedMemory(spec)
-    memory.bytes[:] = flat.view(np.uint8)
-    values = load(memory)
+    values = logical(executor.device, flat, spec)
     places = np.argwhere(~np.isfinite(values))
     if len(places) == 0:
         # Only the padding of a packed layout is non-finite.

@@ -1,20 +1,17 @@
-"""Executor: an arena, the bound tapes of a plan's phases, and named views into the arena."""
+"""Executor: memory of a device, the bound programs of a plan's phases, and named tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from mxrun.base.errors import InternalError
+from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.device.interface import Device, DeviceTensor, Program
 from mxrun.executor.bind import bind
 from mxrun.executor.profile import Profile
-from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.graph.phases import PREPARE
+from mxrun.operator.launch import Handle
 from mxrun.planner.plan import Block, Plan
-from mxrun.runtime.storage import Arena
 
 # All bits set: NaN in every floating type, and no valid index in any integer one.
 _POISON = 0xFF
@@ -23,40 +20,47 @@ _POISON = 0xFF
 class Executor:
     """Runs the phases of one plan; allocates everything at construction and nothing afterwards."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.arena = Arena(plan.planned_bytes)
-        self.tapes: dict[str, Tape] = {
-            name: bind(phase, self.arena.address, plan.threads)
-            for name, phase in plan.phases.items()
+    def __init__(self, plan: Plan, device: Device) -> None:
+        self.plan, self.device = plan, device
+        if device.description != plan.device:
+            raise InternalError(f"a plan for {plan.device} cannot run on {device.description}")
+        self.memory = device.allocate(plan.planned_bytes)
+        self.programs: dict[str, Program] = {
+            name: bind(phase, device, self.memory) for name, phase in plan.phases.items()
         }
         self._prepared = PREPARE not in plan.phases
 
-    def array(self, name: str) -> npt.NDArray[Any]:
-        """Return a pinned tensor (input, parameter or state) as an array on the arena's memory."""
-        spec = self.plan.specs[name]
-        return self.arena.array(self.plan.offset(name), spec.shape, spec.dtype)
+    def tensor(self, name: str) -> DeviceTensor:
+        """Return a pinned tensor: an input, a parameter or a state."""
+        return self.tensor_at(self.plan.offset(name), self.plan.specs[name])
 
-    def result(self, phase: str, name: str) -> npt.NDArray[Any]:
-        """Return a result of a phase as an array, valid until another phase or step runs."""
+    def result(self, phase: str, name: str) -> DeviceTensor:
+        """Return a result of a phase, valid until another phase or step runs.
+
+        Its bytes are those of the plain layout, even if its layout has another name.
+        """
         planned = self.plan.phases[phase]
         value = planned.graph.results[name]
-        spec = planned.graph.spec(value)
-        return self.arena.array(planned.offsets[value], spec.shape, spec.dtype)
+        spec = planned.graph.spec(value).with_layout(PLAIN)
+        return self.tensor_at(planned.offsets[value], spec)
+
+    def tensor_at(self, offset: int, spec: TensorSpec) -> DeviceTensor:
+        """Return the tensor of `spec` at a byte offset."""
+        return self.device.tensor(Handle(self.memory, offset), spec)
 
     def run(self, phase: str) -> None:
-        """Run one phase's tape once; raises InternalError if `prepare` has not run."""
+        """Run one phase once; raises InternalError if `prepare` has not run."""
         if not self._prepared:
             raise InternalError("prepare() must run before the other phases of this plan")
-        self.tapes[phase].run()
+        self.programs[phase].run()
 
     def prepare(self) -> None:
         """Run the phase that computes what depends on parameters alone, if the plan has one.
 
         Call it once the parameters have their values.
         """
-        if PREPARE in self.tapes:
-            self.tapes[PREPARE].run()
+        if PREPARE in self.programs:
+            self.programs[PREPARE].run()
         self._prepared = True
 
     def profile(self, phase: str, recorded_steps: int = 0) -> Profile:
@@ -64,7 +68,7 @@ class Executor:
 
         recorded_steps: number of steps that a trace covers.
         """
-        return Profile(self.plan.phases[phase], self.tapes[phase], recorded_steps, self.arena)
+        return Profile(self.plan.phases[phase], self.programs[phase], recorded_steps)
 
     def run_poisoned(self, phase: str) -> None:
         """Run one phase with all dead memory poisoned.
@@ -74,13 +78,12 @@ class Executor:
         the plan freed a block too early or a kernel reads memory that it did not write.
         """
         planned = self.plan.phases[phase]
-        memory = self.arena.bytes_view()
-        memory[self.plan.pinned_bytes :] = _POISON
+        self._poison(self.plan.pinned_bytes, self.plan.planned_bytes)
 
         def poison_dead(over: int) -> None:
             for block in planned.blocks:
                 if block.last == over < len(planned.steps):
-                    memory[block.offset : block.end] = _POISON
+                    self._poison(block.offset, block.end)
 
         self._run_by_steps(phase, poison_dead)
 
@@ -89,32 +92,35 @@ class Executor:
 
         The results show whether a later step reads the block.
         """
-        memory = self.arena.bytes_view()
 
         def poison(over: int) -> None:
             if block.last == over:
-                memory[block.offset : block.end] = _POISON
+                self._poison(block.offset, block.end)
 
         self._run_by_steps(phase, poison)
+
+    def _poison(self, begin: int, end: int) -> None:
+        self.device.fill(self.memory, begin, end, _POISON)
 
     def _run_by_steps(self, phase: str, after: Callable[[int], None]) -> None:
         """Run one phase's calls one by one; call `after` with the number of finished steps.
 
         Steps that make no call (views) finish with the step before them.
         """
-        steps, tape = self.plan.phases[phase].steps, self.tapes[phase]
-        last_entry = {entry.name: index for index, entry in enumerate(tape.entries)}
-        calling = [index for index, step in enumerate(steps) if step.name in last_entry]
+        steps, program = self.plan.phases[phase].steps, self.programs[phase]
+        last_call = {name: index for index, name in enumerate(program.names)}
+        calling = [index for index, step in enumerate(steps) if step.name in last_call]
         until = dict(zip(calling, [*calling[1:], len(steps)], strict=True))
         position = {steps[index].name: index for index in calling}
 
-        def look(index: int, entry: TapeEntry) -> None:
-            if last_entry[entry.name] == index:
-                step = position[entry.name]
+        def look(index: int) -> None:
+            name = program.names[index]
+            if last_call[name] == index:
+                step = position[name]
                 for over in range(step + 1, until[step] + 1):
                     after(over)
 
-        tape.run_in_python(look)
+        program.run_watched(look)
 
     def touched_bytes(self, exercise: Callable[[], None]) -> int:
         """Measure the arena bytes that a run uses: the end of the highest block that changed.
@@ -124,19 +130,19 @@ class Executor:
         byte already there is still detected. Entire blocks count, because kernels need not fill
         their scratchpads. The arena's content is lost.
         """
-        memory = self.arena.bytes_view()
         touched = 0
         for sentinel in (0x3E, 0x3F):
-            memory[:] = sentinel
+            self.device.fill(self.memory, 0, self.plan.planned_bytes, sentinel)
             exercise()
-            touched = max(touched, self._highest_changed(memory, sentinel))
+            touched = max(touched, self._highest_changed(sentinel))
         return touched
 
-    def _highest_changed(self, memory: npt.NDArray[np.uint8], sentinel: int) -> int:
+    def _highest_changed(self, sentinel: int) -> int:
         blocks = [*self.plan.pinned]
         for phase in self.plan.phases.values():
             blocks.extend(phase.blocks)
         for block in sorted(blocks, key=lambda block: -block.end):
-            if (memory[block.offset : block.end] != sentinel).any():
+            content = self.tensor_at(block.offset, TensorSpec((block.nbytes,), "uint8")).values()
+            if (content != sentinel).any():
                 return block.end
         return 0

@@ -11,12 +11,12 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 
-from mxrun.backend.team import team
 from mxrun.base.dtype import item_size
 from mxrun.base.tensor import TensorSpec, align
-from mxrun.executor.tape import Tape, TapeEntry
-from mxrun.operator.kernel import Buffers, Candidate, Kernel, Kernels
-from mxrun.runtime.storage import Arena, memory_limit
+from mxrun.device.interface import Device, Program, ProgramStep
+from mxrun.operator.kernel import Candidate, Handles, Kernel, Kernels
+from mxrun.operator.launch import Handle, Memory
+from mxrun.runtime.memory_limits import memory_limit
 
 # Minimum duration of a candidate's share of a round, in which it runs at least twice.
 _SECONDS = 0.004
@@ -32,22 +32,25 @@ _CLOSE_RATIO = 1.03
 _BEHIND, _DISTURBED = 1.1, 2.0
 
 
-def time_candidates(candidates: Mapping[str, Kernels], threads: int) -> dict[str, Candidate]:
-    """Measure each candidate on a team of `threads`; the first candidate is the preferred one.
+def time_candidates(candidates: Mapping[str, Kernels], device: Device) -> dict[str, Candidate]:
+    """Measure each candidate on a device; the first candidate is the preferred one.
 
     If the preferred candidate takes less than 20 us, only its time is returned. The result is empty
     if other work keeps the times from becoming stable, or if the machine lacks the memory for a
     candidate.
     """
     trials: dict[str, _TimedCandidate] = {}
-    with team(threads):
+    with device.timing():
         for name, kernels in candidates.items():
-            trials[name] = _TimedCandidate(tuple(kernels()))
+            trials[name] = _TimedCandidate(tuple(kernels()), device)
             if trials[name].nbytes > memory_limit():
                 return {}
-            if len(trials) == 1 and trials[name].run_round(Arena(trials[name].nbytes)) < _SHORT_S:
+            if (
+                len(trials) == 1
+                and trials[name].run_round(device.allocate(trials[name].nbytes)) < _SHORT_S
+            ):
                 return {name: Candidate(trials[name].name, trials[name].best)}
-        memory = Arena(max(trial.nbytes for trial in trials.values()))
+        memory = device.allocate(max(trial.nbytes for trial in trials.values()))
         for number in range(_ROUNDS.stop):
             running = _running(tuple(trials.values()), number)
             for trial in running:
@@ -82,8 +85,8 @@ def _contenders(trials: Sequence[_TimedCandidate]) -> Sequence[_TimedCandidate]:
 class _TimedCandidate:
     """Kernels of one candidate, run one after the other."""
 
-    def __init__(self, kernels: Sequence[Kernel]) -> None:
-        self._kernels = kernels
+    def __init__(self, kernels: Sequence[Kernel], device: Device) -> None:
+        self._kernels, self._device = kernels, device
         self.name = kernels[0].implementation
         self.nbytes = sum(_bytes_of(kernel) for kernel in kernels)
         self.best = self._next = math.inf
@@ -93,35 +96,43 @@ class _TimedCandidate:
         """Return whether the time is stable: the two best runs took about the same time."""
         return math.isfinite(self._next) and self._next <= _CLOSE_RATIO * self.best
 
-    def run_round(self, memory: Arena) -> float:
+    def run_round(self, memory: Memory) -> float:
         """Run for one round; return the best time of all rounds, in seconds."""
-        tape = self._bound(memory)
+        program = self._bound(memory)
         clock = time.perf_counter
         begun, runs = clock(), 0
         while runs < _RUNS or clock() - begun < _SECONDS:
             start = clock()
-            tape.run()
+            program.run()
+            self._device.synchronise()
             self.best, self._next, _ = sorted((self.best, self._next, clock() - start))
             runs += 1
         return self.best
 
-    def _bound(self, memory: Arena) -> Tape:
-        entries, offset = [], 0
+    def _bound(self, memory: Memory) -> Program:
+        steps, offset = [], 0
         for kernel in self._kernels:
-            places = []
+            places: list[Handle | None] = []
             for spec in _specs(kernel):
-                places.append(0 if spec is None else memory.address + offset)
+                places.append(None if spec is None else Handle(memory, offset))
                 if spec is not None:
-                    _fill(memory, offset, spec)
+                    self._fill(Handle(memory, offset), spec)
                     offset += align(spec.nbytes)
             first, second = len(kernel.inputs), len(kernel.inputs) + len(kernel.outputs)
-            buffers = Buffers(
+            handles = Handles(
                 *(tuple(places[:first]), tuple(places[first:second]), tuple(places[second:])),
-                workspace=memory.address + offset if kernel.workspace_bytes else 0,
+                workspace=Handle(memory, offset) if kernel.workspace_bytes else None,
             )
             offset += align(kernel.workspace_bytes)
-            entries += [TapeEntry(self.name, call) for call in kernel.bind(buffers)]
-        return Tape(entries)
+            steps.append(ProgramStep(self.name, kernel.bind(handles)))
+        return self._device.bind(steps)
+
+    def _fill(self, handle: Handle, spec: TensorSpec) -> None:
+        """Fill a tensor: floating-point elements with 1, which is never slow (no denormals), others
+        with 0.
+        """
+        flat = TensorSpec((spec.nbytes // item_size(spec.dtype),), spec.dtype)
+        self._device.tensor(handle, flat).write(1 if "float" in spec.dtype else 0)
 
 
 def _specs(kernel: Kernel) -> tuple[TensorSpec | None, ...]:
@@ -131,11 +142,3 @@ def _specs(kernel: Kernel) -> tuple[TensorSpec | None, ...]:
 def _bytes_of(kernel: Kernel) -> int:
     tensors = sum(align(spec.nbytes) for spec in _specs(kernel) if spec is not None)
     return tensors + align(kernel.workspace_bytes)
-
-
-def _fill(memory: Arena, offset: int, spec: TensorSpec) -> None:
-    """Fill a tensor: floating-point elements with 1, which is never slow (no denormals), others
-    with 0.
-    """
-    count = spec.nbytes // item_size(spec.dtype)
-    memory.array(offset, (count,), spec.dtype)[:] = 1 if "float" in spec.dtype else 0

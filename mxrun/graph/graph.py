@@ -90,6 +90,8 @@ class Step:
     fused: bool = True
     place: SourceLocation | None = None
     kernel: Kernel | None = None
+    # Of a step that is a loop: its body, from which its kernel is planned.
+    loop: GraphLoop | None = None
 
     @property
     def title(self) -> str:
@@ -172,6 +174,46 @@ class Graph:
     def with_results(self, results: Mapping[str, ValueId]) -> Graph:
         """Return the graph with further results."""
         return replace(self, results={**self.results, **results})
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Part of a tensor of the enclosing graph that one iteration reads or writes.
+
+    tensor: number among the loop's inputs; in `GraphLoop.writes`, among its outputs. begin: bytes
+    from the tensor's beginning in the first iteration. stride: bytes from one iteration to the
+    next; 0 for a tensor that every iteration uses, such as a weight.
+    """
+
+    tensor: int
+    begin: int = 0
+    stride: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class GraphLoop:
+    """Graph that runs `count` times, one iteration after the other, as one step of another graph.
+
+    The iterations differ only in the places of the tensors that they read from and write to the
+    enclosing graph. A state that passes from one iteration to the next is a slice of a tensor that
+    one iteration writes and the next one reads, one stride further:
+
+        history [count + 1, batch, hidden]; row 0 is the initial state
+        reads   state: history from row 0 on, one row further in every iteration
+        writes  next:  history from row 1 on, one row further in every iteration
+
+    body: its sources and results are the tensors of one iteration. reads: the place of each source.
+    writes: the place of each result that the enclosing graph needs. inputs, outputs: specs of the
+    enclosing graph's tensors, in plain layout. An output that is also read, such as a history, is
+    the new version of the input that holds its first row (`Graph.mutations`).
+    """
+
+    count: int
+    body: Graph
+    reads: Mapping[str, Slice]
+    writes: Mapping[str, Slice]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
 
 
 class GraphBuilder:

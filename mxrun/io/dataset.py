@@ -34,7 +34,7 @@ from mxrun.io.split import (
     place_of,
 )
 from mxrun.io.transform import NO_TRANSFORMS, Pipeline
-from mxrun.runtime.storage import memory_limit
+from mxrun.runtime.memory_limits import memory_limit
 
 # Specs of the network's inputs by name, of one record: without the batch axis.
 Inputs = Mapping[str, TensorSpec]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
-from mxrun.runtime.storage import remaining_bytes
+from mxrun.runtime.memory_limits import remaining_bytes
 
 # Memory limit of a data set that is read at once.
 MAXIMUM_BYTES = 4 << 30

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.backend.arguments import Arguments, Float32s, Int64s, Integer, Real, Uint8s
-from mxrun.backend.jit import HostLoop, native, share
-from mxrun.backend.team import team_for_elements
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.tensor import TensorSpec
+from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Real, Uint8s
+from mxrun.codegen.host_loop import HostLoops, loop_on_one_thread
+from mxrun.codegen.interpreted import may_load_code
+from mxrun.codegen.jit import native, share
 from mxrun.io.batch import SAMPLE_WEIGHT, Batch, is_label
 from mxrun.io.dataset import Dataset, Field
 from mxrun.io.order import BatchOrder, LastBatch
@@ -143,8 +144,8 @@ class ArrayIterator(OrderedIterator):
 
     Every epoch yields each record once, except for those that `last_batch` leaves over; padded rows
     have sample weight 0. `next_into` allocates no array: it gathers rows into the slot. Bytes are
-    converted and scaled in the same pass by the compute team's `threads`, so that each thread finds
-    its share in its own cache. Shuffling sorts one 64-bit draw per record at `reset`.
+    converted and scaled in the same pass by one of `loops`; a device's threads then find their
+    shares in their own caches. Shuffling sorts one 64-bit draw per record at `reset`.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ class ArrayIterator(OrderedIterator):
         shuffle: bool = False,
         seed: int = 0,
         last_batch: LastBatch = "pad",
-        threads: int = 1,
+        loops: HostLoops = loop_on_one_thread,
         parts: int = 1,
     ) -> None:
         """Raises UserError if `last_batch` leaves no batch of the data set."""
@@ -163,8 +164,7 @@ class ArrayIterator(OrderedIterator):
         super().__init__(dataset, order)
         self.provide_data, self.provide_label = provided(dataset.specs, self.batch_size)
         self._gathers = {
-            name: _Gather(column, self.batch_size, threads)
-            for name, column in dataset.fields.items()
+            name: _Gather(column, self.batch_size, loops) for name, column in dataset.fields.items()
         }
         # Rows of one epoch. Only the first `_rows` are valid if epochs differ in length.
         self._order = np.zeros(self._batches.longest, np.int64)
@@ -219,7 +219,10 @@ class ArrayIterator(OrderedIterator):
 
 
 class RecordGathering(Arguments):
-    """Arguments of `gather_bytes_loop`: rows and records of `elements` elements."""
+    """Arguments of `gather_bytes_loop`: rows and records of `elements` elements.
+
+    first: position in `indices` of the first row's record.
+    """
 
     rows: Integer
     elements: Integer
@@ -227,15 +230,16 @@ class RecordGathering(Arguments):
     records: Uint8s
     target: Float32s
     indices: Int64s
+    first: Integer
 
 
 @native
 def gather_bytes_loop(call: RecordGathering) -> None:
-    """Compute target[row] = float32(records[indices[row]]) * scale element by element."""
+    """Compute target[row] = float32(records[indices[first + row]]) * scale for each element."""
     elements = call.elements
     begin, end = share(call.rows)
     for row in range(begin, end):
-        start = call.indices[row] * elements
+        start = call.indices[call.first + row] * elements
         for i in range(elements):
             call.target[row * elements + i] = np.float32(call.records[start + i]) * call.scale
 
@@ -243,11 +247,13 @@ def gather_bytes_loop(call: RecordGathering) -> None:
 class _Gather:
     """Gather of selected records of one field into a slot, scaled if the field has a scale."""
 
-    def __init__(self, column: Field, batch_size: int, threads: int) -> None:
-        self._threads = threads
+    def __init__(self, column: Field, batch_size: int, loops: HostLoops) -> None:
+        self._loops = loops
         self._records = np.ascontiguousarray(column.records)
         self._scale = None if column.scale is None else np.float32(column.scale)
         self._batch_size = batch_size
+        # Run by the interpreter, the loop would take three thousand times as long as NumPy.
+        self._has_loop = self._records.dtype == np.uint8 and may_load_code()
 
     def writer(self, order: NDArray[np.int64], slot: NDArray[Any]) -> Callable[[int], None]:
         """Return a function of `start` that sets slot[row] = record[order[start + row]], scaled in
@@ -255,7 +261,7 @@ class _Gather:
         """
         if self._scale is None:
             return partial(self._take, order, slot)
-        if self._records.dtype == np.uint8:
+        if self._has_loop:
             return self._compiled(order, slot, float(self._scale))
         rows = np.empty((self._batch_size, *self._records.shape[1:]), self._records.dtype)
         return partial(self._take_scaled, order, slot, rows)
@@ -281,20 +287,19 @@ class _Gather:
         time.
         """
         elements = self._records[0].size
-        first = order.ctypes.data
         gathering = RecordGathering(
             rows=self._batch_size,
             elements=elements,
             scale=scale,
-            records=self._records.ctypes.data,
-            target=slot.ctypes.data,
-            indices=first,
+            records=self._records,
+            target=slot,
+            indices=order,
+            first=0,
         )
-        threads = team_for_elements(self._batch_size * elements, self._threads)
-        loop = HostLoop(gather_bytes_loop, gathering, threads)
+        loop = self._loops(gather_bytes_loop, gathering, self._batch_size * elements)
 
         def write(start: int) -> None:
-            loop.set("indices", first + start * order.itemsize)
+            loop.set("first", start)
             loop()
 
         return write

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import TensorSpec
+from mxrun.codegen.host_loop import HostLoops, loop_on_one_thread
 from mxrun.io.batch import SAMPLE_WEIGHT, Batch
 from mxrun.io.dataset import Dataset, Field, Inputs
 from mxrun.io.files import with_prefix
@@ -70,17 +71,17 @@ def open_iterator(
     shuffle: bool = False,
     seed: int = 0,
     last_batch: LastBatch = "pad",
-    threads: int = 1,
+    loops: HostLoops = loop_on_one_thread,
     workers: int = 1,
     staging: Staging | None = None,
     parts: int = 1,
 ) -> DataIterator:
     """Return the iterator for an opened data set: directly from memory, or with loader threads.
 
-    `threads` is the size of the compute team, which gathers rows from memory. `workers` (loader
-    threads) and `staging` (memory of the prefetched batches) are used only if records are read
-    lazily or transformed. `parts`: number of equal parts in which each batch is delivered, staged
-    batches too. Raises UserError if `last_batch` leaves no batch of the data set.
+    `loops`, such as a device's, gather rows from memory. `workers` (loader threads) and `staging`
+    (memory of the prefetched batches) are used only if records are read lazily or transformed.
+    `parts`: number of equal parts in which each batch is delivered, staged batches too. Raises
+    UserError if `last_batch` leaves no batch of the data set.
     """
     if dataset.lazy or dataset.pipeline:
         order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
@@ -91,7 +92,7 @@ def open_iterator(
         shuffle=shuffle,
         seed=seed,
         last_batch=last_batch,
-        threads=threads,
+        loops=loops,
         parts=parts,
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from mxrun.backend.constraints import ImplementationConstraints
+from mxrun.operator.constraints import ImplementationConstraints
 
 
 class Computation(Protocol):

@@ -1,9 +1,8 @@
 """Prepared kernels: the properties of an implementation that planning needs before memory exists.
 
-`prepare` of an implementation turns specs into a frozen `Kernel` (layouts, workspace, extra
-outputs, cost). The memory planner assigns an address to every tensor. `Kernel.bind` then turns
-addresses into calls, once. A native call is a function address with up to six integer arguments,
-which the tape runs without the interpreter. A Python call is a callable.
+`prepare` of an implementation turns specs and the description of a device into a frozen `Kernel`
+(layouts, workspace, extra outputs, cost). The memory planner gives every tensor a place.
+`Kernel.bind` then turns the handles of these places into launches, once.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from enum import IntEnum
 from functools import partial
 from typing import TypeVar
 
-from mxrun.backend.call import NativeCall
+from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import TensorSpec
 from mxrun.operator.choices import Choices
+from mxrun.operator.launch import Handle, Launch
 from mxrun.runtime import random
 
 
@@ -35,29 +35,16 @@ class OpReqType(IntEnum):
 
 
 @dataclass(frozen=True)
-class PythonCall:
-    """Call that needs the interpreter: the body of a NumPy or user-written operator."""
+class Handles:
+    """Handles of a kernel's tensors, in the order of its specs; None for an absent tensor.
 
-    function: Callable[[], None]
-
-
-Call = NativeCall | PythonCall
-
-
-@dataclass(frozen=True)
-class Buffers:
-    """Addresses in bytes, in the order of the kernel's specs; 0 for an absent tensor.
-
-    input_pitches, output_pitches: for a tensor that is a slice of a parent buffer, the row pitch in
-        elements; 0 for a contiguous tensor. Empty: all tensors are contiguous.
+    workspace: None if the kernel needs none.
     """
 
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    extra_outputs: tuple[int, ...] = ()
-    workspace: int = 0
-    input_pitches: tuple[int, ...] = ()
-    output_pitches: tuple[int, ...] = ()
+    inputs: tuple[Handle | None, ...]
+    outputs: tuple[Handle | None, ...]
+    extra_outputs: tuple[Handle | None, ...] = ()
+    workspace: Handle | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +69,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Kernel:
-    """Selected implementation with all properties but the addresses.
+    """Selected implementation with all properties but the places of its tensors.
 
     inputs: the spec each input must have; a reorder is planned where the producer's layout differs;
         None for an input that this implementation does not read (its lifetime is not extended for
@@ -107,7 +94,7 @@ class Kernel:
     implementation: str
     inputs: tuple[TensorSpec | None, ...]
     outputs: tuple[TensorSpec | None, ...]
-    bind: Callable[[Buffers], tuple[Call, ...]]
+    bind: Callable[[Handles], tuple[Launch, ...]]
     extra_outputs: tuple[TensorSpec, ...] = ()
     workspace_bytes: int = 0
     flops: int = 0
@@ -132,6 +119,7 @@ class ForwardRequest:
 
     inputs: arguments, auxiliary states and, if the property requests random numbers, the int64
         tensor `random` of shape [2]: the run's key and the step's number.
+    device: the device that the kernel shall run on.
     stream: the key of the node's own random stream, a hash of its name.
     fixed: the inputs that do not change between steps; a reorder of them is not part of a step.
     choices: requested implementations of the kernel's parts.
@@ -141,7 +129,7 @@ class ForwardRequest:
     outputs: tuple[TensorSpec, ...]
     requests: tuple[OpReqType, ...]
     is_train: bool
-    threads: int
+    device: DeviceDescription
     stream: int = 0
     fixed: frozenset[int] = frozenset()
     choices: Choices = field(default_factory=Choices, compare=False, repr=False)
@@ -153,7 +141,7 @@ class BackwardRequest:
 
     Entries of out_grad, in_data and out_data are None if the property does not declare them, or if
     an output has no gradient. `requests` has one entry per input gradient. `forward` is the kernel
-    selected for the forward call. `choices` is as in a ForwardRequest.
+    selected for the forward call. `device` and `choices` are as in a ForwardRequest.
     """
 
     out_grad: tuple[TensorSpec | None, ...]
@@ -162,7 +150,7 @@ class BackwardRequest:
     in_grad: tuple[TensorSpec, ...]
     requests: tuple[OpReqType, ...]
     forward: Kernel
-    threads: int
+    device: DeviceDescription
     choices: Choices = field(default_factory=Choices, compare=False, repr=False)
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mxrun.backend.scalar_value import MAP_DTYPES
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec, unpacked
+from mxrun.codegen.scalar_value import MAP_DTYPES
 from mxrun.operator.kernel import (
     BackwardRequest,
     ForwardRequest,
@@ -85,12 +85,12 @@ class MapImplementation(Implementation):
 
         All tensors have one spec, except that float32 and bfloat16 may be mixed.
         """
-        spec, requests, threads = inputs[0][1], request.requests, request.threads
+        spec, requests, device = inputs[0][1], request.requests, request.device
         parts: list[LoopPart] = []
         read = set[Slot]()
         if maps:
             formula = joint(*maps.values())
-            # A tensor that the map does not read may be absent: its address is then an output's.
+            # A tensor that the map does not read may be absent: its place is then an output's.
             places = [(target(index), outputs[index]) for index in maps]
             pairs = list(zip(operands, formula.reads, strict=True))
             taken = [operand if reads else places[0] for operand, reads in pairs]
@@ -100,7 +100,7 @@ class MapImplementation(Implementation):
                 [slot for slot, _ in taken],
                 spec.elements,
                 formula.values(prop.parameters),
-                threads=threads,
+                device=device,
                 requests=[requests[index] for index in maps],
                 stored=[own.dtype for _, own in (*places, *taken)],
             )
@@ -111,7 +111,7 @@ class MapImplementation(Implementation):
             tuple(own if slot in read else None for slot, own in inputs),
             tuple(outputs),
             without_add_requests(requests),
-            threads,
+            device,
             flops=len(maps) * spec.elements,
             adding=adds,
         )

@@ -1,25 +1,29 @@
-"""NumPy bodies as prepared kernels: the implementation `numpy`, which every operator has."""
+"""NumPy bodies as prepared kernels: the implementation `numpy`, which every operator has.
+
+On the CPU it takes no bfloat16 tensors, because the same operator in float32 is faster there.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from mxrun.base.dtype import numpy_dtype
+from mxrun.base.device import CPU, REFERENCE
+from mxrun.base.dtype import BFLOAT16, FLOAT32, numpy_dtype
 from mxrun.base.errors import Diagnostic, InternalError, UserError, location_of
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 from mxrun.operator.kernel import (
     BackwardRequest,
-    Buffers,
-    Call,
     ForwardRequest,
+    Handles,
     Kernel,
     OpReqType,
-    PythonCall,
 )
+from mxrun.operator.launch import Handle, Launch, PythonLaunch, Views
 from mxrun.operator.operator import (
     Array,
     BackwardCall,
@@ -30,7 +34,6 @@ from mxrun.operator.operator import (
 )
 from mxrun.operator.property import ResourceKind, ResourceRequest
 from mxrun.operator.register import AnyProperty, Implementation
-from mxrun.operator.tensor import Tensor, array_at
 from mxrun.runtime.random import Stream
 
 
@@ -38,6 +41,7 @@ class NumpyImplementation(Implementation):
     """Kernels of `create_operator()` bodies, for plain layouts and every request."""
 
     name = "numpy"
+    devices = frozenset((CPU, REFERENCE))
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel:
         """Wrap the forward body; auxiliary states are the trailing inputs."""
@@ -55,33 +59,36 @@ class NumpyImplementation(Implementation):
         )
         body = _body(prop)
 
-        def bind(buffers: Buffers) -> tuple[Call, ...]:
-            tensors = _arrays(buffers.inputs, inputs)
+        def prepare(views: Views, handles: Handles) -> Callable[[], None]:
+            tensors = _arrays(views, handles.inputs, inputs)
             random = tensors[auxiliary] if auxiliary < len(tensors) else None
             call = ForwardCall(
                 inputs=ByName("input", names, tensors[: len(names)]),
                 outputs=ByName(
-                    "output", results, _results(buffers.outputs, outputs, request.outputs)
+                    "output", results, _results(views, handles.outputs, outputs, request.outputs)
                 ),
                 requests=ByName("output", results, request.requests),
                 is_train=request.is_train,
-                resources=_resources(resources, buffers.workspace, random, request.stream),
+                resources=_resources(views, resources, handles.workspace, random, request.stream),
                 auxiliary=ByName("auxiliary state", states, tensors[len(names) : auxiliary]),
             )
-            return (PythonCall(partial(body.forward, call)),)
+            return partial(body.forward, call)
 
         return Kernel(
             implementation=self.name,
             inputs=inputs,
             outputs=outputs,
-            bind=bind,
+            bind=partial(_launch, prepare),
             workspace_bytes=_workspace(resources),
             flops=prop.flops(_shapes(request.inputs), _shapes(request.outputs)),
             bytes_moved=_bytes((*inputs, *outputs)),
         )
 
-    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel:
-        """Wrap the backward body; tensors that the property does not declare are absent."""
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """Wrap the backward body, if there is one; tensors that are not declared are absent."""
+        body = _body(prop)
+        if type(body).backward is Operator.backward:
+            return None
         names, results = prop.list_arguments(), prop.list_outputs()
         resources = prop.backward_resource(request.in_grad)
         groups = (request.out_grad, request.in_data, request.out_data)
@@ -90,29 +97,28 @@ class NumpyImplementation(Implementation):
             None if req is OpReqType.NULL else _plain(spec)
             for spec, req in zip(request.in_grad, request.requests, strict=True)
         )
-        body = _body(prop)
         first, second = len(results), len(results) + len(names)
 
-        def bind(buffers: Buffers) -> tuple[Call, ...]:
-            tensors = _arrays(buffers.inputs[: len(inputs)], inputs)
-            gradients = _results(buffers.outputs, outputs, request.in_grad)
+        def prepare(views: Views, handles: Handles) -> Callable[[], None]:
+            tensors = _arrays(views, handles.inputs[: len(inputs)], inputs)
+            gradients = _results(views, handles.outputs, outputs, request.in_grad)
             call = BackwardCall(
                 inputs=ByName("input", names, tensors[first:second], _UNDECLARED),
                 outputs=ByName("output", results, tensors[second:], _UNDECLARED),
                 requests=ByName("input gradient", names, request.requests),
                 is_train=True,
-                resources=_resources(resources, buffers.workspace, None, 0),
+                resources=_resources(views, resources, handles.workspace, None, 0),
                 output_gradients=ByName("gradient of", results, tensors[:first], _UNREAD),
                 input_gradients=ByName("input gradient", names, gradients),
             )
-            return (PythonCall(partial(body.backward, call)),)
+            return partial(body.backward, call)
 
         requested = sum(req is not OpReqType.NULL for req in request.requests)
         return Kernel(
             implementation=self.name,
             inputs=inputs,
             outputs=outputs,
-            bind=bind,
+            bind=partial(_launch, prepare),
             workspace_bytes=_workspace(resources),
             flops=requested * request.forward.flops,
             bytes_moved=_bytes((*inputs, *outputs)),
@@ -165,24 +171,70 @@ def _bytes(specs: Sequence[TensorSpec | None]) -> int:
     return sum(spec.nbytes for spec in specs if spec is not None)
 
 
-def _arrays(addresses: Sequence[int], specs: Sequence[TensorSpec | None]) -> list[Array | None]:
+def _launch(
+    prepare: Callable[[Views, Handles], Callable[[], None]], handles: Handles
+) -> tuple[Launch, ...]:
+    return (PythonLaunch(lambda views: _rounding(prepare, views, handles)),)
+
+
+def _rounding(
+    prepare: Callable[[Views, Handles], Callable[[], None]], views: Views, handles: Handles
+) -> Callable[[], None]:
+    """Return the body's function, which computes in float32 where tensors are bfloat16.
+
+    Such tensors are converted before the call, and results are rounded once, after it.
+    """
+    loads: list[tuple[Array, Array]] = []
+    stores: list[tuple[Array, Array]] = []
+
+    def wide_views(handle: Handle, spec: TensorSpec) -> Array:
+        if spec.dtype != BFLOAT16:
+            return views(handle, spec)
+        narrow, wide = views(handle, spec), np.zeros(spec.shape, np.float32)
+        loads.append((wide, narrow))
+        if any(handle is output for output in handles.outputs):
+            stores.append((narrow, wide))
+        return wide
+
+    body = prepare(wide_views, handles)
+    if not loads:
+        return body
+
+    def run() -> None:
+        for wide, narrow in loads:
+            wide[...] = narrow
+        body()
+        for narrow, wide in stores:
+            narrow[...] = wide
+
+    return run
+
+
+def _arrays(
+    views: Views, handles: Sequence[Handle | None], specs: Sequence[TensorSpec | None]
+) -> list[Array | None]:
     """Return the tensors as arrays; None for those without a spec."""
     return [
-        None if spec is None else Tensor(address, spec).array
-        for address, spec in zip(addresses, specs, strict=True)
+        None if spec is None or handle is None else views(handle, spec)
+        for handle, spec in zip(handles, specs, strict=True)
     ]
 
 
 def _results(
-    addresses: Sequence[int],
+    views: Views,
+    handles: Sequence[Handle | None],
     written: Sequence[TensorSpec | None],
     specs: Sequence[TensorSpec],
 ) -> list[Array]:
     """Return the arrays that a body writes; read-only zeros, without memory, for null requests."""
     return [
-        np.broadcast_to(np.zeros((), numpy_dtype(spec.dtype)), spec.shape) if own is None else own
-        for own, spec in zip(_arrays(addresses, written), specs, strict=True)
+        np.broadcast_to(np.zeros((), _computed_in(spec)), spec.shape) if own is None else own
+        for own, spec in zip(_arrays(views, handles, written), specs, strict=True)
     ]
+
+
+def _computed_in(spec: TensorSpec) -> np.dtype[Any]:
+    return numpy_dtype(FLOAT32 if spec.dtype == BFLOAT16 else spec.dtype)
 
 
 def _workspace(resources: Sequence[ResourceRequest]) -> int:
@@ -190,18 +242,27 @@ def _workspace(resources: Sequence[ResourceRequest]) -> int:
 
 
 def _resources(
-    requests: Sequence[ResourceRequest], address: int, random: Array | None, stream: int
+    views: Views,
+    requests: Sequence[ResourceRequest],
+    workspace: Handle | None,
+    random: Array | None,
+    stream: int,
 ) -> list[Resource]:
     """Return one resource per request: a part of the workspace as bytes, or the random stream."""
     answers: list[Resource] = []
+    offset = 0
     for request in requests:
         if request.kind is ResourceKind.RANDOM:
             if random is None:
                 raise InternalError("random numbers are available in forward only")
             answers.append(partial(_stream_at, random, stream))
             continue
-        answers.append(array_at(address, (request.nbytes,), "uint8"))
-        address += align(request.nbytes)
+        spec = TensorSpec((request.nbytes,), "uint8")
+        if workspace is None:
+            answers.append(np.empty(0, np.uint8))
+        else:
+            answers.append(views(workspace + offset, spec))
+        offset += align(request.nbytes)
     return answers
 
 

@@ -208,7 +208,7 @@ class UpdateImplementation(Implementation):
             tuple(spec.with_layout(PLAIN) for spec in request.inputs),
             tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             without_add_requests(request.requests),
-            request.threads,
+            request.device,
             flops=prop.flops([spec.shape for spec in request.inputs], []),
         )
 
@@ -229,7 +229,7 @@ class UpdateImplementation(Implementation):
                 places,
                 request.inputs[0].elements,
                 prop.parameters,
-                threads=request.threads,
+                device=request.device,
                 requests=request.requests,
                 stored=[*(spec.dtype for spec in request.outputs), *memory],
             )
@@ -243,9 +243,7 @@ def places_of(prop: OptimizerProperty) -> dict[str, Place]:
     for number, (tensor, index) in STEP_NUMBERS.items():
         slot = slots.get(tensor)
         places[number] = (
-            _ONES.ctypes.data
-            if slot is None
-            else Slot(slot.group, slot.index, _FLOAT32_BYTES * index)
+            _ONES[:1] if slot is None else Slot(slot.group, slot.index, _FLOAT32_BYTES * index)
         )
     return places
 

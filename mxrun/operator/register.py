@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from mxrun.base.device import CPU
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
 from mxrun.base.near_names import Suggestions
@@ -25,9 +26,12 @@ class Implementation:
 
     An implementation that prepares a forward kernel must also prepare the backward kernel of every
     request it accepts.
+
+    devices: kinds of devices that its kernels run on.
     """
 
     name: str
+    devices: frozenset[str]
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the kernel of a forward call, or return None."""
@@ -110,9 +114,14 @@ def _require_property(candidate: object) -> None:
         raise UserError(Diagnostic(f"{name} lacks {', '.join(lacking)}", hint=hint))
 
 
-def implement(*names: str, backend: str) -> Callable[[ImplementationClass], ImplementationClass]:
+def implement(
+    *names: str, backend: str, devices: Iterable[str] = (CPU,), before: str = ""
+) -> Callable[[ImplementationClass], ImplementationClass]:
     """Class decorator: add an implementation of the named operators, preferred in order of
     definition.
+
+    backend: its name. devices: kinds of devices that its kernels run on. before: name of an
+    implementation that this one is preferred to, even if that is already defined.
 
     Raises InternalError if an operator already has an implementation of that name.
     """
@@ -123,16 +132,23 @@ def implement(*names: str, backend: str) -> Callable[[ImplementationClass], Impl
             if backend in table:
                 raise InternalError(f"{name} has two implementations named {backend!r}")
             implementation = implementation_class()
-            implementation.name = backend
-            _IMPLEMENTATIONS.put(name, {**table, backend: implementation})
+            implementation.name, implementation.devices = backend, frozenset(devices)
+            defined = list(table.items())
+            place = [*table].index(before) if before in table else len(defined)
+            defined.insert(place, (backend, implementation))
+            _IMPLEMENTATIONS.put(name, dict(defined))
         return implementation_class
 
     return add
 
 
-def implementations(name: str) -> Mapping[str, Implementation]:
-    """Registered implementations of an operator, best first; the NumPy body is not listed."""
-    return _IMPLEMENTATIONS.get(name) if name in _IMPLEMENTATIONS else {}
+def implementations(name: str, kind: str | None = None) -> Mapping[str, Implementation]:
+    """Registered implementations of an operator, best first; the NumPy body is not listed.
+
+    kind: only those that run on this kind of device.
+    """
+    known = _IMPLEMENTATIONS.get(name) if name in _IMPLEMENTATIONS else {}
+    return {key: each for key, each in known.items() if kind is None or kind in each.devices}
 
 
 def create(name: str, parameters: Mapping[str, object]) -> AnyProperty:

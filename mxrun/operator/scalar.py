@@ -34,8 +34,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend import object_cache, scalar_cuda
-from mxrun.backend.scalar_functions import (
+from mxrun.base.device import DeviceDescription
+from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError, location_of
+from mxrun.base.near_names import nearest
+from mxrun.codegen import object_cache, scalar_cuda
+from mxrun.codegen.scalar_functions import (
     VOCABULARY,
     abs,
     arccos,
@@ -90,7 +94,7 @@ from mxrun.backend.scalar_functions import (
     trunc,
     where,
 )
-from mxrun.backend.scalar_value import (
+from mxrun.codegen.scalar_value import (
     FLOATS,
     MAP_DTYPES,
     LoopForm,
@@ -101,10 +105,6 @@ from mxrun.backend.scalar_value import (
     rare_contexts,
     to_int64,
 )
-from mxrun.backend.team import team_for_elements
-from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError, location_of
-from mxrun.base.near_names import nearest
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.native_kernel import LoopPart, Place
 
@@ -200,8 +200,8 @@ class MapLoop:
             compiled = object_cache.find(key)
             if compiled is None:
                 # Imported late because they load LLVM's bindings.
-                from mxrun.backend.scalar_llvm import compile_map, instructions
-                from mxrun.backend.scalar_lowering import lowered
+                from mxrun.codegen.scalar_llvm import compile_map, instructions
+                from mxrun.codegen.scalar_lowering import lowered
 
                 graph, results = lowered(self.graph, self.results, instructions())
                 compiled = compile_map(f"map_{key}", graph, results, self.form)
@@ -253,7 +253,7 @@ class MapKernel:
         count: int,
         parameters: Sequence[float] = (),
         *,
-        threads: int,
+        device: DeviceDescription,
         request: OpReqType = OpReqType.WRITE,
         steps: Sequence[int] | None = None,
         stored: Sequence[str] = (),
@@ -265,7 +265,7 @@ class MapKernel:
             operands,
             count,
             parameters,
-            threads=threads,
+            device=device,
             requests=[request],
             steps=steps,
             stored=stored,
@@ -279,7 +279,7 @@ class MapKernel:
         count: int,
         parameters: Sequence[float] = (),
         *,
-        threads: int,
+        device: DeviceDescription,
         requests: Sequence[OpReqType],
         steps: Sequence[int] | None = None,
         stored: Sequence[str] = (),
@@ -289,7 +289,7 @@ class MapKernel:
         """Return the loop over `count` contiguous elements, in one pass.
 
         steps: 1 for an operand with one element per output element, 0 for an operand whose first
-        element is used for all. An output may have the same address as an operand of step 1 with
+        element is used for all. An output may have the same place as an operand of step 1 with
         elements of the same size. An output with a null request is not computed; at least one has
         another. With the add-to request the loop adds to the output itself: pass
         `without_add_requests(requests)` to `native_kernel`.
@@ -299,7 +299,7 @@ class MapKernel:
         add-to request the sum is rounded again, like a sum of two tensors.
 
         scratch_bytes: size of the scratch space in which outputs or operands are. in_place: whether
-        the outputs usually have addresses of operands; the loop is faster if that is known.
+        the outputs usually have places of operands; the loop is faster if that is known.
         """
         taken = tuple(steps or (1,) * len(self.operands))
         assert len(operands) == len(taken) == len(self.operands)
@@ -323,7 +323,7 @@ class MapKernel:
         loop = MapLoop(self.graph, tuple(self.results[index] for index in wanted), form)
         words = (_word(number, self.dtype) for number in parameters)
         places = (*(outputs[index] for index in wanted), *operands)
-        team = team_for_elements(count, threads)
+        team = device.team_for_elements(count)
         return LoopPart(loop, (count, *places, *words), team, scratch_bytes)
 
 
@@ -350,7 +350,7 @@ def compile(
     floating-point number outside an integer type's range depends on the processor. With an integer
     dtype a parameter is an int64, see `to_int64`, and so is the result of an operation on a tensor
     and a parameter. Machine code is generated only when a part
-    is bound to addresses. Raises UserError, at the line of the function, for an unsupported
+    is bound by a device. Raises UserError, at the line of the function, for an unsupported
     operation.
     """
     output_dtype = result_dtype or dtype

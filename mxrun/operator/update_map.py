@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.device import DeviceDescription
 from mxrun.base.params import Parameters
 from mxrun.operator import scalar
 from mxrun.operator.kernel import OpReqType
@@ -110,7 +111,7 @@ class UpdateMap:
         count: int,
         parameters: Parameters,
         *,
-        threads: int,
+        device: DeviceDescription,
         requests: Sequence[OpReqType],
         stored: Sequence[str] = (),
         scratch_bytes: int = 0,
@@ -121,7 +122,7 @@ class UpdateMap:
             [places[name] for name in self.operands],
             count,
             self.values(parameters),
-            threads=threads,
+            device=device,
             requests=requests,
             steps=self._steps,
             stored=stored,

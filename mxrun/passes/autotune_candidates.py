@@ -113,7 +113,7 @@ def question_of(prop: AnyProperty, request: ForwardRequest | BackwardRequest) ->
     for name, specs in groups.items():
         lines.append(f"{name}: {', '.join(map(str, specs))}")
     lines.append(f"requests: {', '.join(constraints.name for constraints in request.requests)}")
-    return "\n".join([*lines, f"threads: {request.threads}"])
+    return "\n".join([*lines, f"threads: {request.device.threads}"])
 
 
 def _prepared(prepare: Prepare, selection: Mapping[str, str]) -> Kernel:

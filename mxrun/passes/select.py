@@ -8,8 +8,8 @@ step that no kernel accepts in bfloat16 is prepared in float32. A gradient has t
 value: if a kernel computes a float32 gradient of a bfloat16 value, it is rounded at once, so that
 the result does not depend on further readers, sums or reorders.
 
-Needs: a complete graph. Provides: `kernel` of every step, layouts and dtypes, reorder steps, extra
-outputs.
+Needs: a complete graph, with the kernels of its loops. Provides: `kernel` of every step, layouts
+and dtypes, reorder steps, extra outputs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar, overload
 
+from mxrun.base.device import CPU, DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, InternalError, OperatorErrorContext, UserError
 from mxrun.base.keywords import AUTO, PREFERRED
@@ -76,13 +77,13 @@ class SelectedKernel:
         return any(spec is not None and spec.dtype == BFLOAT16 for spec in specs)
 
 
-def select(graph: Graph, threads: int, choice: KernelSelection, fixed: bool) -> Graph:
-    """Prepare the kernel of every step for a team of `threads`.
+def select(graph: Graph, device: DeviceDescription, choice: KernelSelection, fixed: bool) -> Graph:
+    """Prepare the kernel of every step for a device.
 
     fixed: if true, parameters and states do not change. Raises UserError if a step names an
     implementation that does not exist or does not support it.
     """
-    selection = _Selection(graph, threads, choice, fixed)
+    selection = _Selection(graph, device, choice, fixed)
     for step in graph.steps:
         with OperatorErrorContext(step.title, step.place):
             selection.add(step)
@@ -91,14 +92,16 @@ def select(graph: Graph, threads: int, choice: KernelSelection, fixed: bool) -> 
 
 
 class _Selection:
-    def __init__(self, graph: Graph, threads: int, choice: KernelSelection, fixed: bool) -> None:
+    def __init__(
+        self, graph: Graph, device: DeviceDescription, choice: KernelSelection, fixed: bool
+    ) -> None:
         self.builder = GraphBuilder(graph)
         self.builder.steps = []
         self.graph = graph
         self.steps = {step.name: step for step in graph.steps}
         if len(self.steps) < len(graph.steps):
             raise InternalError("two steps have one name")
-        self.threads = threads
+        self.device = device
         self.choice = choice
         given = graph.sources.values() if fixed else ()
         self.fixed = {v for v in given if graph.values[v].memory_class in GIVEN}
@@ -110,7 +113,10 @@ class _Selection:
         if self.rounded:
             step = replace(step, inputs=tuple(map(self._as_rounded, step.inputs)))
         assert step.prop is not None
-        if step.prop.is_view:
+        if step.loop is not None:
+            assert step.kernel is not None
+            kernel = step.kernel
+        elif step.prop.is_view:
             kernel = self._view(step)
         elif step.forward is not None:
             kernel = self._backward(step, self.chosen[step.forward])
@@ -184,7 +190,7 @@ class _Selection:
             outputs=self._outputs(step),
             requests=step.requests,
             is_train=self.graph.is_train,
-            threads=self.threads,
+            device=self.device,
             stream=stream_of(step.name),
             fixed=frozenset(i for i, v in enumerate(step.reads) if v in self.fixed),
         )
@@ -199,8 +205,9 @@ class _Selection:
             wide = replace(request, inputs=inputs, outputs=outputs)
         full = step.prop.precision is Precision.FLOAT32
         for attempt in [wide] if full or wide is request else [request, wide]:
-            # NumPy bodies do not support bfloat16.
-            known = [c for c in self._candidates(step) if c is not NUMPY or attempt == wide]
+            # On the CPU NumPy bodies run in float32, which is faster than rounding around them.
+            low = attempt != wide and self.device.kind == CPU
+            known = [c for c in self._candidates(step) if c is not NUMPY or not low]
             chosen = self._chosen(step, known, attempt)
             if chosen is not None:
                 self.chosen[step.name] = chosen
@@ -266,7 +273,7 @@ class _Selection:
             grads = (spec.with_layout(PLAIN) for spec in tensors[outputs:] if spec is not None)
             request = BackwardRequest(
                 *(read[:outputs], read[outputs:arguments], read[arguments:], tuple(grads)),
-                *(later.requests, kernel, self.threads),
+                *(later.requests, kernel, self.device),
             )
             backward = chosen.implementation.prepare_backward(prop, request)
             yield from () if backward is None else (backward,)
@@ -274,7 +281,7 @@ class _Selection:
     def _candidates(self, step: Step) -> list[Implementation]:
         assert step.prop is not None
         operator = step.prop.type_string
-        known = {**implementations(operator), NUMPY.name: NUMPY}
+        known = self._known(operator)
         requested = self._requested(step)
         if requested in (PREFERRED, AUTO):
             return list(known.values())
@@ -289,6 +296,12 @@ class _Selection:
                 expected=f"one of {PREFERRED}, {AUTO}, {', '.join(known)}",
             )
         )
+
+    def _known(self, operator: str) -> dict[str, Implementation]:
+        """Return the implementations of an operator for the device by name, best first."""
+        kind = self.device.kind
+        body = {NUMPY.name: NUMPY} if kind in NUMPY.devices else {}
+        return {**implementations(operator, kind), **body}
 
     def _backward(self, step: Step, forward: SelectedKernel) -> Kernel:
         assert step.prop is not None
@@ -308,9 +321,19 @@ class _Selection:
             in_grad=tuple(spec.with_layout(PLAIN) for spec in before if spec is not None),
             requests=step.requests,
             forward=forward.kernel,
-            threads=self.threads,
+            device=self.device,
         )
         kernel = self._prepared(step, forward.implementation.prepare_backward, request)
+        if kernel is None and forward.implementation is NUMPY:
+            raise UserError(
+                Diagnostic(
+                    f"{step.prop.type_string} {step.forward!r} has no gradient on the device "
+                    f"{self.device.kind}",
+                    place=step.place,
+                    expected="a gradient, because a trained parameter's gradient depends on it",
+                    hint="train on another device, or freeze what depends on it; inference works",
+                )
+            )
         if kernel is None:
             raise InternalError(
                 f"{forward.implementation.name} has a forward but no backward for {step.name}"
@@ -417,10 +440,11 @@ class _Selection:
         return copy
 
     def _reorder_kernel(self, spec: TensorSpec, required: TensorSpec) -> Kernel:
-        request = ForwardRequest((spec,), (required,), (OpReqType.WRITE,), False, self.threads)
-        for candidate in implementations(REORDER).values():
+        request = ForwardRequest((spec,), (required,), (OpReqType.WRITE,), False, self.device)
+        for candidate in self._known(REORDER).values():
             kernel = candidate.prepare_forward(create(REORDER, {}), request)
-            if kernel is not None:
+            # A NumPy body knows plain layouts alone.
+            if kernel is not None and (kernel.inputs, kernel.outputs) == ((spec,), (required,)):
                 return kernel
         raise InternalError(f"nothing reorders {spec} to {required}")
 

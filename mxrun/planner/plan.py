@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, MemoryClass, Step, ValueId
 from mxrun.planner.concat_in_place import BufferSlice
@@ -130,7 +131,7 @@ class Plan:
     phases: Mapping[str, PhasePlan]
     pinned: tuple[Block, ...]
     specs: Mapping[str, TensorSpec]
-    threads: int
+    device: DeviceDescription
     planning_ms: float
     # Largest size of the arena that a memory budget permits.
     budget_bytes: int | None = None

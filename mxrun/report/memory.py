@@ -219,3 +219,8 @@ def _resident_memory(outside: Mapping[str, Any]) -> Iterator[RenderableType]:
         "Resident memory of this process, which has bound the plan but has no arena "
         "(/proc/self/smaps). A run also holds its records." + compiled * outside["compiler_ran"]
     )
+    if outside["temporary_bytes"] is not None:
+        size = bytes_text(outside["temporary_bytes"])
+        yield Text(
+            f"NumPy's temporaries take up to {size} besides, measured in one run of each phase."
+        )

@@ -18,13 +18,18 @@ _MAX_ROWS = 40
 
 
 def bench_tables(report: Report) -> list[Table | Text]:
-    """Return the tables of `bench`: steps, operators with floors, overheads, and peers."""
+    """Return the tables of `bench`: steps, operators, overheads, and peers.
+
+    Floors and overheads are left out if they are not known for the device.
+    """
+    roofline, steps = report["roofline"], report["profile"]["steps"]
+    without_floors = f"operators, the mean of {steps} steps"
     return [
         _steps_table(report),
-        roofline_table(report),
+        roofline_table(report) if roofline else profile_table(report["operators"], without_floors),
         Text(_rest(report["profile"])),
-        Text(_tape(report["tape"])),
-        roofline_text(report["roofline"]),
+        *([Text(_tape(report["tape"]))] if report["tape"]["us_per_call"] else []),
+        *([roofline_text(roofline)] if roofline else []),
         *candidates_tables(report["operators"]),
         *([_peers_table(report["peers"])] if report["peers"] else []),
     ]

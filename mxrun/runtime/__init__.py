@@ -1,1 +1,1 @@
-"""Runtime beneath the executor: storage, random numbers, machine measurements, profile records."""
+"""Runtime beneath the executor: memory limits, random numbers, waiting, profile records."""

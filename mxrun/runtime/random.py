@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.backend import philox
+from mxrun.codegen import philox
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Autotuning for `implementation: auto`: candidates are timed once per machine, with a disk cache.
 
 The times are stored as plain JSON in the user's cache folder. The key covers everything that they
-depend on: the work, the candidates, the machine, oneDNN, and the team size.
+depend on: the work, the candidates, and the device with its libraries and team size.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 from mxrun.base import disk_cache
 from mxrun.base.waits import WAIT_NOTICE_S
+from mxrun.device.interface import Device
 from mxrun.executor.timing import time_candidates
 from mxrun.operator.kernel import Candidate, Kernels
-from mxrun.runtime.machine import description
 from mxrun.session.notes import Notify
 
 # Name of this disk cache.
@@ -24,14 +24,14 @@ KIND = "candidates"
 
 
 class Autotuner:
-    """Callable that times candidates on a team of `threads`, each question once.
+    """Callable that times candidates on a device, each question once.
 
     Times disturbed by other processes are discarded and select nothing. notify: receives progress
     notes if the timing takes long.
     """
 
-    def __init__(self, threads: int, notify: Notify) -> None:
-        self._threads, self._notify = threads, notify
+    def __init__(self, device: Device, notify: Notify) -> None:
+        self._device, self._notify = device, notify
         self._known: dict[str, Mapping[str, Candidate]] = {}
         self._timed = self._disturbed = 0
         self._seconds = 0.0
@@ -40,7 +40,7 @@ class Autotuner:
 
     def __call__(self, question: str, candidates: Mapping[str, Kernels]) -> Mapping[str, Candidate]:
         """Return the times of the candidates, from the cache or measured now."""
-        key = key_of(question, tuple(candidates), self._machine)
+        key = key_of(question, tuple(candidates), self._identity)
         if key not in self._known:
             found = _read(disk_cache.get(KIND, key), candidates)
             if found is None:
@@ -51,13 +51,13 @@ class Autotuner:
         return self._known[key]
 
     @cached_property
-    def _machine(self) -> str:
-        """Description of the machine, computed on first use because it takes time."""
-        return description(self._threads)
+    def _identity(self) -> str:
+        """Text of everything about the device, made on first use because it takes time."""
+        return self._device.identity()
 
     def _measured(self, candidates: Mapping[str, Kernels]) -> Mapping[str, Candidate]:
         started = time.monotonic()
-        found = time_candidates(candidates, self._threads)
+        found = time_candidates(candidates, self._device)
         self._timed += 1
         self._disturbed += not found
         self._seconds += time.monotonic() - started
@@ -69,9 +69,12 @@ class Autotuner:
         return found
 
 
-def key_of(question: str, candidates: Sequence[str], machine: str) -> str:
-    """Return the cache key of times: text of everything that they depend on."""
-    return "\n".join([question, f"candidates: {', '.join(candidates)}", machine])
+def key_of(question: str, candidates: Sequence[str], identity: str) -> str:
+    """Return the cache key of times: text of everything that they depend on.
+
+    identity: that of the device.
+    """
+    return "\n".join([question, f"candidates: {', '.join(candidates)}", identity])
 
 
 def figures_of(found: Mapping[str, Candidate]) -> Any:

@@ -19,6 +19,7 @@ from mxrun.io.dataset import Dataset, Field
 from mxrun.io.draw import draw_bytes, draw_integers
 from mxrun.io.iterator import ArrayIterator
 from mxrun.planner.plan import Plan
+from mxrun.session.device import open_device
 from mxrun.session.parameter_init import initialise_pinned, zero_pinned
 from mxrun.train.loop import slots
 from mxrun.train.measure import Measure, Phase
@@ -41,7 +42,7 @@ class Steps:
 
     def __init__(self, built: ModelDefinition, plan: Plan, phase: str) -> None:
         self.phase = phase
-        self.executor = Executor(plan)
+        self.executor = Executor(plan, open_device(built.config, plan.device))
         self._built = built
         self._records = synthetic_records(built.model)
         self._iterator = self._new_iterator()
@@ -50,8 +51,9 @@ class Steps:
         self._measure = None
         if phase == TRAIN:
             measured = Phase(TRAIN, self._iterator, built.training.metrics)
-            self._measure = Measure(self.executor, measured, built.model.losses)
-            self._schedule = self.executor.array(SCHEDULE)
+            losses, batch = built.model.losses, self._slots.arrays
+            self._measure = Measure(self.executor, measured, losses, batch)
+            self._schedule = self.executor.tensor(SCHEDULE).mirror()
         self.restart()
 
     def restart(self) -> None:
@@ -68,7 +70,7 @@ class Steps:
             self._built.model.batch_size,
             shuffle=True,
             seed=self._built.config.seed,
-            threads=self.executor.plan.threads,
+            loops=self.executor.device.host_loop,
         )
 
     def first_batches(self) -> dict[str, npt.NDArray[Any]]:
@@ -105,7 +107,7 @@ class Steps:
     def results(self) -> dict[str, npt.NDArray[Any]]:
         """Return copies of the network's outputs after the last step, by name."""
         names = self._built.model.symbol.list_outputs()
-        return {name: self.executor.result(self.phase, name).copy() for name in names}
+        return {name: self.executor.result(self.phase, name).read() for name in names}
 
     def seconds(self, count: int) -> npt.NDArray[np.float64]:
         """Run `count` steps like the training loop and return the seconds of each."""
@@ -126,12 +128,13 @@ class Steps:
         """
         clock = time.monotonic_ns
         started = clock()
-        batch = self._iterator.next_into(self._slots)
+        batch = self._iterator.next_into(self._slots.arrays)
         if batch is None:
             self._epoch += 1
             self._iterator.reset(self._epoch)
-            batch = self._iterator.next_into(self._slots)
+            batch = self._iterator.next_into(self._slots.arrays)
         assert batch is not None
+        self._slots.store()
         filled = clock()
         if self._measure is not None:
             self._set_rates()
@@ -150,7 +153,8 @@ class Steps:
             for index in range(_RATES):
                 corrections = optimizer.corrections(self._step_count + index + 1)
                 self._rates[index] = (optimizer.lr, *corrections)
-        self._schedule[...] = self._rates[position]
+        self._schedule.array[...] = self._rates[position]
+        self._schedule.store()
         self._step_count += 1
 
 

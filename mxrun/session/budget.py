@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from mxrun.base.device import DeviceDescription
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget
-from mxrun.runtime.machine import known_machine
+from mxrun.session.device import open_device
 from mxrun.session.notes import Notify
 
 # Enough for a mean, and short compared with a run.
 _MEASURED_STEPS = 5
 
 
-def budgeted(built: ModelDefinition, training: bool, threads: int) -> dict[str, Any]:
+def budgeted(built: ModelDefinition, training: bool, device: DeviceDescription) -> dict[str, Any]:
     """Return the options of a compile request for the config's budget; empty without one.
 
     A share refers to the memory of training and is ignored for inference.
@@ -28,7 +29,8 @@ def budgeted(built: ModelDefinition, training: bool, threads: int) -> dict[str, 
     budget = Budget(configured.nbytes, configured.share, place=place)
     # The number of micro-batches changes bits, so it must not depend on measurements.
     measured = training and not built.config.memory.micro_batches
-    return {"budget": budget, "machine": known_machine(threads) if measured else None}
+    machine = open_device(built.config, device).known_peaks() if measured else None
+    return {"budget": budget, "machine": machine}
 
 
 def budget_figures(plan: Plan) -> dict[str, Any]:

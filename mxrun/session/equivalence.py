@@ -215,8 +215,8 @@ def _losses_after_truncation(
     steps.restart()
     mask = np.uint32(2**32 - 2**bits)
     for name in network.training.rules:
-        values = steps.executor.array(name)
-        values[...] = (values.view(np.uint32) & mask).view(np.float32)
+        tensor = steps.executor.tensor(name)
+        tensor.write((tensor.values().view(np.uint32) & mask).view(np.float32))
     return steps.losses(count)
 
 
@@ -242,7 +242,7 @@ def _comparison(built: ModelDefinition, steps: Steps) -> Comparison:
     Raises UserError for networks and training that they do not support.
     """
     model, training = built.model, built.training
-    symbol, threads = peer_symbol(model.symbol.tojson()), steps.executor.plan.threads
+    symbol, threads = peer_symbol(model.symbol.tojson()), steps.executor.plan.device.threads
     if problems := _mixed(built):
         raise UserError(problems)
     if steps.phase != TRAIN:

@@ -16,7 +16,7 @@ from mxrun.config import Parsed
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.symbol import Symbol
 from mxrun.planner.remat.budget import Budget
-from mxrun.runtime.storage import available_bytes, memory_limit
+from mxrun.runtime.memory_limits import available_bytes, memory_limit
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.planning import request_for
 

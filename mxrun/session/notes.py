@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mxrun.backend.onednn import library as onednn
+from mxrun.config import RunConfig
+from mxrun.session.device import kind_of
 
 # Receives a note, such as how long a wait will be.
 Notify = Callable[[str], None]
@@ -14,8 +15,20 @@ def ignore_note(text: str) -> None:
     """Ignore a note."""
 
 
-def note_missing_library(notify: Notify) -> None:
-    """Notify if oneDNN is missing on this machine."""
-    why = onednn.reason()
+def notify_once(notify: Notify) -> Notify:
+    """Return a callback that passes on each text only once."""
+    passed: set[str] = set()
+
+    def pass_on(text: str) -> None:
+        if text not in passed:
+            passed.add(text)
+            notify(text)
+
+    return pass_on
+
+
+def note_missing_library(config: RunConfig, notify: Notify) -> None:
+    """Notify if something is missing here for full speed on the config's device."""
+    why = kind_of(config).missing()
     if why:
-        notify(f"{why}; the layers run on NumPy, which is slower")
+        notify(why)

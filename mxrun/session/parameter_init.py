@@ -17,19 +17,20 @@ from mxrun.train.initializer import initial_value, initialise
 def zero_pinned(executor: Executor, built: ModelDefinition) -> None:
     """Set all pinned tensors to zero, except those that a loop expects otherwise at its start."""
     plan = executor.plan
-    for block in plan.pinned:
-        executor.array(block.name)[...] = 0
+    executor.device.fill(executor.memory, 0, plan.pinned_bytes, 0)
     if RANDOM_STATE in plan.specs:
-        executor.array(RANDOM_STATE)[0] = key_of(f"{built.config.seed}")
+        executor.tensor(RANDOM_STATE).write((key_of(f"{built.config.seed}"), 0, 0))
     if SCHEDULE in plan.specs:
-        executor.array(SCHEDULE)[...] = (built.training.optimizer.lr, 1, 1)
+        executor.tensor(SCHEDULE).write((built.training.optimizer.lr, 1, 1))
 
 
 def initialise_pinned(executor: Executor, built: ModelDefinition) -> None:
     """Set every parameter and auxiliary state of the plan to its initialiser's value."""
     for name in built.model.learned.keys() & executor.plan.specs.keys():
         initializer = built.training.initializers[name]
-        initialise(executor.array(name), initializer, name, built.config.seed)
+        mirror = executor.tensor(name).mirror()
+        initialise(mirror.array, initializer, name, built.config.seed)
+        mirror.store()
 
 
 def initial_array(name: str, built: ModelDefinition) -> npt.NDArray[Any]:

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mxrun import library
-from mxrun.backend.onednn import library as onednn
-from mxrun.backend.team import available_cores, largest_team
+from mxrun.base.device import DeviceDescription
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.keywords import AUTO
 from mxrun.base.tensor import TensorSpec
@@ -21,8 +20,9 @@ from mxrun.io.order import LastBatch
 from mxrun.io.prefetch import staging_specs
 from mxrun.passes.autotune_candidates import Chooser
 from mxrun.planner.plan import Plan
-from mxrun.runtime.storage import remaining_bytes
+from mxrun.runtime.memory_limits import remaining_bytes
 from mxrun.session.budget import budgeted
+from mxrun.session.device import describe, kind_of, open_device, with_device_checked
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.plugins import load_plugins
 from mxrun.train.checkpoint import MANIFEST_FILE
@@ -30,24 +30,30 @@ from mxrun.train.run_directory import CONFIG_FILE
 
 
 def load(
-    path: str | Path, overrides: Sequence[str] = (), batch: int | None = None
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    batch: int | None = None,
+    needs_device: bool = True,
 ) -> ModelDefinition:
     """Load a config's plugins, read the config and build its model definition.
 
-    Raises UserError with all diagnostics.
+    needs_device: whether the config's device must be there. Raises UserError with all diagnostics.
     """
-    return build(parse_config(path, overrides), batch)
+    return build(parse_config(path, overrides, needs_device), batch)
 
 
-def parse_config(path: str | Path, overrides: Sequence[str] = ()) -> Parsed:
+def parse_config(
+    path: str | Path, overrides: Sequence[str] = (), needs_device: bool = True
+) -> Parsed:
     """Parse a config and load its plugins; `build` raises its diagnostics.
 
-    Raises UserError if a plugin cannot be loaded.
+    needs_device: whether a device that is not there is one of them. Raises UserError if a plugin
+    cannot be loaded.
     """
     library.load()
     parsed = parse(path, overrides)
     load_plugins(parsed, path)
-    return parsed
+    return with_device_checked(parsed) if needs_device else parsed
 
 
 def trust_plugins(source: str | Path, overrides: Sequence[str] = ()) -> None:
@@ -88,7 +94,8 @@ def request_for(
     built: ModelDefinition, training: bool, threads: int | None = None, notify: Notify = ignore_note
 ) -> CompileRequest:
     """Return the compile request of a training run or of inference."""
-    settings, team = built.training, team_size(built, training, threads)
+    settings = built.training
+    device = describe(built.config, team_size(built, training, threads))
     phases = [TRAIN] if training else []
     if training and settings.accumulate * built.micro_batches > 1:
         phases.append(ACCUMULATE)
@@ -101,30 +108,33 @@ def request_for(
         clipping=settings.clipping if training else None,
         average=settings.average if training else None,
         staged={
-            staged_name(name, index): spec
-            for index in range(built.config.data.prefetch if training else 0)
+            batch[name]: spec
+            for batch in staged_names(built)
             for name, spec in staged_specs(built).items()
+            if training
         },
         phases=tuple(phases),
-        threads=team,
+        device=device,
         backward=built.config.backward,
         implementation=built.config.implementation,
-        chooser=chooser_for(built, team, notify),
+        chooser=chooser_for(built, device, notify),
         precision=built.config.precision,
         constant_parameters=not training,
         fuse=built.config.fuse,
-        **budgeted(built, training, team),
+        **budgeted(built, training, device),
     )
 
 
-def chooser_for(built: ModelDefinition, threads: int, notify: Notify) -> Chooser | None:
-    """Return the autotuner for a team of `threads`; None if the config requests no autotuning."""
+def chooser_for(
+    built: ModelDefinition, device: DeviceDescription, notify: Notify
+) -> Chooser | None:
+    """Return the autotuner for a device; None if the config requests no autotuning."""
     if not is_timed(built):
         return None
     # Imported on demand, to start faster without autotuning.
     from mxrun.session.autotune import Autotuner
 
-    return Autotuner(threads, notify)
+    return Autotuner(open_device(built.config, device), notify)
 
 
 def is_timed(built: ModelDefinition) -> bool:
@@ -138,6 +148,13 @@ def staged_specs(built: ModelDefinition) -> dict[str, TensorSpec]:
     if not any(request.prefetched for request in built.data.values()):
         return {}
     return staging_specs(built.model.records, built.model.batch_size)
+
+
+def staged_names(built: ModelDefinition) -> list[dict[str, str]]:
+    """Return the tensors of each batch prefetched in training, by the names of the inputs."""
+    specs = staged_specs(built)
+    count = built.config.data.prefetch if specs else 0
+    return [{name: staged_name(name, index) for name in specs} for index in range(count)]
 
 
 def staged_name(name: str, index: int) -> str:
@@ -178,26 +195,25 @@ def team_size(built: ModelDefinition, training: bool, threads: int | None = None
     """Return the size of the thread team: `threads`, else the config's, else a prediction.
 
     The prediction depends on the network, the kind of processor and the number of cores
-    (`team_for`). Raises UserError for a larger team than the OpenMP runtime provides: kernels
-    prepared for it would wait for threads that do not exist.
+    (`team_for`). Raises UserError for a larger team than the device provides: kernels prepared for
+    it would wait for threads that do not exist.
     """
-    requested = threads or built.config.threads
+    requested, kind = threads or built.config.threads, kind_of(built.config)
     if requested is None:
-        found = onednn.load()
         return team_for(
             built.model.symbol,
             built.model.inference,
             trained=frozenset(built.training.rules) if training else frozenset(),
-            instruction_set="" if found is None else found.instruction_set,
+            instruction_set=describe(built.config, 1).instruction_set,
             precision=built.config.precision,
-            largest=min(available_cores(), largest_team()),
+            largest=min(kind.cores(), kind.largest_team()),
         )
-    if requested > largest_team():
+    if requested > kind.largest_team():
         raise UserError(
             Diagnostic(
                 f"a compute team of {requested} threads is not available",
                 place=None if threads else built.config.place("threads"),
-                expected=f"at most {largest_team()}, what OMP_THREAD_LIMIT or libgomp allows",
+                expected=f"at most {kind.largest_team()}, {kind.team_limit()}",
                 got=str(requested),
             )
         )

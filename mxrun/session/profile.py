@@ -24,7 +24,7 @@ class RunProfile:
         }
 
     def run(self, phase: str) -> None:
-        """Run one phase's tape once."""
+        """Run one phase's program once."""
         self._profiles[phase].run()
 
     def to_json(self) -> dict[str, list[dict[str, Any]]]:

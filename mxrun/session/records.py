@@ -118,15 +118,16 @@ class FileSource(RecordSource):
 
     def batches(self, executor: Executor, batch_size: int) -> Iterator[Records]:
         """Yield batches of the one input that files contain; other inputs remain zero."""
-        slot = executor.array(self._field)
+        slot = executor.tensor(self._field).mirror()
         if SAMPLE_WEIGHT in executor.plan.specs:
-            executor.array(SAMPLE_WEIGHT)[...] = 1
+            executor.tensor(SAMPLE_WEIGHT).write(1)
         while count := self.available(batch_size):
             names = []
-            for target in slot[:count]:
+            for target in slot.array[:count]:
                 name, number, row = self._buffered.popleft()
                 target[...] = row
                 names.append((name, number))
+            slot.store()
             yield Records(names)
 
     def _read(self, files: Sequence[str]) -> Iterator[tuple[str, int, npt.NDArray[Any]]]:
@@ -249,8 +250,9 @@ class SplitSource(RecordSource):
             measure = None
             if self._metrics is not None:
                 phase = Phase(EVALUATE, iterator, self._metrics)
-                measure = Measure(executor, phase, self._model.losses)
-            while (batch := iterator.next_into(targets)) is not None:
+                measure = Measure(executor, phase, self._model.losses, targets.arrays)
+            while (batch := iterator.next_into(targets.arrays)) is not None:
+                targets.store()
                 indices = batch.indices[: batch.valid]
                 names = [(name, number) for number in indices.tolist()]
                 yield Records(names, None if labels is None else labels[indices])
@@ -262,13 +264,13 @@ class SplitSource(RecordSource):
         """Return the iterator that fills the io slots of a plan for this batch size."""
         names = self._model.records if self.staged(batch_size) else ()
         batches = [
-            {name: executor.array(staged_name(name, index)) for name in names}
+            {name: executor.tensor(staged_name(name, index)).mirror().array for name in names}
             for index in range(self._data.prefetch)
         ]
         return open_iterator(
             self._dataset,
             batch_size,
-            threads=executor.plan.threads,
+            loops=executor.device.host_loop,
             workers=self._data.workers,
             staging=Staging(batches),
         )

@@ -112,7 +112,8 @@ def _changed(directory: RunDirectory, differences: Sequence[str]) -> UserError:
         Diagnostic(
             f"{directory.path} holds a run with other settings, so resuming would give another "
             "result",
-            expected="the config, data, plugins, team size and library that the run began with",
+            expected="the config, data, plugins, device, team size and library that the run began "
+            "with",
             got="\n    ".join(["", *differences]).rstrip(),
             hint="undo the change, or use --allow-changes: the result is then that of another run",
         )
@@ -129,6 +130,7 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
     """Return the differences that change a run's bits, one line each."""
     pairs = {
         "seed": (saved.seed, now.seed),
+        "device": (saved.plan.device, now.plan.device),
         "threads": (saved.plan.threads, now.plan.threads),
         "kernel library": (saved.plan.library, now.plan.library),
         "micro-batches": (saved.plan.micro_batches, now.plan.micro_batches),

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from mxrun.backend.call import NativeCall
-from mxrun.backend.onednn import library
-from mxrun.backend.team import openmp
 from mxrun.base.machine import Machine
 from mxrun.executor.executor import Executor
-from mxrun.executor.tape import TapeEntry
 from mxrun.graph.cost import Cost, cost_of, traffic_of
 from mxrun.graph.graph import MemoryClass, Step
 from mxrun.runtime.profiler import Event
@@ -152,7 +148,7 @@ def roofline(
 ) -> Roofline:
     """Compare the profiled `calls` of a phase with their minimum costs."""
     seconds = _medians(calls)
-    overheads = _overheads(executor.tapes[phase].entries, machine)
+    overheads = executor.programs[phase].overheads(machine)
     plan = executor.plan
     planned = plan.phases[phase]
     operators = tuple(
@@ -178,27 +174,6 @@ def _medians(calls: Iterable[Event]) -> dict[str, float]:
         name: max(1.0, float(np.median(list(times.values())))) / 1e9
         for name, times in by_step.items()
     }
-
-
-def _overheads(entries: Sequence[TapeEntry], machine: Machine) -> Mapping[str, float]:
-    """Return the seconds of each operator's empty calls.
-
-    A call made by the interpreter counts like a loop's, because its own overhead is unknown in
-    advance.
-    """
-    runtime, onednn = openmp(), library.load()
-    size = machine.threads
-    seconds: dict[str, float] = defaultdict(float)
-    for name, call in ((entry.name, entry.call) for entry in entries):
-        function = call.function if isinstance(call, NativeCall) else None
-        if isinstance(call, NativeCall) and runtime and function == runtime.set_threads:
-            (size,) = call.arguments
-        elif onednn and function == onednn.execute:
-            seconds[name] += machine.primitive_s + (machine.team_s if size > 1 else 0.0)
-        else:
-            team = runtime is not None and function == runtime.parallel
-            seconds[name] += machine.loop_s + (machine.team_s if team else 0.0)
-    return seconds
 
 
 def _operator(step: Step) -> str:

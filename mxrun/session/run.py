@@ -1,16 +1,16 @@
-"""Training run: plan, arena and data, and its state in checkpoints."""
+"""Training run: plan, device and data, and its state in checkpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mxrun.backend.onednn.library import version as library_version
+from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import UserError
+from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
@@ -18,11 +18,12 @@ from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.update_rule import averaged
 from mxrun.io.dataset import Dataset
 from mxrun.io.fingerprint import fingerprint
-from mxrun.io.iterator import DataIterator, Slots
+from mxrun.io.iterator import DataIterator
 from mxrun.io.prefetch import Staging, open_iterator
 from mxrun.planner.plan import Plan
+from mxrun.session.device import open_device
 from mxrun.session.parameter_init import initialise_pinned, zero_pinned
-from mxrun.session.planning import last_batch, staged_name, staged_specs
+from mxrun.session.planning import last_batch, staged_names
 from mxrun.session.plugins import plugin_hashes
 from mxrun.session.warm_start import WarmStartSource
 from mxrun.train.checkpoint import (
@@ -35,7 +36,8 @@ from mxrun.train.checkpoint import (
     PlanRecord,
     RunState,
 )
-from mxrun.train.loop import TrainingLoop, TrainingParameters, slots
+from mxrun.train.host_arrays import HostArrays
+from mxrun.train.loop import TrainingLoop, TrainingParameters, pinned, slots
 from mxrun.train.measure import Phase
 from mxrun.train.observer import Observer
 from mxrun.train.progress import Progress
@@ -48,14 +50,21 @@ _FILE_OF = {
 
 
 class Run:
-    """Plan with its arena and its data."""
+    """Plan with its device and its data."""
 
     def __init__(self, built: ModelDefinition, plan: Plan, datasets: Mapping[str, Dataset]) -> None:
         self.built = built
         self.plan = plan
         self.datasets = datasets
-        self.executor = Executor(plan)
-        self._staging = Staging(self._staged())
+        self.executor = Executor(plan, open_device(built.config, plan.device))
+        names = staged_names(built)
+        self._staged = [HostArrays(self.executor, batch.values()) for batch in names]
+        self._staging = Staging(
+            [
+                {name: staged.arrays[tensor] for name, tensor in batch.items()}
+                for batch, staged in zip(names, self._staged, strict=True)
+            ]
+        )
         self.iterators = {role: self._iterator(role) for role in datasets}
         self._fingerprints: dict[str, str] = {}
         # Hashes of the code that was loaded: the files may change during the run.
@@ -87,20 +96,11 @@ class Run:
             shuffle=getattr(config.data, role).shuffle,
             seed=config.seed,
             last_batch=last_batch(self.built, role),
-            threads=self.plan.threads,
+            loops=self.executor.device.host_loop,
             workers=config.data.workers,
             staging=self._staging,
             parts=self.built.micro_batches if training else 1,
         )
-
-    def _staged(self) -> Sequence[Slots]:
-        """Return the arrays of each staged batch of the plan."""
-        specs = staged_specs(self.built)
-        count = self.built.config.data.prefetch if specs else 0
-        return [
-            {name: self.executor.array(staged_name(name, index)) for name in specs}
-            for index in range(count)
-        ]
 
     def initialise(self, start: bool = True) -> None:
         """Set every parameter to its initial value and every other pinned tensor to zero.
@@ -111,10 +111,11 @@ class Run:
         initialise_pinned(self.executor, self.built)
         if start:
             for name, value in self.read_warm_start().arrays.items():
-                self.executor.array(name)[...] = value
+                self.executor.tensor(name).write(value)
         for name in self.built.training.rules:
             if averaged(name) in self.plan.specs:
-                self.executor.array(averaged(name))[...] = self.executor.array(name)
+                value = self.executor.tensor(name).values()
+                self.executor.tensor(averaged(name)).write(value)
 
     def loop(
         self,
@@ -122,7 +123,7 @@ class Run:
         kind: type[TrainingLoop] = TrainingLoop,
         run: Callable[[str], None] | None = None,
     ) -> TrainingLoop:
-        """Return a training loop over this run, at its beginning; `run` executes its tapes."""
+        """Return a training loop over this run, at its beginning; `run` runs its programs."""
         training = self.built.training
         pace = TrainingParameters(
             training.epochs,
@@ -143,7 +144,7 @@ class Run:
         """Read the first batch of each data set. Raises UserError if that fails."""
         for iterator in self.iterators.values():
             iterator.reset(1)
-            iterator.next_into(slots(self.executor, iterator))
+            iterator.next_into(slots(self.executor, iterator).arrays)
 
     def touched_bytes(self) -> int:
         """Measure how much of the arena a run uses (`Executor.touched_bytes`).
@@ -151,16 +152,19 @@ class Run:
         The contents are lost. The batches in the arena are reused, so a finished run does not need
         its data.
         """
-        loaded = [*self._staging.batches]
+        loaded = [*self._staged]
         loaded += [slots(self.executor, iterator) for iterator in self.iterators.values()]
-        contents = [{name: array.copy() for name, array in batch.items()} for batch in loaded]
+        contents = [
+            {name: array.copy() for name, array in batch.arrays.items()} for batch in loaded
+        ]
 
         def exercise() -> None:
             """Write to the arena as a run does, once: initial values, batches, and every phase."""
             self.initialise(start=False)
             for batch, content in zip(loaded, contents, strict=True):
-                for name, array in batch.items():
+                for name, array in batch.arrays.items():
                     np.copyto(array, content[name])
+                batch.store()
             for phase, role in ((ACCUMULATE, "train"), (TRAIN, "train"), (EVALUATE, "eval")):
                 if role in self.iterators and phase in self.plan.phases:
                     self.executor.run(phase)
@@ -180,8 +184,9 @@ class Run:
             due=due,
             seed=config.seed,
             plan=PlanRecord(
-                threads=self.plan.threads,
-                library=library_version(),
+                device=self.plan.device.kind,
+                threads=self.plan.device.threads,
+                library=self.plan.device.library,
                 micro_batches=self.built.micro_batches,
                 implementations=self.plan.phases[TRAIN].implementations(),
                 others={
@@ -216,9 +221,12 @@ class Run:
         return self.state(progress, due), groups
 
     def _learned(self, kind: MemoryClass) -> Arrays:
-        """Return all pinned arrays of a memory class."""
-        blocks = (block for block in self.plan.pinned if block.memory_class is kind)
-        return {block.name: self.executor.array(block.name) for block in blocks}
+        """Return the values of all pinned tensors of a memory class."""
+        return {name: self.executor.tensor(name).values() for name in pinned(self.executor, kind)}
+
+    def _specs(self, kind: MemoryClass) -> dict[str, TensorSpec]:
+        """Return the specs of all pinned tensors of a memory class."""
+        return {name: self.plan.specs[name] for name in pinned(self.executor, kind)}
 
     def with_states(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint with states of this run's optimizer.
@@ -226,10 +234,12 @@ class Run:
         If its states are those of another optimizer, they are replaced by zeros. Moving averages
         are retained, or initialised with the parameters.
         """
-        targets, saved = self._learned(MemoryClass.OPTIMIZER), checkpoint.optimizer
-        if {*map(_signature, targets.items())} == {*map(_signature, saved.items())}:
+        targets, saved = self._specs(MemoryClass.OPTIMIZER), checkpoint.optimizer
+        if _described(targets) == _described(_specs_of(saved)):
             return checkpoint
-        states = {name: np.zeros_like(array) for name, array in targets.items()}
+        states = {
+            name: np.zeros(spec.shape, numpy_dtype(spec.dtype)) for name, spec in targets.items()
+        }
         for name, value in checkpoint.parameters.items():
             if averaged(name) in targets:
                 states[averaged(name)] = saved.get(averaged(name), value)
@@ -250,25 +260,31 @@ class Run:
         self.started_from = checkpoint.manifest.started_from
         groups = (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary)
         for kind, arrays in zip(_FILE_OF, groups, strict=True):
-            _copy(checkpoint, arrays, self._learned(kind))
-        _copy(checkpoint, checkpoint.measured, loop.measure.state())
+            _require_fit(checkpoint, arrays, self._specs(kind))
+            for name, array in arrays.items():
+                self.executor.tensor(name).write(array)
+        measured = loop.measure.state()
+        _require_fit(checkpoint, checkpoint.measured, _specs_of(measured))
+        for name, array in checkpoint.measured.items():
+            np.copyto(measured[name], array)
         loop.progress = checkpoint.manifest.progress
 
 
-def _copy(checkpoint: Checkpoint, arrays: Arrays, targets: Arrays) -> None:
-    for name in sorted({*arrays, *targets}):
-        there, here = _described(arrays.get(name)), _described(targets.get(name))
+def _require_fit(checkpoint: Checkpoint, arrays: Arrays, targets: Mapping[str, TensorSpec]) -> None:
+    """Raise UserError unless a checkpoint's arrays are those of a network."""
+    saved, wanted = _described(_specs_of(arrays)), _described(targets)
+    for name in sorted({*saved, *wanted}):
+        there, here = saved.get(name, "missing"), wanted.get(name, "missing")
         if there != here:
             raise UserError(
                 f"{checkpoint.folder} is of another network: {name!r} is {there} there and "
                 f"{here} here"
             )
-        np.copyto(targets[name], arrays[name])
 
 
-def _signature(named: tuple[str, npt.NDArray[Any]]) -> tuple[str, str]:
-    return named[0], _described(named[1])
+def _specs_of(arrays: Arrays) -> dict[str, TensorSpec]:
+    return {name: TensorSpec(array.shape, array.dtype.name) for name, array in arrays.items()}
 
 
-def _described(array: npt.NDArray[Any] | None) -> str:
-    return "missing" if array is None else f"{array.dtype.name} {list(array.shape)}"
+def _described(specs: Mapping[str, TensorSpec]) -> dict[str, str]:
+    return {name: f"{spec.dtype} {list(spec.shape)}" for name, spec in specs.items()}

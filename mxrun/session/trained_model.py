@@ -52,18 +52,20 @@ class TrainedModel:
         requested: str | None = None,
         batch: int | None = None,
         allow_changes: bool = False,
+        needs_device: bool = True,
     ) -> TrainedModel:
         """Read a run's folder or one of its checkpoints.
 
         requested: `best`, `newest` or a step; by default the best if the run saves one, else the
-        newest. batch: replaces the config's batch size. Raises UserError for a folder of another
-        kind, for an unusable checkpoint, and if config or plugins differ from those of training;
-        with `allow_changes` the differences become notes.
+        newest. batch: replaces the config's batch size. needs_device: whether the config's device
+        must be there. Raises UserError for a folder of another kind, for an unusable checkpoint,
+        and if config or plugins differ from those of training; with `allow_changes` the differences
+        become notes.
         """
         run = path.parent if (path / MANIFEST_FILE).is_file() else path
         if not (run / _CONFIG).is_file():
             raise _no_run(path, run)
-        parsed = parse_config(run / _CONFIG)
+        parsed = parse_config(run / _CONFIG, needs_device=needs_device)
         built = build(parsed, batch)
         selected = select_checkpoint(path, requested)
         checkpoint = selected.checkpoint
@@ -100,13 +102,13 @@ class TrainedModel:
         for block in executor.plan.pinned:
             if block.memory_class not in kinds:
                 continue
-            target, array = executor.array(block.name), self.arrays.get(block.name)
+            shape, array = executor.plan.specs[block.name].shape, self.arrays.get(block.name)
             if array is None:
-                wrong.append(f"{block.name} {list(target.shape)}: not there")
-            elif array.shape != target.shape:
-                wrong.append(f"{block.name} {list(target.shape)}: {list(array.shape)} there")
+                wrong.append(f"{block.name} {list(shape)}: not there")
+            elif array.shape != shape:
+                wrong.append(f"{block.name} {list(shape)}: {list(array.shape)} there")
             else:
-                target[...] = array
+                executor.tensor(block.name).write(array)
         if wrong:
             raise UserError(
                 Diagnostic(

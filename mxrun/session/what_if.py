@@ -20,7 +20,7 @@ from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.planner.plan import Plan
-from mxrun.runtime.machine import known_machine
+from mxrun.session.device import open_device
 from mxrun.session.planning import plan_for, request_for
 
 _SHARES = (75, 50)
@@ -88,7 +88,7 @@ class _Changes:
         self._plan = request.plan
         self._phase = TRAIN if request.training else EVALUATE
         self._batch = request.built.model.batch_size
-        self.machine = known_machine(request.plan.threads)
+        self.machine = open_device(request.built.config, request.plan.device).known_peaks()
         self.step_s = step_seconds(request.plan, self._phase, self.machine)
 
     def all(self) -> Iterator[SettingChange]:

@@ -78,6 +78,7 @@ class FileRecord(Parameters):
 class PlanRecord(Parameters):
     """Properties of the plan that determine the last bits of results."""
 
+    device: str = Field(default="cpu", description="The kind of device.")
     threads: Annotated[int, Field(ge=1)] = Field(
         description="The number of threads of the compute team."
     )

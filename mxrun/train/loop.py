@@ -1,4 +1,4 @@
-"""Training loop: it loads batches into the plan's slots, runs the tape and updates metrics."""
+"""Training loop: it loads batches into the plan's slots, runs the program and updates metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from mxrun.train.divergence import (
     located_in_evaluation,
 )
 from mxrun.train.early_stopping import EvaluationMonitor
+from mxrun.train.host_arrays import HostArrays
 from mxrun.train.learning_rate import LearningRateTimeline
 from mxrun.train.measure import LossTensors, Measure, Phase
 from mxrun.train.metric_kind import Figure
@@ -39,6 +40,8 @@ _REPORT_INTERVAL_S = 0.1
 # Steps between two checks of all parameters and states for NaN and infinity. These persist, so that
 # a later check finds them too; one check costs a pass over all of them.
 _LOOK_INTERVAL = 100
+# Tensors that persist from step to step.
+LEARNED = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
 # Number of steps whose rates are computed at once, and initial capacity for step times.
 _RATES = 1024
 _TIMES = 1 << 16
@@ -103,35 +106,28 @@ class TrainingLoop:
         observer: Observer,
         run: Callable[[str], None] | None = None,
     ) -> None:
-        """`run` runs a tape instead of the executor, to observe it."""
+        """`run` runs a program instead of the executor, to observe it."""
         self._executor, self._pace, self._observer = executor, pace, observer
         self._run = run or executor.run
         self._train, self._evaluation = train, evaluation
         self._slots = slots(executor, train.iterator)
-        self.measure = Measure(executor, train, losses)
+        batch = self._slots.arrays
+        self.measure = Measure(executor, train, losses, batch)
         self._evaluation_measure = (
-            None if evaluation is None else Measure(executor, evaluation, losses)
+            None if evaluation is None else Measure(executor, evaluation, losses, batch)
         )
         total_steps = self.total_steps()
         self._rates = LearningRateTimeline(
             pace.optimizer, pace.schedule, total_steps, self.steps_of(1)
         )
         self._chunk = np.zeros((_RATES, 3), np.float32)
-        self._schedule = executor.array(SCHEDULE)
+        self._schedule = executor.tensor(SCHEDULE).mirror()
         named = executor.plan.specs
-        self._random = executor.array(RANDOM_STATE) if RANDOM_STATE in named else None
-        self._sums = [
-            executor.array(block.name)
-            for block in executor.plan.pinned
-            if block.memory_class is MemoryClass.GRADIENTS
-        ]
-        self._states = list(states(executor).values())
-        auxiliary = (
-            executor.array(block.name)
-            for block in executor.plan.pinned
-            if block.memory_class is MemoryClass.AUXILIARY
-        )
-        self._partial = StepUndo([*auxiliary], self.measure.state())
+        self._random = executor.tensor(RANDOM_STATE).mirror() if RANDOM_STATE in named else None
+        self._sums = _ranges(executor, MemoryClass.GRADIENTS)
+        self._states = HostArrays(executor, pinned(executor, *LEARNED))
+        auxiliary = HostArrays(executor, pinned(executor, MemoryClass.AUXILIARY))
+        self._partial = StepUndo(auxiliary, self.measure.state())
         self.progress = Progress()
         # Steps taken and batches of the current epoch; `progress` is updated only at an epoch's
         # end.
@@ -164,6 +160,9 @@ class TrainingLoop:
         Raises Diverged on NaN or infinity, and EvaluationDiverged if only the loss of an evaluation
         is not finite; propagates errors from `saver`.
         """
+        if self._random is not None:
+            # Only the position in the streams is set in a step, not their key.
+            self._random.load()
         # A run that is resumed with more epochs than before is no longer finished.
         self.progress = self._with_end(self.progress)
         warmup, total = self._pace.schedule.warmup_steps, self.total_steps()
@@ -223,7 +222,8 @@ class TrainingLoop:
             at = steps_done % _RATES
             if at == 0:
                 self._fill_chunk(step, min(_RATES, steps - steps_done))
-            self._schedule[...] = self._chunk[at]
+            self._schedule.array[...] = self._chunk[at]
+            self._schedule.store()
             steps_done += 1
             try:
                 valid = self.step(step + 1, parts)
@@ -270,8 +270,7 @@ class TrainingLoop:
         A part is a batch or, with micro-batches, a part of one. Raises Diverged if a loss is not
         finite. On RecordError and WaitEnded the saved state is as it was before the step.
         """
-        for total in self._sums:
-            total.fill(0)
+        self._clear_sums()
         valid = 0
         may_fail = self._train.iterator.reads_records and parts > 1
         if may_fail:
@@ -283,9 +282,9 @@ class TrainingLoop:
                 if may_fail:
                     self._partial.undo()
                 raise
-            tape = TRAIN if number == parts - 1 else ACCUMULATE
-            self._run(tape)
-            self.measure.update(batch.valid, tape)
+            program = TRAIN if number == parts - 1 else ACCUMULATE
+            self._run(program)
+            self.measure.update(batch.valid, program)
             valid += batch.valid
             if not self.measure.is_finite:
                 raise Diverged
@@ -297,18 +296,27 @@ class TrainingLoop:
         """
         batch_number, part = divmod(number, self._train.iterator.parts)
         self._draw_from(step * self._pace.accumulate + batch_number, part)
-        batch = self._train.iterator.next_into(self._slots)
+        batch = self._train.iterator.next_into(self._slots.arrays)
         assert batch is not None
+        self._slots.store()
         return batch
+
+    def _clear_sums(self) -> None:
+        """Set the sums of gradients to zero."""
+        executor = self._executor
+        for begin, end in self._sums:
+            executor.device.fill(executor.memory, begin, end, 0)
 
     def _draw_from(self, step: int, part: int) -> None:
         """Set the position in their streams from which random operators draw."""
         if self._random is not None:
-            self._random[1:] = step, part
+            self._random.array[1:] = step, part
+            self._random.store()
 
     def _look(self) -> None:
         """Raise Diverged if a parameter or state contains NaN or infinity."""
-        if not all(is_finite(array) for array in self._states):
+        self._states.load()
+        if not all(is_finite(array) for array in self._states.arrays.values()):
             raise Diverged
 
     def _report(self) -> None:
@@ -324,14 +332,17 @@ class TrainingLoop:
         number = 0
         try:
             iterator.reset(self.progress.epoch)
-            while (batch := iterator.next_into(self._slots)) is not None:
+            while (batch := iterator.next_into(self._slots.arrays)) is not None:
+                self._slots.store()
                 self._draw_from(UNTRAINED, number)
                 number += 1
                 self._run(EVALUATE)
                 measure.update(batch.valid)
                 if not measure.is_finite:
                     raise EvaluationDiverged(
-                        located_in_evaluation(self._executor, self._slots, batch, self.progress)
+                        located_in_evaluation(
+                            self._executor, self._slots.arrays, batch, self.progress
+                        )
                     )
                 if interrupted():
                     saver.stop(self.progress)
@@ -348,19 +359,24 @@ def _give_up(saver: Saver, progress: Progress, error: RecordError | WaitEnded) -
     raise error
 
 
-def states(executor: Executor) -> dict[str, npt.NDArray[Any]]:
-    """Return parameters, optimiser states and auxiliary states by name."""
-    kinds = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
-    return {
-        block.name: executor.array(block.name)
-        for block in executor.plan.pinned
-        if block.memory_class in kinds
-    }
+def pinned(executor: Executor, *kinds: MemoryClass) -> list[str]:
+    """Return the names of a plan's pinned tensors of some memory classes."""
+    return [block.name for block in executor.plan.pinned if block.memory_class in kinds]
 
 
-def slots(executor: Executor, iterator: DataIterator) -> dict[str, npt.NDArray[Any]]:
-    """Return the I/O slots that an iterator fills, as arrays in the arena."""
-    return {name: executor.array(name) for name in iterator.specs if name in executor.plan.specs}
+def _ranges(executor: Executor, kind: MemoryClass) -> list[tuple[int, int]]:
+    """Return the bytes of a plan's pinned tensors of a memory class, adjacent ones as one range."""
+    blocks = [block for block in executor.plan.pinned if block.memory_class is kind]
+    found: list[tuple[int, int]] = []
+    for block in sorted(blocks, key=lambda block: block.offset):
+        begin = found.pop()[0] if found and found[-1][1] == block.offset else block.offset
+        found.append((begin, block.end))
+    return found
+
+
+def slots(executor: Executor, iterator: DataIterator) -> HostArrays:
+    """Return the I/O slots that an iterator fills; storing them brings a batch to the device."""
+    return HostArrays(executor, (name for name in iterator.specs if name in executor.plan.specs))
 
 
 def percentiles(step_ms: npt.NDArray[np.float64]) -> dict[str, float]:

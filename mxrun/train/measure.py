@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,7 +43,7 @@ class LossTensors:
 class Phase:
     """Phase with its data and metrics; each metric is measured for all losses that it supports.
 
-    `partial` are further tapes that run some of its batches.
+    `partial` are further programs that run some of its batches.
     """
 
     name: str
@@ -58,10 +58,12 @@ class MeasuredLoss:
     Ignored labels and padded rows do not count. Nothing is allocated per batch.
     """
 
-    def __init__(self, executor: Executor, phase: Phase, loss: LossTensors) -> None:
-        tapes = [name for name in (phase.name, *phase.partial) if name in executor.tapes]
-        self._losses = {name: executor.result(name, loss.loss) for name in tapes}
-        self._weight = executor.array(SAMPLE_WEIGHT)
+    def __init__(
+        self, executor: Executor, phase: Phase, loss: LossTensors, slots: Mapping[str, Array]
+    ) -> None:
+        programs = [name for name in (phase.name, *phase.partial) if name in executor.programs]
+        self._losses = {name: executor.result(name, loss.loss).mirror() for name in programs}
+        self._weight = slots[SAMPLE_WEIGHT]
         rows = len(self._weight)
         classification = loss.classification
         self._per_row, self._ignored = 1, None
@@ -74,9 +76,9 @@ class MeasuredLoss:
         self._metrics = Metrics(phase.metrics, loss.task, rows)
         self.metrics = self._metrics.by_figure
         if self.metrics:
-            self._outputs = {name: executor.result(name, loss.output) for name in tapes}
+            self._outputs = {name: executor.result(name, loss.output).mirror() for name in programs}
         if loss.label:
-            self._label = executor.array(loss.label)
+            self._label = slots[loss.label]
         if self._ignored is not None:
             self._labels_by_row = self._label.reshape(rows, -1)
             self._counted = np.zeros(self._labels_by_row.shape, np.bool_)
@@ -88,9 +90,11 @@ class MeasuredLoss:
         for metric in self.metrics.values():
             metric.reset()
 
-    def update(self, valid: int, tape: str) -> None:
-        """Add the batch that `tape` has just run, of which `valid` rows are records."""
-        loss = self._losses[tape].item()
+    def update(self, valid: int, program: str) -> None:
+        """Add the batch that `program` has just run, of which `valid` rows are records."""
+        mirror = self._losses[program]
+        mirror.load()
+        loss = mirror.array.item()
         self.is_finite = math.isfinite(loss)
         self._totals[0] += loss
         if self._ignored is None:
@@ -99,7 +103,9 @@ class MeasuredLoss:
             np.not_equal(self._labels_by_row, self._ignored, out=self._counted)
             self._totals[1] += int(np.count_nonzero(self._counted[:valid]))
         if self.metrics:
-            self._metrics.update(self._label, self._outputs[tape], self._weight)
+            output = self._outputs[program]
+            output.load()
+            self._metrics.update(self._label, output.array, self._weight)
 
     def mean(self) -> float:
         """Return the mean loss of the predictions that count; NaN if there are none."""
@@ -118,10 +124,17 @@ class Measure:
     names: `softmax1.accuracy`.
     """
 
-    def __init__(self, executor: Executor, phase: Phase, losses: Sequence[LossTensors]) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        phase: Phase,
+        losses: Sequence[LossTensors],
+        slots: Mapping[str, Array],
+    ) -> None:
+        """`slots`: the io slots as host arrays, which hold the batch that is measured."""
         self._phase = phase.name
         self._names = [loss.name for loss in losses]
-        self._losses = [MeasuredLoss(executor, phase, loss) for loss in losses]
+        self._losses = [MeasuredLoss(executor, phase, loss, slots) for loss in losses]
         self._metrics = {
             name if len(losses) == 1 else f"{loss.name}.{name}": metric
             for loss, measured in zip(losses, self._losses, strict=True)
@@ -133,13 +146,13 @@ class Measure:
         for loss in self._losses:
             loss.reset()
 
-    def update(self, valid: int, tape: str | None = None) -> None:
+    def update(self, valid: int, program: str | None = None) -> None:
         """Add the batch that has just run, of which `valid` rows are records.
 
-        `tape` is the tape that ran it, by default the phase's own.
+        `program` is the program that ran it, by default the phase's own.
         """
         for loss in self._losses:
-            loss.update(valid, tape or self._phase)
+            loss.update(valid, program or self._phase)
 
     @property
     def is_finite(self) -> bool:

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend.jit import HostLoop
 from mxrun.base.classification import Classification
 from mxrun.base.errors import InternalError
 from mxrun.base.regression import Regression
+from mxrun.codegen.host_loop import HostLoop
 from mxrun.train.class_loop import LABELS, ROWS, Reading, read_classes_loop
 
 Array = npt.NDArray[Any]
@@ -110,11 +110,11 @@ class ClassPredictions(Predictions):
             per_row=count // rows,
             has_ignored=ignored is not None,
             ignored=ignored or 0,
-            labels=self.labels.ctypes.data,
-            best=self.best.ctypes.data,
-            doubts=self.doubt.ctypes.data,
-            weights=self.weights.ctypes.data,
-            sums=self._sums.ctypes.data,
+            labels=self.labels,
+            best=self.best,
+            doubts=self.doubt,
+            weights=self.weights,
+            sums=self._sums,
         )
         self._loop = HostLoop(read_classes_loop, reading)
 
@@ -156,7 +156,7 @@ class ClassPredictions(Predictions):
         read = label if is_read_there else self._converted
         self._label_copy = None if is_read_there else self._converted.reshape(label.shape)
         for dtype, name in LABELS.items():
-            self._loop.set(name, read.ctypes.data if dtype == read.dtype.name else 0)
+            self._loop.set(name, read if dtype == read.dtype.name else None)
         self._label = label
 
     def _bind_output(self, output: Array) -> None:
@@ -167,13 +167,13 @@ class ClassPredictions(Predictions):
         else:
             self.probabilities = self._contiguous
             self._strided_output = output.reshape(self._shape).transpose(0, 2, 1)
-        self._loop.set("output", self.probabilities.ctypes.data)
+        self._loop.set("output", self.probabilities)
         self._output = output
 
     def _bind_weight(self, weight: Array) -> None:
         if weight.dtype != np.float32 or not weight.flags.c_contiguous:
             raise InternalError("the weights of rows must be contiguous float32")
-        self._loop.set("row_weights", weight.ctypes.data)
+        self._loop.set("row_weights", weight)
         self._weight = weight
 
 

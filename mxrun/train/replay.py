@@ -26,23 +26,25 @@ class CheckedLoop(TrainingLoop):
 
     def step(self, step: int, parts: int) -> int:
         """Take one step, then check all states."""
-        before = [array.copy() for array in self._states]
+        self._states.load()
+        arrays = self._states.arrays.values()
+        before = [array.copy() for array in arrays]
         try:
             valid = super().step(step, parts)
             self._look()
         except Diverged:
-            for array, content in zip(self._states, before, strict=True):
+            for array, content in zip(arrays, before, strict=True):
                 np.copyto(array, content)
+            self._states.store()
             self._train.iterator.reset(self.progress.epoch, self.position[1])
             raise Located(self._locate(step, parts)) from None
         return valid
 
     def _locate(self, step: int, parts: int) -> Diagnostic:
-        for total in self._sums:
-            total.fill(0)
+        self._clear_sums()
         for number in range(parts):
             batch = self.load(step, number)
-            bad = bad_record(self._slots, batch)
+            bad = bad_record(self._slots.arrays, batch)
             if bad is not None:
                 return self._bad_record(step, *bad)
             found = first_non_finite(self._executor, TRAIN if number == parts - 1 else ACCUMULATE)

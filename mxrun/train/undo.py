@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from mxrun.train.host_arrays import HostArrays
 
 Array = npt.NDArray[Any]
 
@@ -17,12 +19,14 @@ class StepUndo:
     These are auxiliary states and measured sums. Nothing is allocated per step.
     """
 
-    def __init__(self, auxiliary: Sequence[Array], measured: Mapping[str, Array]) -> None:
-        self._arrays = [*auxiliary, *measured.values()]
+    def __init__(self, auxiliary: HostArrays, measured: Mapping[str, Array]) -> None:
+        self._auxiliary = auxiliary
+        self._arrays = [*auxiliary.arrays.values(), *measured.values()]
         self._copies = [array.copy() for array in self._arrays]
 
     def begin(self) -> None:
         """Save the state before a step's first part."""
+        self._auxiliary.load()
         for array, copy in zip(self._arrays, self._copies, strict=True):
             np.copyto(copy, array)
 
@@ -30,3 +34,4 @@ class StepUndo:
         """Restore the saved state."""
         for array, copy in zip(self._arrays, self._copies, strict=True):
             np.copyto(array, copy)
+        self._auxiliary.store()

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.arguments import Arguments, Float32s, Float64s, Integer, Real
-from mxrun.backend.jit import inlined, native
+from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
+from mxrun.codegen.jit import inlined, native
 
 
 class ChannelSums(Arguments):

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mxrun.backend.jit import NativeFunction
-from mxrun.backend.team import team_for_elements
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, align
+from mxrun.codegen.jit import NativeFunction
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
 from mxrun.operator.native_kernel import (
     KernelPart,
@@ -169,7 +169,7 @@ class CompiledBatchNorm(Implementation):
         if not _serves(prop, request):
             return None
         data = _laid_out(request.inputs[DATA], p.axis)
-        loops = _loops(data, p.axis, request.threads)
+        loops = _loops(data, p.axis, request.device)
         output, *statistics = _requested_slots(request.requests)
         mean, scale, shift = map(loops.channels, range(3))
         limits = Limits.of(prop, data.dtype)
@@ -226,7 +226,7 @@ class CompiledBatchNorm(Implementation):
             (data, None if p.fix_gamma else channels, channels, *residual, moving, moving),
             (data, channels, channels),
             request.requests,
-            request.threads,
+            request.device,
             extra_outputs=(channels, channels) if handed else (),
             flops=prop.flops([data.shape], []),
         )
@@ -239,7 +239,7 @@ class CompiledBatchNorm(Implementation):
         p = prop.parameters
         data, channels = request.forward.inputs[DATA], request.in_grad[BETA].with_layout(PLAIN)
         assert data is not None
-        loops = _loops(data, p.axis, request.threads)
+        loops = _loops(data, p.axis, request.device)
         data_grad, gamma_grad, beta_grad, *residual_grad = _requested_slots(request.requests)
         scale, center, slope = map(loops.channels, range(3))
         first, second = len(request.out_grad), len(request.out_grad) + len(request.in_data)
@@ -290,7 +290,7 @@ class CompiledBatchNorm(Implementation):
             (data, None, None, data, scales, None, *residual, *outputs, *handed),
             (data, scales, channels, *([data] if _adds(prop) else [])),
             (*without_add_requests(request.requests[:GAMMA]), *request.requests[GAMMA:]),
-            request.threads,
+            request.device,
             flops=prop.flops([data.shape], []),
             adding=adding(partial(self.prepare_backward, prop), request, (DATA,)),
         )
@@ -331,11 +331,11 @@ def _laid_out(data: TensorSpec, axis: int) -> TensorSpec:
     return data if channels_last else data.with_layout(PLAIN)
 
 
-def _loops(data: TensorSpec, axis: int, threads: int) -> _Loops:
+def _loops(data: TensorSpec, axis: int, device: DeviceDescription) -> _Loops:
     """Return the loops for data in its layout."""
     axis %= len(data.shape)
     before, after = math.prod(data.shape[:axis]), math.prod(data.shape[axis + 1 :])
     if data.layout == CHANNELS_LAST:
         before, after = before * after, 1
-    team = team_for_elements(data.elements, threads)
+    team = device.team_for_elements(data.elements)
     return _Loops(Tasks.of(before, data.shape[axis], after), team, data.dtype)

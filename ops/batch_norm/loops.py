@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.arguments import Arguments, Float32s, Floats, Integer, Real
-from mxrun.backend.jit import inlined, native
-from mxrun.backend.vectors import (
+from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer, Real
+from mxrun.codegen.jit import inlined, native
+from mxrun.codegen.vectors import (
     LANES,
     above,
     add_lanes,

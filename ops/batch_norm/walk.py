@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.arguments import Arguments, Float32s, Floats, Integer, Table
-from mxrun.backend.jit import float32s, inlined, share
-from mxrun.backend.vectors import add_lanes, load_lanes, store_lanes
+from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer, Table
+from mxrun.codegen.jit import float32s, inlined, share
+from mxrun.codegen.vectors import add_lanes, load_lanes, store_lanes
 
 
 class Walk(Arguments):

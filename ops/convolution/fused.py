@@ -9,16 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import Field
 
-from mxrun.backend.onednn.primitive import Clip
 from mxrun.operator.fusion import fusion
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import GradientKind, PartialInference, PartialShapes
-from mxrun.operator.register import AnyProperty, create, implement, register
+from mxrun.operator.register import AnyProperty, create, register
 from mxrun.operator.shape import unify
 from mxrun.ops.convolution.base import WindowProduct, WindowProductParameters
 from mxrun.ops.convolution.convolution import ConvolutionProperty
-from mxrun.ops.convolution.kernels import OnednnWindowProduct
 
 T = TypeVar("T")
 
@@ -85,22 +82,6 @@ class ConvolutionFused(WindowProduct):
             result += call.inputs.residual
         kind: Any = result.dtype.type
         call.store(output=np.clip(result, kind(self.low), kind(self.high)))
-
-
-@implement("_convolution_fused", backend="onednn")
-class OnednnConvolutionFused(OnednnWindowProduct):
-    """oneDNN's convolutions with post-ops."""
-
-    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Prepare Convolution's primitive with a sum post-op, which adds to the output's memory."""
-        p = prop.parameters
-        limits = () if math.isinf(p.low) and math.isinf(p.high) else (Clip(p.low, p.high),)
-        residual = len(request.inputs) - 1 if p.residual else None
-        return self.prepare_with(prop, request, residual, limits)
-
-    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Return None: the operator has no gradient."""
-        return None
 
 
 def _fused(convolution: AnyProperty, **further: object) -> AnyProperty:

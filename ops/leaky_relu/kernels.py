@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 
-from mxrun.backend.arguments import Arguments, Float32s, Integer, Real
-from mxrun.backend.jit import native, random_words, share
-from mxrun.backend.team import team_for_elements
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, unpacked
+from mxrun.codegen.arguments import Arguments, Float32s, Integer, Real
+from mxrun.codegen.jit import native, random_words, share
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Scratch, native_kernel, source, target
@@ -187,32 +186,32 @@ def _rrelu_forward(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel:
         lower=float(p.lower_bound),
         width=float(p.upper_bound - p.lower_bound),
     )
-    team = team_for_elements(data.elements, request.threads)
+    team = request.device.team_for_elements(data.elements)
     return native_kernel(
         "jit",
         [LoopPart(rrelu_loop, arguments, team, scratch_bytes)],
         (data, request.inputs[1]),
         (data, data),
         request.requests,
-        request.threads,
+        request.device,
         flops=2 * data.elements,
     )
 
 
 def _rrelu_evaluated(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel | None:
     """Return leaky; a request for the mask (inspection only) is left to the NumPy body."""
-    data, threads, req = unpacked(request.inputs[0]), request.threads, request.requests[0]
+    data, device, req = unpacked(request.inputs[0]), request.device, request.requests[0]
     if request.requests[1] is not OpReqType.NULL:
         return None
     slopes, count = [p.mean_slope], data.elements
-    part = LEAKY.part(target(0), [source(0)], count, slopes, threads=threads, request=req)
+    part = LEAKY.part(target(0), [source(0)], count, slopes, device=device, request=req)
     return native_kernel(
         "jit",
         [part],
         (data, None),
         (data, None),
         scalar.without_add_requests(request.requests),
-        threads,
+        device,
         flops=2 * count,
     )
 
@@ -220,15 +219,15 @@ def _rrelu_evaluated(request: ForwardRequest, p: LeakyReLUParameters) -> Kernel 
 def _rrelu_backward(request: BackwardRequest) -> Kernel:
     """Return grad * mask."""
     gradient, (req,) = request.in_grad[0].with_layout(PLAIN), request.requests
-    operands, count, threads = [source(0), source(4)], gradient.elements, request.threads
-    part = PRODUCT.part(target(0), operands, count, threads=threads, request=req)
+    operands, count, device = [source(0), source(4)], gradient.elements, request.device
+    part = PRODUCT.part(target(0), operands, count, device=device, request=req)
     return native_kernel(
         "jit",
         [part],
         (gradient, None, None, None, gradient),
         (gradient,),
         scalar.without_add_requests(request.requests),
-        threads,
+        device,
         flops=count,
     )
 
@@ -243,14 +242,14 @@ def _prelu_forward(request: ForwardRequest) -> Kernel:
         gamma=source(1),
         output=target(0),
     )
-    team = team_for_elements(data.elements, request.threads)
+    team = request.device.team_for_elements(data.elements)
     return native_kernel(
         "jit",
         [LoopPart(prelu_loop, product, team)],
         (data, gamma),
         (data,),
         request.requests,
-        request.threads,
+        request.device,
         flops=2 * data.elements,
     )
 
@@ -262,7 +261,7 @@ def _prelu_backward(request: BackwardRequest) -> Kernel:
     assert gamma is not None
     data, gamma = unpacked(data), gamma.with_layout(PLAIN)
     geometry = _geometry(data, gamma)
-    team = team_for_elements(data.elements, request.threads)
+    team = request.device.team_for_elements(data.elements)
     data_grad = SlopeProduct(
         **geometry, values=source(0), data=source(1), gamma=source(2), output=target(0)
     )
@@ -275,7 +274,7 @@ def _prelu_backward(request: BackwardRequest) -> Kernel:
         (data, data, gamma, None),
         (data, gamma),
         request.requests,
-        request.threads,
+        request.device,
         flops=4 * data.elements,
     )
 

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.arguments import Arguments, Float32s, Float64s, Integer, Real
-from mxrun.backend.jit import native
-from mxrun.backend.team import team_for_elements
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Float32, Positive
+from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
+from mxrun.codegen.jit import native
 from mxrun.operator import scalar
 from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, LoopPart, Place, Scratch, source, target
@@ -152,13 +151,13 @@ class CompiledLambUpdate(UpdateImplementation):
         weight, *states = request.requests
         squares, factor = Scratch(sums_bytes(count)), Scratch(2 * sums_bytes(count))
         move = Scratch(factor.offset + _LINE)
-        threads, scratch_bytes = request.threads, move.offset + request.inputs[0].nbytes
+        device, scratch_bytes = request.device, move.offset + request.inputs[0].nbytes
         moments_part = prop.update_map.part(
             [move, target(1), target(2)],
             places,
             count,
             p,
-            threads=threads,
+            device=device,
             requests=[OpReqType.NULL if weight is OpReqType.NULL else OpReqType.WRITE, *states],
             scratch_bytes=scratch_bytes,
         )
@@ -173,7 +172,7 @@ class CompiledLambUpdate(UpdateImplementation):
             upper_bound=float(p.upper_bound),
             factor=factor,
         )
-        team = team_for_elements(count, threads)
+        team = device.team_for_elements(count)
         return [
             moments_part,
             square_sums(count, source(0), Scratch(), team, scratch_bytes),
@@ -183,7 +182,7 @@ class CompiledLambUpdate(UpdateImplementation):
                 target(0),
                 [source(0), move, factor],
                 count,
-                threads=threads,
+                device=device,
                 request=weight,
                 steps=(1, 1, 0),
                 scratch_bytes=scratch_bytes,

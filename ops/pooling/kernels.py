@@ -1,28 +1,17 @@
-"""Pooling with oneDNN and compiled loops."""
+"""Pooling by compiled loops."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
 
-from mxrun.backend.arguments import Arguments
-from mxrun.backend.jit import NativeCode
-from mxrun.backend.onednn import operations
-from mxrun.backend.onednn.primitive import Argument, Unsupported
-from mxrun.backend.team import team_for_elements
-from mxrun.base.dtype import FLOAT32
-from mxrun.base.tensor import CHANNELS_LAST, Shape, TensorSpec
+from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
+from mxrun.codegen.arguments import Arguments
+from mxrun.codegen.jit import NativeCode
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
-from mxrun.operator.native_kernel import (
-    LoopPart,
-    PrimitivePart,
-    extra,
-    native_kernel,
-    onednn_serves,
-    source,
-    target,
-)
+from mxrun.operator.native_kernel import LoopPart, extra, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.ops.pooling.maximum import Maximum, maximum_code, winner_bytes, winners_at
 from mxrun.ops.pooling.maximum_gradient import MaximumGradient, maximum_gradient_code
@@ -37,88 +26,6 @@ from mxrun.ops.pooling.sum import (
 )
 
 
-@implement("Pooling", backend="onednn")
-class OnednnPooling(Implementation):
-    """oneDNN's average pooling on channels-last data, float32 or bfloat16.
-
-    Not supported here: averages with windows entirely outside the data (possible with `full` if the
-    stride exceeds the kernel), averages that count the padding of a window cut off beyond it, sums,
-    and maxima, for which oneDNN skips NaN.
-    """
-
-    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Prepare the averages of the windows."""
-        (data,), (output,) = request.inputs, request.outputs
-        pooling = _pooling(prop.parameters, data.shape, output.shape)
-        if pooling is None or not onednn_serves(data, low=True) or data.dtype != output.dtype:
-            return None
-        specs = (data.with_layout(CHANNELS_LAST), output.with_layout(CHANNELS_LAST))
-        team, is_train = team_for_elements(data.elements, request.threads), request.is_train
-        try:
-            primitive = operations.pooling_forward(*specs, *pooling, team, is_train=is_train)
-        except Unsupported:
-            # bfloat16 on a processor whose vectors are too short for oneDNN's implementation.
-            return None
-        slots = {Argument.SOURCE: source(0), Argument.OUTPUT: target(0)}
-        return native_kernel(
-            f"onednn:{primitive.implementation}",
-            [PrimitivePart(primitive, slots)],
-            specs[:1],
-            specs[1:],
-            request.requests,
-            request.threads,
-            flops=prop.flops([data.shape], [output.shape]),
-        )
-
-    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Prepare the gradient, in equal shares per window."""
-        (gradient,), (data_grad,) = request.out_grad, request.in_grad
-        assert gradient is not None
-        pooling = _pooling(prop.parameters, data_grad.shape, gradient.shape)
-        assert pooling is not None
-        window = prop.parameters.window(data_grad.shape[2:])
-        axes = zip(gradient.shape[2:], window.kernel, window.stride, strict=True)
-        overlap = any(count > 1 and kernel > stride for count, kernel, stride in axes)
-        # Where windows overlap, oneDNN would round to bfloat16 at every addition.
-        dtype = FLOAT32 if overlap else data_grad.dtype
-        specs = (_pooled(data_grad, dtype), _pooled(gradient, dtype))
-        team = team_for_elements(data_grad.elements, request.threads)
-        primitive = operations.pooling_backward(*specs, *pooling, team)
-        slots = {Argument.OUTPUT_GRAD: source(0), Argument.SOURCE_GRAD: target(0)}
-        return native_kernel(
-            f"onednn:{primitive.implementation}",
-            [PrimitivePart(primitive, slots)],
-            (specs[1], None, None),
-            specs[:1],
-            request.requests,
-            request.threads,
-            flops=request.forward.flops,
-        )
-
-
-def _pooling(
-    parameters: PoolingParameters, data: Shape, output: Shape
-) -> tuple[operations.PoolType, Shape, operations.SlidingWindow] | None:
-    """Return kind, kernel and geometry in oneDNN's terms, or None if it is not supported."""
-    if parameters.pool_type != "avg":
-        return None
-    window = parameters.window(data[2:])
-    axes = range(len(window.kernel))
-    starts = [(output[axis + 2] - 1) * window.stride[axis] - window.pad[axis] for axis in axes]
-    beyond = [starts[axis] + window.kernel[axis] - data[axis + 2] for axis in axes]
-    if any(starts[axis] >= data[axis + 2] for axis in axes):
-        return None
-    kind = operations.PoolType.AVERAGE_WITH_PADDING
-    cut_off = any(beyond[axis] > window.pad[axis] for axis in axes)
-    if cut_off or parameters.count_include_pad is False:
-        kind = operations.PoolType.AVERAGE_WITHOUT_PADDING
-    if cut_off and any(window.pad) and parameters.count_include_pad is not False:
-        return None
-    pad_end = tuple(max(window.pad[axis], beyond[axis]) for axis in axes)
-    geometry = operations.SlidingWindow(window.stride, window.dilate, window.pad, pad_end)
-    return kind, window.kernel, geometry
-
-
 @implement("Pooling", backend="jit")
 class CompiledPooling(Implementation):
     """Maxima, sums and averages on channels-last data; bfloat16 for maxima only.
@@ -131,11 +38,11 @@ class CompiledPooling(Implementation):
         """Prepare the maxima, sums or averages of the windows."""
         (data,), (output,) = request.inputs, request.outputs
         parameters = prop.parameters
-        # oneDNN is required for the reorders to the channels-last layout.
-        low = parameters.pool_type == "max"
-        if parameters.pool_type == "lp" or not onednn_serves(data, low=low):
+        types = (FLOAT32, BFLOAT16) if parameters.pool_type == "max" else (FLOAT32,)
+        if parameters.pool_type == "lp" or data.dtype not in types or not data.elements:
             return None
-        if data.dtype != output.dtype:
+        # Only kernels of a library, for some instruction set, reorder to the channels-last layout.
+        if data.dtype != output.dtype or not request.device.instruction_set:
             return None
         winners: tuple[TensorSpec, ...] = ()
         if parameters.pool_type == "max":
@@ -153,14 +60,14 @@ class CompiledPooling(Implementation):
         else:
             code, windows = window_sum_loop, _averaged_windows(parameters, data, output)
             arguments = WindowSum(**windows, data=source(0), output=target(0))
-        team = team_for_elements(data.elements, request.threads)
+        team = request.device.team_for_elements(data.elements)
         return native_kernel(
             self.name,
             [LoopPart(code, arguments, team)],
             (data.with_layout(CHANNELS_LAST),),
             (output.with_layout(CHANNELS_LAST),),
             request.requests,
-            request.threads,
+            request.device,
             extra_outputs=winners,
             flops=prop.flops([data.shape], [output.shape]),
         )
@@ -169,7 +76,7 @@ class CompiledPooling(Implementation):
         """Prepare the gradient, passed to the winners or in equal shares."""
         (gradient,), (data_grad,) = request.out_grad, request.in_grad
         assert gradient is not None
-        team = team_for_elements(data_grad.elements, request.threads)
+        team = request.device.team_for_elements(data_grad.elements)
         winners = request.forward.extra_outputs
         if winners:
             window = prop.parameters.window(data_grad.shape[2:])
@@ -191,7 +98,7 @@ class CompiledPooling(Implementation):
             (_pooled(gradient, data_grad.dtype), None, None, *winners),
             (_pooled(data_grad, data_grad.dtype),),
             scalar.without_add_requests(request.requests) if winners else request.requests,
-            request.threads,
+            request.device,
             flops=request.forward.flops,
             adding=adding(partial(self.prepare_backward, prop), request, (0,) if winners else ()),
         )

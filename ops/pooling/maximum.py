@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.arguments import Floats, Int32s, Uint8s
-from mxrun.backend.jit import NativeCode, NativeFunction, native, share
-from mxrun.backend.vectors import (
+from mxrun.base.dtype import BFLOAT16
+from mxrun.base.tensor import TensorSpec
+from mxrun.codegen.arguments import Floats, Int32s, Uint8s
+from mxrun.codegen.jit import NativeCode, NativeFunction, native, share
+from mxrun.codegen.vectors import (
     add_lanes,
     choose,
     exceeds,
@@ -24,8 +26,6 @@ from mxrun.backend.vectors import (
     load_lanes,
     store_lanes,
 )
-from mxrun.base.dtype import BFLOAT16
-from mxrun.base.tensor import TensorSpec
 from mxrun.ops.pooling.sum import Windows
 from mxrun.ops.window import Window
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.backend.arguments import Floats
-from mxrun.backend.jit import NativeCode, NativeFunction, inlined, native, share
-from mxrun.backend.vectors import (
+from mxrun.base.tensor import TensorSpec
+from mxrun.codegen.arguments import Floats
+from mxrun.codegen.jit import NativeCode, NativeFunction, inlined, native, share
+from mxrun.codegen.vectors import (
     add_lanes,
     choose,
     equals,
@@ -22,7 +23,6 @@ from mxrun.backend.vectors import (
     load_lanes,
     store_lanes,
 )
-from mxrun.base.tensor import TensorSpec
 from mxrun.ops.pooling.maximum import WindowWinners, of_dtype
 from mxrun.ops.window import Window
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxrun.backend.arguments import Arguments, Float32s, Integer
-from mxrun.backend.jit import native, share
 from mxrun.base.tensor import Shape
+from mxrun.codegen.arguments import Arguments, Float32s, Integer
+from mxrun.codegen.jit import native, share
 from mxrun.ops.window import Window
 
 

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.backend.arguments import Arguments, Float32s, Integer
-from mxrun.backend.jit import find_rows, native, reduced_run, share
-from mxrun.backend.team import team_for_elements
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape
+from mxrun.codegen.arguments import Arguments, Float32s, Integer
+from mxrun.codegen.jit import find_rows, native, reduced_run, share
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -237,14 +236,14 @@ class CompiledIndex(Implementation):
             output=target(0),
             data=source(0),
         )
-        threads = team_for_elements(data.elements, request.threads) if output.elements > 1 else 1
+        team = request.device.team_for_elements(data.elements) if output.elements > 1 else 1
         return native_kernel(
             self.name,
-            [LoopPart(index_loop, arguments, threads)],
+            [LoopPart(index_loop, arguments, team)],
             (data.with_layout(PLAIN),),
             (output.with_layout(PLAIN),),
             request.requests,
-            request.threads,
+            request.device,
             flops=data.elements,
         )
 
@@ -253,9 +252,9 @@ class CompiledIndex(Implementation):
         (data,) = request.in_grad
         return native_kernel(
             self.name,
-            [zero_part(target(0), data.elements, request.threads)],
+            [zero_part(target(0), data.elements, request.device)],
             (None, None, None),
             (data.with_layout(PLAIN),),
             request.requests,
-            request.threads,
+            request.device,
         )

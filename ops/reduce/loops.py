@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
-from mxrun.backend import jit
-from mxrun.backend.arguments import Arguments, Float32s, Integer, Real, Table
-from mxrun.backend.call import NativeCall
-from mxrun.backend.jit import (
+from mxrun.base.device import DeviceDescription
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align, strides_of
+from mxrun.codegen.arguments import Arguments, Float32s, Integer, Real, Table
+from mxrun.codegen.jit import (
     NativeFunction,
     inlined,
     integer,
@@ -26,11 +26,9 @@ from mxrun.backend.jit import (
     reduced_run,
     share,
 )
-from mxrun.backend.onednn.descriptor import strides_of
-from mxrun.backend.team import team_for_elements
-from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
-from mxrun.operator.kernel import Buffers
-from mxrun.operator.native_kernel import Slot
+from mxrun.operator.kernel import Handles
+from mxrun.operator.launch import Handle, Launch, LoopLaunch
+from mxrun.operator.native_kernel import Scratch, Slot, bound
 from mxrun.ops.strided import Axes, collapsed
 
 
@@ -220,11 +218,11 @@ def reduce_rows_loop(call: Reduction) -> None:
 
 @dataclass(frozen=True)
 class _Stage:
-    """One loop; its arguments are those of the reduction that has no addresses yet."""
+    """One loop; its arguments are those of the reduction, whose tensors have no places yet."""
 
     function: NativeFunction
     reduction: Reduction
-    threads: int
+    team: int
 
     @property
     def nbytes(self) -> int:
@@ -245,27 +243,29 @@ class ReducePart:
     stages: tuple[_Stage, ...]
 
     @property
-    def team(self) -> None:
-        """None: the loops start their own team."""
-        return
-
-    @property
     def scratch_bytes(self) -> int:
         """Size of the results of every stage but the last."""
         return sum(stage.nbytes for stage in self.stages[:-1])
 
-    def calls(self, buffers: Buffers, scratch: int) -> tuple[NativeCall, ...]:
+    def slots(self) -> Iterator[Slot]:
+        """Yield the output and the tensors that the first stage reads."""
+        yield from (self.output, self.data)
+        if self.shift is not None:
+            yield self.shift
+
+    def launches(self, handles: Handles, scratch: Handle | None) -> tuple[Launch, ...]:
         """Bind the loops."""
-        read = self.data.address(buffers)
-        shifts = None if self.shift is None else self.shift.address(buffers)
-        calls = []
+        read = self.data.handle(handles)
+        shifts = None if self.shift is None else self.shift.handle(handles)
+        launches, offset = list[Launch](), 0
         for stage in self.stages:
-            is_last = stage is self.stages[-1]
-            written = self.output.address(buffers) if is_last else scratch
+            written = self.output.handle(handles)
+            if stage is not self.stages[-1]:
+                written = bound(Scratch(offset), handles, scratch)
             reduction = replace(stage.reduction, output=written, data=read, shifts=shifts)
-            calls.append(jit.bind(stage.function, reduction, stage.threads))
-            read, scratch, shifts = written, scratch + stage.nbytes, None
-        return tuple(calls)
+            launches.append(LoopLaunch(stage.function, reduction, stage.team))
+            read, offset, shifts = written, offset + stage.nbytes, None
+        return tuple(launches)
 
 
 def reduce_part(
@@ -273,7 +273,7 @@ def reduce_part(
     output: Slot,
     data: tuple[Slot, TensorSpec],
     axes: Sequence[int],
-    threads: int,
+    device: DeviceDescription,
     divisor: float = 1.0,
     shift: Slot | None = None,
 ) -> ReducePart:
@@ -282,27 +282,29 @@ def reduce_part(
     shift: plain tensor of the output's shape from which deviations are computed.
     """
     slot, spec = data
-    stages = _stages(kind, _axes(spec, axes), threads, divisor)
+    stages = _stages(kind, _axes(spec, axes), device, divisor)
     return ReducePart(output, slot, shift, stages)
 
 
-def _stages(kind: ReductionKind, axes: Axes, threads: int, divisor: float) -> tuple[_Stage, ...]:
+def _stages(
+    kind: ReductionKind, axes: Axes, device: DeviceDescription, divisor: float
+) -> tuple[_Stage, ...]:
     """Return the loops that reduce axes in memory order, with data's and the output's strides."""
     shifted = kind in (ReductionKind.SQUARED_DEVIATIONS, ReductionKind.DEVIATIONS)
     split = None if shifted else _joined_rows(axes) or _runs_alone(axes)
     if split is not None:
-        first = _stages(kind, split.first, threads, 1.0)
+        first = _stages(kind, split.first, device, 1.0)
     else:
         outputs = math.prod(size for size, (_, moves) in axes if moves)
         by_rows, inner = _innermost(axes)
         chunks = _chunk_count(by_rows, outputs, math.prod(size for size, _ in axes))
-        first = (_stage(kind, axes, inner, chunks, threads, divisor if chunks == 1 else 1.0),)
+        first = (_stage(kind, axes, inner, chunks, device, divisor if chunks == 1 else 1.0),)
         if chunks == 1:
             return first
         shape = (chunks, outputs) if by_rows else (outputs, chunks)
         split = _Split(axes, shape, (0 if by_rows else 1,))
     rest = _axes(TensorSpec(split.shape), split.reduced)
-    return (*first, *_stages(_OF_CHUNKS.get(kind, kind), rest, threads, divisor))
+    return (*first, *_stages(_OF_CHUNKS.get(kind, kind), rest, device, divisor))
 
 
 @dataclass(frozen=True)
@@ -373,7 +375,12 @@ def _chunk_count(by_rows: bool, outputs: int, elements: int) -> int:
 
 
 def _stage(
-    kind: ReductionKind, axes: Axes, inner: int, chunks: int, threads: int, divisor: float
+    kind: ReductionKind,
+    axes: Axes,
+    inner: int,
+    chunks: int,
+    device: DeviceDescription,
+    divisor: float,
 ) -> _Stage:
     """Return one loop over the axes; `inner`: index of the axis taken as runs."""
     size, (step, moves) = axes[inner] if axes else (1, (1, 0))
@@ -402,7 +409,7 @@ def _stage(
         reduced=tuple(itertools.chain(*reduced)),
     )
     loop = reduce_rows_loop if moves else reduce_runs_loop
-    return _Stage(loop, reduction, team_for_elements(elements, threads))
+    return _Stage(loop, reduction, device.team_for_elements(elements))
 
 
 def _gap(size: int, following: Sequence[tuple[int, int]]) -> int:

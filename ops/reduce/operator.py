@@ -421,11 +421,11 @@ class CompiledReduce(Implementation):
         operand = (source(0), data)
         return native_kernel(
             self.name,
-            [reduce_part(prop.rule.compiled, target(0), operand, axes, request.threads, divisor)],
+            [reduce_part(prop.rule.compiled, target(0), operand, axes, request.device, divisor)],
             (data,),
             (request.outputs[0].with_layout(PLAIN),),
             request.requests,
-            request.threads,
+            request.device,
             flops=data.elements,
         )
 
@@ -437,17 +437,17 @@ class CompiledReduce(Implementation):
         data, gradient = data.with_layout(PLAIN), gradient.with_layout(PLAIN)
         rule, axes = prop.rule, prop.parameters.reduced(len(data.shape))
         reduced = TensorSpec(keepdims_shape(data.shape, axes))
-        threads, head, parts = request.threads, source(0), list[KernelPart]()
+        device, head, parts = request.device, source(0), list[KernelPart]()
         if rule.compiled_head is not None:
             head = between(0)
             sides = [source(0), source(2)]
-            parts.append(rule.compiled_head.part(head, sides, gradient.elements, threads=threads))
+            parts.append(rule.compiled_head.part(head, sides, gradient.elements, device=device))
         part = strided_part(
             rule.compiled_gradient,
             [target(0)],
             data,
             [(head, reduced), (source(1), data), (source(2), reduced)][: 1 + rule.reads],
-            threads,
+            device,
             rule.parameters(count_of(data.shape, axes)),
             request.requests,
         )
@@ -457,6 +457,6 @@ class CompiledReduce(Implementation):
             (gradient, data if rule.reads else None, gradient if rule.reads_output else None),
             (data,),
             without_add_requests(request.requests),
-            threads,
+            device,
             flops=data.elements,
         )

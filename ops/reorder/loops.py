@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mxrun.backend.arguments import Arguments, Float32s, Integer, Table
-from mxrun.backend.jit import inlined, integer, native, share
-from mxrun.backend.vectors import (
+from mxrun.codegen.arguments import Arguments, Float32s, Integer, Table
+from mxrun.codegen.jit import inlined, integer, native, share
+from mxrun.codegen.vectors import (
     LANES,
     fetch,
     lanes,

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend.onednn.descriptor import IDENTITY, Blocked, blocked, view_of
-from mxrun.backend.team import team_for_elements
-from mxrun.backend.vectors import LANES
-from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
-from mxrun.base.tensor import PLAIN, Shape, TensorSpec
+from mxrun.base.blocked import Blocked
+from mxrun.base.device import DeviceDescription
+from mxrun.base.tensor import Shape
+from mxrun.codegen.vectors import LANES
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot
 from mxrun.ops.reorder.loops import Tiles, pack_loop, unpack_loop
 
@@ -71,39 +69,13 @@ class Lines:
         return LANES * len(self.starts[self.lane_axis]) * self.padded
 
 
-def packing_part(
-    data: tuple[Slot, TensorSpec], output: tuple[Slot, TensorSpec], threads: int
-) -> LoopPart | None:
-    """Return output = data, one of them plain; None for unsupported layouts and dtypes."""
-    packs = data[1].layout == PLAIN
-    (_, plain), (_, packed) = (data, output) if packs else (output, data)
-    types = (FLOAT32, BFLOAT16) if packs else (FLOAT32,)
-    if plain.layout != PLAIN or plain.dtype != FLOAT32 or packed.dtype not in types:
-        return None
-    if packed.layout.nbytes is None or view_of(packed) != IDENTITY or len(plain.shape) < 2:
-        return None
-    lines = _lines_of(packed)
-    # For float32 with columns as the lane axis, oneDNN is as fast.
-    if lines is None or (lines.lane_axis == 1 and lines.word == 1):
-        return None
-    if packed.nbytes * lines.word != lines.elements * math.prod(plain.shape[2:]) * _FLOAT:
-        return None
-    return moving_part(lines, plain.shape, data[0], output[0], packs, threads)
-
-
-@cache
-def _lines_of(packed: TensorSpec) -> Lines | None:
-    """Return the cached result of `Lines.of` for a packed tensor; equal layers share a layout."""
-    return Lines.of(blocked(packed), _FLOAT // item_size(packed.dtype))
-
-
 def moving_part(
-    lines: Lines, shape: Shape, data: Slot, output: Slot, packs: bool, threads: int
+    lines: Lines, shape: Shape, data: Slot, output: Slot, packs: bool, device: DeviceDescription
 ) -> LoopPart:
     """Return the loop that packs a tensor of `shape`, or unpacks one with rows as lane axis."""
     rows, columns, *kernel = shape
     taps, tiles = math.prod(kernel), tuple(map(len, lines.starts))
-    team = min(team_for_elements(math.prod(shape), threads), math.prod(tiles))
+    team = min(device.team_for_elements(math.prod(shape)), math.prod(tiles))
     floats = team * LANES * LANES * taps
     plain, packed = (data, output) if packs else (output, data)
     arguments = Tiles(

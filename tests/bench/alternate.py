@@ -1,8 +1,8 @@
 """Calls of mxrun and of PyTorch, alternating in one process, and the table of their times.
 
-Both write into existing tensors, on the same number of threads. mxrun runs the calls of an
-executor: prepared kernels, bound to addresses, on the tape. Needs torch in the same environment.
-Import this module before torch, because the runtimes of the thread teams read their settings once.
+Both write into existing tensors, on the same number of threads. mxrun runs kernels that are bound
+to memory, as the programs of an executor do. Needs torch in the same environment. Import this
+module before torch, because the runtimes of the thread teams read their settings once.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 # Both sides bring a team, and a team that waits must not keep the cores from the other.
@@ -22,20 +23,17 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 # speed.
 os.environ.setdefault("GOMP_CPU_AFFINITY", " ".join(map(str, sorted(os.sched_getaffinity(0)))))
 
-import numpy as np
+# Helpers that the tests share.
+sys.path.append(str(Path(__file__).parents[1] / "support"))
+
 import torch
+from executors import cpu
+from launches import aligned, bound, handles_of
 
 from mxrun import library
 from mxrun.base.tensor import TensorSpec
-from mxrun.executor.tape import Tape, TapeEntry
-from mxrun.operator.kernel import (
-    BackwardRequest,
-    Buffers,
-    Call,
-    ForwardRequest,
-    Kernel,
-    OpReqType,
-)
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import KernelPart
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import create, implementations
 
@@ -53,9 +51,16 @@ class Match:
     error: Callable[[], float]
 
 
-def tape(calls: Iterable[Call]) -> Tape:
-    """Return the calls as a tape, as for a bound step."""
-    return Tape([TapeEntry("call", call) for call in calls])
+def run_of(
+    prepared: Kernel | KernelPart,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    extra: Sequence[Any] = (),
+    workspace_bytes: int = 0,
+) -> Callable[[], None]:
+    """Return the run of a kernel, or of a part of one, on tensors of PyTorch; None is absent."""
+    groups = ([_array(tensor) for tensor in group] for group in (inputs, outputs, extra))
+    return bound(prepared, handles_of(*groups, aligned(workspace_bytes)), THREADS)
 
 
 def difference(own: Any, peer: Any) -> float:
@@ -90,7 +95,6 @@ class Bound:
         self.gradients = [
             torch.empty(shape) if index in wanted else None for index, shape in enumerate(shapes)
         ]
-        self._workspaces: list[Any] = []
 
     def forward(self) -> Callable[[], None]:
         """The outputs from the inputs."""
@@ -99,12 +103,13 @@ class Bound:
             tuple(map(_spec, self.outputs)),
             (OpReqType.WRITE,) * len(self.outputs),
             True,
-            THREADS,
+            cpu(THREADS),
         )
         kernels = (candidate.prepare_forward(self.prop, request) for candidate in self.candidates)
         self.kernel = next(kernel for kernel in kernels if kernel is not None)
         self._extra = [torch.empty(spec.shape) for spec in self.kernel.extra_outputs]
-        return self._tape(self.kernel, self.inputs, self.outputs, self._extra)
+        scratch = self.kernel.workspace_bytes
+        return run_of(self.kernel, self.inputs, self.outputs, self._extra, scratch)
 
     def backward(self) -> Callable[[], None]:
         """Return the call of backward for the declared dependencies; forward has run before."""
@@ -124,32 +129,21 @@ class Bound:
             tuple(map(_spec, self.inputs)),
             tuple(OpReqType.NULL if g is None else OpReqType.WRITE for g in self.gradients),
             self.kernel,
-            THREADS,
+            cpu(THREADS),
         )
         kernels = (candidate.prepare_backward(self.prop, request) for candidate in self.candidates)
         kernel = next(kernel for kernel in kernels if kernel is not None)
-        return self._tape(kernel, [*groups, *self._extra], self.gradients, [])
-
-    def _tape(
-        self, kernel: Kernel, inputs: Sequence[Any], outputs: Sequence[Any], extra: Sequence[Any]
-    ) -> Callable[[], None]:
-        workspace = np.zeros(kernel.workspace_bytes + 64, np.uint8)
-        self._workspaces.append(workspace)
-        groups = (tuple(map(_address, tensors)) for tensors in (inputs, outputs, extra))
-        made = tape(kernel.bind(Buffers(*groups, -(-workspace.ctypes.data // 64) * 64)))
-        return partial(self._run, made)
-
-    def _run(self, made: Tape) -> None:
-        """Run a tape. It holds references to its memory, which lives as long as this object."""
-        made.run()
+        inputs, scratch = [*groups, *self._extra], kernel.workspace_bytes
+        return run_of(kernel, inputs, self.gradients, workspace_bytes=scratch)
 
 
 def _spec(tensor: Any) -> TensorSpec:
     return TensorSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
 
-def _address(tensor: Any) -> int:
-    return 0 if tensor is None else int(tensor.data_ptr())
+def _array(tensor: Any) -> Any:
+    """Return a tensor's memory as an array."""
+    return None if tensor is None else tensor.numpy()
 
 
 def _seconds(run: Callable[[], object], repeat: int) -> float:

@@ -21,8 +21,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
-from mxrun.backend.team import available_cores
 from mxrun.config.bundled import find_config
+from mxrun.device.cpu.team import available_cores
 from mxrun.graph.phases import TRAIN
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.planning import load, plan_for

@@ -15,9 +15,9 @@ from typing import Any
 import alternate
 import numpy as np
 import torch
+from executors import cpu
 
 from mxrun.operator import scalar
-from mxrun.operator.kernel import Buffers
 from mxrun.operator.native_kernel import source, target
 
 WIDTH = 1 / math.sqrt(2 * math.pi)
@@ -106,10 +106,9 @@ def match(case: Scalar, elements: int) -> alternate.Match:
     own, peer = torch.empty(elements), torch.empty(elements)
     sources = [source(index) for index in range(len(tensors))]
     part = scalar.compile(case.function).part(
-        target(0), sources, elements, threads=alternate.THREADS
+        target(0), sources, elements, device=cpu(alternate.THREADS)
     )
-    addresses = tuple(tensor.data_ptr() for tensor in tensors)
-    run = alternate.tape(part.calls(Buffers(addresses, (own.data_ptr(),)), 0)).run
+    run = alternate.run_of(part, tensors, [own])
     return alternate.Match(
         run, lambda: case.peer(*tensors, peer), lambda: alternate.difference(own, peer)
     )

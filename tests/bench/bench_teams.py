@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from bench_busy import TURNS
 
-from mxrun.backend.team import available_cores
 from mxrun.compiler.team_size import team_sizes
 from mxrun.config.bundled import find_config
+from mxrun.device.cpu.team import available_cores
 from mxrun.graph.phases import TRAIN
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.planning import load, plan_for, team_size

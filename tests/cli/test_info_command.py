@@ -8,7 +8,7 @@ import pytest
 from commands import mxrun, refused, result
 
 import mxrun as package
-from mxrun.backend.onednn import library
+from mxrun.device.cpu.onednn import library
 
 SHORT = ("digits_lenet", "train.epochs=1", "data.train.split={of: train, range: [0, 128]}")
 

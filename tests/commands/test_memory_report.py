@@ -22,7 +22,7 @@ from mxrun.io.dataset import open_datasets
 from mxrun.io.iterator import ArrayIterator
 from mxrun.planner.explain import live_tensors
 from mxrun.planner.plan import Plan
-from mxrun.session.planning import load
+from mxrun.session.planning import load, plan_for
 from mxrun.train.loop import slots
 
 
@@ -100,7 +100,7 @@ def test_F1_phase_batch_and_threads_act() -> None:
     overridden = inspect_memory(path, overrides=["data.batch_size=16"]).plan
     assert overridden.planned_bytes == small.planned_bytes
     for threads in (1, 3):
-        assert inspect_memory(path, threads=threads).plan.threads == threads
+        assert inspect_memory(path, threads=threads).plan.device.threads == threads
 
 
 def test_F1_the_json_has_the_promised_fields(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def steps(built: ModelDefinition, executor: Executor, poisoned: bool = False) ->
     """Return all pinned bytes after the five steps of an epoch; the last batch is padded."""
     dataset = open_datasets(built.data, built.model.records)["train"]
     iterator = ArrayIterator(dataset, built.model.batch_size, shuffle=True)
-    places = slots(executor, iterator)
+    places = slots(executor, iterator).arrays
     iterator.reset(1)
     count = 0
     while iterator.next_into(places) is not None:
@@ -137,13 +137,15 @@ def steps(built: ModelDefinition, executor: Executor, poisoned: bool = False) ->
             executor.run(TRAIN)
         count += 1
     assert count == 5
-    return {block.name: executor.array(block.name).tobytes() for block in executor.plan.pinned}
+    return {
+        block.name: executor.tensor(block.name).values().tobytes() for block in executor.plan.pinned
+    }
 
 
 @pytest.mark.parametrize("config", BUNDLED)
 def test_S4_poisoned_reuse_changes_no_bit_of_the_bundled_networks(config: str) -> None:
     built = bundled(config)
-    first = executor_of(built).array("fc2_weight").tobytes()
+    first = executor_of(built).tensor("fc2_weight").values().tobytes()
     clean = steps(built, executor_of(built))
     assert steps(built, executor_of(built), poisoned=True) == clean
     assert np.isfinite(np.frombuffer(clean["fc2_weight"], np.float32)).all()
@@ -227,8 +229,8 @@ def test_F7_the_reasons_are_those_that_operators_declare() -> None:
 
 
 def test_F1_a_report_without_the_arena_binds_every_kernel() -> None:
-    plan = inspect_memory(find_config("digits_lenet"), threads=1).plan
-    outside = outside_bytes(plan)
+    built = load(find_config("digits_lenet"))
+    outside = outside_bytes(built.config, plan_for(built, training=True, threads=1))
     assert outside["total_bytes"] > 0
     assert outside["compiled_bytes"] > 0
 

@@ -9,6 +9,7 @@ import pytest
 from bundled_runs import BUNDLED, bundled
 from commands import CONFIGS
 
+from mxrun.base.tensor import TensorSpec
 from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.commands.train import prepare
 from mxrun.config.bundled import find_config
@@ -45,7 +46,12 @@ def test_S5_sharing_pays_for_every_bundled_config(config: str) -> None:
 
 
 def changed(executor: Executor, block: Block, sentinel: int) -> bool:
-    return bool((executor.arena.bytes_view()[block.offset : block.end] != sentinel).any())
+    content = TensorSpec((block.nbytes,), "uint8")
+    return bool((executor.tensor_at(block.offset, content).values() != sentinel).any())
+
+
+def overwrite(executor: Executor, begin: int, end: int, sentinel: int) -> None:
+    executor.device.fill(executor.memory, begin, end, sentinel)
 
 
 def touched(executor: Executor, sentinel: int) -> Iterator[Block]:
@@ -53,17 +59,17 @@ def touched(executor: Executor, sentinel: int) -> Iterator[Block]:
 
     Each block is filled with the sentinel at the start of its lifetime.
     """
-    planned, tape = executor.plan.phases[TRAIN], executor.tapes[TRAIN]
+    planned, program = executor.plan.phases[TRAIN], executor.programs[TRAIN]
     position = {step.name: index for index, step in enumerate(planned.steps)}
-    order = [position[entry.name] for entry in tape.entries]
+    order = [position[name] for name in program.names]
     seen: dict[int, Block] = {}
 
     def begin(after: int, last: int) -> None:
         for block in planned.blocks:
             if after < block.first <= last:
-                executor.arena.bytes_view()[block.offset : block.end] = sentinel
+                overwrite(executor, block.offset, block.end, sentinel)
 
-    def look(index: int, entry: object) -> None:
+    def look(index: int) -> None:
         now = order[index]
         for number, block in enumerate(planned.blocks):
             if block.first <= now < block.last and changed(executor, block, sentinel):
@@ -71,7 +77,7 @@ def touched(executor: Executor, sentinel: int) -> Iterator[Block]:
         begin(now, order[index + 1] if index + 1 < len(order) else now)
 
     begin(-1, order[0])
-    tape.run_in_python(look)
+    program.run_watched(look)
     yield from seen.values()
 
 
@@ -91,7 +97,7 @@ def test_F1_planned_bytes_are_touched_by_class(config: str) -> None:
     }
     assert report.plan.largest_phase.name == TRAIN
     for sentinel in SENTINELS:
-        executor.arena.bytes_view()[:] = sentinel
+        overwrite(executor, 0, executor.plan.planned_bytes, sentinel)
         run.initialise(start=False)
         run.read_batches()
         executor.run(EVALUATE)

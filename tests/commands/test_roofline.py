@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from commands import mxrun, result, succeeded
+from executors import executor_for
 from networks import convolutional, fill, plan_of
 
-from mxrun.backend.call import NativeCall
-from mxrun.backend.team import openmp
 from mxrun.base.machine import Bandwidth, Machine
+from mxrun.device.cpu.call import NativeCall
+from mxrun.device.cpu.tape import Tape
+from mxrun.device.cpu.team import openmp
 from mxrun.executor.executor import Executor
 from mxrun.graph.cost import Bound, Cost, cost_of, traffic_of
 from mxrun.graph.graph import MemoryClass, StepKind
@@ -76,7 +78,7 @@ def test_the_table_for_people_says_what_there_is_to_win(tmp_path: Path) -> None:
 
 
 def profiled(threads: int, phase: str) -> tuple[Executor, Roofline]:
-    executor = Executor(plan_of(convolutional(), threads=threads))
+    executor = executor_for(plan_of(convolutional(), threads=threads))
     fill(executor)
     profile = executor.profile(phase, 3)
     for _ in range(3):
@@ -88,6 +90,8 @@ def profiled(threads: int, phase: str) -> tuple[Executor, Roofline]:
 @pytest.mark.parametrize("phase", [TRAIN, EVALUATE])
 def test_every_step_that_calls_something_has_its_cost(threads: int, phase: str) -> None:
     executor, found = profiled(threads, phase)
+    program = executor.programs[phase]
+    assert isinstance(program, Tape)
     planned = executor.plan.phases[phase]
     assert {row.step.name for row in found.operators} == planned.implementations().keys()
     for row in found.operators:
@@ -97,7 +101,7 @@ def test_every_step_that_calls_something_has_its_cost(threads: int, phase: str) 
         assert row.cost == cost_of(row.step, traffic, MACHINE, overhead)
         calls = [
             entry.call
-            for entry in executor.tapes[phase].entries
+            for entry in program.entries
             if entry.name == row.step.name and isinstance(entry.call, NativeCall)
         ]
         setters = sum(call.function == openmp().set_threads for call in calls)  # type: ignore[union-attr]
@@ -119,7 +123,7 @@ def test_a_small_product_is_one_thread_s() -> None:
 
 
 def test_times_are_medians_of_the_steps_sums() -> None:
-    executor = Executor(plan_of(convolutional(), threads=1))
+    executor = executor_for(plan_of(convolutional(), threads=1))
     durations = {0: (100, 5), 1: (900, 5), 2: (300, 5)}
     events = [
         Event(name, "forward", "operators", 0, duration, {"step": step})

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from networks import BATCH, chain, convolutional, gradients_of, plan_of, softmax
 
-from mxrun.backend.onednn import library
 from mxrun.base.tensor import TensorSpec
+from mxrun.device.cpu.onednn import library
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, fresh_names, variable
 from mxrun.operator.kernel import Candidate, Kernels

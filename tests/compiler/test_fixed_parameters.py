@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import residual
+from executors import cpu, executor_for
 
-from mxrun.backend.onednn import library as onednn
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.device.cpu.onednn import library as onednn
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, PREPARE
@@ -24,12 +25,12 @@ DATA = TensorSpec((4, 3, 32, 32))
 
 def inferred(symbol: Symbol, **options: Any) -> tuple[Executor, list[Array]]:
     """Return the outputs for synthetic parameters, twice."""
-    request = CompileRequest({"data": DATA}, phases=(EVALUATE,), threads=2, **options)
-    executor = Executor(compile_plan(symbol, request))
+    request = CompileRequest({"data": DATA}, phases=(EVALUATE,), device=cpu(2), **options)
+    executor = executor_for(compile_plan(symbol, request))
     for block in executor.plan.pinned:
         if block.memory_class is not MemoryClass.CONSTANTS:
             random = np.random.default_rng(list(block.name.encode()))
-            array = executor.array(block.name)
+            array = executor.tensor(block.name).mirror().array
             positive = block.name.endswith(("gamma", "moving_var"))
             array[...] = random.uniform(0.5, 2, array.shape) if positive else 0
             if not positive and array.dtype == np.float32:
@@ -38,7 +39,7 @@ def inferred(symbol: Symbol, **options: Any) -> tuple[Executor, list[Array]]:
     outputs = []
     for _ in range(2):
         executor.run(EVALUATE)
-        outputs.append(executor.result(EVALUATE, symbol.list_outputs()[0]).copy())
+        outputs.append(executor.result(EVALUATE, symbol.list_outputs()[0]).read())
     return executor, outputs
 
 
@@ -129,8 +130,7 @@ def test_F1_planned_bytes_are_touched() -> None:
     executor, _ = inferred(symbol, constant_parameters=True)
 
     def exercise() -> None:
-        for block in executor.plan.pinned:
-            executor.array(block.name)[...] = 0
+        executor.device.fill(executor.memory, 0, executor.plan.pinned_bytes, 0)
         executor.prepare()
         executor.run(EVALUATE)
 
@@ -178,7 +178,7 @@ def test_limits_the_wrong_way_round_stay_a_clip() -> None:
 
 def test_a_step_before_what_it_needs_is_an_error() -> None:
     request = CompileRequest({"data": DATA}, phases=(EVALUATE,), constant_parameters=True)
-    executor = Executor(compile_plan(chain(CONVOLUTION, NORMALIZATION), request))
+    executor = executor_for(compile_plan(chain(CONVOLUTION, NORMALIZATION), request))
     with pytest.raises(InternalError, match=r"prepare\(\) must run"):
         executor.run(EVALUATE)
     with pytest.raises(InternalError, match="changes its parameters"):

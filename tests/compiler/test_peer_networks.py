@@ -14,6 +14,7 @@ import networks
 import numpy as np
 import numpy.typing as npt
 import pytest
+from executors import cpu, executor_for
 from networks import INPUTS, NETWORKS, Arrays, parameters, rule
 from oracles.peer import MXNet, Peer, PyTorch
 from oracles.sgd import SGD
@@ -89,9 +90,9 @@ def as_float64(arrays: Mapping[str, npt.NDArray[np.generic]]) -> Arrays:
 
 
 def bound(symbol: Symbol, request: CompileRequest, weights: Arrays) -> Executor:
-    executor = Executor(compile_plan(symbol, request))
+    executor = executor_for(compile_plan(symbol, request))
     for block in executor.plan.pinned:
-        executor.array(block.name)[...] = weights.get(block.name, 0)
+        executor.tensor(block.name).write(weights.get(block.name, 0))
     return executor
 
 
@@ -117,14 +118,18 @@ def test_O1_X5_L2_outputs_and_gradients_equal_the_peers(
     batch = {key: array[0] for key, array in batches.items()}
     names = tuple(parameters(symbol))
     request = CompileRequest(
-        inputs, gradients=names, phases=(TRAIN,), threads=2, implementation=implementation
+        inputs, gradients=names, phases=(TRAIN,), device=cpu(2), implementation=implementation
     )
     executor = bound(symbol, request, {**weights, **batch})
     executor.run(TRAIN)
     theirs = peer.run_symbol(symbol.tojson(), as_float64({**weights, **batch}))
-    close(executor.result(TRAIN, "softmax_output"), theirs.outputs[0], "output")
+    close(executor.result(TRAIN, "softmax_output").values(), theirs.outputs[0], "output")
     for parameter in names:
-        close(executor.result(TRAIN, f"{parameter}_grad"), theirs.gradients[parameter], parameter)
+        close(
+            executor.result(TRAIN, f"{parameter}_grad").values(),
+            theirs.gradients[parameter],
+            parameter,
+        )
 
 
 @pytest.mark.parametrize("kind", PEERS, ids=lambda kind: kind.__name__)
@@ -138,16 +143,16 @@ def test_five_training_steps_equal_the_peers(name: str, kind: type[Peer]) -> Non
         parameter: rule(wd=0.01 if parameter.endswith("_weight") else 0.0)
         for parameter in parameters(symbol)
     }
-    executor = bound(symbol, CompileRequest(inputs, rules=rules, threads=2), weights)
+    executor = bound(symbol, CompileRequest(inputs, rules=rules, device=cpu(2)), weights)
     for step in range(5):
         for key, array in batches.items():
-            executor.array(key)[...] = array[step]
+            executor.tensor(key).write(array[step])
         executor.run(TRAIN)
     sgd = SGD(lr=0.1, momentum=0.9, wd=0.01, rescale_grad=1 / networks.BATCH)
     theirs = peer.train(symbol.tojson(), as_float64(weights), as_float64(batches), sgd)
     for parameter, value in theirs.items():
         assert float(np.abs(value - weights[parameter]).max()) > 100 * TOLERANCE
-        close(executor.array(parameter), value, parameter)
+        close(executor.tensor(parameter).values(), value, parameter)
 
 
 def mxnet() -> MXNet:
@@ -239,8 +244,8 @@ def test_labels_of_the_datas_shape_are_probabilities_as_the_peers_have_them(
     executor.run(TRAIN)
     theirs = peer.run_symbol(symbol.tojson(), as_float64(arrays))
     output = theirs.outputs[0]
-    close(executor.result(TRAIN, "softmax_output"), output, "output")
+    close(executor.result(TRAIN, "softmax_output").values(), output, "output")
     for name in names:
-        close(executor.result(TRAIN, f"{name}_grad"), theirs.gradients[name], name)
+        close(executor.result(TRAIN, f"{name}_grad").values(), theirs.gradients[name], name)
     loss = -(arrays["label"] * np.log(output)).sum()
-    close(executor.result(TRAIN, "softmax_loss"), loss.reshape(1), "loss")
+    close(executor.result(TRAIN, "softmax_loss").values(), loss.reshape(1), "loss")

@@ -20,13 +20,14 @@ import numpy.typing as npt
 import pytest
 import residual
 from commands import result
+from executors import cpu, executor_for
 from oracles.peer import MXNet, Peer, PyTorch
 from oracles.sgd import SGD
 
-from mxrun.backend.onednn import library as onednn
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.config.bundled import find_config
+from mxrun.device.cpu.onednn import library as onednn
 from mxrun.executor.executor import Executor
 from mxrun.graph.infer import infer
 from mxrun.graph.node import NodeEntry
@@ -105,10 +106,10 @@ def trained(case: Case) -> Training:
     executor = bound(case, before, rules={name: rule(case, name) for name in case.parameters})
     for step in range(STEPS):
         run(executor, {name: array[step] for name, array in batches.items()})
-    after = {name: executor.array(name).copy() for name in before}
+    after = {name: executor.tensor(name).read() for name in before}
     executor = bound(case, after, gradients=case.parameters, phases=(TRAIN,))
     run(executor, {name: array[STEPS] for name, array in batches.items()})
-    gradients = {name: executor.result(TRAIN, f"{name}_grad").copy() for name in case.parameters}
+    gradients = {name: executor.result(TRAIN, f"{name}_grad").read() for name in case.parameters}
     return Training(before, after, batches, gradients)
 
 
@@ -146,16 +147,18 @@ def rule(case: Case, name: str) -> UpdateRule:
 
 
 def bound(case: Case, values: Mapping[str, Array], **options: Any) -> Executor:
-    request = CompileRequest(case.inputs, threads=2, implementation=case.implementation, **options)
-    executor = Executor(compile_plan(case.symbol, request))
+    request = CompileRequest(
+        case.inputs, device=cpu(2), implementation=case.implementation, **options
+    )
+    executor = executor_for(compile_plan(case.symbol, request))
     for block in executor.plan.pinned:
-        executor.array(block.name)[...] = values.get(block.name, 0)
+        executor.tensor(block.name).write(values.get(block.name, 0))
     return executor
 
 
 def run(executor: Executor, batch: Mapping[str, Array]) -> None:
     for name, array in batch.items():
-        executor.array(name)[...] = array
+        executor.tensor(name).write(array)
     executor.run(TRAIN)
 
 

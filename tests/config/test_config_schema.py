@@ -54,6 +54,20 @@ def test_defaults(good: Path) -> None:
     assert (config.network.outputs, config.network.variables) == ((), {})
 
 
+@pytest.mark.parametrize(
+    ("written", "device"),
+    [("cpu", ("cpu", 0)), ("gpu:3", ("gpu", 3)), ("my-device_2:0", ("my-device_2", 0))],
+)
+def test_a_context_is_a_kind_and_a_number(
+    good: Path, written: str, device: tuple[str, int]
+) -> None:
+    assert load_config(good, [f"context={written}"]).device == device
+    found = parse(good, [f"context={written}", "seed=-1"])
+    assert (found.config, found.device) == (None, device)
+    assert parse(good, ["context=:1"]).device is None
+    assert parse(good).device == ("cpu", 0)
+
+
 def test_a_config_is_frozen(good: Path) -> None:
     config = load_config(good)
     with pytest.raises(ValueError, match="frozen"):
@@ -138,7 +152,10 @@ def test_places_of_keys_and_values(good: Path) -> None:
         ("name=a/b", "a name of letters, digits, _ . and -", "'a/b' (text)", ""),
         ("threads=0", ">= 1", "0 (an integer)", ""),
         ("backward=revers", "one of explicit_graph, reverse", "'revers' (text)", "'reverse'"),
-        ("context=tpu", "one of cpu", "'tpu' (text)", ""),
+        ("context=cpu:x", "KIND or KIND:INDEX", "'cpu:x' (text)", ""),
+        ("context='gpu: 1'", "KIND or KIND:INDEX", "'gpu: 1' (text)", ""),
+        ("context=gpu:-1", "KIND or KIND:INDEX", "'gpu:-1' (text)", ""),
+        ("context=[cpu, cpu]", "KIND or KIND:INDEX", "a list", ""),
         ("network=[3]", "mapping", "a list", ""),
         ("data=3", "mapping", "3 (an integer)", ""),
         ("data.train=digits", "mapping", "'digits' (text)", ""),
@@ -207,7 +224,6 @@ def test_unknown_keys_are_answered_with_the_nearest(
     "override",
     [
         "engine=threaded",
-        "context=gpu:0",
         "network.layers[0].A.outputs=[x]",
         "network.layers[0].A.implementation=cupy",
     ],

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from executors import cpu, executor_for
 from onnx_environment import checked, outputs_of, started
 
 from mxrun import library
@@ -19,7 +20,6 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.convert.onnx import to_onnx
 from mxrun.convert.onnx_writer import TRANSLATORS
-from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol, apply, variable
 from mxrun.peers.baseline import BaselineProcess
@@ -247,13 +247,14 @@ def expected(
 ) -> list[Array]:
     """Return the outputs of mxrun for one batch."""
     inputs = {name: TensorSpec(array.shape, array.dtype.name) for name, array in data.items()}
-    executor = Executor(compile_plan(symbol, CompileRequest(inputs, phases=(EVALUATE,))))
+    request = CompileRequest(inputs, phases=(EVALUATE,), device=cpu())
+    executor = executor_for(compile_plan(symbol, request))
     for name, array in {**arrays, **data}.items():
         if name in executor.plan.specs:
-            executor.array(name)[...] = array
+            executor.tensor(name).write(array)
     executor.prepare()
     executor.run(EVALUATE)
-    return [executor.result(EVALUATE, head.name).copy() for head in symbol.heads]
+    return [executor.result(EVALUATE, head.name).read() for head in symbol.heads]
 
 
 @pytest.mark.parametrize("batch", [BATCH, 7])

@@ -19,7 +19,7 @@ from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset import Dataset, open_datasets, request_dataset
 from mxrun.io.npy import read_npy
-from mxrun.runtime.storage import memory_limit
+from mxrun.runtime.memory_limits import memory_limit
 
 INPUTS = {"data": TensorSpec((1, 4, 5)), "label": TensorSpec((), "int32")}
 PLACE = SourceLocation("c.yaml", 7, 3)

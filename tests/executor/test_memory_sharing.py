@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import python_output
+from executors import executor_for
 from networks import NETWORKS, chain, convolutional, fill, plan_of, same_bits, softmax, trained
 
-from mxrun.executor.executor import Executor
+from mxrun.base.tensor import TensorSpec
+from mxrun.device.host_memory import Arena
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 from mxrun.planner.allocator.allocate import allocate
-from mxrun.runtime.storage import Arena, control_group_limits, memory_limit
+from mxrun.runtime.memory_limits import control_group_limits, memory_limit
 
 IMPLEMENTATIONS = ("auto", "numpy")
 
@@ -165,7 +167,7 @@ def test_L11_a_network_of_single_operations_takes_no_more(implementation: str, p
 @pytest.mark.parametrize("name", NETWORKS)
 def test_F1_planned_bytes_are_touched(name: str) -> None:
     plan = plan_of(NETWORKS[name]())
-    executor = Executor(plan)
+    executor = executor_for(plan)
 
     def exercise() -> None:
         fill(executor)
@@ -177,7 +179,7 @@ def test_F1_planned_bytes_are_touched(name: str) -> None:
 
 def test_F1_touched_is_measured_not_computed() -> None:
     plan = plan_of(convolutional())
-    executor = Executor(plan)
+    executor = executor_for(plan)
     assert executor.touched_bytes(lambda: None) == 0
     partial = executor.touched_bytes(lambda: fill(executor))
     assert partial == plan.pinned_bytes
@@ -185,7 +187,7 @@ def test_F1_touched_is_measured_not_computed() -> None:
 
 def test_the_arena_ends_at_a_guard_page() -> None:
     script = (
-        "from mxrun.runtime.storage import Arena; import ctypes; arena = Arena(4160); "
+        "from mxrun.device.host_memory import Arena; import ctypes; arena = Arena(4160); "
         "ctypes.c_char.from_address(arena.address + 4159).value = b'x'; "
         "print('inside', flush=True); "
         "ctypes.c_char.from_address(arena.address + 4160).value = b'x'"
@@ -198,14 +200,14 @@ def test_the_arena_ends_at_a_guard_page() -> None:
 def test_arena_is_aligned_and_zeroed() -> None:
     arena = Arena(64 * 1000)
     assert arena.address % 64 == 0
-    assert not arena.bytes_view().any()
-    view = arena.array(128, (4,), "float32")
+    assert not arena.array(0, TensorSpec((arena.nbytes,), "uint8")).any()
+    view = arena.array(128, TensorSpec((4,)))
     view[:] = 1
     assert ctypes.c_float.from_address(arena.address + 128).value == 1
 
 
 def test_X6_no_python_growth_per_step() -> None:
-    executor = Executor(plan_of(convolutional()))
+    executor = executor_for(plan_of(convolutional()))
     fill(executor)
     for _ in range(3):
         executor.run(TRAIN)
@@ -224,20 +226,20 @@ def test_L1_two_networks_take_turns() -> None:
     """Operators have no state: alternating executors of one plan do not disturb each other."""
     plan = plan_of(convolutional())
     alone = trained(plan, steps=2)[1]
-    first, second = Executor(plan), Executor(plan)
+    first, second = executor_for(plan), executor_for(plan)
     fill(first)
     fill(second, seed=1)
     for _ in range(2):
         first.run(TRAIN)
         second.run(TRAIN)
-    assert same_bits({b.name: first.array(b.name).copy() for b in plan.pinned}, alone)
+    assert same_bits({b.name: first.tensor(b.name).read() for b in plan.pinned}, alone)
 
 
 def test_plans_for_other_teams_do_not_disturb_each_other() -> None:
-    """Each tape sets its own team: kernels prepared for two threads must not run on one."""
+    """Each program sets its own team: kernels prepared for two threads must not run on one."""
     wide, narrow = plan_of(convolutional(), threads=2), plan_of(convolutional(), threads=1)
     alone = trained(wide, steps=2)[1], trained(narrow, steps=2)[1]
-    executors = Executor(wide), Executor(narrow)
+    executors = executor_for(wide), executor_for(narrow)
     for executor in executors:
         fill(executor)
     for _ in range(2):
@@ -245,17 +247,17 @@ def test_plans_for_other_teams_do_not_disturb_each_other() -> None:
             executor.run(TRAIN)
     for executor, expected in zip(executors, alone, strict=True):
         plan = executor.plan
-        assert same_bits({b.name: executor.array(b.name).copy() for b in plan.pinned}, expected)
+        assert same_bits({b.name: executor.tensor(b.name).read() for b in plan.pinned}, expected)
 
 
-def test_native_and_python_loop_give_the_same_bits() -> None:
+def test_calls_one_by_one_give_the_same_bits() -> None:
     plan = plan_of(convolutional())
     native = trained(plan)[1]
-    executor = Executor(plan)
+    executor = executor_for(plan)
     fill(executor)
     for _ in range(3):
-        executor.tapes[TRAIN].run_in_python(lambda index, entry: None)
-    assert same_bits({b.name: executor.array(b.name).copy() for b in plan.pinned}, native)
+        executor.programs[TRAIN].run_watched(lambda index: None)
+    assert same_bits({b.name: executor.tensor(b.name).read() for b in plan.pinned}, native)
 
 
 def test_first_fit_never_overlaps() -> None:
@@ -278,7 +280,7 @@ def test_an_arena_beyond_the_address_space_is_refused_in_one_line() -> None:
     script = (
         "import resource\n"
         "from mxrun.base.errors import UserError\n"
-        "from mxrun.runtime.storage import Arena\n"
+        "from mxrun.device.host_memory import Arena\n"
         "resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\n"
         "for nbytes in (8 << 30, 1 << 63):\n"
         "    try:\n"
@@ -306,7 +308,7 @@ def test_the_memory_limit_is_the_least_of_all(tmp_path: Path) -> None:
     assert sorted(control_group_limits(membership, tmp_path)) == [5000, 7000, 9000]
     assert list(control_group_limits("", tmp_path)) == []
     script = (
-        "import resource; from mxrun.runtime.storage import memory_limit; "
+        "import resource; from mxrun.runtime.memory_limits import memory_limit; "
         "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)); print(memory_limit())"
     )
     assert int(python_output("-c", script)) == min(memory_limit(), 2 << 30)
@@ -315,7 +317,7 @@ def test_the_memory_limit_is_the_least_of_all(tmp_path: Path) -> None:
 def test_what_a_process_has_is_no_longer_there_to_be_had() -> None:
     script = (
         "import resource, mmap\n"
-        "from mxrun.runtime.storage import remaining_bytes\n"
+        "from mxrun.runtime.memory_limits import remaining_bytes\n"
         "mapped = int(open('/proc/self/statm').read().split()[0]) * mmap.PAGESIZE\n"
         "limit = mapped + (1 << 30)\n"
         "resource.setrlimit(resource.RLIMIT_AS, (limit, limit))\n"

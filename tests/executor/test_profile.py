@@ -8,29 +8,31 @@ import time
 import tracemalloc
 
 import pytest
+from executors import executor_for
 from networks import NETWORKS, Arrays, convolutional, fill, pinned, plan_of, same_bits
 
-from mxrun.backend.call import NativeCall
 from mxrun.base.errors import InternalError
+from mxrun.device.cpu.binding import PythonCall
+from mxrun.device.cpu.call import NativeCall
+from mxrun.device.cpu.program import CpuProgram
+from mxrun.device.cpu.tape import TapeEntry
 from mxrun.executor.executor import Executor
 from mxrun.executor.profile import Profile
-from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.graph.graph import StepKind
 from mxrun.graph.phases import EVALUATE, TRAIN
-from mxrun.operator.kernel import PythonCall
 from mxrun.planner.plan import Plan
 
 IMPLEMENTATIONS = ("auto", "numpy")
 
 
 def executor_of(implementation: str = "auto") -> Executor:
-    executor = Executor(plan_of(convolutional(), implementation=implementation))
+    executor = executor_for(plan_of(convolutional(), implementation=implementation))
     fill(executor)
     return executor
 
 
 def after_three_steps(plan: Plan, profiled: bool) -> Arrays:
-    executor = Executor(plan)
+    executor = executor_for(plan)
     fill(executor)
     profile = executor.profile(TRAIN)
     for _ in range(3):
@@ -38,7 +40,7 @@ def after_three_steps(plan: Plan, profiled: bool) -> Arrays:
             profile.run()
         else:
             executor.run(TRAIN)
-    return pinned(executor) | {"loss": executor.result(TRAIN, "softmax_loss").copy()}
+    return pinned(executor) | {"loss": executor.result(TRAIN, "softmax_loss").read()}
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
@@ -90,9 +92,9 @@ def test_the_first_steps_are_kept_call_by_call(implementation: str) -> None:
         profile.run()
     finished = time.monotonic_ns()
     events = list(profile.events())
-    entries = executor.tapes[TRAIN].entries
-    assert [event.name for event in events] == 2 * [entry.name for entry in entries]
-    assert [event.arguments["step"] for event in events] == [0] * len(entries) + [1] * len(entries)
+    names = executor.programs[TRAIN].names
+    assert [event.name for event in events] == 2 * [*names]
+    assert [event.arguments["step"] for event in events] == [0] * len(names) + [1] * len(names)
     assert begun <= events[0].start_ns
     assert events[-1].start_ns + events[-1].duration_ns <= finished
     for event, following in itertools.pairwise(events):
@@ -119,7 +121,9 @@ def test_a_slow_call_is_found_where_it_is() -> None:
         "tanh1": PythonCall(lambda: time.sleep(0.01)),
         "pool1": NativeCall(sleep, (0,), None),
     }
-    profile = Profile(phase, Tape([TapeEntry(name, call) for name, call in slow.items()]))
+    profile = Profile(
+        phase, CpuProgram([TapeEntry(name, call) for name, call in slow.items()], 1, ())
+    )
     begun = time.perf_counter()
     for _ in range(3):
         profile.run()
@@ -138,7 +142,7 @@ def test_a_failing_call_is_named() -> None:
     calls = [NativeCall(absolute, (number,), None, checked=True) for number in (0, 3)]
     entries = [TapeEntry(name, call) for name, call in zip(("conv1", "tanh1"), calls, strict=True)]
     with pytest.raises(InternalError, match="the native call of tanh1 failed"):
-        Profile(phase, Tape(entries)).run()
+        Profile(phase, CpuProgram(entries, 1, ())).run()
 
 
 def test_profiled_steps_leave_no_python_objects() -> None:

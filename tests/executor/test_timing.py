@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 
 import pytest
+from executors import cpu, open_cpu
 
 from mxrun import library
-from mxrun.backend.onednn.library import load as onednn
 from mxrun.base.tensor import TensorSpec
+from mxrun.device.cpu.onednn.library import load as onednn
 from mxrun.executor.timing import time_candidates
 from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
@@ -26,7 +27,7 @@ def kernels(implementation: str, side: int) -> Sequence[Kernel]:
     """A convolution of images of `side` x `side`."""
     specs = TensorSpec((2, 16, side, side)), TensorSpec((32, 16, 3, 3))
     output = TensorSpec((2, 32, side - 2, side - 2))
-    request = ForwardRequest(specs, (output,), (OpReqType.WRITE,), is_train=True, threads=1)
+    request = ForwardRequest(specs, (output,), (OpReqType.WRITE,), is_train=True, device=cpu())
     known = {**implementations("Convolution"), "numpy": NUMPY}
     kernel = known[implementation].prepare_forward(PROP, request)
     assert kernel is not None
@@ -35,7 +36,7 @@ def kernels(implementation: str, side: int) -> Sequence[Kernel]:
 
 def test_P17_a_slow_candidate_takes_longer() -> None:
     candidates = {name: partial(kernels, name, 40) for name in ("numpy", "onednn")}
-    found = time_candidates(candidates, 1)
+    found = time_candidates(candidates, open_cpu())
     # Nothing is found on a machine with too much other work for two similar runs.
     if found:
         assert [*found] == ["numpy", "onednn"]
@@ -48,6 +49,6 @@ def test_P17_nothing_is_compared_with_what_takes_microseconds() -> None:
     def unasked() -> Sequence[Kernel]:
         raise AssertionError("a further candidate was prepared")
 
-    found = time_candidates({"onednn": lambda: kernels("onednn", 4), "other": unasked}, 1)
+    found = time_candidates({"onednn": lambda: kernels("onednn", 4), "other": unasked}, open_cpu())
     assert [*found] == ["onednn"]
     assert 0 < found["onednn"].seconds < 20e-6

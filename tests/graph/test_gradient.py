@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from executors import executor_for
 from networks import (
     BATCH,
     INPUTS,
     NETWORKS,
     chain,
     convolutional,
+    fill,
     gradients_of,
     plan_of,
     residual,
@@ -88,18 +90,14 @@ def test_L2_a_shared_weight_is_one_array_one_gradient_one_update() -> None:
 def test_L3_frozen_parameters_keep_every_byte_and_cost_nothing() -> None:
     frozen = ("conv1_weight", "conv1_bias")
     plan = plan_of(convolutional(), frozen)
-    from mxrun.executor.executor import Executor
-
-    executor = Executor(plan)
-    from networks import fill
-
+    executor = executor_for(plan)
     fill(executor)
-    before = {name: executor.array(name).tobytes() for name in frozen}
-    other = executor.array("fc_weight").tobytes()
+    before = {name: executor.tensor(name).values().tobytes() for name in frozen}
+    other = executor.tensor("fc_weight").values().tobytes()
     for _ in range(3):
         executor.run(TRAIN)
-    assert {name: executor.array(name).tobytes() for name in frozen} == before
-    assert executor.array("fc_weight").tobytes() != other
+    assert {name: executor.tensor(name).values().tobytes() for name in frozen} == before
+    assert executor.tensor("fc_weight").values().tobytes() != other
     names = {block.name for block in plan.pinned}
     assert not names & {"conv1_weight:mom", "conv1_bias:mom"}
     values = {value.name for value in plan.phases[TRAIN].graph.values}

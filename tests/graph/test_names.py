@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from executors import executor_for
 from networks import INPUTS, chain, fill, plan_of, softmax
 
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.executor.executor import Executor
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, apply, group, variable
@@ -38,11 +38,11 @@ def plain_names() -> Symbol:
 def test_close_names_train_like_any_others(implementation: str) -> None:
     losses = []
     for symbol in (close_names(), plain_names()):
-        executor = Executor(plan_of(symbol, implementation=implementation))
+        executor = executor_for(plan_of(symbol, implementation=implementation))
         fill(executor)
         for _ in range(3):
             executor.run(TRAIN)
-        losses.append(executor.result(TRAIN, "softmax_loss").tobytes())
+        losses.append(executor.result(TRAIN, "softmax_loss").values().tobytes())
     assert losses[0] == losses[1]
 
 
@@ -52,11 +52,11 @@ def test_a_result_may_be_called_like_an_input() -> None:
     joined = apply("elemwise_add", {"lhs": layer, "rhs": other}, {}, "joined")
     inputs = {**INPUTS, "x_output": TensorSpec((6, 9))}
     symbol = group([softmax(joined), layer])
-    executor = Executor(plan_of(symbol, inputs=inputs, frozen=("x_output",)))
+    executor = executor_for(plan_of(symbol, inputs=inputs, frozen=("x_output",)))
     fill(executor)
     executor.run(TRAIN)
-    assert executor.array("x_output").shape == (6, 9)
-    assert executor.result(TRAIN, "x_output").shape == (6, 4)
+    assert executor.tensor("x_output").values().shape == (6, 9)
+    assert executor.result(TRAIN, "x_output").values().shape == (6, 4)
 
 
 def test_two_outputs_of_one_name_are_refused() -> None:

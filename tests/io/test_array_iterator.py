@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from batches import make_dataset, make_slots
 from commands import python_output
+from executors import open_cpu
 
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
+from mxrun.codegen.interpreted import interpreted
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.io.dataset import Dataset, Field
 from mxrun.io.iterator import ArrayIterator
@@ -102,6 +104,27 @@ def test_D1_a_batch_is_a_frozen_value_with_read_only_indices():
 def test_D1_a_slot_that_does_not_fit_is_refused(name, slot):
     with pytest.raises(InternalError, match=name):
         ArrayIterator(make_dataset(), 64).next_into({name: slot})
+
+
+def test_D1_bytes_are_gathered_alike_by_a_device_and_without_machine_code():
+    device = open_cpu(threads=2)
+    records = np.random.default_rng(0).integers(0, 256, (300, 1, 28, 28)).astype(np.uint8)
+    dataset = Dataset("bytes", {"data": Field(records, 1 / 255)})
+    iterators = [
+        ArrayIterator(dataset, 64, shuffle=True),
+        ArrayIterator(dataset, 64, shuffle=True, loops=device.host_loop),
+    ]
+    with interpreted():
+        iterators.append(ArrayIterator(dataset, 64, shuffle=True))
+    slots = [make_slots(iterator) for iterator in iterators]
+    with device.timing():
+        for _ in range(5):
+            batches = [
+                iterator.next_into(each) for iterator, each in zip(iterators, slots, strict=True)
+            ]
+            rows = records[batches[0].indices].astype(np.float32) * np.float32(1 / 255)
+            for each in slots:
+                np.testing.assert_array_equal(each["data"], rows)
 
 
 @pytest.mark.parametrize("shuffle", [False, True])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from executors import cpu
 from inference import contradiction
 from operator_harness import (
     BackwardData,
@@ -193,7 +194,7 @@ def specs_of(inputs: Sequence[Array], layout: Layout) -> tuple[TensorSpec, ...]:
 
 def given_forward(operator: str, inputs: Sequence[Array], layout: Layout) -> Array:
     output = TensorSpec(np.broadcast_shapes(*(array.shape for array in inputs)))
-    request = ForwardRequest(specs_of(inputs, layout), (output,), (WRITE,), True, 2)
+    request = ForwardRequest(specs_of(inputs, layout), (output,), (WRITE,), True, cpu(2))
     kernel = implementations(operator)["jit"].prepare_forward(create(operator, {}), request)
     assert kernel is not None
     memories = [laid_out(a, s.layout) for a, s in zip(inputs, kernel.inputs, strict=True) if s]
@@ -210,11 +211,13 @@ def given_backward(
     implementation = implementations(operator)["jit"]
     (out_grad,) = specs_of([head], layout)
     specs = specs_of(inputs, layout)
-    before = ForwardRequest(specs, (spec_of(head),), (WRITE,), True, 2)
+    before = ForwardRequest(specs, (spec_of(head),), (WRITE,), True, cpu(2))
     kernel_before = implementation.prepare_forward(prop, before)
     assert kernel_before is not None
     plain = tuple(map(spec_of, inputs))
-    request = BackwardRequest((out_grad,), specs, (None,), plain, (WRITE,) * 2, kernel_before, 2)
+    request = BackwardRequest(
+        (out_grad,), specs, (None,), plain, (WRITE,) * 2, kernel_before, cpu(2)
+    )
     kernel = implementation.prepare_backward(prop, request)
     assert kernel is not None
     arrays = [head, *inputs, None]

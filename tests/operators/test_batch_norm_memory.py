@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from executors import cpu
 from operator_harness import Memory, Part, execute
 
 from mxrun.base.dtype import numpy_dtype
@@ -62,7 +63,7 @@ class Case:
         requests = (request, WRITE, WRITE)
         return implementations(self.prop.type_string)["jit"].prepare_forward(
             self.prop,
-            ForwardRequest(inputs, (tensor, channels, channels), requests, True, self.threads),
+            ForwardRequest(inputs, (tensor, channels, channels), requests, True, cpu(self.threads)),
         )
 
     def backward_kernel(self, forward: Kernel, residual: OpReqType = WRITE) -> Kernel:
@@ -77,7 +78,7 @@ class Case:
                 (tensor, channels, channels, *added),
                 (WRITE, WRITE, WRITE, *(residual for _ in added)),
                 forward,
-                self.threads,
+                cpu(self.threads),
             ),
         )
         assert kernel is not None
@@ -276,6 +277,6 @@ def test_tensors_of_two_types_are_declined(place: str) -> None:
     else:
         inputs[prop.list_arguments().index(place)] = wide
     request = ForwardRequest(
-        tuple(inputs), (output, channels, channels), (WRITE,) * 3, True, threads=2
+        tuple(inputs), (output, channels, channels), (WRITE,) * 3, True, cpu(2)
     )
     assert implementations("_batch_norm_limited")["jit"].prepare_forward(prop, request) is None

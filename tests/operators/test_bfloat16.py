@@ -8,12 +8,12 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
+from executors import cpu, executor_for
 from operator_row import Row
 from operator_rows import ROWS
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
-from mxrun.executor.executor import Executor
 from mxrun.graph.graph import Step
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.phases import TRAIN
@@ -94,15 +94,15 @@ def run(row: Row, precision: str, implementation: str = "auto") -> tuple[dict[st
         shapes={name: spec.shape for name, spec in specs.items() if name not in labels},
         gradients=wanted,
         phases=(TRAIN,),
-        threads=2,
+        device=cpu(2),
         implementation=implementation,
     )
-    executor = Executor(compile_plan(symbol, request))
+    executor = executor_for(compile_plan(symbol, request))
     for block in executor.plan.pinned:
-        executor.array(block.name)[...] = inputs.get(block.name, 0)
+        executor.tensor(block.name).write(inputs.get(block.name, 0))
     executor.run(TRAIN)
-    found = {name: executor.result(TRAIN, f"{name}_grad").copy() for name in wanted}
-    found["output"] = executor.result(TRAIN, symbol.list_outputs()[1]).copy()
+    found = {name: executor.result(TRAIN, f"{name}_grad").read() for name in wanted}
+    found["output"] = executor.result(TRAIN, symbol.list_outputs()[1]).read()
     steps = executor.plan.phases[TRAIN].steps
     return found, next(step for step in steps if step.name == "made")
 

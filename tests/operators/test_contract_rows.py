@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import executor_for
 from networks import VECTORS, Arrays, dense, fill, pinned, plan_of, softmax
 from operator_harness import BackwardData, all_implementations, backward, forward
 from operator_row import Row
@@ -21,7 +22,6 @@ from mxrun.base.errors import UserError
 from mxrun.commands.ops import example
 from mxrun.contract.case import Case
 from mxrun.contract.check import check_operator
-from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 from mxrun.operator.kernel import OpReqType
@@ -43,7 +43,7 @@ def planned(symbol: Symbol, **options: Any) -> Plan:
 
 def trained(plan: Plan) -> Arrays:
     """Return all pinned tensors after some steps."""
-    executor = Executor(plan)
+    executor = executor_for(plan)
     fill(executor)
     for _ in range(4):
         executor.run(TRAIN)
@@ -131,7 +131,7 @@ def test_O10_without_a_gradient_it_infers_and_training_names_the_way_to_the_loss
     with fresh_names():
         stem = apply("opaque", {"data": dense(variable("data"), "stem")}, {}, "middle")
         symbol = softmax(dense(stem, "last", 4))
-    executor = Executor(planned(symbol, rules={}, phases=(EVALUATE,)))
+    executor = executor_for(planned(symbol, rules={}, phases=(EVALUATE,)))
     fill(executor)
     executor.run(EVALUATE)
     with pytest.raises(UserError) as caught:

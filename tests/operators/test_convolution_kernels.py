@@ -6,13 +6,15 @@ import re
 from typing import Any
 
 import pytest
+from executors import cpu
 
 from mxrun import library
-from mxrun.backend.onednn import library as onednn_library
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec
+from mxrun.device.cpu.onednn import library as onednn_library
+from mxrun.device.cpu.onednn.kernel_part import GradientParts
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import GradientParts, source, target
+from mxrun.operator.native_kernel import source, target
 from mxrun.operator.register import create, implementations
 from mxrun.operator.shape import require_complete
 
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.skipif(onednn_library.load() is None, reason=onednn_lib
 
 library.load()
 
-THREADS = 2
+DEVICE = cpu(2)
 # Convolutions of each network, as (parameters, data).
 RESNET20: list[tuple[dict[str, Any], Shape]] = [
     ({"kernel": (3, 3), "num_filter": 16, "pad": (1, 1)}, (64, 3, 32, 32)),
@@ -90,14 +92,12 @@ def kernels(operator: str, parameters: dict[str, Any], data: Shape) -> tuple[Ker
     output = TensorSpec(require_complete(inferred.outputs[0]))
     onednn = implementations(operator)["onednn"]
     written = (OpReqType.WRITE,)
-    forward = onednn.prepare_forward(
-        prop, ForwardRequest(inputs, (output,), written, True, THREADS)
-    )
+    forward = onednn.prepare_forward(prop, ForwardRequest(inputs, (output,), written, True, DEVICE))
     assert forward is not None
     requests = written * len(inputs)
     read = (*inputs[:2], *(None,) * (len(inputs) - 2))
     backward = onednn.prepare_backward(
-        prop, BackwardRequest((output,), read, (None,), inputs, requests, forward, THREADS)
+        prop, BackwardRequest((output,), read, (None,), inputs, requests, forward, DEVICE)
     )
     assert backward is not None
     return forward, backward
@@ -137,12 +137,12 @@ def test_a_backward_kernel_reads_and_writes_only_what_is_asked_for() -> None:
     output = TensorSpec((2, 4, 3, 3))
     onednn = implementations("Convolution")["onednn"]
     write, null = OpReqType.WRITE, OpReqType.NULL
-    forward = onednn.prepare_forward(prop, ForwardRequest(inputs, (output,), (write,), True, 1))
+    forward = onednn.prepare_forward(prop, ForwardRequest(inputs, (output,), (write,), True, cpu()))
     assert forward is not None
     for wanted, read in ((0, {0, 2}), (1, {0, 1}), (2, {0})):
         requests = tuple(write if index == wanted else null for index in range(3))
         request = BackwardRequest(
-            (output,), (*inputs[:2], None), (None,), inputs, requests, forward, 1
+            (output,), (*inputs[:2], None), (None,), inputs, requests, forward, cpu()
         )
         kernel = onednn.prepare_backward(prop, request)
         assert kernel is not None
@@ -154,9 +154,9 @@ def test_two_parts_may_not_want_one_tensor_in_two_layouts() -> None:
     spec = TensorSpec((2, 4, 3, 3))
     total = TensorSpec((4,))
     write = OpReqType.WRITE
-    empty = Kernel("none", (), (), lambda buffers: ())
+    empty = Kernel("none", (), (), lambda handles: ())
     parts = GradientParts(
-        BackwardRequest((spec,), (spec, None), (None,), (spec, total), (write, write), empty, 1)
+        BackwardRequest((spec,), (spec, None), (None,), (spec, total), (write, write), empty, cpu())
     )
     assert [parts.is_requested(index) for index in range(3)] == [True, True, False]
     parts.add_column_sum(source(0), CHANNELS_LAST, target(1))

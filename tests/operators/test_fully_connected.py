@@ -8,16 +8,17 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
+from executors import cpu, executor_for
 
 from mxrun import library
-from mxrun.backend.onednn import library as onednn_library
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.device.cpu.measurement import has_bfloat16
+from mxrun.device.cpu.onednn import library as onednn_library
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import StepKind
 from mxrun.graph.phases import EVALUATE, PREPARE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, group, variable
-from mxrun.runtime.measurement import has_bfloat16
 
 pytestmark = pytest.mark.skipif(onednn_library.load() is None, reason=onednn_library.reason())
 needs_bfloat16 = pytest.mark.skipif(
@@ -46,10 +47,10 @@ def executor() -> Executor:
         {"data": TensorSpec((ROWS, FEATURES)), "factors": TensorSpec((ROWS, HIDDEN))},
         gradients=("data", *WEIGHTS),
         phases=(TRAIN,),
-        threads=2,
+        device=cpu(2),
         precision="bfloat16",
     )
-    return Executor(compile_plan(network(), request))
+    return executor_for(compile_plan(network(), request))
 
 
 def rounded(array: Array) -> Array:
@@ -61,11 +62,11 @@ def test_sums_are_exact_and_activations_are_rounded_once() -> None:
     """Uses integers, whose float32 sums do not depend on the order."""
     bound, random = executor(), np.random.default_rng(5)
     for block in bound.plan.pinned:
-        array = bound.array(block.name)
-        array[...] = random.integers(-15, 16, array.shape)
+        tensor = bound.tensor(block.name)
+        tensor.write(random.integers(-15, 16, tensor.spec.shape))
     bound.run(TRAIN)
-    data, factors = bound.array("data"), bound.array("factors")
-    first, second, bias = map(bound.array, WEIGHTS)
+    names = ("data", "factors", *WEIGHTS)
+    data, factors, first, second, bias = (bound.tensor(name).values() for name in names)
     inner = rounded(data @ first.T)
     inner_grad = rounded(factors @ second)
     expected = {
@@ -78,7 +79,7 @@ def test_sums_are_exact_and_activations_are_rounded_once() -> None:
     }
     assert not (inner == data @ first.T).all()
     for name, array in expected.items():
-        np.testing.assert_array_equal(bound.result(TRAIN, name), array, name)
+        np.testing.assert_array_equal(bound.result(TRAIN, name).values(), array, name)
 
 
 @needs_bfloat16
@@ -124,13 +125,13 @@ def inference(fixed: bool, precision: str) -> Executor:
         ]
     inputs = {"data": TensorSpec((ROWS, FEATURES)), "given": TensorSpec((HIDDEN, MIDDLE))}
     request = CompileRequest(
-        inputs, phases=(EVALUATE,), threads=2, precision=precision, constant_parameters=fixed
+        inputs, phases=(EVALUATE,), device=cpu(2), precision=precision, constant_parameters=fixed
     )
-    executor, random = Executor(compile_plan(group(outputs), request)), np.random.default_rng(6)
+    executor, random = executor_for(compile_plan(group(outputs), request)), np.random.default_rng(6)
     symbol_inputs = ("data", "first_bias", "first_weight", "given", "second_bias", "third_bias")
     for name in (*symbol_inputs, "weight"):
-        array = executor.array(name)
-        array[...] = random.standard_normal(array.shape)
+        tensor = executor.tensor(name)
+        tensor.write(random.standard_normal(tensor.spec.shape))
     executor.prepare()
     executor.run(EVALUATE)
     return executor
@@ -157,5 +158,5 @@ def test_a_weight_that_nothing_changes_is_packed_beforehand(precision: str) -> N
     prepared = {step.name.split(":")[0] for step in fixed.plan.phases[PREPARE].steps}
     assert {"first_weight", "minus"} <= prepared
     for name in fixed.plan.phases[EVALUATE].graph.results:
-        ours, theirs = (executor.result(EVALUATE, name) for executor in (fixed, changing))
+        ours, theirs = (executor.result(EVALUATE, name).values() for executor in (fixed, changing))
         np.testing.assert_allclose(ours, theirs, 1e-5, 1e-5 * np.abs(theirs).max(), err_msg=name)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from executors import cpu
 from operator_harness import BackwardData, Memory, backward, execute, forward, spec_of
 
-from mxrun.backend.onednn import library as onednn
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, TensorSpec
+from mxrun.device.cpu.onednn import library as onednn
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import AnyProperty, create, implementations
@@ -83,7 +84,7 @@ def test_P12_any_layout_and_team_move_the_same_bits(
         tuple(map(spec_of, expected.outputs)),
         (WRITE,) * count,
         True,
-        threads,
+        cpu(threads),
     )
     kernel = implementation.prepare_forward(prop, request)
     assert kernel is not None
@@ -104,7 +105,7 @@ def test_P12_any_layout_and_team_move_the_same_bits(
             tuple(map(spec_of, inputs)),
             requests,
             kernel,
-            threads,
+            cpu(threads),
         )
         reverse = implementation.prepare_backward(prop, undone)
         assert reverse is not None
@@ -139,7 +140,9 @@ def test_L15_an_absent_gradient_of_an_output_is_a_part_of_zeros(implementation: 
     out_grad = drawn(((2, 2, 5),) * 3, seed=1)
     kernel = chosen.prepare_forward(
         prop,
-        ForwardRequest((spec_of(inputs[0]),), tuple(map(spec_of, out_grad)), (WRITE,) * 3, True, 1),
+        ForwardRequest(
+            (spec_of(inputs[0]),), tuple(map(spec_of, out_grad)), (WRITE,) * 3, True, cpu()
+        ),
     )
     assert kernel is not None
     request = BackwardRequest(
@@ -149,7 +152,7 @@ def test_L15_an_absent_gradient_of_an_output_is_a_part_of_zeros(implementation: 
         (spec_of(inputs[0]),),
         (WRITE,),
         kernel,
-        1,
+        cpu(),
     )
     reverse = chosen.prepare_backward(prop, request)
     assert reverse is not None
@@ -186,7 +189,9 @@ def test_a_sum_may_lie_over_any_input_even_if_others_are_the_same_memory() -> No
     compiled = implementations("add_n")["jit"]
     shape = (3, 3000)
     spec = TensorSpec(shape)
-    kernel = compiled.prepare_forward(prop, ForwardRequest((spec,) * 4, (spec,), (WRITE,), True, 2))
+    kernel = compiled.prepare_forward(
+        prop, ForwardRequest((spec,) * 4, (spec,), (WRITE,), True, cpu(2))
+    )
     assert kernel is not None
     first, second = drawn((shape, shape))
     memory, other = Memory(spec, first), Memory(spec, second)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import launches
 import numpy as np
 import pytest
+from executors import cpu
 from operator_harness import BackwardData, forward, implementations
 
 from mxrun.contract.call import backward
-from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator import scalar
-from mxrun.operator.kernel import Buffers, OpReqType
+from mxrun.operator.kernel import OpReqType
 from mxrun.operator.native_kernel import Scratch, Slot, source, target
 from mxrun.operator.register import create
 
@@ -42,12 +43,11 @@ def run(
         [source(index) for index in range(4)],
         tensors[0].size,
         [0.9],
-        threads=threads,
+        device=cpu(threads),
         requests=requests,
         steps=(1, 1, 1, 0),
     )
-    inputs, written = (tuple(each.ctypes.data for each in group) for group in (tensors, outputs))
-    Tape([TapeEntry("map", call) for call in part.calls(Buffers(inputs, written), 0)]).run()
+    launches.run(part, tensors, outputs, threads=threads)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -100,15 +100,13 @@ def test_tensors_may_begin_inside_a_slot_or_be_in_scratch_space() -> None:
         [source(0), source(1), source(2), Slot("inputs", 3, 8)],
         40,
         [0.9],
-        threads=1,
+        device=cpu(),
         requests=[WRITE, WRITE],
         steps=(1, 1, 1, 0),
         scratch_bytes=320,
     )
     assert part.scratch_bytes == 320
-    inputs = tuple(each.ctypes.data for each in (weight, grad, mom, table))
-    calls = part.calls(Buffers(inputs, (weight.ctypes.data,)), scratch.ctypes.data)
-    Tape([TapeEntry("map", call) for call in calls]).run()
+    launches.run(part, [weight, grad, mom, table], [weight], scratch)
     assert weight.tobytes() == expected[0].tobytes()
     assert scratch[40:].tobytes() == expected[1].tobytes()
     assert np.isnan(scratch[:40]).all()
@@ -123,7 +121,7 @@ def test_one_loop_computes_both_gradients_of_a_binary_operator(shared: dict[int,
     assert done is not None
     data, before = BackwardData([grad], [lhs, rhs], done.outputs), [np.empty_like(lhs)] * 2
     run = backward(jit, prop, data, before, done, inplace=shared)
-    assert len(run.calls) == 1
+    assert len(run.launches) == 1
     assert run.gradients[0].tobytes() == (grad / rhs).tobytes()
     assert run.gradients[1].tobytes() == (-grad * lhs / (rhs * rhs)).tobytes()
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from executors import cpu, executor_for
 from inference import contradiction
 from operator_harness import (
     RANDOM,
@@ -25,11 +26,10 @@ from operator_row import Row
 from operator_rows import ROWS
 from oracles.peer import MXNet, Peer, PyTorch
 
-from mxrun.backend.onednn import library as onednn
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
-from mxrun.executor.executor import Executor
+from mxrun.device.cpu.onednn import library as onednn
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import apply, fresh_names, variable
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, OpReqType
@@ -108,13 +108,13 @@ def test_T10_moving_statistics_take_the_biased_variance_as_the_peers_do(
     row = Row("BatchNorm", parameters, shape, values=rows_of("BatchNorm")[0].values)
     with fresh_names():
         symbol = apply("BatchNorm", {"data": variable("data")}, parameters, "bn")
-    executor = Executor(compile_plan(symbol, CompileRequest({"data": TensorSpec(shape)})))
+    executor = executor_for(compile_plan(symbol, CompileRequest({"data": TensorSpec(shape)})))
     inputs = dict(zip(row.names, row.inputs("float32"), strict=True))
     for name, value in inputs.items():
-        executor.array(name if name == "data" else f"bn_{name}")[...] = value
+        executor.tensor(name if name == "data" else f"bn_{name}").write(value)
     executor.run(EVALUATE)
     for name in ("moving_mean", "moving_var", "gamma"):
-        np.testing.assert_array_equal(executor.array(f"bn_{name}"), inputs[name])
+        np.testing.assert_array_equal(executor.tensor(f"bn_{name}").values(), inputs[name])
     executor.run(TRAIN)
     # MXNet writes the moving statistics in backward.
     theirs = running(kind).run_operator(
@@ -124,8 +124,10 @@ def test_T10_moving_statistics_take_the_biased_variance_as_the_peers_do(
         [np.ones(shape, np.float32)],
     )
     for name, value in theirs.auxiliary.items():
-        np.testing.assert_allclose(executor.array(f"bn_{name}"), value, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(executor.array("bn_gamma"), inputs["gamma"])
+        np.testing.assert_allclose(
+            executor.tensor(f"bn_{name}").values(), value, rtol=1e-5, atol=1e-6
+        )
+    np.testing.assert_array_equal(executor.tensor("bn_gamma").values(), inputs["gamma"])
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ def normalized(data: Array, layout: Layout, threads: int = 2) -> Normalized:
     implementation = implementations("BatchNorm")["jit"]
     spec, (gamma, beta, grad) = TensorSpec(data.shape, "float32", layout), parameters_of(data)
     request = ForwardRequest(
-        (spec, *[channels] * 4), (spec, channels, channels), (WRITE,) * 3, True, threads
+        (spec, *[channels] * 4), (spec, channels, channels), (WRITE,) * 3, True, cpu(threads)
     )
     kernel = implementation.prepare_forward(prop, request)
     assert kernel is not None
@@ -158,7 +160,7 @@ def normalized(data: Array, layout: Layout, threads: int = 2) -> Normalized:
         prop,
         BackwardRequest(
             *((spec, None, None), (spec, channels, None), (None, channels, channels)),
-            *((spec, channels, channels), (WRITE,) * 3, kernel, threads),
+            *((spec, channels, channels), (WRITE,) * 3, kernel, cpu(threads)),
         ),
     )
     assert back is not None
@@ -286,7 +288,7 @@ def test_channels_last_data_are_taken_as_they_come(
     specs[0] = specs[0].with_layout(CHANNELS_LAST)
     blank = row.blank_outputs("float32")
     outputs = tuple(TensorSpec(array.shape) for array in blank)
-    request = ForwardRequest(tuple(specs), outputs, (WRITE,) * len(blank), True, 2, STREAM)
+    request = ForwardRequest(tuple(specs), outputs, (WRITE,) * len(blank), True, cpu(2), STREAM)
     kernel = implementations(operator)[backend].prepare_forward(prop, request)
     assert kernel is not None
     assert kernel.inputs[0] == specs[0]

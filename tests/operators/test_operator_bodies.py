@@ -20,7 +20,7 @@ from operator_harness import (
 from operator_row import Row
 from operator_rows import DIFFERENTIABLE, EVALUATED, REFERENCES, ROWS
 
-from mxrun.backend.onednn import library as onednn
+from mxrun.device.cpu.onednn import library as onednn
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind

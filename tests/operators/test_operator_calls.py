@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import cpu
+from launches import bound, handles_of
 from operator_harness import forward, spec_of
 
 from mxrun.operator.kernel import (
     BackwardRequest,
-    Buffers,
     ForwardRequest,
     Kernel,
     OpReqType,
-    PythonCall,
 )
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.operator import BackwardCall, ByName, ForwardCall, Operator
@@ -133,11 +133,9 @@ def recorded(operator: str, parameters: dict[str, object]) -> tuple[AnyProperty,
 
 
 def run_twice(kernel: Kernel, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> None:
-    sources = tuple(0 if array is None else array.ctypes.data for array in inputs)
-    (call,) = kernel.bind(Buffers(sources, tuple(array.ctypes.data for array in outputs)))
-    assert isinstance(call, PythonCall)
-    call.function()
-    call.function()
+    run = bound(kernel, handles_of(inputs, outputs))
+    run()
+    run()
 
 
 def test_an_output_with_a_null_request_has_a_shape_and_cannot_be_written() -> None:
@@ -145,7 +143,7 @@ def test_an_output_with_a_null_request_has_a_shape_and_cannot_be_written() -> No
     inputs = np.ones((2, 3), "float32"), np.zeros(2, "int32")
     outputs = np.full((2, 3), 5, "float32"), np.zeros(1, "float32")
     specs = (tuple(map(spec_of, arrays)) for arrays in (inputs, outputs))
-    request = ForwardRequest(*specs, (OpReqType.NULL, OpReqType.WRITE), True, 1)
+    request = ForwardRequest(*specs, (OpReqType.NULL, OpReqType.WRITE), True, cpu())
     run_twice(NUMPY.prepare_forward(prop, request), inputs, outputs)
     # The tensors of a kernel are made once.
     call, again = body.forwards
@@ -176,7 +174,7 @@ def test_backward_sees_the_declared_tensors_and_the_gradients_that_are_there() -
     assert run is not None
     spec = spec_of(part)
     request = BackwardRequest(
-        (None, spec), (None,), (None, None), (spec_of(data),), (OpReqType.WRITE,), run.kernel, 1
+        (None, spec), (None,), (None, None), (spec_of(data),), (OpReqType.WRITE,), run.kernel, cpu()
     )
     run_twice(NUMPY.prepare_backward(prop, request), [None, part, None, None, None], [data])
     call, again = body.backwards

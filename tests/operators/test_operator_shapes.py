@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import cpu
 from inference import backward_reads, contradiction
 from operator_harness import Memory, execute, spec_of
 from operator_row import Row
@@ -227,7 +228,7 @@ def test_P4_R3_forward_sees_the_planned_sizes_and_its_requests_in_order() -> Non
     inferred = prop.infer_shape([(3, 5)], [None])
     assert inferred.outputs == [(3, 5)]
     data = np.zeros((3, 5), "float32")
-    request = ForwardRequest((spec_of(data),), (spec_of(data),), (OpReqType.WRITE,), True, 1)
+    request = ForwardRequest((spec_of(data),), (spec_of(data),), (OpReqType.WRITE,), True, cpu())
     kernel = NUMPY.prepare_forward(prop, request)
     execute(kernel, [Memory(spec_of(data), data)], [Memory(spec_of(data))])
     assert body.seen == [*kernel.inputs, *kernel.outputs]

@@ -20,7 +20,7 @@ from operator_harness import (
 )
 from operator_row import Row
 
-from mxrun.backend.onednn import library
+from mxrun.device.cpu.onednn import library
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.ops.pooling import maximum as pooling_maximum
 from mxrun.ops.pooling import maximum_gradient as pooling_maximum_gradient

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from executors import cpu
 from operator_harness import Memory, execute, implementations
 
-from mxrun.backend.onednn import library as onednn
-from mxrun.backend.onednn.descriptor import Blocked
+from mxrun.base.blocked import Blocked
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec
+from mxrun.device.cpu.onednn import library as onednn
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.register import create
@@ -28,7 +29,7 @@ SHAPES = [(64, 64, 1), (128, 96, 3), (48, 40, 3), (100, 72, 1), (33, 17, 3), (16
 
 
 def reordered(name: str, data: TensorSpec, output: TensorSpec, threads: int = 2) -> Kernel | None:
-    request = ForwardRequest((data,), (output,), (WRITE,), False, threads)
+    request = ForwardRequest((data,), (output,), (WRITE,), False, cpu(threads))
     return implementations("_reorder")[name].prepare_forward(REORDER, request)
 
 
@@ -64,13 +65,13 @@ def packed_weights(shape: tuple[int, int, int], dtype: str) -> list[tuple[Tensor
     data = TensorSpec((4, channels, 14, 14), dtype, CHANNELS_LAST)
     made = TensorSpec((4, filters, 15 - size, 15 - size), dtype, CHANNELS_LAST)
     forward = library.prepare_forward(
-        prop, ForwardRequest((data, weight), (made,), (WRITE,), True, 2)
+        prop, ForwardRequest((data, weight), (made,), (WRITE,), True, cpu(2))
     )
     assert forward is not None
     backward = library.prepare_backward(
         prop,
         BackwardRequest(
-            (made,), (data, weight), (None,), (data, weight), (WRITE, WRITE), forward, 2
+            (made,), (data, weight), (None,), (data, weight), (WRITE, WRITE), forward, cpu(2)
         ),
     )
     assert backward is not None
@@ -152,16 +153,16 @@ def test_any_nesting_of_blocks_is_packed(
     values[np.isnan(values)] = 7
     kind = numpy_dtype(dtype)
     padded = TensorSpec((lines.elements * taps,), dtype)
-    part = moving_part(lines, shape, source(0), target(0), True, 2)
-    kernel = native_kernel("pack", [part], (TensorSpec(shape),), (padded,), (WRITE,), 2)
+    part = moving_part(lines, shape, source(0), target(0), True, cpu(2))
+    kernel = native_kernel("pack", [part], (TensorSpec(shape),), (padded,), (WRITE,), cpu(2))
     expected = np.zeros(lines.elements * taps, kind)
     rows, columns = layout.offsets(0)[: shape[0]], layout.offsets(1)[: shape[1]]
     places = rows[:, None, None] + columns[:, None] + np.arange(taps) * lines.tap * word
     expected[places.reshape(-1)] = values.astype(kind)
     assert moved(kernel, values).tobytes() == expected.tobytes()
     if (lines.lane_axis, word) == (0, 1):
-        part = moving_part(lines, shape, source(0), target(0), False, 2)
-        kernel = native_kernel("unpack", [part], (padded,), (TensorSpec(shape),), (WRITE,), 2)
+        part = moving_part(lines, shape, source(0), target(0), False, cpu(2))
+        kernel = native_kernel("unpack", [part], (padded,), (TensorSpec(shape),), (WRITE,), cpu(2))
         assert moved(kernel, expected).tobytes() == values.tobytes()
 
 

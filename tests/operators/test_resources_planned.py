@@ -7,12 +7,12 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
+from executors import executor_for
 from networks import rule
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
-from mxrun.executor.executor import Executor
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, variable
@@ -109,12 +109,14 @@ def test_R2_spaces_of_ten_and_six_mebibytes_cost_ten(sizes: tuple[int, int]) -> 
 
 
 def test_R2_the_contents_of_a_space_do_not_matter() -> None:
-    executor = Executor(inference_plan(1 * MEBIBYTE, 2 * MEBIBYTE))
+    executor = executor_for(inference_plan(1 * MEBIBYTE, 2 * MEBIBYTE))
     data = np.random.default_rng(0).standard_normal((4, 8)).astype("float32")
     for run in (executor.run, executor.run_poisoned):
-        executor.array("data")[...] = data
+        executor.tensor("data").write(data)
         run(EVALUATE)
-        np.testing.assert_array_equal(executor.result(EVALUATE, "scratch1_output"), 4 * data)
+        np.testing.assert_array_equal(
+            executor.result(EVALUATE, "scratch1_output").values(), 4 * data
+        )
 
 
 def training_plan(batch: int, *phases: str, backward_bytes_each: int = 100_000) -> Plan:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cuda import compile_cuda, needs_nvrtc
 
-from mxrun.backend.scalar_functions import VOCABULARY
+from mxrun.codegen.scalar_functions import VOCABULARY
 from mxrun.operator import scalar
 
 

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from executors import cpu
+from launches import handles_of
 from operator_harness import BackwardData, backward, forward
 from pydantic import Field
 from simple_registration import keeps_the_contract, plan_request, refusal, run_alone
@@ -13,7 +15,7 @@ from simple_registration import keeps_the_contract, plan_request, refusal, run_a
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import TensorSpec
 from mxrun.operator import scalar
-from mxrun.operator.kernel import BackwardRequest, Buffers, OpReqType
+from mxrun.operator.kernel import BackwardRequest, OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind, ResourceKind, ResourceRequest
 from mxrun.operator.register import OPERATORS, create, implement, implementations, register
@@ -255,12 +257,13 @@ def test_Q15_a_gradient_is_one_pass_without_a_temporary(request_type: OpReqType)
     jit = implementations("gamma")["jit"]
     first = jit.prepare_forward(prop, plan_request((spec.shape,), (spec.shape,), (request_type,)))
     assert first is not None
-    request = BackwardRequest((spec,), (spec,), (None,), (spec,), (request_type,), first, 2)
+    request = BackwardRequest((spec,), (spec,), (None,), (spec,), (request_type,), first, cpu(2))
     second = jit.prepare_backward(prop, request)
     assert second is not None
     assert first.workspace_bytes == second.workspace_bytes == 0
-    assert len(first.bind(Buffers((64,), (128,)))) == 1
-    assert len(second.bind(Buffers((64, 128, 0), (192,)))) == 1
+    one, two, three = (np.zeros(spec.shape, "float32") for _ in range(3))
+    assert len(first.bind(handles_of([one], [two]))) == 1
+    assert len(second.bind(handles_of([one, two, None], [three]))) == 1
     assert second.bytes_moved == 3 * spec.nbytes
 
 

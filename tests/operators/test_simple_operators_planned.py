@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import executor_for
 from networks import VECTORS, dense, fill, pinned, plan_of, softmax
 from simple_registration import Array, keeps_the_contract
 
 from mxrun.base.errors import UserError
 from mxrun.commands.check_op import check_operator
-from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 from mxrun.operator import scalar
@@ -47,7 +47,7 @@ def planned(symbol: Symbol, **options: Any) -> Plan:
 def trained_weights(symbol: Symbol, **options: Any) -> dict[str, Array]:
     """Return all pinned tensors after some steps."""
     plan = planned(symbol, **options)
-    executor = Executor(plan)
+    executor = executor_for(plan)
     fill(executor)
     for _ in range(4):
         executor.run(TRAIN)
@@ -249,7 +249,7 @@ def test_Q14_several_arrays_need_a_property() -> None:
         """data and data."""
         return data, data
 
-    executor = Executor(planned(between("two_arrays"), rules={}, phases=(EVALUATE,)))
+    executor = executor_for(planned(between("two_arrays"), rules={}, phases=(EVALUATE,)))
     with pytest.raises(UserError, match="two_arrays returns 2 values") as caught:
         executor.run(EVALUATE)
     assert "OperatorProperty" in str(caught.value)

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from executors import executor_for
 from networks import rule
 from simple_registration import run_alone
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
-from mxrun.executor.executor import Executor
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import apply, fresh_names, variable
 
@@ -50,15 +50,17 @@ def test_Q10_smooth_l1_within_a_composite_trains() -> None:
     shape = (4, 8)
     specs = {name: TensorSpec(shape) for name in ("x", "w_in", "w_out")}
     plan = compile_plan(symbol, CompileRequest(inputs=specs, rules={"y": rule(wd=0.0)}))
-    executor = Executor(plan)
+    executor = executor_for(plan)
     random = np.random.default_rng(0)
     for name in ("x", "y"):
-        executor.array(name)[...] = random.standard_normal(shape)
-    executor.array("w_in")[...], executor.array("w_out")[...] = 1.0, 1.0
-    executor.array("w_in")[:, 0] = 0
-    before = executor.array("y").copy()
+        executor.tensor(name).write(random.standard_normal(shape))
+    executor.tensor("w_out").write(1.0)
+    w_in = np.ones(shape)
+    w_in[:, 0] = 0
+    executor.tensor("w_in").write(w_in)
+    before = executor.tensor("y").read()
     for _ in range(200):
         executor.run(TRAIN)
-    x, y = executor.array("x"), executor.array("y")
+    x, y = executor.tensor("x").values(), executor.tensor("y").values()
     assert np.abs(x - y)[:, 1:].max() < 0.01
     np.testing.assert_array_equal(y[:, 0], before[:, 0])

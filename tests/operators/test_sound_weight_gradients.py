@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 from operator_harness import BackwardData, backward, forward, implementations
 
-from mxrun.backend.onednn import library
-from mxrun.backend.onednn.backward_convolution import weight_gradient_is_sound
-from mxrun.backend.onednn.operations import SlidingWindow
 from mxrun.base.dtype import BFLOAT16, FLOAT32, numpy_dtype
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.contract.problem import Breach
+from mxrun.device.cpu.onednn import library
+from mxrun.device.cpu.onednn.backward_convolution import weight_gradient_is_sound
+from mxrun.device.cpu.onednn.operations import SlidingWindow
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import AnyProperty, create

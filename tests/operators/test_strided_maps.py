@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import launches
 import numpy as np
 import numpy.typing as npt
 import pytest
+from executors import cpu
 from operator_harness import forward
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator import scalar
-from mxrun.operator.kernel import Buffers, ForwardRequest, OpReqType
+from mxrun.operator.kernel import ForwardRequest, OpReqType
 from mxrun.operator.native_kernel import KernelPart, source, target
 from mxrun.operator.register import create, implementations
 from mxrun.ops.strided_map import permuted_part, strided_part
@@ -70,7 +71,7 @@ def test_O4_a_repeated_operand_is_added_in_the_same_pass() -> None:
     specs = tuple(map(TensorSpec, shapes))
     jit, prop = implementations("broadcast_mul")["jit"], create("broadcast_mul", {})
     kernels = [
-        jit.prepare_forward(prop, ForwardRequest(specs, (specs[0],), (request,), True, 2))
+        jit.prepare_forward(prop, ForwardRequest(specs, (specs[0],), (request,), True, cpu(2)))
         for request in (OpReqType.WRITE, OpReqType.ADD)
     ]
     writing, adding = (kernel.workspace_bytes for kernel in kernels if kernel is not None)
@@ -85,9 +86,7 @@ def run(part: KernelPart, inputs: list[Array], *outputs: Array) -> Array:
     """Run a map alone and return its first output; asserts that it stays within its scratch."""
     scratch = np.full(part.scratch_bytes // 4 + 32, np.nan, "float32")
     before = -scratch.ctypes.data % 64
-    buffers = Buffers(*(tuple(each.ctypes.data for each in group) for group in (inputs, outputs)))
-    start = scratch.ctypes.data + before
-    Tape([TapeEntry("map", call) for call in part.calls(buffers, start)]).run()
+    launches.run(part, inputs, outputs, scratch[before // 4 :], threads=3)
     assert np.isnan(scratch[before // 4 + part.scratch_bytes // 4 :]).all()
     return outputs[0]
 
@@ -106,7 +105,7 @@ def test_numbers_reach_maps_of_chunks() -> None:
         [target(0)],
         TensorSpec(shapes[0]),
         [(source(index), TensorSpec(shape)) for index, shape in enumerate(shapes)],
-        3,
+        cpu(3),
         [0.5, -7.0],
     )
     x, low, high = tensors
@@ -128,7 +127,7 @@ def test_every_output_of_chunks_has_its_own_request(
         [target(0), target(1)],
         TensorSpec(shapes[0]),
         [(source(index), TensorSpec(shape)) for index, shape in enumerate(shapes)],
-        threads,
+        cpu(threads),
         requests=requests,
     )
     run(part, [lhs, rhs], *outputs)
@@ -158,7 +157,7 @@ def test_repetition_writes_nothing_else(shape: Shape, small: Shape, threads: int
         [target(0)],
         TensorSpec(shape),
         [(source(0), TensorSpec(small))],
-        threads,
+        cpu(threads),
     )
     room = np.full(expected.size + 32, 7, "float32")
     run(part, [data], room[: expected.size].reshape(shape))
@@ -180,5 +179,5 @@ def test_repetition_writes_nothing_else(shape: Shape, small: Shape, threads: int
 def test_axes_change_places(shape: Shape, order: tuple[int, ...]) -> None:
     data = np.arange(np.prod(shape), dtype="float32").reshape(shape)
     expected = data.transpose(order).copy()
-    part = permuted_part(target(0), source(0), shape, order, 3)
+    part = permuted_part(target(0), source(0), shape, order, cpu(3))
     np.testing.assert_array_equal(run(part, [data], np.zeros_like(expected)), expected)

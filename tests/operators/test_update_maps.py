@@ -12,14 +12,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 from cuda import compile_cuda, needs_nvrtc
+from executors import cpu
+from launches import run
 from pydantic import Field
 
 from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
-from mxrun.executor.tape import Tape, TapeEntry
-from mxrun.operator.kernel import Buffers, ForwardRequest, OpReqType
+from mxrun.operator.kernel import ForwardRequest, OpReqType
 from mxrun.operator.optimizer import OPTIMIZERS, Optimizer, register_optimizer
 from mxrun.operator.optimizer_property import OptimizerProperty, UpdateParameters, register_update
 from mxrun.operator.register import OPERATORS, create, implementations
@@ -100,12 +101,11 @@ def test_bfloat16_tensors_are_rounded_results_of_float32(name: str) -> None:
     specs = [TensorSpec(each.shape, str(each.dtype)) for each in inputs]
     outputs = [tensors[old] for old in prop.list_mutated_inputs()]
     request = ForwardRequest(
-        tuple(specs), (specs[0],) * len(outputs), (OpReqType.WRITE,) * len(outputs), True, 1
+        tuple(specs), (specs[0],) * len(outputs), (OpReqType.WRITE,) * len(outputs), True, cpu()
     )
     kernel = implementations(name)["jit"].prepare_forward(prop, request)
     assert kernel is not None
-    addresses = (tuple(each.ctypes.data for each in group) for group in (inputs, outputs))
-    Tape([TapeEntry(name, call) for call in kernel.bind(Buffers(*addresses))]).run()
+    run(kernel, inputs, outputs)
     for found, value in zip(outputs, expected, strict=True):
         assert found.tobytes() == value.astype(low).tobytes()
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
+from executors import cpu, executor_for
 from networks import chain, softmax
 
-from mxrun.backend.onednn import library
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
-from mxrun.executor.executor import Executor
+from mxrun.device.cpu.onednn import library
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import fresh_names, variable
 from mxrun.operator.kernel import Kernel
@@ -38,7 +38,7 @@ def plan_of(operator: str, workspace: int, implementation: str = "preferred") ->
         inputs,
         gradients=("product_weight", "fc_weight", "data"),
         phases=(TRAIN,),
-        threads=2,
+        device=cpu(2),
         implementation=implementation,
     )
     return compile_plan(symbol, request)
@@ -51,13 +51,13 @@ def kernel(plan: Plan, name: str = "product:backward:weight") -> Kernel:
 
 
 def gradients(plan: Plan) -> list[npt.NDArray[np.float32]]:
-    executor, generator = Executor(plan), np.random.default_rng(0)
+    executor, generator = executor_for(plan), np.random.default_rng(0)
     for block in plan.pinned:
-        array = executor.array(block.name)
-        drawn = generator.normal(size=array.shape)
-        array[...] = 0 if array.dtype == np.int32 else 0.01 * drawn
+        tensor = executor.tensor(block.name)
+        drawn = generator.normal(size=tensor.spec.shape)
+        tensor.write(0 if tensor.spec.dtype == "int32" else 0.01 * drawn)
     executor.run(TRAIN)
-    return [executor.result(TRAIN, f"{name}_grad").copy() for name in ("product_weight", "data")]
+    return [executor.result(TRAIN, f"{name}_grad").read() for name in ("product_weight", "data")]
 
 
 @pytest.mark.skipif(library.load() is None, reason="needs oneDNN")

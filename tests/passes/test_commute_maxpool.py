@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import executor_for
 from networks import BATCH, chain, fill, plan_of, softmax
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
 from mxrun.passes.commute_maxpool import COMMUTE_MAXPOOL
@@ -45,16 +45,16 @@ def changes_places(plan: Plan, phase: str = TRAIN) -> bool:
 
 
 def bits(plan: Plan, strange: bool = False) -> dict[str, bytes]:
-    executor = Executor(plan)
+    executor = executor_for(plan)
     fill(executor)
     if strange:
         # Ties, zeros of both signs, and entire windows below zero.
-        data = executor.array("data")
+        data = executor.tensor("data").mirror().array
         data[0], data[1], data[2] = 0.0, -0.0, -1.0
         data[3, :, ::2] = data[3, :, 1:2]
     for _ in range(3):
         executor.run_poisoned(TRAIN)
-    return {block.name: executor.array(block.name).tobytes() for block in plan.pinned}
+    return {block.name: executor.tensor(block.name).values().tobytes() for block in plan.pinned}
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_what_is_not_finite_is_seen_all_the_same() -> None:
     plan, written = plans(network(HALVES))
     found = []
     for each in (plan, written):
-        executor = Executor(each)
+        executor = executor_for(each)
         fill(executor)
-        executor.array("data")[0, 0, 5, 5] = np.nan
+        executor.tensor("data").mirror().array[0, 0, 5, 5] = np.nan
         executor.run(TRAIN)
-        found.append(float(executor.result(TRAIN, "softmax_loss")[0]))
+        found.append(float(executor.result(TRAIN, "softmax_loss").values()[0]))
     assert np.isnan(found).all()

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 import residual
 from commands import refused
+from executors import cpu, executor_for
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
@@ -55,10 +56,10 @@ def operators(symbol: Symbol, fuse: bool = True) -> list[str]:
 
 
 def bound(symbol: Symbol, *, fuse: bool, **options: Any) -> Executor:
-    executor = Executor(compile_plan(symbol, CompileRequest(INPUTS, fuse=fuse, **options)))
+    executor = executor_for(compile_plan(symbol, CompileRequest(INPUTS, fuse=fuse, **options)))
     random = np.random.default_rng(3)
     for block in executor.plan.pinned:
-        array = executor.array(block.name)
+        array = executor.tensor(block.name).mirror().array
         if block.name == "label":
             array[...] = random.integers(0, 10, array.shape)
         elif ":" in block.name:
@@ -111,7 +112,7 @@ def test_O5_training_and_evaluation_keep_every_bit(
     symbol = network()
     rules = {n: RULE for n in symbol.list_arguments() if n not in INPUTS}
     options = {"rules": rules, "implementation": implementation, "precision": precision}
-    plain, fused = (bound(symbol, fuse=fuse, threads=2, **options) for fuse in (False, True))
+    plain, fused = (bound(symbol, fuse=fuse, device=cpu(2), **options) for fuse in (False, True))
     for executor in (plain, fused):
         for _ in range(3):
             executor.run(TRAIN)
@@ -119,10 +120,10 @@ def test_O5_training_and_evaluation_keep_every_bit(
     counts = [len(e.plan.phases[TRAIN].graph.steps) for e in (plain, fused)]
     assert counts[0] - counts[1] == STEPS_LESS[network.__name__]
     for block in plain.plan.pinned:
-        ours, theirs = fused.array(block.name), plain.array(block.name)
+        ours, theirs = fused.tensor(block.name).values(), plain.tensor(block.name).values()
         assert ours.tobytes() == theirs.tobytes(), block.name
     for name in plain.plan.phases[EVALUATE].graph.results:
-        ours, theirs = (executor.result(EVALUATE, name) for executor in (fused, plain))
+        ours, theirs = (executor.result(EVALUATE, name).values() for executor in (fused, plain))
         assert ours.tobytes() == theirs.tobytes(), name
 
 
@@ -214,7 +215,7 @@ def test_gradients_are_folded_in_the_order_of_the_network_as_it_is_written() -> 
             executor.run(TRAIN)
     assert "bn+sum+relu" in {step.name for step in fused.plan.phases[TRAIN].graph.steps}
     for name in rules:
-        assert fused.array(name).tobytes() == plain.array(name).tobytes(), name
+        assert fused.tensor(name).values().tobytes() == plain.tensor(name).values().tobytes(), name
 
 
 def test_a_joint_name_that_is_taken_becomes_another() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from executors import cpu, executor_for
 from networks import set_first_values, softmax, with_precisions
 
 from mxrun.base.tensor import TensorSpec
@@ -41,12 +42,12 @@ def residual(layers: dict[str, str]) -> Symbol:
 def gradients(symbol: Symbol, precision: str, fuse: bool) -> tuple[dict[str, Array], Executor]:
     wanted = tuple(name for name in symbol.list_arguments() if name not in INPUTS)
     request = CompileRequest(
-        INPUTS, gradients=wanted, phases=(TRAIN,), threads=2, precision=precision, fuse=fuse
+        INPUTS, gradients=wanted, phases=(TRAIN,), device=cpu(2), precision=precision, fuse=fuse
     )
-    executor = Executor(compile_plan(symbol, request))
+    executor = executor_for(compile_plan(symbol, request))
     set_first_values(executor, 5)
     executor.run(TRAIN)
-    return {name: executor.result(TRAIN, f"{name}_grad").copy() for name in wanted}, executor
+    return {name: executor.result(TRAIN, f"{name}_grad").read() for name in wanted}, executor
 
 
 FIRST = {"conv1": "bfloat16", "bn1": "bfloat16"}

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 import residual
 from commands import mxrun
+from executors import cpu, executor_for
 from layer_configs import config_text
 from networks import chain, set_first_values, softmax, with_precisions
 
@@ -36,13 +37,13 @@ def trained(
 ) -> tuple[Executor, list[float]]:
     """Train a few steps on one batch, and return the loss of each."""
     rules = {n: RULE for n in symbol.list_arguments() if n not in INPUTS}
-    request = CompileRequest(INPUTS, rules=rules, threads=2, precision=precision, **options)
-    executor = Executor(compile_plan(symbol, request))
+    request = CompileRequest(INPUTS, rules=rules, device=cpu(2), precision=precision, **options)
+    executor = executor_for(compile_plan(symbol, request))
     set_first_values(executor, 7)
     losses = []
     for _ in range(steps):
         executor.run(TRAIN)
-        losses.append(float(executor.result(TRAIN, "softmax_loss").item()) / 8)
+        losses.append(float(executor.result(TRAIN, "softmax_loss").values().item()) / 8)
     return executor, losses
 
 
@@ -96,14 +97,16 @@ def test_ways_of_planning_keep_the_bits() -> None:
         other, same = trained(residual.resnet20(), "bfloat16", 2, **options)
         assert losses == same
         for name in residual.resnet20().list_arguments():
-            assert np.array_equal(one.array(name), other.array(name)), name
+            assert np.array_equal(one.tensor(name).values(), other.tensor(name).values()), name
 
 
 def test_explicit_gradients_equal_reverse_traversal() -> None:
     one, losses = trained(small(), "bfloat16", 3)
     other, same = trained(small(), "bfloat16", 3, backward="reverse")
     assert losses == same
-    assert np.array_equal(one.array("conv1_weight"), other.array("conv1_weight"))
+    assert np.array_equal(
+        one.tensor("conv1_weight").values(), other.tensor("conv1_weight").values()
+    )
 
 
 def small(**precisions: str) -> Symbol:
@@ -122,7 +125,9 @@ def small(**precisions: str) -> Symbol:
 
 def types(symbol: Symbol, precision: str, fuse: bool = False) -> dict[str, str]:
     """Return the output types of forward steps."""
-    request = CompileRequest(INPUTS, phases=(EVALUATE,), threads=2, precision=precision, fuse=fuse)
+    request = CompileRequest(
+        INPUTS, phases=(EVALUATE,), device=cpu(2), precision=precision, fuse=fuse
+    )
     steps = compile_plan(symbol, request).phases[EVALUATE].steps
     return {
         step.name: step.kernel.outputs[0].dtype
@@ -186,7 +191,7 @@ def test_a_view_has_the_type_of_what_it_reads(operator: str, precision: str | No
     layers |= {"view": precision} if precision else {}
     symbol = with_precisions(symbol, layers)
     wanted = ("fc_weight",) if operator == "BlockGrad" else ("conv_weight", "fc_weight")
-    request = CompileRequest(INPUTS, gradients=wanted, phases=(TRAIN,), threads=2)
+    request = CompileRequest(INPUTS, gradients=wanted, phases=(TRAIN,), device=cpu(2))
     graph = compile_plan(symbol, request).phases[TRAIN].graph
     names = ("conv_output", "view_output", "fc_output")
     found = {value.name: value.spec.dtype for value in graph.values}
@@ -238,20 +243,22 @@ def test_inference_folds_normalizations_and_keeps_results_in_float32() -> None:
     results = []
     for precision in ("float32", "bfloat16"):
         request = CompileRequest(
-            INPUTS, phases=(EVALUATE,), threads=2, precision=precision, constant_parameters=True
+            INPUTS, phases=(EVALUATE,), device=cpu(2), precision=precision, constant_parameters=True
         )
-        executor = Executor(compile_plan(symbol, request))
+        executor = executor_for(compile_plan(symbol, request))
         random = np.random.default_rng(1)
         for block in executor.plan.pinned:
-            array = executor.array(block.name)
-            if array.dtype != np.float32 or block.memory_class is MemoryClass.CONSTANTS:
+            if block.memory_class is MemoryClass.CONSTANTS:
+                continue
+            array = executor.tensor(block.name).mirror().array
+            if array.dtype != np.float32:
                 continue
             array[...] = random.standard_normal(array.shape) * 0.1
             if block.name.endswith(("gamma", "moving_var")):
                 array[...] = 1
         executor.prepare()
         executor.run(EVALUATE)
-        results.append(executor.result(EVALUATE, "softmax_output").copy())
+        results.append(executor.result(EVALUATE, "softmax_output").read())
         operators = {step.prop.type_string for step in executor.plan.phases[EVALUATE].steps}
         assert "BatchNorm" not in operators
         assert "_batch_norm_limited" not in operators

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import executor_for
 from networks import (
     BATCH,
     INPUTS,
@@ -22,7 +23,6 @@ from networks import residual as three_readers
 from networks import shared as shared_products
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.executor.executor import Executor
 from mxrun.graph.cost import traffic_of
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
@@ -203,7 +203,7 @@ def test_P9_contributions_keep_the_order_of_the_readers() -> None:
 
 
 def steps_of(plan: Plan, phases: tuple[str, ...]) -> Arrays:
-    executor = Executor(plan)
+    executor = executor_for(plan)
     fill(executor)
     for phase in phases * 2:
         executor.run(phase)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import executor_for
 from networks import BATCH, NETWORKS, chain, fill, plan_of, same_bits, softmax, trained
 
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.verify import verify_graph, verify_plan
 from mxrun.executor.checked import first_non_finite
-from mxrun.executor.executor import Executor
 from mxrun.graph.cost import Traffic, traffic_of
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, group, variable
@@ -196,11 +196,11 @@ def inferred(symbol: Symbol, **options: Any) -> Plan:
 
 
 def outputs(plan: Plan) -> list[bytes]:
-    executor = Executor(plan)
+    executor = executor_for(plan)
     fill(executor)
     executor.run_poisoned(EVALUATE)
     results = plan.phases[EVALUATE].graph.results
-    return [executor.result(EVALUATE, name).tobytes() for name in results]
+    return [executor.result(EVALUATE, name).read().tobytes() for name in results]
 
 
 def test_S5_a_result_keeps_memory_of_its_own() -> None:
@@ -260,7 +260,7 @@ def test_S5_nothing_lies_within_nothing() -> None:
         plan = inferred(concat("cat", *acts), inputs=inputs)
     assert not plan.phases[EVALUATE].parts
     assert reasons(plan.phases[EVALUATE])["cat", "tanh"] == "it is empty"
-    Executor(plan).run(EVALUATE)
+    executor_for(plan).run(EVALUATE)
 
 
 @pytest.mark.parametrize(("join", "moved"), [(True, ["pool"]), (False, ["pool", "norms"])])
@@ -296,11 +296,12 @@ def test_S5_any_team_and_precision_gives_the_same_bits(precision: str, threads: 
 def test_S5_the_checked_mode_finds_what_is_no_number_in_a_part() -> None:
     """Other columns of a parent buffer may hold anything when a slice of it is written."""
     plan = made("cell")
-    executor = Executor(plan)
+    executor = executor_for(plan)
     fill(executor)
-    executor.arena.bytes_view()[plan.pinned_bytes :] = 0xFF
+    executor.device.fill(executor.memory, plan.pinned_bytes, executor.memory.nbytes, 0xFF)
     assert first_non_finite(executor, TRAIN) is None
-    executor.array("norm1_beta")[3] = np.inf
+    beta = executor.tensor("norm1_beta")
+    beta.write(np.where(np.arange(len(beta.values())) == 3, np.inf, beta.values()))
     found = first_non_finite(executor, TRAIN)
     assert found is not None
     assert (found.step, found.index) == ("norm1+norm1/relu", (0, 3, 0, 0))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from mxrun.base.device import CPU, DeviceDescription
 from mxrun.graph.graph import MemoryClass
 from mxrun.planner.plan import Block, Plan
 
@@ -25,7 +26,7 @@ def test_the_pinned_blocks_are_gone_through_once_for_all_offsets() -> None:
     blocks = Counted(
         Block(f"w{i}", MemoryClass.PARAMETERS, 64 * i, 64, 0, 1, ()) for i in range(200)
     )
-    plan = Plan({}, blocks, {}, threads=1, planning_ms=0.0)
+    plan = Plan({}, blocks, {}, device=DeviceDescription(CPU), planning_ms=0.0)
     assert [plan.offset(f"w{i}") for i in range(200)] == [64 * i for i in range(200)]
     assert Counted.read == 1
     with pytest.raises(KeyError):

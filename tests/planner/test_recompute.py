@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import executor_for
 from networks import BATCH, NETWORKS, Arrays, chain, fill, pinned, softmax
 from networks import plan_of as small_plan_of
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.verify import verify_graph, verify_plan
-from mxrun.executor.executor import Executor
 from mxrun.graph.lower import RANDOM_STATE
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
@@ -50,12 +50,12 @@ def deep(units: int = 6) -> Symbol:
 
 def trained(plan: Plan, phases: tuple[str, ...] = (TRAIN,)) -> Arrays:
     """Return all pinned tensors after some steps, with freed memory poisoned."""
-    executor = Executor(plan)
+    executor = executor_for(plan)
     fill(executor)
     for step in range(STEPS):
         for phase in phases:
             if RANDOM_STATE in plan.specs:
-                executor.array(RANDOM_STATE)[...] = (77, step, 0)
+                executor.tensor(RANDOM_STATE).write((77, step, 0))
             executor.run_poisoned(phase)
     return pinned(executor)
 
@@ -87,11 +87,11 @@ def test_F2_a_budget_is_met_and_changes_no_bit(share: float, implementation: str
 def test_F2_what_is_touched_stays_within_the_budget() -> None:
     needed = plan_of(deep(), phases=(TRAIN,)).planned_bytes
     plan = plan_of(deep(), phases=(TRAIN,), budget=Budget(nbytes=needed * 2 // 3))
-    executor = Executor(plan)
+    executor = executor_for(plan)
 
     def exercise() -> None:
         fill(executor)
-        executor.array(RANDOM_STATE)[...] = (77, 0, 0)
+        executor.tensor(RANDOM_STATE).write((77, 0, 0))
         executor.run(TRAIN)
 
     assert executor.touched_bytes(exercise) <= needed * 2 // 3

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from puzzles import fits, puzzle
 
-from mxrun.planner.allocator.first_fit import first_fit
+from mxrun.planner.allocator.first_fit import Placement, first_fit
 from mxrun.planner.allocator.interval_compaction import PlacementProblem, compact_lifetimes
 from mxrun.planner.allocator.placement_search import SearchOutcome
 from mxrun.planner.allocator.refine import refine
 from mxrun.planner.allocator.search import Search, search
+from mxrun.planner.allocator.work_limits import COMPILED
 
 UNITS = 40
 
@@ -86,6 +87,10 @@ def test_a_search_that_is_continued_ends_as_one_in_a_single_run() -> None:
     assert fits(outcome.offsets, (given.size, given.begin, given.end), UNITS)
 
 
+def refined(given: PlacementProblem, start: Placement, proved: int) -> list[tuple[Placement, int]]:
+    return list(refine(given, start, proved, COMPILED.portion))
+
+
 def test_refining_ends_with_what_is_proved_to_be_the_least() -> None:
     """From a first-fit placement, no portion makes it worse; two searches give the same result."""
     random = np.random.default_rng(0)
@@ -94,8 +99,9 @@ def test_refining_ends_with_what_is_proved_to_be_the_least() -> None:
         first = random.integers(0, 12, 14)
         last = first + random.integers(1, 8, 14)
         given = compact_lifetimes(random.integers(1, 9, 14), first, last)
-        start = first_fit(given)
-        states = [(start, given.lower_bound), *refine(given, start, given.lower_bound)]
+        start = first_fit(given, COMPILED.first_fit)
+        after_start = refined(given, start, given.lower_bound)
+        states = [(start, given.lower_bound), *after_start]
         for (before, proved), (after, proved_then) in pairwise(states):
             assert after.arena_bytes <= before.arena_bytes
             assert proved <= proved_then
@@ -103,14 +109,14 @@ def test_refining_ends_with_what_is_proved_to_be_the_least() -> None:
         assert best.arena_bytes == proved
         assert fits(best.offsets, (given.size, given.begin, given.end), best.arena_bytes)
         improved += best.arena_bytes < start.arena_bytes
-        again = list(refine(given, start, given.lower_bound))
-        assert [each.arena_bytes for each, _ in again] == [e.arena_bytes for e, _ in states[1:]]
+        again = refined(given, start, given.lower_bound)
+        assert [each.arena_bytes for each, _ in again] == [e.arena_bytes for e, _ in after_start]
     assert improved
 
 
 def test_refining_learns_which_arenas_are_too_small() -> None:
     given = problem(5, 12)
-    start = first_fit(given)
-    *_, (best, proved) = refine(given, start, UNITS - 3)
+    start = first_fit(given, COMPILED.first_fit)
+    *_, (best, proved) = refined(given, start, UNITS - 3)
     assert best.arena_bytes == proved == UNITS
     assert fits(best.offsets, (given.size, given.begin, given.end), UNITS)

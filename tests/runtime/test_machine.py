@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from commands import python_output
 
-from mxrun.backend.onednn import library
 from mxrun.base.machine import Machine
-from mxrun.runtime.machine import machine_of
+from mxrun.device.cpu.machine import machine_of
+from mxrun.device.cpu.onednn import library
 
 # No machine is as fast: figures that were read, and not measured.
 IMPOSSIBLE = 1e18
@@ -134,7 +134,7 @@ def test_another_team_has_its_own_figures(cache_file: Path) -> None:
 
 def test_a_machine_without_onednn_is_measured_with_our_own_loops(tmp_path: Path) -> None:
     script = (
-        "import json; from mxrun.runtime.measurement import measure;"
+        "import json; from mxrun.device.cpu.measurement import measure;"
         "print(json.dumps(measure(1).to_json()))"
     )
     missing = os.environ | {"MXRUN_ONEDNN_LIBRARY": str(tmp_path / "missing.so")}

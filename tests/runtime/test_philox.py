@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from mxrun.backend import philox
-from mxrun.backend.arguments import Arguments, Int32s, Integer
-from mxrun.backend.jit import HostLoop, native, random_words, share
-from mxrun.backend.team import team
+from mxrun.codegen import philox
+from mxrun.codegen.arguments import Arguments, Int32s, Integer
+from mxrun.codegen.jit import native, random_words, share
+from mxrun.device.cpu.team import team
+from mxrun.device.cpu.team_loop import TeamLoop
 from mxrun.runtime.random import Stream
 
 # Random123 1.14, tests/kat_vectors: counter, key, result of `philox4x32 10`.
@@ -58,14 +59,14 @@ def signed(word: int) -> int:
 def compiled(key: int, step: int, first: int, count: int, threads: int = 1) -> np.ndarray:
     drawn = np.zeros(4 * count, np.uint32)
     arguments = Drawing(
-        target=drawn.ctypes.data,
+        target=drawn,
         count=count,
         key=signed(key),
         step=signed(step),
         first=signed(first),
     )
     with team(threads):
-        HostLoop(words_loop, arguments, threads)()
+        TeamLoop(words_loop, arguments, threads)()
     return drawn
 
 

@@ -55,14 +55,14 @@ def prepared(folder: Path, variables: str, layers: str, *overrides: str) -> Run:
 def mean_losses(run: Run, epochs: int, loss: str = "softmax_loss") -> list[float]:
     """The mean loss of each epoch."""
     iterator = run.iterators["train"]
-    places = slots(run.executor, iterator)
+    places = slots(run.executor, iterator).arrays
     losses = []
     for epoch in range(1, epochs + 1):
         iterator.reset(epoch)
         total, count = 0.0, 0
         while (batch := iterator.next_into(places)) is not None:
             run.executor.run(TRAIN)
-            total += float(run.executor.result(TRAIN, loss)[0])
+            total += float(run.executor.result(TRAIN, loss).values()[0])
             count += batch.valid
         losses.append(total / count)
     return losses
@@ -76,7 +76,7 @@ def test_L6_one_multiplication_serves_whatever_its_sides_are(tmp_path: Path, sid
     assert losses[0] > 0.4
     assert losses[-1] < 0.2
     if variables:
-        gain = run.executor.array("gain")
+        gain = run.executor.tensor("gain").mirror().array
         assert gain.shape == (1, 64)
         assert np.abs(gain - 1).max() > 0.05
 
@@ -88,7 +88,7 @@ def test_L6_the_sides_of_a_product_may_change_places(tmp_path: Path) -> None:
         variables, layers = NETWORKS[sides]
         run = prepared(tmp_path, variables, layers + CLASSES)
         mean_losses(run, 1)
-        gains.append(run.executor.array("gain").tobytes())
+        gains.append(run.executor.tensor("gain").values().tobytes())
     assert gains[0] == gains[1]
 
 
@@ -154,9 +154,9 @@ MIXING = """\
 
 def feed(executor: Executor) -> None:
     random = np.random.default_rng(0)
-    executor.array("data")[...] = random.random(executor.array("data").shape)
-    executor.array("label")[...] = random.integers(0, 10, 32)
-    executor.array("sample_weight")[...] = 1
+    executor.tensor("data").write(random.random(executor.tensor("data").values().shape))
+    executor.tensor("label").write(random.integers(0, 10, 32))
+    executor.tensor("sample_weight").write(1)
 
 
 def test_S4_P9_arithmetic_shares_memory_without_changing_a_bit(tmp_path: Path) -> None:
@@ -169,7 +169,9 @@ def test_S4_P9_arithmetic_shares_memory_without_changing_a_bit(tmp_path: Path) -
         for run in (executor.run, executor.run_poisoned):
             run(TRAIN)
             names = built.model.parameters
-            gradients.append([executor.result(TRAIN, f"{name}_grad").tobytes() for name in names])
+            gradients.append(
+                [executor.result(TRAIN, f"{name}_grad").values().tobytes() for name in names]
+            )
     assert all(found == gradients[0] for found in gradients)
     taken = [
         hint for hint in executor_of(built, gradients=True).plan.phases[TRAIN].hints if hint.taken
@@ -187,5 +189,5 @@ def test_P12_compiled_arithmetic_trains_like_the_readable_one(tmp_path: Path) ->
         feed(executor)
         executor.run(TRAIN)
     for name in runs[0].built.model.parameters:
-        one, other = (e.result(TRAIN, f"{name}_grad") for e in (ours, readable))
+        one, other = (e.result(TRAIN, f"{name}_grad").values() for e in (ours, readable))
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())

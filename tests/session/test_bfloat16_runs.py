@@ -32,7 +32,7 @@ def blamed(overrides: list[str], tensor: str, index: int, value: float) -> str:
     try:
         loop = run.loop(NullObserver(), CheckedLoop)
         run.restore(None, loop)
-        run.executor.array(tensor)[index] = value
+        run.executor.tensor(tensor).mirror().array[index] = value
         with pytest.raises(Located) as caught:
             loop.run(NullCheckpointing(), lambda: False)
     finally:

@@ -40,7 +40,7 @@ def _loss(run: Run) -> float:
     """The loss of a step on the first batch."""
     iterator = run.iterators["train"]
     iterator.reset(1)
-    assert iterator.next_into(slots(run.executor, iterator)) is not None
+    assert iterator.next_into(slots(run.executor, iterator).arrays) is not None
     run.executor.run(TRAIN)
     (name,) = (loss.loss for loss in run.built.model.losses)
-    return float(run.executor.result(TRAIN, name)[0])
+    return float(run.executor.result(TRAIN, name).values()[0])

@@ -14,6 +14,7 @@ from networks import same_bits
 
 from mxrun.commands.check import check
 from mxrun.commands.train import prepare
+from mxrun.device.cpu.tape import Tape
 from mxrun.graph.graph import Step, StepKind
 from mxrun.graph.phases import TRAIN
 from mxrun.operator.kernel import OpReqType
@@ -60,13 +61,13 @@ def prepared(path: Path, *overrides: str) -> Run:
 
 def pinned(run: Run) -> Arrays:
     names = [b.name for b in run.plan.pinned if b.name not in run.built.model.inputs]
-    return {name: run.executor.array(name).copy() for name in names}
+    return {name: run.executor.tensor(name).read() for name in names}
 
 
 def trained(run: Run, steps: int) -> Arrays:
     """Parameters and states after some steps on the run's own batches."""
     iterator = run.iterators["train"]
-    places = slots(run.executor, iterator)
+    places = slots(run.executor, iterator).arrays
     iterator.reset(1)
     for _ in range(steps):
         assert iterator.next_into(places) is not None
@@ -105,11 +106,12 @@ def test_L5_the_first_layers_data_gradient_is_not_computed(name: str) -> None:
 
 
 def test_L5_a_first_layer_has_fewer_calls_than_the_same_layer_later(config: Path) -> None:
-    """If requested, the data gradient is a separate call; the tape of the first layer has none."""
+    """If requested, the data gradient is a separate call, which the first layer does not have."""
     run = prepared(config)
     # Checked calls are primitives; the others set the team's size around them.
-    entries = run.executor.tapes[TRAIN].entries
-    calls = [entry.name for entry in entries if getattr(entry.call, "checked", False)]
+    program = run.executor.programs[TRAIN]
+    assert isinstance(program, Tape)
+    calls = [entry.name for entry in program.entries if getattr(entry.call, "checked", False)]
     later = [call for call in calls if call.startswith("conv2:backward:")]
     assert calls.count("conv1:backward") == len(later) - 1 >= 1
 
@@ -248,24 +250,24 @@ def test_L2_a_weight_shared_by_name_is_one_array_and_one_update(config: Path) ->
     config.write_text(text)
     together = executor_of(load(config), gradients=True)
     for name in ("weight", "bias"):
-        apart.array(f"again_{name}")[...] = apart.array(f"fc2_{name}")
+        apart.tensor(f"again_{name}").write(apart.tensor(f"fc2_{name}").values())
     for block in together.plan.pinned:
         random = np.random.default_rng(5)
-        array = together.array(block.name)
+        array = together.tensor(block.name).mirror().array
         if block.name == "data":
             array[...] = random.random(array.shape)
         elif block.name == "label":
             array[...] = random.integers(0, 10, array.shape)
         elif block.name == "sample_weight":
             array[...] = 1
-        apart.array(block.name)[...] = array
+        apart.tensor(block.name).write(array)
     for name in ("weight", "bias"):
-        apart.array(f"again_{name}")[...] = apart.array(f"fc2_{name}")
+        apart.tensor(f"again_{name}").write(apart.tensor(f"fc2_{name}").values())
     apart.run(TRAIN)
     together.run(TRAIN)
     for name in ("weight", "bias"):
-        parts = [apart.result(TRAIN, f"{layer}_{name}_grad") for layer in ("fc2", "again")]
-        total = together.result(TRAIN, f"fc2_{name}_grad")
+        parts = [apart.result(TRAIN, f"{layer}_{name}_grad").values() for layer in ("fc2", "again")]
+        total = together.result(TRAIN, f"fc2_{name}_grad").values()
         np.testing.assert_allclose(total, parts[0] + parts[1], rtol=1e-5, atol=1e-7)
         assert float(np.abs(total).max()) > 1e-4
 

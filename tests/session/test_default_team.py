@@ -9,9 +9,9 @@ from typing import Any
 
 from commands import digests, mxrun, python_output, refused, result
 
-from mxrun.backend.team import available_cores
 from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
+from mxrun.device.cpu.team import available_cores
 
 SMALL = ("train", "digits_lenet", "train.epochs=2", "name=run")
 
@@ -34,11 +34,11 @@ def on_one_core(*arguments: str, cwd: Path) -> dict[str, Any]:
 def test_plans_have_the_team_that_their_network_is_worth() -> None:
     """Small networks get one thread, large ones all cores; `threads` and --threads override."""
     digits, lenet = (find_config(name) for name in ("digits_lenet", "lenet_mnist"))
-    assert inspect_memory(digits, measured=False).plan.threads == 1
-    assert inspect_memory(lenet, measured=False).plan.threads == available_cores()
-    assert inspect_memory(lenet, ["threads=1"], measured=False).plan.threads == 1
+    assert inspect_memory(digits, measured=False).plan.device.threads == 1
+    assert inspect_memory(lenet, measured=False).plan.device.threads == available_cores()
+    assert inspect_memory(lenet, ["threads=1"], measured=False).plan.device.threads == 1
     named = inspect_memory(digits, ["threads=2"], threads=3, measured=False)
-    assert named.plan.threads == 3
+    assert named.plan.device.threads == 3
 
 
 def test_the_team_is_part_of_the_run(tmp_path: Path) -> None:

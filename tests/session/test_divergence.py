@@ -89,7 +89,7 @@ def test_F10_the_place_is_that_in_the_logical_shape() -> None:
     try:
         loop = run.loop(NullObserver(), CheckedLoop)
         run.restore(None, loop)
-        run.executor.array("conv1_bias")[3] = np.inf
+        run.executor.tensor("conv1_bias").mirror().array[3] = np.inf
         with pytest.raises(
             Located,
             match=r"'conv1' \(Convolution\) wrote inf into "

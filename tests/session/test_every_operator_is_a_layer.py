@@ -112,21 +112,21 @@ def written(config: dict[str, Any], folder: Path) -> Path:
 def trained(path: Path) -> tuple[Run, Arrays]:
     """A run after two steps, and the variables before them."""
     run = prepare(load(path))
-    before = {name: run.executor.array(name).copy() for name in run.built.model.learned}
+    before = {name: run.executor.tensor(name).read() for name in run.built.model.learned}
     iterator = run.iterators["train"]
-    places = slots(run.executor, iterator)
+    places = slots(run.executor, iterator).arrays
     iterator.reset(1)
     for _ in range(STEPS):
         assert iterator.next_into(places) is not None
         run.executor.run(TRAIN)
     for loss in run.built.model.losses:
-        assert np.isfinite(run.executor.result(TRAIN, loss.loss)).all()
+        assert np.isfinite(run.executor.result(TRAIN, loss.loss).values()).all()
     return run, before
 
 
 def changed(run: Run, before: Arrays) -> set[str]:
     """Return the variables that differ from their initial values; all are finite."""
-    after = {name: run.executor.array(name) for name in before}
+    after = {name: run.executor.tensor(name).values() for name in before}
     for array in after.values():
         assert np.isfinite(array).all()
     return {name for name, array in after.items() if array.tobytes() != before[name].tobytes()}

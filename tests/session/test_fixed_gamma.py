@@ -9,8 +9,8 @@ import pytest
 from commands import result
 from layer_configs import SYNTHETIC, config_text
 
-from mxrun.backend.onednn import library
 from mxrun.commands.verify import verify
+from mxrun.device.cpu.onednn import library
 from mxrun.graph.phases import EVALUATE
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.equivalence import ReferenceOutputs

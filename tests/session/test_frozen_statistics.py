@@ -134,11 +134,11 @@ def one_step(*overrides: str) -> Run:
     random = np.random.default_rng(5)
     for name in run.built.model.learned:
         if "moving" in name or "gamma" in name:
-            array = run.executor.array(name)
+            array = run.executor.tensor(name).mirror().array
             array[...] = random.uniform(0.5, 2, array.shape)
     run.read_batches()
     # The learning rate and the step's number.
-    run.executor.array(SCHEDULE)[:2] = 0.05, 1
+    run.executor.tensor(SCHEDULE).mirror().array[:2] = 0.05, 1
     run.executor.run(TRAIN)
     return run
 
@@ -150,7 +150,9 @@ def test_it_computes_what_global_statistics_compute() -> None:
     Path("net.yaml").write_text(text.replace("name: bn2", "name: bn2, use_global_stats: true"))
     chosen = one_step("network.variables={'*_gamma': {frozen: true}, 'bn*_beta': {frozen: true}}")
     for name in ("conv1_weight", "conv1_bias", "head_weight"):
-        assert np.array_equal(frozen.executor.array(name), chosen.executor.array(name)), name
+        assert np.array_equal(
+            frozen.executor.tensor(name).values(), chosen.executor.tensor(name).values()
+        ), name
     frozen.close()
     chosen.close()
 
@@ -181,12 +183,12 @@ def test_its_gradient_is_that_of_fixed_statistics() -> None:
     run = prepare(load("net.yaml"))
     random = np.random.default_rng(3)
     for name in [*run.built.model.learned, "data", "label"]:
-        array = run.executor.array(name)
+        array = run.executor.tensor(name).mirror().array
         array[...] = random.uniform(0.5, 2, array.shape)
-    held = {n: run.executor.array(n).astype(np.float64) for n in run.built.model.learned}
-    data, label = (run.executor.array(n).astype(np.float64) for n in ("data", "label"))
-    run.executor.array("sample_weight")[...] = 1
-    run.executor.array(SCHEDULE)[:2] = 1, 1
+    held = {n: run.executor.tensor(n).values().astype(np.float64) for n in run.built.model.learned}
+    data, label = (run.executor.tensor(n).values().astype(np.float64) for n in ("data", "label"))
+    run.executor.tensor("sample_weight").write(1)
+    run.executor.tensor(SCHEDULE).mirror().array[:2] = 1, 1
     run.executor.run(TRAIN)
     scale = held["bn_gamma"] / np.sqrt(held["bn_moving_var"] + 1e-2)
     hidden = data @ held["fc1_weight"].T + held["fc1_bias"]
@@ -196,10 +198,10 @@ def test_its_gradient_is_that_of_fixed_statistics() -> None:
     hidden_grad = ((output - label) / 3) @ held["fc2_weight"] * scale
     wanted = {"fc1_weight": hidden_grad.T @ data, "fc1_bias": hidden_grad.sum(0)}
     for name, gradient in wanted.items():
-        change = held[name] - run.executor.array(name)
+        change = held[name] - run.executor.tensor(name).values()
         np.testing.assert_allclose(change, gradient, rtol=2e-5, atol=1e-5)
     for name in held.keys() - wanted.keys():
-        assert np.array_equal(run.executor.array(name), held[name]), name
+        assert np.array_equal(run.executor.tensor(name).values(), held[name]), name
     run.close()
 
 

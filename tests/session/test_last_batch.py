@@ -44,7 +44,7 @@ def last_batch(built: ModelDefinition) -> Batch:
 
 def load(executor: Executor, batch: Batch, rows: int) -> None:
     for name, array in batch.items():
-        executor.array(name)[...] = array[:rows]
+        executor.tensor(name).write(array[:rows])
 
 
 @pytest.mark.parametrize("config", BUNDLED)
@@ -66,12 +66,14 @@ def test_D1_the_last_batchs_gradients_are_those_of_forty_rows(config: str) -> No
         padded.run(phase)
         real.run(phase)
         loss = built.model.losses[0]
-        both = [executor.result(phase, loss.loss)[0] for executor in (padded, real)]
+        both = [executor.result(phase, loss.loss).values()[0] for executor in (padded, real)]
         np.testing.assert_allclose(*both, rtol=1e-6)
-        outputs = [executor.result(phase, loss.output)[:VALID] for executor in (padded, real)]
+        outputs = [
+            executor.result(phase, loss.output).values()[:VALID] for executor in (padded, real)
+        ]
         np.testing.assert_allclose(*outputs, rtol=1e-5, atol=1e-7)
     for name in built.model.parameters:
-        got, want = (e.result(TRAIN, f"{name}_grad").copy() for e in (padded, real))
+        got, want = (e.result(TRAIN, f"{name}_grad").read() for e in (padded, real))
         assert np.abs(want).max() > 0
         assert np.abs(got - want).max() <= 5e-6 * np.abs(want).max(), name
 
@@ -88,10 +90,10 @@ def test_D1_padding_moves_no_parameter(config: str) -> None:
         padding[...] = np.random.default_rng(scale).normal(0, scale, padding.shape)
         batch["label"][VALID:] = scale % 7
         load(executor, batch, BATCH)
-        before = {name: executor.array(name).tobytes() for name in built.model.parameters}
+        before = {name: executor.tensor(name).values().tobytes() for name in built.model.parameters}
         executor.run(TRAIN)
         states = [b.name for b in executor.plan.pinned if b.name not in built.model.inputs]
-        after.append({name: executor.array(name).tobytes() for name in states})
+        after.append({name: executor.tensor(name).values().tobytes() for name in states})
         assert all(after[-1][name] != content for name, content in before.items())
     assert after[0] == after[1]
 
@@ -110,8 +112,10 @@ def test_D1_metrics_are_those_of_forty_rows(name: str) -> None:
         executor.run(EVALUATE)
         loss = size.model.losses[0]
         metrics = Metrics([METRICS.get(name)()], loss.task, rows)
-        output = executor.result(EVALUATE, loss.output)
-        metrics.update(executor.array("label"), output, executor.array("sample_weight"))
+        output = executor.result(EVALUATE, loss.output).values()
+        metrics.update(
+            executor.tensor("label").values(), output, executor.tensor("sample_weight").values()
+        )
         (metric,) = metrics.by_figure.values()
         found.append(metric.value())
     assert found[0] == pytest.approx(found[1], rel=1e-6)
@@ -126,11 +130,11 @@ def test_D1_every_record_is_measured_once() -> None:
         run = prepare(built)
         iterator = run.iterators["eval"]
         iterator.reset(0)
-        places = slots(run.executor, iterator)
+        places = slots(run.executor, iterator).arrays
         loss, samples = 0.0, 0
         while (batch := iterator.next_into(places)) is not None:
             run.executor.run(EVALUATE)
-            loss += run.executor.result(EVALUATE, built.model.losses[0].loss).item()
+            loss += run.executor.result(EVALUATE, built.model.losses[0].loss).values().item()
             samples += batch.valid
         assert samples == 100
         losses.append(loss / samples)

@@ -436,8 +436,8 @@ def test_a_plugin_that_changes_under_a_process_is_refused(config: Path) -> None:
 
 
 NATIVE = '''"""A loop."""
-from mxrun.backend.arguments import Arguments, Float32s
-from mxrun.backend.jit import native
+from mxrun.codegen.arguments import Arguments, Float32s
+from mxrun.codegen.jit import native
 
 
 class Storing(Arguments):
@@ -455,12 +455,11 @@ PROBE = """
 import sys, json
 import numpy as np
 from mxrun import library
-from mxrun.backend import jit, object_cache
-from mxrun.contract.call import run
+from mxrun.codegen.host_loop import HostLoop
 plugin = library.load_plugin(sys.argv[1])
 module = sys.modules[plugin.module]
 value = np.zeros(1, np.float32)
-run([jit.bind(module.my_loop, module.Storing(output=value.ctypes.data), 1)])
+HostLoop(module.my_loop, module.Storing(output=value))()
 json.dump(value.tolist(), sys.stdout)
 """
 

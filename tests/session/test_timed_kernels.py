@@ -13,7 +13,7 @@ from commands import digests, mxrun, refused, result, succeeded
 from layer_configs import config_text
 from planted_times import FAST, SLOW, plant
 
-from mxrun.backend.onednn import library
+from mxrun.device.cpu.onednn import library
 from mxrun.graph.phases import TRAIN
 from mxrun.planner.plan import Plan
 from mxrun.session.planning import load, plan_for

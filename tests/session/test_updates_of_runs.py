@@ -93,7 +93,7 @@ def test_averaged_weights_are_those_that_evaluation_uses() -> None:
     built = load("net.yaml", ["train.average=0.9"])
     prepared = prepare(built)
     try:
-        expected = prepared.executor.array("fc1_weight").astype(np.float64)
+        expected = prepared.executor.tensor("fc1_weight").values().astype(np.float64)
         for step in saved_steps(Path("runs/averaged")):
             held = load_checkpoint(Path(f"runs/averaged/checkpoint-{step}"))
             expected = 0.9 * expected + 0.1 * held.parameters["fc1_weight"]
@@ -102,14 +102,14 @@ def test_averaged_weights_are_those_that_evaluation_uses() -> None:
         # The weights themselves have no part in evaluations.
         loop = prepared.loop(NullObserver())
         prepared.restore(checkpoint, loop)
-        prepared.executor.array("fc1_weight")[...] = 0
+        prepared.executor.tensor("fc1_weight").write(0)
         iterator = prepared.iterators["eval"]
         iterator.reset(1)
         right = seen = 0
-        while (batch := iterator.next_into(slots(prepared.executor, iterator))) is not None:
+        while (batch := iterator.next_into(slots(prepared.executor, iterator).arrays)) is not None:
             prepared.executor.run(EVALUATE)
-            output = prepared.executor.result(EVALUATE, "softmax_output")[: batch.valid]
-            label = prepared.executor.array("label")[: batch.valid]
+            output = prepared.executor.result(EVALUATE, "softmax_output").values()[: batch.valid]
+            label = prepared.executor.tensor("label").values()[: batch.valid]
             right += int((output.argmax(1) == label).sum())
             seen += batch.valid
     finally:

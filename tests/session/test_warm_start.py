@@ -255,7 +255,7 @@ def test_O9_statistics_are_states_of_their_own() -> None:
         loop = run_of.loop(NullObserver())
         run_of.restore(checkpoint, loop)
         for name, array in checkpoint.auxiliary.items():
-            assert np.array_equal(run_of.executor.array(name), array)
+            assert np.array_equal(run_of.executor.tensor(name).values(), array)
             assert np.abs(array).max() > 0.01
     finally:
         run_of.close()

@@ -57,12 +57,12 @@ def filled(executor: Executor, built: ModelDefinition) -> Executor:
     """Return the executor with synthetic records in its slots, all rows valid."""
     random = np.random.default_rng(5)
     for name in built.model.inputs:
-        array = executor.array(name)
+        array = executor.tensor(name).mirror().array
         if array.dtype == np.int32:
             array[...] = random.integers(0, 10, array.shape)
         else:
             array[...] = random.random(array.shape)
-    executor.array(SAMPLE_WEIGHT)[...] = 1
+    executor.tensor(SAMPLE_WEIGHT).write(1)
     return executor
 
 
@@ -70,7 +70,7 @@ def gradients(built: ModelDefinition, **options: Any) -> dict[str, Array]:
     """Return the gradients of all parameters on synthetic records."""
     executor = filled(executor_of(built, gradients=True, **options), built)
     executor.run(TRAIN)
-    return {name: executor.result(TRAIN, f"{name}_grad").copy() for name in built.model.parameters}
+    return {name: executor.result(TRAIN, f"{name}_grad").read() for name in built.model.parameters}
 
 
 def steps(built: ModelDefinition, **options: Any) -> dict[str, Step]:
@@ -90,12 +90,12 @@ def losses(built: ModelDefinition, count: int) -> list[float]:
 
 def _epoch(run: Run, epoch: int, loss: LossTensors) -> float:
     iterator = run.iterators["train"]
-    places = slots(run.executor, iterator)
+    places = slots(run.executor, iterator).arrays
     iterator.reset(epoch)
     total, rows = 0.0, 0
     while (batch := iterator.next_into(places)) is not None:
         run.executor.run(TRAIN)
-        total += float(run.executor.result(TRAIN, loss.loss)[0])
+        total += float(run.executor.result(TRAIN, loss.loss).values()[0])
         rows += batch.valid
     return total / rows
 
@@ -261,15 +261,15 @@ def test_L15_the_other_head_has_the_gradient_of_a_network_without_the_first(
     left = filled(executor_of(whole, gradients=True), whole)
     right = filled(executor_of(half, gradients=True), half)
     for name in ("features_weight", "features_bias"):
-        right.array(name)[...] = left.array(name)[12:]
+        right.tensor(name).write(left.tensor(name).values()[12:])
     for name in ("fc_weight", "fc_bias"):
-        right.array(name)[...] = left.array(name)
+        right.tensor(name).write(left.tensor(name).values())
     for executor in (left, right):
         executor.run(TRAIN)
     for name in ("features_weight", "features_bias"):
         np.testing.assert_allclose(
-            left.result(TRAIN, f"{name}_grad")[12:],
-            right.result(TRAIN, f"{name}_grad"),
+            left.result(TRAIN, f"{name}_grad").values()[12:],
+            right.result(TRAIN, f"{name}_grad").values(),
             rtol=1e-4,
             atol=1e-5,
         )
@@ -356,7 +356,7 @@ def test_a_weight_may_be_a_view_of_a_parameter(tmp_path: Path) -> None:
         (loss,) = run.built.model.losses
         _epoch(run, 1, loss)
         trained.append(
-            {name: run.executor.array(name).copy() for name in run.built.model.parameters}
+            {name: run.executor.tensor(name).read() for name in run.built.model.parameters}
         )
     assert {"base", "square"} <= trained[0].keys()
     for name, value in trained[1].items():
@@ -418,17 +418,17 @@ def test_a_loss_of_ones_own_is_trained_down_and_padded_rows_weigh_nothing(tmp_pa
     values = losses(built, 4)
     assert values[3] < 0.5 * values[0]
     executor = filled(executor_of(built, gradients=True), built)
-    executor.array("data")[20:] = 0
-    executor.array(SAMPLE_WEIGHT)[20:] = 0
+    executor.tensor("data").mirror().array[20:] = 0
+    executor.tensor(SAMPLE_WEIGHT).mirror().array[20:] = 0
     executor.run(TRAIN)
-    first = executor.result(TRAIN, "decoded_weight_grad").copy()
-    total = float(executor.result(TRAIN, "loss_loss")[0])
-    squares = executor.result(TRAIN, "loss_output")[:20]
+    first = executor.result(TRAIN, "decoded_weight_grad").read()
+    total = float(executor.result(TRAIN, "loss_loss").values()[0])
+    squares = executor.result(TRAIN, "loss_output").values()[:20]
     assert total == pytest.approx(float(squares.sum()), rel=1e-5)
-    executor.array("data")[20:] = 1e6
+    executor.tensor("data").mirror().array[20:] = 1e6
     executor.run(TRAIN)
-    assert executor.result(TRAIN, "decoded_weight_grad").tobytes() == first.tobytes()
-    assert float(executor.result(TRAIN, "loss_loss")[0]) == total
+    assert executor.result(TRAIN, "decoded_weight_grad").values().tobytes() == first.tobytes()
+    assert float(executor.result(TRAIN, "loss_loss").values()[0]) == total
 
 
 def test_a_loss_of_ones_own_has_no_metric(tmp_path: Path) -> None:
@@ -451,10 +451,10 @@ def test_an_embedding_trains_with_the_same_bits_on_any_team(tmp_path: Path) -> N
     assert built.model.inputs["data"].dtype == "int32"
     close(gradients(built), gradients(built, implementation="numpy"))
     executor = filled(executor_of(built, gradients=True), built)
-    ids = executor.array("data").reshape(-1)
-    executor.array("data")[ids.reshape(executor.array("data").shape) == 3] = 4
+    ids = executor.tensor("data").mirror().array
+    ids[ids == 3] = 4
     executor.run(TRAIN)
-    gradient = executor.result(TRAIN, "table_weight_grad")
+    gradient = executor.result(TRAIN, "table_weight_grad").values()
     assert not gradient[3].any()
     assert gradient[4].any()
 
@@ -479,7 +479,7 @@ def test_X3_mxnet_reads_the_graph_and_computes_the_same(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     arrays = {}
     for name in internal.list_arguments():
-        array = executor.array(name)
+        array = executor.tensor(name).mirror().array
         array[...] = random.standard_normal(array.shape) * 0.1
         arrays[name] = array.copy()
     executor.run(TRAIN)
@@ -487,4 +487,6 @@ def test_X3_mxnet_reads_the_graph_and_computes_the_same(tmp_path: Path) -> None:
         theirs = peer.run_symbol(internal.tojson(), arrays, is_train=False, gradients=False)
     scores = theirs.outputs[0] - theirs.outputs[0].max(axis=1, keepdims=True)
     expected = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(executor.result(TRAIN, "softmax_output"), expected, atol=2e-5)
+    np.testing.assert_allclose(
+        executor.result(TRAIN, "softmax_output").values(), expected, atol=2e-5
+    )

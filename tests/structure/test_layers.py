@@ -17,37 +17,40 @@ ROOT = Path(__file__).resolve().parents[2]
 MAY_IMPORT = {
     "base": "",
     "config": "base",
-    "backend": "base",
-    "runtime": "base backend",
-    "operator": "base backend runtime",
-    "ops": "base backend operator",
+    "codegen": "base",
+    "runtime": "base codegen",
+    "operator": "base codegen runtime",
     "graph": "base operator",
     "passes": "base operator graph",
-    "planner": "base backend operator graph passes",
-    "compiler": "base backend operator graph passes planner",
-    "contract": "base backend runtime operator",
-    "executor": "base backend runtime operator contract graph planner compiler",
-    "io": "base backend runtime",
+    "planner": "base codegen operator graph passes",
+    "compiler": "base operator graph passes planner",
+    "device": "base codegen runtime operator",
+    # Provider files import device.cpu besides.
+    "ops": "base codegen operator",
+    "contract": "base runtime operator graph device",
+    "executor": "base runtime operator graph planner compiler device",
+    "io": "base codegen runtime",
     "datasets": "base io",
-    "train": "base backend runtime operator graph compiler executor io",
     "convert": "base operator graph",
     "peers": "base operator graph",
-    "frontend": "base config operator graph io train",
+    "train": "base codegen runtime operator graph compiler executor io",
+    "frontend": "base config operator graph io train convert",
     "report": "base runtime graph planner train",
     "library": "base ops datasets",
     "session": (
-        "base config backend runtime operator contract graph passes planner compiler executor io "
-        "train frontend library report peers convert"
+        "base config codegen runtime operator graph passes planner compiler device ops contract "
+        "executor io datasets convert peers train frontend report library"
     ),
     "commands": (
-        "base config backend runtime operator contract graph passes planner compiler executor io "
-        "train frontend library report peers convert session"
+        "base config codegen runtime operator graph passes planner compiler device contract "
+        "executor io convert peers train frontend report library session"
     ),
     # library: main.py turns exceptions of plugins into errors for the user, wherever they occur.
     "cli": "base commands report library",
     "__init__": "",
     "__main__": "cli",
 }
+PROVIDED = "mxrun.device.cpu."
 FOLDERS = {"mxrun": "mxrun", "mxrun.ops": "ops", "mxrun.datasets": "datasets"}
 
 
@@ -90,7 +93,20 @@ def test_imports_follow_the_layers(module: str) -> None:
     allowed = {layer, "__version__", *MAY_IMPORT[layer].split()}
     for name in imported(MODULES[module]):
         target = layer_of(name) if name != "mxrun" else "__init__"
-        assert target in allowed or target == "__init__", f"{module} imports {name}"
+        provided = is_provider(module) and name.startswith(PROVIDED)
+        assert provided or target in allowed or target == "__init__", f"{module} imports {name}"
+
+
+def is_provider(module: str) -> bool:
+    """Return whether a file of operators contains kernels of a device's library."""
+    return layer_of(module) == "ops" and module.rpartition(".")[2].startswith("onednn")
+
+
+def test_provider_files_need_their_device() -> None:
+    providers = [module for module in MODULES if is_provider(module)]
+    assert len(providers) > 5
+    for module in providers:
+        assert any(name.startswith(PROVIDED) for name in imported(MODULES[module])), module
 
 
 def test_imports_have_no_cycles() -> None:

@@ -13,9 +13,10 @@ import pytest
 
 import mxrun
 import mxrun.ops
-from mxrun.backend.arguments import Arguments, Integer
-from mxrun.backend.jit import InlinedFunction, NativeFunction, bind, native
-from mxrun.backend.sequential.syntax import tree_of
+from mxrun.codegen.arguments import Arguments, Integer
+from mxrun.codegen.jit import InlinedFunction, NativeFunction, native
+from mxrun.codegen.sequential.syntax import tree_of
+from mxrun.device.cpu.call import loop_call
 
 # Every source file is checked in every tier.
 pytestmark = pytest.mark.whole
@@ -94,4 +95,4 @@ def test_only_the_declared_arguments_are_bound(given: Arguments | tuple[int, ...
     with pytest.raises(
         TypeError, match=f"counting_loop takes Counting, not {type(given).__name__}"
     ):
-        bind(counting_loop, given, threads=1)
+        loop_call(counting_loop, given, threads=1)

@@ -38,13 +38,14 @@ FAULTS: dict[str, Fault] = {
         ("other forward writes output, whose request is null", "call.store(NAME=value)"),
         (
             implementation(
-                "from mxrun.operator.kernel import PythonCall",
+                "from mxrun.operator.launch import PythonLaunch",
                 "if request.requests[0] is not OpReqType.NULL:",
                 "    return kernel",
                 "(spec,) = request.outputs",
-                "def fill(buffers: Any) -> None:",
-                "    array_at(buffers.outputs[0], spec.shape, spec.dtype)[...] = 1",
-                "return replace(kernel, bind=lambda to: (PythonCall(lambda: fill(to)),))",
+                "def fill(handles: Any, views: Any) -> Any:",
+                "    output = views(handles.outputs[0], spec)",
+                "    return lambda: output.fill(1)",
+                "return replace(kernel, bind=lambda to: (PythonLaunch(partial(fill, to)),))",
             ),
         ),
     ),
@@ -94,7 +95,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "ignores_pitches": (
         "larger tensors",
-        ("other forward computes another output", "pitches of Buffers"),
+        ("other forward computes another output", "pitches of the Handles"),
         (
             implementation(
                 "return replace(kernel, pitched_inputs={0: request.inputs[0].shape[-1]})"
@@ -208,7 +209,7 @@ FAULTS: dict[str, Fault] = {
     "allocates_natively": (
         "allocations",
         ("other forward allocates memory inside the call", "expected nothing"),
-        (native("library.strdup"),),
+        (native("call_address(call.duplicate, call.text, 0, 0, 0, 0, 0)"),),
     ),
     "keeps_state": (
         "shared body",
@@ -263,7 +264,7 @@ FAULTS: dict[str, Fault] = {
         ("other on a team of 2 disagrees with a team of 1 on output",),
         (
             implementation(
-                "prop = PlantedProperty(PlantedParameters(scale=2.0 + request.threads))",
+                "prop = PlantedProperty(PlantedParameters(scale=2.0 + request.device.threads))",
                 "return NUMPY.prepare_forward(prop, request)",
             ),
         ),
@@ -327,6 +328,23 @@ FAULTS: dict[str, Fault] = {
                 "return NUMPY.prepare_forward(prop, request)",
             ),
         ),
+    ),
+    "another_device_differs": (
+        "implementations",
+        ("other on reference gives another gradient of lhs than numpy",),
+        (
+            implementation("return kernel", device="reference"),
+            (
+                "        return NUMPY.prepare_backward(prop, request)\n",
+                "        prop = PlantedProperty(PlantedParameters(scale=2.001))\n"
+                "        return NUMPY.prepare_backward(prop, request)\n",
+            ),
+        ),
+    ),
+    "lacks_a_numpy_backward": (
+        "calls",
+        ("the NumPy body has no backward", "GradientKind.NONE from list_gradients"),
+        (("    def backward(self, call: BackwardCall)", "    def back(self, call: BackwardCall)"),),
     ),
     "lacks_a_backward": (
         "calls",

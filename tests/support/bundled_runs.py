@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from executors import cpu, executor_for
+
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
@@ -37,17 +39,15 @@ def executor_of(built: ModelDefinition, **options: Any) -> Executor:
         shapes=built.model.shapes,
         rules={} if gradients else built.training.rules,
         gradients=names if gradients else (),
-        threads=2,
+        device=cpu(2),
         **options,
     )
-    executor = Executor(compile_plan(built.model.symbol, request))
-    for block in executor.plan.pinned:
-        executor.array(block.name)[...] = 0
+    executor = executor_for(compile_plan(built.model.symbol, request))
     for name, spec in built.model.parameters.items():
         value = initial_value(
             built.training.initializers[name], name, spec.shape, built.config.seed
         )
-        executor.array(name)[...] = value
+        executor.tensor(name).write(value)
     if SCHEDULE in executor.plan.specs:
-        executor.array(SCHEDULE)[0] = built.training.optimizer.lr
+        executor.tensor(SCHEDULE).write((built.training.optimizer.lr, 0, 0))
     return executor

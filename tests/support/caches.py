@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mxrun.base import disk_cache, flags
 from mxrun.base.machine import Bandwidth, Machine
-from mxrun.runtime.machine import description
+from mxrun.device.cpu.machine import description
 
 # Teams whose figures are known; tests use no larger ones.
 _TEAMS = range(1, 5)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from executors import cpu, executor_for
 
 from mxrun import library
 from mxrun.base.errors import SourceLocation
@@ -59,7 +60,7 @@ def set_first_values(executor: Executor, seed: int) -> None:
     """
     random = np.random.default_rng(seed)
     for name in sorted(block.name for block in executor.plan.pinned):
-        array = executor.array(name)
+        array = executor.tensor(name).mirror().array
         if name == "label":
             array[...] = np.arange(len(array)) % 10
         elif name.endswith(("gamma", "moving_var")):
@@ -147,12 +148,12 @@ def rule(**changes: object) -> UpdateRule:
     return UpdateRule("sgd_mom_update", common | changes)
 
 
-def plan_of(symbol: Symbol, frozen: tuple[str, ...] = (), **options: Any) -> Plan:
+def plan_of(symbol: Symbol, frozen: tuple[str, ...] = (), threads: int = 2, **options: Any) -> Plan:
     trained = [name for name in parameters(symbol) if name not in frozen]
     settings: dict[str, Any] = {
         "inputs": INPUTS,
         "rules": {name: rule() for name in trained},
-        "threads": 2,
+        "device": cpu(threads),
     }
     return compile_plan(symbol, CompileRequest(**settings | options))
 
@@ -161,7 +162,7 @@ def fill(executor: Executor, seed: int = 0) -> None:
     """Set parameters and one batch from a seed."""
     generator = np.random.default_rng(seed)
     for block in executor.plan.pinned:
-        array = executor.array(block.name)
+        array = executor.tensor(block.name).mirror().array
         if array.dtype == np.int32:
             array[...] = generator.integers(0, 4, array.shape)
         elif block.name.endswith(":mom"):
@@ -172,12 +173,12 @@ def fill(executor: Executor, seed: int = 0) -> None:
 
 def pinned(executor: Executor) -> Arrays:
     """Return copies of inputs, parameters and states."""
-    return {block.name: executor.array(block.name).copy() for block in executor.plan.pinned}
+    return {block.name: executor.tensor(block.name).read() for block in executor.plan.pinned}
 
 
 def trained(plan: Plan, steps: int = 3, poisoned: bool = False) -> tuple[list[float], Arrays]:
     """The losses of a few training steps and the parameters and states after them."""
-    executor = Executor(plan)
+    executor = executor_for(plan)
     fill(executor)
     losses = []
     for _ in range(steps):
@@ -185,7 +186,7 @@ def trained(plan: Plan, steps: int = 3, poisoned: bool = False) -> tuple[list[fl
             executor.run_poisoned(TRAIN)
         else:
             executor.run(TRAIN)
-        losses.append(float(executor.result(TRAIN, "softmax_loss")[0]))
+        losses.append(float(executor.result(TRAIN, "softmax_loss").values()[0]))
     return losses, pinned(executor)
 
 
@@ -193,10 +194,10 @@ def gradients_of(symbol: Symbol, **options: Any) -> Arrays:
     """The gradient of every parameter for the batch of `fill`, without updates."""
     names = tuple(parameters(symbol))
     plan = plan_of(symbol, rules={}, gradients=names, phases=(TRAIN,), **options)
-    executor = Executor(plan)
+    executor = executor_for(plan)
     fill(executor)
     executor.run(TRAIN)
-    return {name: executor.result(TRAIN, f"{name}_grad").copy() for name in names}
+    return {name: executor.result(TRAIN, f"{name}_grad").read() for name in names}
 
 
 def same_bits(left: Arrays, right: Arrays) -> bool:

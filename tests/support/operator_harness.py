@@ -8,7 +8,7 @@ import numpy as np
 
 from mxrun import library
 from mxrun.base.tensor import TensorSpec
-from mxrun.contract import call, memory
+from mxrun.contract import call, memory, trial
 from mxrun.contract.call import (
     RANDOM,
     STREAM,
@@ -52,18 +52,18 @@ class Memory(memory.GuardedMemory):
     def __init__(self, spec: TensorSpec, value: Array | None = None) -> None:
         super().__init__(spec)
         if value is not None:
-            self.bytes[:] = call.memory_of(spec, value).bytes
+            self.bytes[:] = trial.memory_of(spec, value).bytes
 
     def load(self) -> Array:
         """The logical value, copied."""
-        return call.load(self)
+        return trial.load(self)
 
 
 class Part(memory.PitchedMemory):
     """Memory of a channels-last tensor that is a slice of the rows of a larger one."""
 
     def __init__(self, spec: TensorSpec, value: Array | None = None) -> None:
-        content = None if value is None else call.memory_of(spec, value).elements()
+        content = None if value is None else trial.memory_of(spec, value).elements()
         super().__init__(spec, spec.shape[1], content)
         self._tensor = spec
 
@@ -121,7 +121,7 @@ def execute(
 ) -> None:
     """Bind and run one kernel with garbage in its workspace."""
     workspace = Memory(TensorSpec((max(kernel.workspace_bytes, 1),), "uint8"))
-    call.run(kernel.bind(call.buffers_of(inputs, outputs, extra, workspace)))
+    trial.run(kernel.bind(trial.handles_of(inputs, outputs, extra, workspace)))
     assert not workspace.overrun()
 
 

@@ -16,11 +16,11 @@ import numpy as np
 from pydantic import Field
 
 from mxrun.base.params import Float32, Parameters
+from mxrun.device.host_memory import array_at
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import PartialInference, OperatorProperty, PartialShapes, same_shape
 from mxrun.operator.register import Implementation, implement, register
-from mxrun.operator.tensor import array_at
 
 T = TypeVar("T")
 
@@ -114,13 +114,17 @@ def body(*lines: str) -> Change:
     return STORE, "".join(f"        {line}\n" for line in lines)
 
 
-def implementation(*lines: str) -> Change:
-    """Return a second implementation, whose kernels are `change(kernel, request)` of the body's."""
+def implementation(*lines: str, device: str = "cpu") -> Change:
+    """Return a second implementation, whose kernels are `change(kernel, request)` of the body's.
+
+    device: kind of device that its kernels run on.
+    """
     text = "".join(f"    {line}\n" for line in lines)
     return "class Planted(Operator):", (
-        "from dataclasses import replace\n\n"
+        "from dataclasses import replace\n"
+        "from functools import partial\n\n"
         "from mxrun.operator.numpy_kernel import NUMPY\n\n\n"
-        '@implement("planted", backend="other")\n'
+        f'@implement("planted", backend="other", devices=("{device}",))\n'
         "class Other(Implementation):\n"
         "    def prepare_forward(self, prop: Any, request: Any) -> Any:\n"
         "        return change(NUMPY.prepare_forward(prop, request), request)\n\n"
@@ -131,14 +135,26 @@ def implementation(*lines: str) -> Change:
     )
 
 
-def native(*arguments: str) -> Change:
-    """A second implementation that also calls a function of the C library."""
-    return implementation(
-        "import ctypes",
-        "from mxrun.backend.call import NativeCall",
-        "library = ctypes.CDLL(None)",
-        "owner = ctypes.create_string_buffer(b'x' * 65536)",
-        f"function = ctypes.cast({arguments[0]}, ctypes.c_void_p).value",
-        "call = NativeCall(function, (ctypes.addressof(owner),), owner)",
-        "return replace(kernel, bind=lambda buffers: (*kernel.bind(buffers), call))",
+def native(*body: str) -> Change:
+    """Return a second implementation that also runs a native function with the given body.
+
+    `call.text` is the address of 64 KiB of text, `call.duplicate` that of the C function `strdup`.
+    """
+    old, new = implementation(
+        "arguments = Added(text=ctypes.addressof(TEXT), duplicate=DUPLICATE)",
+        "added = LoopLaunch(added_loop, arguments, 1)",
+        "return replace(kernel, bind=lambda handles: (*kernel.bind(handles), added))",
+    )
+    lines = "".join(f"    {line}\n" for line in body)
+    return old, (
+        "import ctypes\n\n"
+        "from mxrun.codegen.arguments import Arguments, Integer\n"
+        "from mxrun.codegen.jit import call_address, native\n"
+        "from mxrun.operator.launch import LoopLaunch\n\n"
+        "TEXT = ctypes.create_string_buffer(b'x' * 65536)\n"
+        "DUPLICATE = ctypes.cast(ctypes.CDLL(None).strdup, ctypes.c_void_p).value\n\n\n"
+        "class Added(Arguments):\n"
+        "    text: Integer\n"
+        "    duplicate: Integer\n\n\n"
+        f"@native\ndef added_loop(call: Added) -> None:\n{lines}\n\n{new}"
     )

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from mxrun.base import disk_cache
 from mxrun.compiler.compile import compile_plan
+from mxrun.device.interface import Device
 from mxrun.operator.kernel import Candidate, Kernels
 from mxrun.planner.plan import Plan
-from mxrun.runtime.machine import description
 from mxrun.session.autotune import KIND, figures_of, key_of
+from mxrun.session.device import open_device
 from mxrun.session.planning import load, request_for
 
 # No kernel is as slow: seconds that were read, and not measured.
@@ -21,8 +22,8 @@ SLOW, FAST = 2e6, 1e6
 class Planting:
     """Autotuner that stores times by which the candidate named by `pick` wins."""
 
-    def __init__(self, threads: int, pick: Callable[[Sequence[str]], str]) -> None:
-        self._machine, self._pick = description(threads), pick
+    def __init__(self, device: Device, pick: Callable[[Sequence[str]], str]) -> None:
+        self._identity, self._pick = device.identity(), pick
 
     def __call__(self, question: str, candidates: Mapping[str, Kernels]) -> Mapping[str, Candidate]:
         found = {
@@ -31,7 +32,7 @@ class Planting:
         }
         best = self._pick(tuple(candidates))
         found[best] = replace(found[best], seconds=FAST)
-        disk_cache.put(KIND, key_of(question, tuple(candidates), self._machine), figures_of(found))
+        disk_cache.put(KIND, key_of(question, tuple(candidates), self._identity), figures_of(found))
         return found
 
 
@@ -39,6 +40,5 @@ def plant(config: Path, pick: Callable[[Sequence[str]], str]) -> Plan:
     """Store times for all selections of a training run, and return the resulting plan."""
     built = load(config)
     request = request_for(built, training=True)
-    return compile_plan(
-        built.model.symbol, replace(request, chooser=Planting(request.threads, pick))
-    )
+    device = open_device(built.config, request.device)
+    return compile_plan(built.model.symbol, replace(request, chooser=Planting(device, pick)))

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from executors import cpu
+from launches import run
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.executor.tape import Tape, TapeEntry
 from mxrun.operator import scalar
-from mxrun.operator.kernel import Buffers, OpReqType
+from mxrun.operator.kernel import OpReqType
 from mxrun.operator.native_kernel import source, target
 
 Array = npt.NDArray[Any]
@@ -54,13 +55,12 @@ def run_map(
         [source(index) for index in range(len(operands))],
         output.size,
         tuple(numbers.values()),
-        threads=threads,
+        device=cpu(threads),
         request=request,
         steps=steps,
         stored=stored if low else (),
     )
-    buffers = Buffers(tuple(o.ctypes.data for o in operands), (output.ctypes.data,))
-    Tape([TapeEntry("map", call) for call in part.calls(buffers, 0)]).run()
+    run(part, operands, [output], threads=threads)
     return output
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import cpu
 from operator_harness import BackwardData, backward, forward
 
 from mxrun.base.errors import UserError
@@ -55,4 +56,4 @@ def plan_request(
     requests: tuple[OpReqType, ...],
 ) -> Any:
     specs = (tuple(map(TensorSpec, shapes)) for shapes in (inputs, outputs))
-    return ForwardRequest(*specs, requests, is_train=True, threads=1)
+    return ForwardRequest(*specs, requests, is_train=True, device=cpu())

@@ -28,15 +28,11 @@ from mxrun.planner.allocator.interval_compaction import (
 from mxrun.planner.allocator.placement_cache import find_placement, keep_placement
 from mxrun.planner.allocator.refine import refine
 from mxrun.planner.allocator.search import search
+from mxrun.planner.allocator.work_limits import WorkLimits, work_limits
 
-# Work limit of the search, in blocks and sections examined: a second or two. A count and not a
-# time, so that plans are reproducible.
-_SEARCH_WORK = 1_000_000_000
-# Share of the work spent at the bound, and share of the rest spent on one capacity above it.
+# Share of the search's work spent at the bound, and share of the rest spent on one capacity above.
 _AT_BOUND = 1 / 2
 _ABOVE = 1 / 6
-# Results of searches longer than a few milliseconds are cached on disk.
-_CACHED_WORK = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -114,8 +110,9 @@ def _allocations(size: Integers, begin: Integers, end: Integers) -> Iterator[All
         yield Allocation(tuple(map(int, offsets)), 0, 0, 0, "none")
         return
     problem = compact_lifetimes(size[occupying], begin[occupying], end[occupying])
-    placed = _placed(problem)
-    for placement, proved in chain([placed], refine(problem, *placed)):
+    limits = work_limits()
+    placed = _placed(problem, limits)
+    for placement, proved in chain([placed], refine(problem, *placed, limits.portion)):
         offsets[occupying] = placement.offsets
         yield Allocation(
             offsets=tuple(map(int, offsets)),
@@ -126,32 +123,32 @@ def _allocations(size: Integers, begin: Integers, end: Integers) -> Iterator[All
         )
 
 
-def _placed(problem: PlacementProblem) -> tuple[Placement, int]:
+def _placed(problem: PlacementProblem, limits: WorkLimits) -> tuple[Placement, int]:
     """Return a placement and the proved minimum size of the arena."""
     bound = problem.lower_bound
-    placement = first_fit(problem)
+    placement = first_fit(problem, limits.first_fit)
     if placement.arena_bytes == bound:
         return placement, bound
-    known = find_placement(problem, placement.arena_bytes)
+    known = find_placement(problem, limits, placement.arena_bytes)
     if known is not None:
         return known
-    found, proved, work = _searched(problem, placement)
-    if work >= _CACHED_WORK:
-        keep_placement(problem, found, proved)
+    found, proved, work = _searched(problem, placement, limits.search)
+    if work >= limits.cached:
+        keep_placement(problem, limits, found, proved)
     return found, proved
 
 
-def _searched(problem: PlacementProblem, best: Placement) -> tuple[Placement, int, int]:
+def _searched(problem: PlacementProblem, best: Placement, work: int) -> tuple[Placement, int, int]:
     """Search for a better placement; return it, the proved minimum size, and the work done."""
     bound = problem.lower_bound
-    outcome = search(problem, bound, int(_SEARCH_WORK * _AT_BOUND))
+    outcome = search(problem, bound, int(work * _AT_BOUND))
     if outcome.offsets is not None:
         return Placement(outcome.offsets, bound, "search"), bound, outcome.work
     # Every offset is a sum of block sizes, so arena sizes are multiples of this.
     unit = math.gcd(*map(int, problem.size))
     proved = bound + unit if outcome.is_impossible else bound
-    found, proved, work = _between(problem, best, proved, unit, _SEARCH_WORK - outcome.work)
-    return found, proved, outcome.work + work
+    found, proved, done = _between(problem, best, proved, unit, work - outcome.work)
+    return found, proved, outcome.work + done
 
 
 def _between(

@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend.arguments import Arguments, Int64s, Integer
-from mxrun.backend.jit import HostLoop, inlined, native
+from mxrun.codegen.arguments import Arguments, Int64s, Integer
+from mxrun.codegen.host_loop import HostLoop
+from mxrun.codegen.jit import inlined, native
 from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
 
 # Placements tried per order; the second round begins after every order has had its first.
 _ROUNDS = 5
-# Work limit of all placements, in blocks examined: a second or two. A count and not a time, so that
-# plans are reproducible. At least one placement is made.
-_MAX_WORK = 600_000_000
 # Blocks examined per pass of the branch-free loop.
 _CHUNK = 64
 
@@ -36,8 +34,11 @@ class Placement:
     order: str
 
 
-def first_fit(problem: PlacementProblem) -> Placement:
-    """Return the best of several placements for each of a few orders; stop at the lower bound."""
+def first_fit(problem: PlacementProblem, work: int) -> Placement:
+    """Return the best of several placements for each of a few orders; stop at the lower bound.
+
+    work: limit of all placements, in blocks examined. At least one placement is made.
+    """
     best: Placement | None = None
     bound = problem.lower_bound
     loop = _FirstFit(problem)
@@ -53,7 +54,7 @@ def first_fit(problem: PlacementProblem) -> Placement:
                 return best
             sticking_out = tops[order] > bound
             orders[name] = np.concatenate((order[sticking_out], order[~sticking_out]))
-            if loop.work >= _MAX_WORK:
+            if loop.work >= work:
                 return best
     assert best is not None
     return best
@@ -79,19 +80,16 @@ class _FirstFit:
         self._order = np.empty(count, np.int64)
         self._offsets = np.empty(count, np.int64)
         self._work = np.zeros(1, np.int64)
-        placed, together = np.empty(count, np.int64), np.empty(_CHUNK, np.int64)
-        # References to the memory that the loop reads and writes.
-        self._arrays = problem, placed, together
         placing = Placing(
             count=count,
-            size=problem.size.ctypes.data,
-            begin=problem.begin.ctypes.data,
-            end=problem.end.ctypes.data,
-            order=self._order.ctypes.data,
-            offsets=self._offsets.ctypes.data,
-            placed=placed.ctypes.data,
-            together=together.ctypes.data,
-            work=self._work.ctypes.data,
+            size=problem.size,
+            begin=problem.begin,
+            end=problem.end,
+            order=self._order,
+            offsets=self._offsets,
+            placed=np.empty(count, np.int64),
+            together=np.empty(_CHUNK, np.int64),
+            work=self._work,
         )
         self._run = HostLoop(first_fit_loop, placing, unlocked=True)
 

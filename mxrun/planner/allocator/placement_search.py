@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mxrun.backend.jit import HostLoop
+from mxrun.codegen.host_loop import HostLoop
 from mxrun.planner.allocator import search_loop as loop
 from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
 
@@ -66,7 +66,7 @@ class Attempts:
             nodes=0,
             work=0,
             trail_entries=trail,
-            **{name: array.ctypes.data for name, array in self._arrays.items()},
+            **self._arrays,
         )
         self._run = HostLoop(loop.search_loop, attempt, unlocked=True)
 
@@ -114,10 +114,10 @@ def _rows(problem: PlacementProblem) -> tuple[Integers, Integers]:
     free, rows = starts.copy(), np.empty(starts[-1], np.int64)
     listing = loop.SectionRows(
         count=len(problem.size),
-        begin=problem.begin.ctypes.data,
-        end=problem.end.ctypes.data,
-        free=free.ctypes.data,
-        rows=rows.ctypes.data,
+        begin=problem.begin,
+        end=problem.end,
+        free=free,
+        rows=rows,
     )
     HostLoop(loop.rows_loop, listing)()
     return starts, rows

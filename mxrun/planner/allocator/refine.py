@@ -15,17 +15,14 @@ from mxrun.planner.allocator.first_fit import Placement
 from mxrun.planner.allocator.interval_compaction import PlacementProblem
 from mxrun.planner.allocator.search import MAX_ROWS, Search
 
-# Work of one portion: about half a second.
-_PORTION = 400_000_000
-
 
 def refine(
-    problem: PlacementProblem, best: Placement, proved: int
+    problem: PlacementProblem, best: Placement, proved: int, portion: int
 ) -> Iterator[tuple[Placement, int]]:
     """Yield the best placement and the proved minimum size after each portion of work.
 
-    Ends when both are equal, or at once if the problem is too large to be searched. The n-th
-    portion always gives the same result.
+    portion: limit of the work, in blocks and sections examined; the n-th portion always gives the
+    same result. Ends when both are equal, or at once if the problem is too large to be searched.
     """
     if problem.rows > MAX_ROWS:
         return
@@ -37,7 +34,7 @@ def refine(
         capacity = _capacity(proved, best.arena_bytes, unit, round_number)
         if capacity not in searches:
             searches[capacity] = Search(problem, capacity)
-        outcome = searches[capacity].run(_PORTION)
+        outcome = searches[capacity].run(portion)
         round_number += 1
         if outcome.offsets is not None:
             arena = int((outcome.offsets + problem.size).max())

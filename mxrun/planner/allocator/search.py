@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.backend import philox
+from mxrun.codegen import philox
 from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
 from mxrun.planner.allocator.placement_search import Attempts, SearchOutcome
 

@@ -12,8 +12,8 @@ are undone with the node above the parts.
 
 from __future__ import annotations
 
-from mxrun.backend.arguments import Arguments, Int64s, Integer
-from mxrun.backend.jit import inlined, native
+from mxrun.codegen.arguments import Arguments, Int64s, Integer
+from mxrun.codegen.jit import inlined, native
 
 FOUND, IMPOSSIBLE, EXHAUSTED = 0, 1, 2
 

@@ -1,0 +1,286 @@
+"""Native functions from Python source: loops compiled to machine code, called by address.
+
+A native function takes one argument block (64-bit slots, declared by a class of `Arguments`) and
+does not use the interpreter, so a device can call it without the lock, and each thread of a team
+can process its share:
+
+    class Scaling(Arguments):
+        count: Integer
+        factor: Real
+        source: Float32s
+        target: Float32s
+
+    @native
+    def scale_loop(call: Scaling) -> None:
+        begin, end = share(call.count)
+        for i in range(begin, end):
+            call.target[i] = call.factor * call.source[i]
+
+    run = HostLoop(scale_loop, Scaling(count=9, factor=0.5, source=array, target=other))
+
+The body is sequential code: numbers, assignments, conditions, loops over `range`, and calls of
+inlined functions and of intrinsics. The intrinsics are declared below, as signatures without
+bodies: `sequential` generates their code when the function is first compiled. Compiled code is
+cached in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, get_type_hints
+
+from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.errors import InternalError
+from mxrun.codegen import object_cache, vectors
+from mxrun.codegen.arguments import FLOATS, Arguments
+from mxrun.codegen.code_identity import InlinedBody, identity_of
+from mxrun.codegen.compilation import compilation
+from mxrun.codegen.declaration import intrinsic, only_native
+from mxrun.codegen.object_cache import CompiledObject
+
+# Modules that declare the intrinsics.
+_VOCABULARY_MODULES = frozenset({__name__, vectors.__name__})
+
+
+@intrinsic
+def integer(table: Any, index: int) -> int:
+    """Return entry `index` of a table as a 64-bit integer."""
+
+
+@intrinsic
+def real(table: Any, index: int) -> float:
+    """Return entry `index` of a table as a float32 value."""
+
+
+@intrinsic
+def float32s(table: Any, index: int) -> Any:
+    """Return entry `index` of a table as a pointer to float32 elements."""
+
+
+@intrinsic
+def bfloat16s(table: Any, index: int) -> Any:
+    """Return entry `index` of a table as a pointer to bfloat16 elements."""
+
+
+@intrinsic
+def float64s(table: Any, index: int) -> Any:
+    """Return entry `index` of a table as a pointer to float64 elements."""
+
+
+@intrinsic
+def int32s(table: Any, index: int) -> Any:
+    """Return entry `index` of a table as a pointer to int32 elements."""
+
+
+@intrinsic
+def int64s(table: Any, index: int) -> Any:
+    """Return entry `index` of a table as a pointer to int64 elements."""
+
+
+@intrinsic
+def uint8s(table: Any, index: int) -> Any:
+    """Return entry `index` of a table as a pointer to bytes."""
+
+
+@intrinsic
+def random_words(key: int, step: int, number: int) -> tuple[Any, Any, Any, Any]:
+    """Return words 4 * number .. 4 * number + 3 of `philox.words(key, step, ...)`, as uint64."""
+
+
+@intrinsic
+def share(count: int) -> tuple[int, int]:
+    """Return the calling thread's part [begin, end) of `count` elements, in multiples of 16."""
+
+
+@intrinsic
+def clipped(value: float, limit: float) -> float:
+    """Clip a float32 `value` to [-limit, limit]; NaN if it is not finite."""
+
+
+@intrinsic
+def reduced_run(
+    kind: int, total: float, data: Any, position: int, count: int, shift: float, gap: int
+) -> float:
+    """Reduce a float64 `total` and the float32 data[position:position + count] to one float64.
+
+    Kinds: 0 sum, 1 maximum and 2 minimum (NaN if any element is), 3 product, 4 sum and 5 product
+    without NaN, 6 sum of magnitudes, 7 sum of squares, 8 sum of squared deviations and 9 sum of
+    deviations from a float32 `shift`, which the other kinds ignore.
+
+    The elements are distributed cyclically over 32 lanes of float64; kinds 1 and 2 use 64 lanes of
+    float32. The upper half of the lanes is combined with the lower half until one lane is left,
+    which is combined with the total. The order depends neither on the machine nor on the team size.
+    The memory after the run, from `gap` elements on, is prefetched meanwhile.
+    """
+
+
+@intrinsic
+def join_rows(
+    kind: int,
+    totals: Any,
+    at: int,
+    count: int,
+    data: Any,
+    position: int,
+    step: int,
+    stride: int,
+    rows: int,
+    shifts: Any,
+    shift: int,
+) -> None:
+    """Reduce totals[at + i] and data[position + r * stride + i * step], r < `rows`, to one float32.
+
+    This is done for each i below `count`, in the order of the rows. The kinds are those of
+    `reduced_run`; the shift of column i is shifts[shift + i].
+    """
+
+
+@intrinsic
+def find_rows(
+    kind: int,
+    output: Any,
+    at: int,
+    count: int,
+    data: Any,
+    position: int,
+    step: int,
+    stride: int,
+    rows: int,
+) -> None:
+    """Set output[at + i] to the first r at which data[position + r * stride + i * step] is extreme.
+
+    A NaN counts as extreme. This is done for each i below `count`, over r below `rows`, for kinds 1
+    and 2 of `reduced_run`.
+    """
+
+
+@intrinsic
+def scan_columns(output: Any, data: Any, position: int, count: int, stride: int, rows: int) -> None:
+    """Compute cumulative sums down `count` neighbouring columns of `rows` rows, in float64.
+
+    output[position + r * stride + i] is the sum of data[position + s * stride + i] over s <= r.
+    """
+
+
+@intrinsic
+def scan_line(output: Any, data: Any, position: int, count: int, step: int, total: float) -> None:
+    """Compute cumulative sums along a line: data[position + i * step], i < `count`, plus `total`.
+
+    `total` is float64; the step is 1 or -1. Sums within vectors of 8 are float32; the sum of all
+    elements before the vector is float64.
+    """
+
+
+@intrinsic
+def call_address(function: int, a0: int, a1: int, a2: int, a3: int, a4: int, a5: int) -> int:
+    """Call the C function at an address with six integers.
+
+    In the C calling conventions of x86-64 and AArch64 surplus arguments remain unread in registers.
+    The result of a void function is arbitrary.
+    """
+
+
+class NativeCode(Protocol):
+    """Machine code of the form `void f(int64_t *block)`, possibly compiled on demand."""
+
+    @property
+    def address(self) -> int:
+        """Address of the code."""
+
+
+@dataclass(frozen=True)
+class NativeFunction:
+    """Body that is compiled when its address is first requested.
+
+    floats: dtype of the elements of arguments declared as `Floats`.
+    """
+
+    body: Callable[[Any], None]
+    floats: str = FLOAT32
+
+    @cached_property
+    def bfloat16(self) -> NativeFunction:
+        """The same function of bfloat16 elements where arguments are declared as `Floats`."""
+        return NativeFunction(self.body, BFLOAT16)
+
+    @cached_property
+    def declared(self) -> type[Arguments]:
+        """Class of the arguments.
+
+        Raises InternalError if the body's argument is not annotated with a class of Arguments.
+        """
+        hints = get_type_hints(self.body)
+        annotation = next((hint for name, hint in hints.items() if name != "return"), None)
+        if not (isinstance(annotation, type) and issubclass(annotation, Arguments)):
+            raise InternalError(f"{self.body.__qualname__} does not declare a class of Arguments")
+        return annotation
+
+    @cached_property
+    def arguments(self) -> Mapping[str, str]:
+        """Kinds of the arguments by name."""
+        floats = f"pointer to {self.floats}"
+        kinds = self.declared.kinds()
+        return {name: floats if kind == FLOATS else kind for name, kind in kinds.items()}
+
+    @cached_property
+    def address(self) -> int:
+        """Address of the compiled function, `void f(int64_t *block)`."""
+        key = self.key
+        compiled = None if key is None else object_cache.find(key)
+        if compiled is None:
+            compiled = self._compile()
+            if key is not None:
+                object_cache.store(key, compiled)
+        return object_cache.link(compiled)
+
+    @cached_property
+    def key(self) -> str | None:
+        """Key of the machine code in the object cache, a digest of everything it depends on.
+
+        None if that cannot be determined: every process then compiles the function.
+        """
+        identity = identity_of(self.body, _VOCABULARY_MODULES)
+        name = f"{self.body.__module__}.{self.body.__qualname__}"
+        text = f"{name}\n{self.arguments}\n{identity}"
+        return None if identity is None else object_cache.key_of(text)
+
+    def _compile(self) -> CompiledObject:
+        # The compiler is imported only when it is needed: its import takes some 50 ms.
+        from mxrun.codegen.sequential.compiler import compile_function
+
+        # Two functions of one name must not share a symbol, even if different processes compiled
+        # them.
+        name = re.sub(r"\W", "_", self.body.__qualname__, flags=re.ASCII)
+        symbol = f"{name}_{self.key or id(self)}"
+        with compilation():
+            return compile_function(symbol, self.body, self.body.__globals__, self.arguments)
+
+
+class InlinedFunction(InlinedBody):
+    """Body that native functions call and inline, compiled with their globals."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Raise TypeError: an inlined function can only be called by native code."""
+        raise only_native(self.body)
+
+
+def inlined(body: Callable[..., Any]) -> InlinedFunction:
+    """Decorator that makes a body usable by several native functions of one file."""
+    return InlinedFunction(body)
+
+
+def native(body: Callable[[Any], None]) -> NativeFunction:
+    """Decorator that makes a native function of a body written with this module's intrinsics."""
+    return NativeFunction(body)
+
+
+def require_arguments(function: NativeCode, arguments: object) -> None:
+    """Raise TypeError if arguments are not of the class that a native function declares."""
+    if isinstance(function, NativeFunction) and not isinstance(arguments, function.declared):
+        raise TypeError(
+            f"{function.body.__qualname__} takes {function.declared.__name__}, "
+            f"not {type(arguments).__name__}"
+        )

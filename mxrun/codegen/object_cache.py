@@ -1,0 +1,140 @@
+"""Disk cache of compiled native functions, linked into the process without the compiler.
+
+A function is compiled once per machine and stored as an object file in the user's cache folder,
+named by a digest of everything that determines its bytes. A later process passes that file to
+LLVM's linker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mxrun.base import cache_files
+from mxrun.base.errors import InternalError
+
+_DIGEST_BYTES = 32
+_NATIVE = "native"
+_ELF_MAGIC = b"\x7fELF"
+# Modules of this folder that generate the code of native functions, besides those in `sequential`.
+_TRANSLATION = (
+    *("arguments", "declaration", "jit", "vectors", "philox"),
+    *("llvm_bfloat16", "llvm_block", "llvm_target"),
+)
+
+
+@dataclass(frozen=True)
+class CompiledObject:
+    """ELF object and the symbol of its function."""
+
+    symbol: str
+    code: bytes
+
+
+def key_of(function: str, *source_files: str) -> str:
+    """Return the cache key of a function's object.
+
+    It is a digest of the function's identity, the files that generate its code, this package's code
+    generator, the versions of compiler and interpreter, and the processor.
+    """
+    parts = (function, *map(_file_digest, source_files), _machine())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def find(key: str) -> CompiledObject | None:
+    """Return the object cached under `key`; None if there is none that links.
+
+    An object that was written under another key is refused: run with another function's arguments
+    it would overwrite memory.
+    """
+    content = cache_files.read(_NATIVE, key)
+    if content is None:
+        return None
+    digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    if hashlib.sha256(body).digest() != digest:
+        return None
+    written_for, _, rest = body.partition(b"\0")
+    symbol, _, code = rest.partition(b"\0")
+    if written_for != key.encode():
+        return None
+    try:
+        compiled = CompiledObject(symbol.decode(), code)
+    except UnicodeDecodeError:
+        return None
+    return compiled if _address(compiled) else None
+
+
+def store(key: str, compiled: CompiledObject) -> None:
+    """Store an object; a folder that cannot be written only costs another compilation."""
+    body = b"\0".join((key.encode(), compiled.symbol.encode(), compiled.code))
+    cache_files.write(_NATIVE, key, hashlib.sha256(body).digest() + body)
+
+
+def link(compiled: CompiledObject) -> int:
+    """Load an object into the process, once, and return the address of its function.
+
+    Raises InternalError if the object has no such function.
+    """
+    address = _address(compiled)
+    if not address:
+        raise InternalError(f"the compiled object lacks {compiled.symbol}")
+    return address
+
+
+@cache
+def _address(compiled: CompiledObject) -> int:
+    """Return the address of an object's function; 0 if it cannot be loaded or has none."""
+    import llvmlite.binding as llvm
+
+    # LLVM ends the process on an invalid object file or an empty name.
+    if not compiled.symbol or not compiled.code.startswith(_ELF_MAGIC):
+        return 0
+    engine = _engine()
+    try:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(compiled.code))
+    except RuntimeError:
+        return 0
+    engine.finalize_object()
+    return int(engine.get_function_address(compiled.symbol))
+
+
+@cache
+def _engine() -> Any:
+    """Return LLVM's linker for this process."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(codemodel="jitdefault")
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+
+
+@cache
+def _file_digest(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+@cache
+def _machine() -> str:
+    """Return a text of everything except the function that determines compiled bytes."""
+    import llvmlite.binding as llvm
+
+    features = ",".join(
+        f"{name}{on:d}" for name, on in sorted(llvm.get_host_cpu_features().items())
+    )
+    folder = Path(__file__).parent
+    files = [folder / f"{name}.py" for name in _TRANSLATION]
+    files += sorted((folder / "sequential").glob("*.py"))
+    translation = "".join(_file_digest(str(file)) for file in files)
+    versions = (
+        *(metadata.version("llvmlite"), np.__version__),
+        platform.python_version(),
+    )
+    return " ".join((translation, *versions, llvm.get_host_cpu_name(), features))

@@ -1,0 +1,166 @@
+"""Common functions of float32 numbers that need more bits than float32 has: log1p, pow, sin, cos.
+
+They are computed in float64 vectors and rounded once at the end. In float64 the subnormal numbers
+of float32 are normal, and rounding errors are far below half a unit in the last place of float32.
+The polynomials interpolate at Chebyshev nodes, with errors of 1e-9 or less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from mxrun.codegen.scalar_instructions import (
+    at_least,
+    at_most,
+    bits,
+    call,
+    copy_sign,
+    fma,
+    magnitude,
+    nearest_even,
+    polynomial,
+    rarely,
+    select,
+)
+from mxrun.codegen.scalar_value import ScalarValue
+
+# Like in scalar_float32, for float64: adding ROUNDING_SHIFT leaves an integer in the lowest bits.
+ROUNDING_SHIFT, ROUNDING_SHIFT_BITS = 6755399441055744.0, 0x4338000000000000
+ONE_BITS = 0x3FF0000000000000
+ROOT_HALF_BITS = 0x3FE6A09E667F3BCD
+LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
+HALF_PI_HIGH, HALF_PI_LOW = 1.5707963267948966, 6.123233995736766e-17
+
+# e^r for |r| <= log(2) / 2, error 2^-32.
+EXP = (
+    1.0,
+    1.0,
+    0.5000000013457727,
+    0.16666666681614256,
+    0.04166646500604005,
+    0.008333310934448869,
+    0.0013933641031986701,
+    0.00019890980869750327,
+)
+# (log((1 + s) / (1 - s)) / s - 2) / s^2 in s^2, for s up to f / (2 + f) with f = sqrt(2) - 1, error
+# 2^-43.
+LOG = (
+    0.6666666666737617,
+    0.39999998796845354,
+    0.28571754596190235,
+    0.2219139809761344,
+    0.19362695001646021,
+)
+# (sin(x) / x - 1) / x^2 in x^2, for |x| <= pi / 2, error 2^-33.
+HALF_WAVE = (
+    -0.16666666663881186,
+    0.008333332768750838,
+    -0.00019841086561079153,
+    2.753646354098803e-06,
+    -2.4080190044261897e-08,
+)
+
+
+def widened(function: Callable[..., ScalarValue]) -> Callable[..., ScalarValue]:
+    """Convert a function of float64 values to one of float32 values, rounded once at the end."""
+
+    def rounded(*arguments: ScalarValue) -> ScalarValue:
+        return function(*(argument.convert("float64") for argument in arguments)).convert("float32")
+
+    return rounded
+
+
+def _exp(x: ScalarValue) -> ScalarValue:
+    """Compute e^x; x is clipped to [-200, 200], beyond the range of float32."""
+    z = at_most(at_least(x, -200.0), 200.0)
+    shifted = fma(z, math.log2(math.e), ROUNDING_SHIFT)
+    k = shifted - ROUNDING_SHIFT
+    r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, z))
+    return polynomial(r, EXP) * bits((bits(shifted) << 52) + ONE_BITS)
+
+
+def _split(x: ScalarValue) -> tuple[ScalarValue, ScalarValue]:
+    """Return integer k and the bits of m with x = 2^k * m, m from sqrt(1/2) to sqrt(2)."""
+    above = bits(x) - ROOT_HALF_BITS
+    k = bits((above >> 52) + ROUNDING_SHIFT_BITS) - ROUNDING_SHIFT
+    return k, (above & 0xFFFFFFFFFFFFF) + ROOT_HALF_BITS
+
+
+def _log_of(k: ScalarValue, f: ScalarValue) -> ScalarValue:
+    """Compute log(2^k * (1 + f))."""
+    s = f / (f + 2.0)
+    square = s * s
+    total = fma(k, LN2_LOW, s * square * polynomial(square, LOG))
+    return fma(k, LN2_HIGH, fma(s, 2.0, total))
+
+
+def _positive_log(x: ScalarValue) -> ScalarValue:
+    """Compute the natural logarithm of a positive normal number."""
+    k, m = _split(x)
+    return _log_of(k, bits(m) - 1.0)
+
+
+def log1p(x: ScalarValue) -> ScalarValue:
+    """Compute log(1 + x), to full relative accuracy near 0."""
+    k, _ = _split(x + 1.0)
+    inverse = bits(ONE_BITS - (bits(k + ROUNDING_SHIFT) << 52))
+    total = _log_of(k, fma(x, inverse, inverse - 1.0))
+    total = select(x < math.inf, total, x)
+    total = select(x == 0.0, x, total)
+    return select(x > -1.0, total, select(x == -1.0, x.constant(-math.inf), math.nan))
+
+
+def pow(x: ScalarValue, y: ScalarValue) -> ScalarValue:
+    """Compute x^y; special values follow C's pow."""
+    a = magnitude(x)
+    power = _exp(y * _positive_log(a))
+    usual = (x > 0.0) & (x < math.inf) & (magnitude(y) < math.inf)
+    return rarely(~usual, _limited_power(x, y, power), power)
+
+
+def _limited_power(x: ScalarValue, y: ScalarValue, power: ScalarValue) -> ScalarValue:
+    """Compute x^y for special values and signs, given power = |x|^y for finite positive |x|."""
+    a, down = magnitude(x), y < 0.0
+    zero, infinite = x.constant(0.0), x.constant(math.inf)
+    power = select(a == 0.0, select(down, infinite, zero), power)
+    power = select(a == infinite, select(down, zero, infinite), power)
+    power = select((a == 1.0) | (y == 0.0), 1.0, power)
+    is_integer = nearest_even(y) == y
+    half = y * 0.5
+    odd = is_integer & (nearest_even(half) != half)
+    power = select(odd, copy_sign(power, x), power)
+    undefined = ((x < 0.0) & (a < infinite) & ~is_integer) | (y != y) | (x != x)
+    return select(undefined & (x != 1.0) & (y != 0.0), math.nan, power)
+
+
+def _is_far(x: ScalarValue) -> ScalarValue:
+    """Return whether |x| >= 2^23, too large to subtract a multiple of pi exactly."""
+    return ~(magnitude(x) < 2.0**23)
+
+
+def _without_half_pi(x: ScalarValue, multiple: ScalarValue) -> ScalarValue:
+    """Compute x minus a multiple of pi / 2."""
+    return fma(multiple, -HALF_PI_LOW, fma(multiple, -HALF_PI_HIGH, x))
+
+
+def _wave(r: ScalarValue, shifted: ScalarValue) -> ScalarValue:
+    """Compute sin(r) for |r| <= pi / 2, negated if the integer in `shifted` is odd."""
+    square = r * r
+    value = r * fma(square, polynomial(square, HALF_WAVE), 1.0)
+    return bits(bits(value) ^ (bits(shifted) << 63))
+
+
+def sin(x: ScalarValue) -> ScalarValue:
+    """Compute the sine."""
+    shifted = fma(x, 1.0 / math.pi, ROUNDING_SHIFT)
+    ordinary = _wave(_without_half_pi(x, (shifted - ROUNDING_SHIFT) * 2.0), shifted)
+    return rarely(_is_far(x), call("sin", x), ordinary)
+
+
+def cos(x: ScalarValue) -> ScalarValue:
+    """Compute the cosine as the sine of x + pi / 2."""
+    a = magnitude(x)
+    shifted = fma(a, 1.0 / math.pi, 0.5) + ROUNDING_SHIFT
+    ordinary = _wave(_without_half_pi(a, fma(shifted - ROUNDING_SHIFT, 2.0, -1.0)), shifted)
+    return rarely(_is_far(x), call("cos", x), ordinary)

@@ -1,0 +1,184 @@
+"""Code of the intrinsics that are declared in `jit`, and of functions of Python and NumPy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from mxrun.codegen import jit, llvm_block, philox
+from mxrun.codegen.llvm_target import call_function
+from mxrun.codegen.sequential.arithmetic import Untyped, converted, extreme
+from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of, typed
+from mxrun.codegen.sequential.kinds import (
+    BFLOAT16,
+    BOOL,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    NUMBERS,
+    TABLE,
+    UINT8,
+    UINT64,
+    Kind,
+    Operand,
+    Pointer,
+    TypedValue,
+)
+
+_WORD = ir.IntType(64)
+
+
+def _word(builder: Any, table: Any, index: Any) -> Any:
+    """Load an entry of a table as 64 bits."""
+    return builder.load(builder.gep(table, [index]))
+
+
+def _pointer_reader(element: Kind) -> Intrinsic:
+    kind = Pointer(element)
+
+    @typed(kind, TABLE, INT64)
+    def read_pointer(builder: Any, table: Any, index: Any) -> Any:
+        return builder.inttoptr(_word(builder, table, index), kind.code)
+
+    return read_pointer
+
+
+@typed(FLOAT32, TABLE, INT64)
+def real(builder: Any, table: Any, index: Any) -> Any:
+    """Load the lower half of the entry as a float32."""
+    bits = builder.trunc(_word(builder, table, index), ir.IntType(32))
+    return builder.bitcast(bits, FLOAT32.code)
+
+
+def share(builder: Any, count: Operand) -> Operand:
+    """Compute the calling thread's part of `count` elements."""
+    size = operand_of(builder, count, INT64)
+    begin, end = llvm_block.share(builder, builder.function.args[0], size)
+    return TypedValue(INT64, begin), TypedValue(INT64, end)
+
+
+@typed(INT64, *[INT64] * 7)
+def call_address(builder: Any, function: Any, *arguments: Any) -> Any:
+    """Call a C function through an integer address."""
+    kind = ir.FunctionType(_WORD, [_WORD] * 6)
+    return builder.call(builder.inttoptr(function, kind.as_pointer()), arguments)
+
+
+@typed(FLOAT32, FLOAT32, FLOAT32)
+def clipped(builder: Any, value: Any, limit: Any) -> Any:
+    """Clip the value to [-limit, limit]; NaN if it is not finite."""
+    low = builder.fneg(limit)
+    raised = builder.select(builder.fcmp_ordered(">", low, value), low, value)
+    found = builder.select(builder.fcmp_ordered("<", limit, raised), limit, raised)
+    # value - value is 0 for finite values and NaN for others: no branch, so that loops are
+    # vectorised.
+    return builder.fadd(found, builder.fsub(value, value))
+
+
+def random_words(builder: Any, key: Operand, step: Operand, position: Operand) -> Operand:
+    """Compute Philox4x32-10 of the counter (position, step)."""
+    given = (operand_of(builder, each, INT64) for each in (key, step, position))
+    return tuple(TypedValue(UINT64, word) for word in _philox(builder, *given))
+
+
+def _philox(builder: Any, key: Any, step: Any, position: Any) -> list[Any]:
+    """Generate code for the four words of one counter, as 64-bit values.
+
+    The 32-bit values are in 64-bit registers, where their products are exact, and the rounds are
+    unrolled: LLVM vectorises a loop over `position`.
+    """
+    half, low = ir.Constant(_WORD, 32), ir.Constant(_WORD, 0xFFFFFFFF)
+    x = [part for word in (position, step) for part in _halves(builder, word)]
+    keys = _halves(builder, key)
+    for turn in range(philox.ROUNDS):
+        if turn:
+            raised = zip(keys, (philox.W0, philox.W1), strict=True)
+            keys = [builder.and_(builder.add(k, ir.Constant(_WORD, w)), low) for k, w in raised]
+        p0 = builder.mul(x[0], ir.Constant(_WORD, philox.M0))
+        p1 = builder.mul(x[2], ir.Constant(_WORD, philox.M1))
+        x = [
+            builder.xor(builder.xor(builder.lshr(p1, half), x[1]), keys[0]),
+            builder.and_(p1, low),
+            builder.xor(builder.xor(builder.lshr(p0, half), x[3]), keys[1]),
+            builder.and_(p0, low),
+        ]
+    return x
+
+
+def _halves(builder: Any, word: Any) -> list[Any]:
+    """Return the lower and the upper 32 bits."""
+    lower = builder.and_(word, ir.Constant(_WORD, 0xFFFFFFFF))
+    return [lower, builder.lshr(word, ir.Constant(_WORD, 32))]
+
+
+def _cast(kind: Kind) -> Intrinsic:
+    def cast(builder: Any, value: Operand) -> Operand:
+        return converted(builder, number(value), kind)
+
+    return cast
+
+
+def _extreme(sign: str) -> Intrinsic:
+    def find(builder: Any, *values: Operand) -> Operand:
+        if len(values) < 2:
+            raise Untyped("min and max need two numbers")
+        return extreme(builder, sign, list(map(number, values)))
+
+    return find
+
+
+def _function(name: str) -> Intrinsic:
+    """Return an intrinsic of LLVM for one float; of an integer it is that of the float64."""
+
+    def call(builder: Any, value: Operand) -> Operand:
+        given = number(value)
+        kind = FLOAT32 if given.kind == FLOAT32 else FLOAT64
+        code = converted(builder, given, kind).code
+        full = f"llvm.{name}.{'f32' if kind == FLOAT32 else 'f64'}"
+        return TypedValue(kind, call_function(builder, full, kind.code, [code]))
+
+    return call
+
+
+def _absolute(builder: Any, value: Operand) -> Operand:
+    given = number(value)
+    if isinstance(given.kind, Kind) and given.kind.is_float:
+        return _function("fabs")(builder, given)
+    if given.kind == UINT64:
+        return given
+    code = converted(builder, given, INT64).code
+    negative = builder.icmp_signed("<", code, _WORD(0))
+    return TypedValue(INT64, builder.select(negative, builder.neg(code), code))
+
+
+@typed(BOOL, FLOAT64)
+def _is_nan(builder: Any, value: Any) -> Any:
+    return builder.fcmp_unordered("uno", value, value)
+
+
+BASIC: dict[Any, Intrinsic] = {
+    jit.bfloat16s: _pointer_reader(BFLOAT16),
+    jit.call_address: call_address,
+    jit.clipped: clipped,
+    jit.float32s: _pointer_reader(FLOAT32),
+    jit.float64s: _pointer_reader(FLOAT64),
+    jit.int32s: _pointer_reader(INT32),
+    jit.int64s: _pointer_reader(INT64),
+    jit.integer: typed(INT64, TABLE, INT64)(_word),
+    jit.random_words: random_words,
+    jit.real: real,
+    jit.share: share,
+    jit.uint8s: _pointer_reader(UINT8),
+    **{number_type: _cast(kind) for number_type, kind in NUMBERS.items()},
+    min: _extreme("<"),
+    max: _extreme(">"),
+    abs: _absolute,
+    math.sqrt: _function("sqrt"),
+    np.sqrt: _function("sqrt"),
+    math.log: _function("log"),
+    math.isnan: _is_nan,
+}

@@ -1,0 +1,55 @@
+"""Compilation of native functions: Python source to machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from mxrun.codegen.llvm_target import target_machine
+from mxrun.codegen.object_cache import CompiledObject
+from mxrun.codegen.sequential.basic_intrinsics import BASIC
+from mxrun.codegen.sequential.kinds import ARGUMENTS
+from mxrun.codegen.sequential.lowering import lowered
+from mxrun.codegen.sequential.reduction_intrinsics import REDUCTIONS
+from mxrun.codegen.sequential.scan_intrinsics import SCANS
+from mxrun.codegen.sequential.vector_intrinsics import VECTORS
+
+INTRINSICS = {**BASIC, **REDUCTIONS, **SCANS, **VECTORS}
+
+_DECLARED = {each.__name__: each for each in INTRINSICS}
+_OPTIMIZATION = 3
+
+
+def compile_function(
+    symbol: str,
+    body: Callable[..., Any],
+    names: Mapping[str, Any],
+    arguments: Mapping[str, str],
+) -> CompiledObject:
+    """Compile a body to the function `void symbol(int64_t *block)`.
+
+    symbol: unique in a process. names: values of the body's global names, and of those of the
+    functions that it inlines. arguments: kinds of the arguments by name. Raises Untyped for code
+    outside of the language.
+    """
+    # Inlined functions of other files use intrinsics that the body's file need not import.
+    names = {**_DECLARED, **names}
+    kinds = {name: ARGUMENTS[kind] for name, kind in arguments.items()}
+    module = llvm.parse_assembly(str(lowered(symbol, body, names, INTRINSICS, kinds)))
+    module.verify()
+    machine = _machine()
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(_OPTIMIZATION)
+    options.loop_vectorization = options.slp_vectorization = True
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+    return CompiledObject(symbol, machine.emit_object(module))
+
+
+@cache
+def _machine() -> Any:
+    return target_machine(_OPTIMIZATION)

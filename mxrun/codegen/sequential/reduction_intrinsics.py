@@ -1,0 +1,299 @@
+"""Code of the reduction intrinsics that are declared in `jit`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from mxrun.codegen import jit
+from mxrun.codegen.sequential.arithmetic import Untyped
+from mxrun.codegen.sequential.intrinsic import typed
+from mxrun.codegen.sequential.kinds import FLOAT32, FLOAT64, INT64, Pointer
+from mxrun.codegen.sequential.llvm_column import (
+    DOUBLE,
+    FLOAT,
+    INDEX,
+    LINE,
+    ROW_LANES,
+    Columns,
+    Rows,
+    broadcast,
+    by_columns,
+    constant,
+    first_lanes,
+    joined,
+    load_vector,
+    prefetch,
+    vector_place,
+)
+from mxrun.codegen.sequential.llvm_control import WORD, counted_loop, variables
+
+_FLOATS = Pointer(FLOAT32)
+
+# Lanes of a run's vectors, for every processor: the code generator splits or pads them.
+_LANES = {DOUBLE: 16, FLOAT: 32}
+# Prefetch distance in elements, large enough to keep the memory busy.
+_AHEAD = 512
+
+
+def _extreme(sign: str) -> Callable[[Any, Any, Any], Any]:
+    def join(builder: Any, total: Any, value: Any) -> Any:
+        beyond = builder.fcmp_ordered(sign, value, total)
+        missing = builder.fcmp_unordered("uno", value, value)
+        return builder.select(builder.or_(beyond, missing), value, total)
+
+    return join
+
+
+def _plus(builder: Any, total: Any, value: Any) -> Any:
+    return builder.fadd(total, value)
+
+
+def _times(builder: Any, total: Any, value: Any) -> Any:
+    return builder.fmul(total, value)
+
+
+def _itself(builder: Any, value: Any, shift: Any) -> Any:
+    return value
+
+
+def _unless_nan(number: float) -> Callable[[Any, Any, Any], Any]:
+    def taken(builder: Any, value: Any, shift: Any) -> Any:
+        missing = builder.fcmp_unordered("uno", value, value)
+        return builder.select(missing, constant(value.type, number), value)
+
+    return taken
+
+
+def _magnitude(builder: Any, value: Any, shift: Any) -> Any:
+    negative = builder.fcmp_ordered("<", value, constant(value.type, 0.0))
+    return builder.select(negative, builder.fneg(value), value)
+
+
+def _square(builder: Any, value: Any, shift: Any) -> Any:
+    return builder.fmul(value, value)
+
+
+def _deviation(builder: Any, value: Any, shift: Any) -> Any:
+    return builder.fsub(value, shift)
+
+
+def _squared_deviation(builder: Any, value: Any, shift: Any) -> Any:
+    deviation = _deviation(builder, value, shift)
+    return builder.fmul(deviation, deviation)
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """One kind of reduction.
+
+    start: initial total. take: maps an element and its shift to a value. join: combines a total and
+    a value. run: type of a run's totals. exact: whether the value of a float32 element is exact in
+    float32.
+    """
+
+    start: float
+    take: Callable[[Any, Any, Any], Any]
+    join: Callable[[Any, Any, Any], Any]
+    run: Any = DOUBLE
+    exact: bool = True
+
+
+# Indexed by the kinds of `jit.reduced_run`.
+_REDUCTIONS = (
+    _Reduction(0.0, _itself, _plus),
+    _Reduction(float("-inf"), _itself, _extreme(">"), FLOAT),
+    _Reduction(float("inf"), _itself, _extreme("<"), FLOAT),
+    _Reduction(1.0, _itself, _times),
+    _Reduction(0.0, _unless_nan(0.0), _plus),
+    _Reduction(1.0, _unless_nan(1.0), _times),
+    _Reduction(0.0, _magnitude, _plus),
+    _Reduction(0.0, _square, _plus, exact=False),
+    _Reduction(0.0, _squared_deviation, _plus, exact=False),
+    _Reduction(0.0, _deviation, _plus, exact=False),
+)
+
+
+def _cases(builder: Any, kind: Any) -> Iterator[_Reduction]:
+    """Generate a switch over the kinds; yield each reduction, for the code of its case.
+
+    A kind that is a constant needs no switch.
+    """
+    if isinstance(kind, ir.Constant):
+        if not 0 <= kind.constant < len(_REDUCTIONS):
+            raise Untyped(f"there is no reduction of kind {kind.constant}")
+        yield _REDUCTIONS[kind.constant]
+        return
+    after = builder.append_basic_block("after")
+    switch = builder.switch(kind, after)
+    for index, reduction in enumerate(_REDUCTIONS):
+        case = builder.append_basic_block("kind")
+        switch.add_case(WORD(index), case)
+        builder.position_at_end(case)
+        yield reduction
+        builder.branch(after)
+    builder.position_at_end(after)
+
+
+def _widened(builder: Any, value: Any, kind: Any) -> Any:
+    return value if value.type == kind else builder.fpext(value, kind)
+
+
+def _bring(builder: Any, data: Any, position: Any, count: Any, gap: Any) -> None:
+    """Generate a prefetch of an element of the run, or of one after the run and the gap."""
+    behind = builder.icmp_signed(">=", position, count)
+    skipped = builder.select(behind, gap, WORD(0))
+    prefetch(builder, data, builder.add(position, skipped))
+
+
+def _reduce_run(
+    builder: Any, reduction: _Reduction, total: Any, data: Any, count: Any, shift: Any, gap: Any
+) -> None:
+    """Generate code that combines `count` elements with the float64 that `total` points to."""
+    width = _LANES[reduction.run]
+    kind = ir.VectorType(reduction.run, width)
+    start, pair = constant(kind, reduction.start), WORD(2 * width)
+    shifts = broadcast(builder, _widened(builder, shift, reduction.run), width)
+    # Two alternating accumulators: their additions do not depend on each other.
+    lanes = variables(builder, [start, start])
+
+    def join(which: int, position: Any, mask: Any) -> None:
+        loaded = load_vector(builder, vector_place(builder, data, position, width), mask, width)
+        if reduction.exact:
+            value = _widened(builder, reduction.take(builder, loaded, None), kind)
+        else:
+            value = reduction.take(builder, _widened(builder, loaded, kind), shifts)
+        if mask is not None:
+            value = builder.select(mask, value, start)
+        after = reduction.join(builder, builder.load(lanes[which]), value)
+        builder.store(after, lanes[which])
+
+    pairs = builder.sdiv(count, pair)
+    with counted_loop(builder, pairs) as index:
+        position = builder.mul(index, pair)
+        for ahead in range(_AHEAD, _AHEAD + 2 * width, LINE):
+            _bring(builder, data, builder.add(position, WORD(ahead)), count, gap)
+        join(0, position, None)
+        join(1, builder.add(position, WORD(width)), None)
+    first = builder.mul(pairs, pair)
+    rest = builder.sub(count, first)
+    for which in (0, 1):
+        remaining = builder.sub(rest, WORD(which * width))
+        with builder.if_then(builder.icmp_signed(">", remaining, WORD(0))):
+            mask = first_lanes(builder, remaining, width)
+            join(which, builder.add(first, WORD(which * width)), mask)
+    both = reduction.join(builder, *map(builder.load, lanes))
+    combined = _widened(builder, joined(builder, reduction.join, both), DOUBLE)
+    builder.store(reduction.join(builder, builder.load(total), combined), total)
+
+
+@typed(FLOAT64, INT64, FLOAT64, _FLOATS, INT64, INT64, FLOAT32, INT64)
+def reduced_run(
+    builder: Any,
+    kind: Any,
+    total: Any,
+    data: Any,
+    position: Any,
+    count: Any,
+    shift: Any,
+    gap: Any,
+) -> Any:
+    """Reduce `total` and `count` elements, in vectors of a fixed number of lanes."""
+    (place,) = variables(builder, [total])
+    run = builder.gep(data, [position])
+    for reduction in _cases(builder, kind):
+        _reduce_run(builder, reduction, place, run, count, shift, gap)
+    return builder.load(place)
+
+
+def _join_rows(
+    builder: Any, reduction: _Reduction, rows: Rows, totals: Any, shift: Any, count: Any
+) -> None:
+    """Generate code that combines the elements of all rows with `count` neighbouring totals."""
+
+    def work(builder: Any, columns: Columns) -> None:
+        before = [columns.read(builder, totals, start) for start in columns.starts]
+        shifts = [None] * len(before)
+        if reduction.take in (_deviation, _squared_deviation):
+            shifts = [columns.read(builder, shift, start) for start in columns.starts]
+        lanes = variables(builder, before)
+        with counted_loop(builder, rows.count) as index:
+            values = columns.load(builder, index)
+            for total, value, own in zip(lanes, values, shifts, strict=True):
+                taken = reduction.take(builder, value, own)
+                builder.store(reduction.join(builder, builder.load(total), taken), total)
+        columns.store(builder, totals, [builder.load(total) for total in lanes])
+
+    by_columns(builder, rows, count, work)
+
+
+def _find_rows(builder: Any, sign: str, rows: Rows, output: Any, count: Any) -> None:
+    """Generate code that writes, for `count` columns, the first row of the extreme or NaN."""
+
+    def work(builder: Any, columns: Columns) -> None:
+        extremes = variables(builder, columns.load(builder, WORD(0)))
+        zero = ir.Constant(ir.VectorType(INDEX, ROW_LANES), [0] * ROW_LANES)
+        places = variables(builder, [zero] * len(extremes))
+        with counted_loop(builder, rows.count) as index:
+            row = broadcast(builder, builder.trunc(index, INDEX), ROW_LANES)
+            values = columns.load(builder, index)
+            for extreme, place, value in zip(extremes, places, values, strict=True):
+                held = builder.load(extreme)
+                number = builder.fcmp_ordered("ord", held, held)
+                beyond = builder.and_(builder.fcmp_unordered(sign, value, held), number)
+                builder.store(builder.select(beyond, value, held), extreme)
+                builder.store(builder.select(beyond, row, builder.load(place)), place)
+        kind = ir.VectorType(FLOAT, ROW_LANES)
+        found = [builder.sitofp(builder.load(place), kind) for place in places]
+        columns.store(builder, output, found)
+
+    by_columns(builder, rows, count, work)
+
+
+@typed(None, INT64, _FLOATS, INT64, INT64, _FLOATS, *[INT64] * 4, _FLOATS, INT64)
+def join_rows(
+    builder: Any,
+    kind: Any,
+    totals: Any,
+    at: Any,
+    count: Any,
+    data: Any,
+    position: Any,
+    step: Any,
+    stride: Any,
+    rows: Any,
+    shifts: Any,
+    shift: Any,
+) -> None:
+    """Combine each total with the elements of its column."""
+    block = Rows(builder.gep(data, [position]), step, stride, rows)
+    outputs, moved = builder.gep(totals, [at]), builder.gep(shifts, [shift])
+    for reduction in _cases(builder, kind):
+        _join_rows(builder, reduction, block, outputs, moved, count)
+
+
+@typed(None, INT64, _FLOATS, INT64, INT64, _FLOATS, *[INT64] * 4)
+def find_rows(
+    builder: Any,
+    kind: Any,
+    output: Any,
+    at: Any,
+    count: Any,
+    data: Any,
+    position: Any,
+    step: Any,
+    stride: Any,
+    rows: Any,
+) -> None:
+    """Find the first row of each column's extreme."""
+    block = Rows(builder.gep(data, [position]), step, stride, rows)
+    places = builder.gep(output, [at])
+    for index, sign in ((1, ">"), (2, "<")):
+        with builder.if_then(builder.icmp_signed("==", kind, WORD(index))):
+            _find_rows(builder, sign, block, places, count)
+
+
+REDUCTIONS = {jit.find_rows: find_rows, jit.join_rows: join_rows, jit.reduced_run: reduced_run}

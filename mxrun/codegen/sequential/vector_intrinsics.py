@@ -1,0 +1,272 @@
+"""Code of the intrinsics that are declared in `vectors`, with LLVM vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from mxrun.codegen import vectors
+from mxrun.codegen.llvm_bfloat16 import rounded, widened
+from mxrun.codegen.llvm_target import call_function
+from mxrun.codegen.sequential.arithmetic import Untyped, converted
+from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of, typed
+from mxrun.codegen.sequential.kinds import (
+    BFLOAT16,
+    FLAGS,
+    FLOAT32,
+    FLOATS,
+    INT32,
+    INT64,
+    INTEGERS,
+    NOTHING,
+    UINT8,
+    Kind,
+    Operand,
+    Pointer,
+    TypedValue,
+)
+from mxrun.codegen.sequential.llvm_column import broadcast, first_lanes, prefetch
+from mxrun.codegen.vectors import LANES
+
+_POINTER = Pointer(FLOAT32)
+_INDEX = ir.IntType(32)
+_WORD = ir.IntType(64)
+_BYTES = ir.VectorType(ir.IntType(8), LANES)
+_HALVES = ir.VectorType(ir.IntType(16), LANES)
+_ALIGNED = _INDEX(1)
+
+
+def _place(builder: Any, pointer: Any, position: Any, vector: Any) -> Any:
+    """Return the address of a vector in memory."""
+    return builder.bitcast(builder.gep(pointer, [position]), vector.as_pointer())
+
+
+def _in_memory(pointer: Operand) -> Any:
+    """Return the LLVM type of a vector in the memory of a pointer."""
+    kind = number(pointer).kind
+    known = {FLOAT32: FLOATS.code, INT32: INTEGERS.code, BFLOAT16: _HALVES, UINT8: _BYTES}
+    if not isinstance(kind, Pointer) or kind.element not in known:
+        raise Untyped(f"there are no vectors in the memory of {kind}")
+    return known[kind.element]
+
+
+def _from_memory(builder: Any, loaded: Any) -> Any:
+    """Convert a loaded vector to register form; bfloat16 is widened to float32."""
+    if loaded.type == _HALVES:
+        return widened(builder, loaded)
+    return builder.zext(loaded, INTEGERS.code) if loaded.type == _BYTES else loaded
+
+
+def _to_memory(builder: Any, vector: Any, kind: Any) -> Any:
+    """Convert a vector to its form in memory of `kind`."""
+    if kind == _HALVES:
+        return rounded(builder, vector)
+    return builder.trunc(vector, _BYTES) if kind == _BYTES else vector
+
+
+def _masked(builder: Any, name: str, kind: Any, result: Any, arguments: list[Any]) -> Any:
+    suffix = {FLOATS.code: "f32", INTEGERS.code: "i32", _HALVES: "i16"}.get(kind, "i8")
+    return call_function(builder, f"llvm.masked.{name}.v{LANES}{suffix}.p0", result, arguments)
+
+
+def _integer(builder: Any, operand: Operand) -> Any:
+    return operand_of(builder, operand, INT64)
+
+
+def lanes(builder: Any, value: Operand) -> Operand:
+    """Broadcast a value to all lanes."""
+    given = number(value)
+    if given.kind == INT64:
+        return TypedValue(INTEGERS, broadcast(builder, builder.trunc(given.code, _INDEX), LANES))
+    return TypedValue(FLOATS, broadcast(builder, converted(builder, given, FLOAT32).code, LANES))
+
+
+def load_lanes(builder: Any, pointer: Operand, position: Operand, count: Operand) -> Operand:
+    """Generate a masked load."""
+    kind = _in_memory(pointer)
+    place = _place(builder, number(pointer).code, _integer(builder, position), kind)
+    mask, rest = first_lanes(builder, _integer(builder, count), LANES), ir.Constant(kind, None)
+    loaded = _masked(builder, "load", kind, kind, [place, _ALIGNED, mask, rest])
+    result = FLOATS if kind in (FLOATS.code, _HALVES) else INTEGERS
+    return TypedValue(result, _from_memory(builder, loaded))
+
+
+@typed(FLOATS, _POINTER, INT64, INT64, INT64)
+def gather_lanes(builder: Any, pointer: Any, position: Any, step: Any, count: Any) -> Any:
+    """Generate a masked gather."""
+    numbers = ir.Constant(ir.VectorType(_WORD, LANES), list(range(LANES)))
+    places = ir.VectorType(FLOAT32.code.as_pointer(), LANES)
+    first = builder.ptrtoint(builder.gep(pointer, [position]), _WORD)
+    distances = builder.mul(numbers, broadcast(builder, builder.mul(step, _WORD(4)), LANES))
+    addresses = builder.add(broadcast(builder, first, LANES), distances)
+    kind = FLOATS.code
+    given = [builder.inttoptr(addresses, places), _INDEX(4), first_lanes(builder, count, LANES)]
+    name = f"llvm.masked.gather.v{LANES}f32.v{LANES}p0"
+    return call_function(builder, name, kind, [*given, ir.Constant(kind, None)])
+
+
+def store_lanes(
+    builder: Any, pointer: Operand, position: Operand, vector: Operand, count: Operand
+) -> Operand:
+    """Generate a masked store."""
+    kind = _in_memory(pointer)
+    place = _place(builder, number(pointer).code, _integer(builder, position), kind)
+    lanes_kind = FLOATS if kind in (FLOATS.code, _HALVES) else INTEGERS
+    value = _to_memory(builder, operand_of(builder, vector, lanes_kind), kind)
+    given = [value, place, _ALIGNED, first_lanes(builder, _integer(builder, count), LANES)]
+    _masked(builder, "store", kind, ir.VoidType(), given)
+    return NOTHING
+
+
+def stored_lanes(builder: Any, pointer: Operand, vector: Operand) -> Operand:
+    """Round in registers if the memory type is narrower."""
+    stored = _to_memory(builder, operand_of(builder, vector, FLOATS), _in_memory(pointer))
+    return TypedValue(FLOATS, _from_memory(builder, stored))
+
+
+@typed(FLAGS, FLOATS, FLOATS)
+def above(builder: Any, left: Any, right: Any) -> Any:
+    """Compare lane by lane."""
+    return builder.fcmp_ordered(">", left, right)
+
+
+@typed(FLAGS, FLOATS, FLOATS)
+def exceeds(builder: Any, left: Any, right: Any) -> Any:
+    """Compute not (left <= right), which is true if either is NaN, and right is not NaN."""
+    beyond = builder.fcmp_unordered(">", left, right)
+    return builder.and_(beyond, builder.fcmp_ordered("ord", right, right))
+
+
+@typed(FLAGS, INTEGERS, INTEGERS)
+def equals(builder: Any, left: Any, right: Any) -> Any:
+    """Compare lane by lane."""
+    return builder.icmp_signed("==", left, right)
+
+
+def choose(builder: Any, mask: Operand, chosen: Operand, otherwise: Operand) -> Operand:
+    """Select lane by lane."""
+    kind = _lanes_kind(chosen)
+    select = typed(kind, FLAGS, kind, kind)(ir.IRBuilder.select)
+    return select(builder, mask, chosen, otherwise)
+
+
+def add_lanes(builder: Any, left: Operand, right: Operand) -> Operand:
+    """Add lane by lane."""
+    kind = _lanes_kind(left)
+    add = ir.IRBuilder.fadd if kind == FLOATS else ir.IRBuilder.add
+    return typed(kind, kind, kind)(add)(builder, left, right)
+
+
+subtract_lanes = typed(FLOATS, FLOATS, FLOATS)(ir.IRBuilder.fsub)
+multiply_lanes = typed(FLOATS, FLOATS, FLOATS)(ir.IRBuilder.fmul)
+
+
+def _lanes_kind(operand: Operand) -> Kind:
+    kind = number(operand).kind
+    if kind not in (FLOATS, INTEGERS):
+        raise Untyped(f"a vector is needed, not {kind}")
+    assert isinstance(kind, Kind)
+    return kind
+
+
+def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
+    """Return the columns of sixteen vectors, by shuffles that are single instructions."""
+    lanes_of = range(LANES)
+    # Even or odd halves of every four lanes of two rows, by single lanes and by pairs; every other
+    # quarter.
+    singles = [
+        [4 * (i // 4) + half + i % 4 // 2 + LANES * (i % 2) for i in lanes_of] for half in (0, 2)
+    ]
+    pairs = [
+        [4 * (i // 4) + half + i % 2 + LANES * (i % 4 // 2) for i in lanes_of] for half in (0, 2)
+    ]
+    quarters = [[8 * (i // 4) + 4 * odd + i % 4 for i in lanes_of] for odd in (0, 1)]
+
+    def both(left: Any, right: Any, masks: list[list[int]]) -> tuple[Any, Any]:
+        first, second = (
+            builder.shuffle_vector(left, right, ir.Constant(INTEGERS.code, mask)) for mask in masks
+        )
+        return first, second
+
+    columns: list[Any] = [None] * LANES
+    fours: list[list[Any]] = []
+    for row in range(0, LANES, 4):
+        upper, lower = (both(rows[i], rows[i + 1], singles) for i in (row, row + 2))
+        fours.append([*both(upper[0], lower[0], pairs), *both(upper[1], lower[1], pairs)])
+    for i in range(4):
+        upper, lower = (both(fours[j][i], fours[j + 1][i], quarters) for j in (0, 2))
+        for odd in (0, 1):
+            columns[i + 4 * odd], columns[i + 4 * odd + 8] = both(upper[odd], lower[odd], quarters)
+    return columns
+
+
+@typed(None, _POINTER, *[INT64] * 4, _POINTER, INT64, INT64)
+def transpose_lanes(
+    builder: Any,
+    pointer: Any,
+    position: Any,
+    stride: Any,
+    rows: Any,
+    columns: Any,
+    output: Any,
+    to: Any,
+    step: Any,
+) -> None:
+    """Generate masked loads, shuffles and masked stores.
+
+    Rows and columns beyond the last use the address of the first; such columns are stored there
+    before the first column.
+    """
+    kind = FLOATS.code
+
+    def places(data: Any, at: Any, step: Any, limit: Any) -> list[Any]:
+        distances = (builder.mul(step, _WORD(index)) for index in range(LANES))
+        within = [builder.icmp_signed("<", _WORD(index), limit) for index in range(LANES)]
+        found = map(builder.select, within, distances, [_WORD(0)] * LANES)
+        return [_place(builder, data, builder.add(at, each), kind) for each in found]
+
+    mask, rest = first_lanes(builder, columns, LANES), ir.Constant(kind, None)
+    loaded = [
+        _masked(builder, "load", kind, kind, [place, _ALIGNED, mask, rest])
+        for place in places(pointer, position, stride, rows)
+    ]
+    transposed, mask = _transposed(builder, loaded), first_lanes(builder, rows, LANES)
+    targets = places(output, to, step, columns)
+    for vector, place in zip(reversed(transposed), reversed(targets), strict=True):
+        _masked(builder, "store", kind, ir.VoidType(), [vector, place, _ALIGNED, mask])
+
+
+def fetch(builder: Any, pointer: Operand, position: Operand) -> Operand:
+    """Generate a prefetch into every cache."""
+    if not isinstance(number(pointer).kind, Pointer):
+        raise Untyped("only memory can be prefetched")
+    prefetch(builder, number(pointer).code, _integer(builder, position))
+    return NOTHING
+
+
+@typed(FLOATS, FLOATS, FLOATS)
+def pair_lanes(builder: Any, low: Any, high: Any) -> Any:
+    """Round both vectors and combine them to 32-bit words."""
+    words = [builder.zext(rounded(builder, each), INTEGERS.code) for each in (low, high)]
+    half = ir.Constant(INTEGERS.code, [16] * LANES)
+    return builder.bitcast(builder.or_(words[0], builder.shl(words[1], half)), FLOATS.code)
+
+
+VECTORS: dict[Any, Intrinsic] = {
+    vectors.above: above,
+    vectors.add_lanes: add_lanes,
+    vectors.choose: choose,
+    vectors.equals: equals,
+    vectors.exceeds: exceeds,
+    vectors.fetch: fetch,
+    vectors.gather_lanes: gather_lanes,
+    vectors.lanes: lanes,
+    vectors.load_lanes: load_lanes,
+    vectors.multiply_lanes: multiply_lanes,
+    vectors.pair_lanes: pair_lanes,
+    vectors.store_lanes: store_lanes,
+    vectors.stored_lanes: stored_lanes,
+    vectors.subtract_lanes: subtract_lanes,
+    vectors.transpose_lanes: transpose_lanes,
+}

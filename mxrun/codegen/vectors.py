@@ -1,0 +1,112 @@
+"""Vectors of 16 lanes, for native functions whose loops LLVM does not vectorise.
+
+LLVM compiles a loop over a few channels with a condition, or over several tensors that could
+overlap, to scalar code, or to vector code behind checks that cost more than the work. These
+intrinsics, for bodies of `jit.native`, express the vector code explicitly. A vector has 16 lanes of
+float32 or int32. Memory is read and written at `position` of a pointer for the first `count` lanes,
+or for all 16 if `count` is larger.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxrun.codegen.declaration import intrinsic
+
+LANES = 16
+
+
+@intrinsic
+def lanes(value: float) -> Any:
+    """Broadcast `value`, a float32 (or int64), to a vector of float32 (or of int32)."""
+
+
+@intrinsic
+def load_lanes(pointer: Any, position: int, count: int) -> Any:
+    """Load lanes from memory; the others are 0.
+
+    float32 and int32 are loaded unchanged, bfloat16 is widened to float32, bytes to int32.
+    """
+
+
+@intrinsic
+def gather_lanes(pointer: Any, position: int, step: int, count: int) -> Any:
+    """Load lanes from every `step`-th element of float32 memory; the others are 0."""
+
+
+@intrinsic
+def store_lanes(pointer: Any, position: int, vector: Any, count: int) -> None:
+    """Store lanes: float32 or int32 unchanged, the lowest bytes of int32 lanes to byte memory.
+
+    float32 is rounded to bfloat16 memory, ties to even; NaN stays NaN.
+    """
+
+
+@intrinsic
+def stored_lanes(pointer: Any, vector: Any) -> Any:
+    """Return float32 lanes as `load_lanes` would read them after they were stored there."""
+
+
+@intrinsic
+def above(left: Any, right: Any) -> Any:
+    """Return the mask of lanes with left > right, which is false if either is NaN."""
+
+
+@intrinsic
+def exceeds(left: Any, right: Any) -> Any:
+    """Return the mask of lanes with left > right, or with left NaN and right not NaN."""
+
+
+@intrinsic
+def equals(left: Any, right: Any) -> Any:
+    """Return the mask of lanes in which two int32 vectors are equal."""
+
+
+@intrinsic
+def choose(mask: Any, chosen: Any, otherwise: Any) -> Any:
+    """Select lanes of `chosen` where the mask is set, else of `otherwise`."""
+
+
+@intrinsic
+def add_lanes(left: Any, right: Any) -> Any:
+    """Add two vectors of one kind."""
+
+
+@intrinsic
+def subtract_lanes(left: Any, right: Any) -> Any:
+    """Subtract two vectors of float32."""
+
+
+@intrinsic
+def multiply_lanes(left: Any, right: Any) -> Any:
+    """Multiply two vectors of float32."""
+
+
+@intrinsic
+def fetch(pointer: Any, position: int) -> None:
+    """Prefetch the cache line of `position`, which need not exist."""
+
+
+@intrinsic
+def pair_lanes(low: Any, high: Any) -> Any:
+    """Convert two vectors of float32 to bfloat16, interleaved lane by lane.
+
+    The result is only for storing, as float32.
+    """
+
+
+@intrinsic
+def transpose_lanes(
+    pointer: Any,
+    position: int,
+    stride: int,
+    rows: int,
+    columns: int,
+    output: Any,
+    to: int,
+    step: int,
+) -> None:
+    """Transpose a block: output[to + j * step + i] = pointer[position + i * stride + j], float32.
+
+    i is below `rows` and j below `columns`; both are at least 1, and values above 16 count as 16.
+    """

@@ -1,0 +1,170 @@
+"""Launches of prepared kernels on guarded memory, with detection of illegal writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+
+from mxrun.base.device import CPU
+from mxrun.base.errors import InternalError
+from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.contract.memory import Array, GuardedMemory, PitchedMemory
+from mxrun.contract.problem import Breach, Violation
+from mxrun.device.interface import Device, ProgramStep
+from mxrun.device.layouts import is_row_major, logical, reordered
+from mxrun.device.registry import device_kind, open_device
+from mxrun.operator.kernel import Handles, Kernel
+from mxrun.operator.launch import Launch, runs_python
+
+
+@cache
+def opened(threads: int = 1, kind: str = CPU) -> Device:
+    """Return the first device of a kind, with a team of `threads`."""
+    return open_device(device_kind(kind).describe(0, threads), kind)
+
+
+def memory_of(spec: TensorSpec, value: Array) -> GuardedMemory:
+    """Return memory that holds a value in the layout of `spec`."""
+    target = GuardedMemory(spec)
+    if is_row_major(spec):
+        target.store(value)
+    else:
+        elements = np.array(value, order="C")
+        target.elements()[:] = reordered(opened(), elements, spec.with_layout(PLAIN), spec)
+    return target
+
+
+def load(memory: GuardedMemory) -> Array:
+    """Return a copy of the logical value of a tensor in any layout."""
+    return np.array(logical(opened(), memory.elements(), memory.spec), order="C")
+
+
+def run(
+    launches: Sequence[Launch], whose: str = "the kernel", device: Device | None = None
+) -> None:
+    """Run launches in order, by default on the CPU with one thread.
+
+    whose: their name in messages. Raises Breach if a native call reports an error.
+    """
+    program = (device or opened()).bind([ProgramStep(whose, tuple(launches))])
+    try:
+        program.run()
+    except InternalError as error:
+        if any(map(runs_python, launches)):
+            raise
+        raise Breach(Violation(str(error))) from error
+
+
+@dataclass(frozen=True)
+class Named:
+    """Tensor memory with its name in messages; None if the tensor is absent."""
+
+    name: str
+    memory: GuardedMemory | None
+
+
+def handles_of(
+    inputs: Sequence[GuardedMemory | None],
+    outputs: Sequence[GuardedMemory],
+    extra: Sequence[GuardedMemory] = (),
+    workspace: GuardedMemory | None = None,
+) -> Handles:
+    """Return the handles of everything a kernel accesses."""
+    return Handles(
+        tuple(None if memory is None else memory.handle for memory in inputs),
+        tuple(memory.handle for memory in outputs),
+        tuple(memory.handle for memory in extra),
+        None if workspace is None else workspace.handle,
+    )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One call on a device with all its memory.
+
+    workspace: None if the kernel needs none. shared: the inputs whose memory an output takes.
+    """
+
+    whose: str
+    device: Device
+    kernel: Kernel
+    inputs: Sequence[Named]
+    outputs: Sequence[Named]
+    extra: Sequence[GuardedMemory]
+    workspace: GuardedMemory | None
+    shared: set[int]
+
+    def run(self) -> tuple[Launch, ...]:
+        """Bind, run and return the launches.
+
+        Raises Breach on a write outside the tensors or to an input.
+        """
+        saved = [
+            (named.name, named.memory, named.memory.bytes.tobytes())
+            for index, named in enumerate(self.inputs)
+            if named.memory is not None and index not in self.shared
+        ]
+        sources = [named.memory for named in self.inputs]
+        targets = [named.memory for named in self.outputs if named.memory is not None]
+        launches = self.kernel.bind(handles_of(sources, targets, self.extra, self.workspace))
+        run(launches, self.whose, self.device)
+        extra = [Named(f"extra output {index}", memory) for index, memory in enumerate(self.extra)]
+        workspace = Named("its workspace", self.workspace)
+        _stays_within(self.whose, [*self.inputs, *self.outputs, *extra, workspace])
+        for name, memory, content in saved:
+            if memory.bytes.tobytes() != content:
+                raise Breach(_changed(self.whose, name, memory, content))
+        return launches
+
+    def with_pitched_memory(self) -> Trial:
+        """Return the call on pitched memory wherever the kernel accepts slices of larger tensors.
+
+        Its outputs are not computed yet.
+        """
+        inputs = list(self.inputs)
+        for index, width in self.kernel.pitched_inputs.items():
+            name, memory = inputs[index].name, inputs[index].memory
+            if memory is not None:
+                inputs[index] = Named(name, PitchedMemory(memory.spec, width, memory.elements()))
+        outputs = []
+        for index, each in enumerate(self.outputs):
+            assert each.memory is not None
+            spec, width = each.memory.spec, self.kernel.pitched_outputs.get(index, 0)
+            outputs.append(
+                Named(each.name, PitchedMemory(spec, width) if width else GuardedMemory(spec))
+            )
+        extra = [GuardedMemory(memory.spec) for memory in self.extra]
+        return replace(self, inputs=inputs, outputs=outputs, extra=extra)
+
+
+def _stays_within(whose: str, tensors: Sequence[Named]) -> None:
+    for named in tensors:
+        overrun = "" if named.memory is None else named.memory.overrun()
+        if overrun:
+            raise Breach(
+                Violation(
+                    f"{whose} writes outside {named.name}, {overrun}",
+                    hint="write only the tensor's own elements: other tensors are stored beside it",
+                )
+            )
+
+
+def _changed(whose: str, name: str, memory: GuardedMemory, content: bytes) -> Violation:
+    """Return the violation for an input that the call has changed."""
+    now = np.frombuffer(memory.bytes.tobytes(), memory.spec.dtype)
+    then = np.frombuffer(content, memory.spec.dtype)
+    first = int(np.argmax(now.view(np.uint8) != then.view(np.uint8))) // now.itemsize
+    index = None
+    if memory.spec.layout == PLAIN:
+        index = tuple(int(i) for i in np.unravel_index(first, memory.spec.shape))
+    return Violation(
+        f"{whose} changes its input {name}",
+        str(then[first].item()),
+        str(now[first].item()),
+        "compute into an output; what training changes is a state of list_state_updates or an "
+        "input of list_mutated_inputs",
+        index,
+    )

@@ -1,0 +1,1 @@
+"""Devices: memory, views, writes and reads, and programs of launches."""

@@ -1,0 +1,1 @@
+"""The CPU: arena, thread team, tape, oneDNN, measured peaks."""

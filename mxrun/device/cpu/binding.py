@@ -1,0 +1,203 @@
+"""Launches → native calls: handles become addresses, and programs that repeat become loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.errors import InternalError
+from mxrun.codegen.arguments import Arguments, Int64s, Integer, Table
+from mxrun.codegen.jit import call_address, int64s, native
+from mxrun.device.cpu.call import (
+    Address,
+    MovingWord,
+    NativeCall,
+    loop_call,
+    set_threads_call,
+    strides_of,
+)
+from mxrun.device.cpu.onednn.launch import PrimitiveLaunch
+from mxrun.device.cpu.team import openmp
+from mxrun.device.host_memory import address_of, array_of
+from mxrun.operator.launch import (
+    Code,
+    Handle,
+    Launch,
+    LoopLaunch,
+    PythonLaunch,
+    Repeat,
+    runs_python,
+)
+
+Array = npt.NDArray[Any]
+
+# A row of packed calls: function address, 1 if its result is a status, six arguments.
+MAX_ARGUMENTS = 6
+COLUMNS = 2 + MAX_ARGUMENTS
+
+
+@dataclass(frozen=True)
+class PythonCall:
+    """Call that needs the interpreter: the body of a NumPy or user-written operator."""
+
+    function: Callable[[], None]
+
+
+Call = NativeCall | PythonCall
+
+
+def calls_of(
+    launch: Launch, threads: int, iterations: tuple[int, ...] = (), depth: int = 0
+) -> tuple[Call, ...]:
+    """Return the calls of a launch, between which the team's size is `threads`.
+
+    iterations: those of enclosing loops that are unrolled. depth: number of enclosing loops.
+    """
+    if isinstance(launch, Repeat):
+        return _repeated(launch, threads, iterations, depth)
+
+    def place(value: Any) -> Any:
+        if isinstance(value, Handle):
+            return _address(value, iterations)
+        return value.function.address if isinstance(value, Code) else value
+
+    if isinstance(launch, LoopLaunch):
+        given = launch.arguments
+        if isinstance(given, Arguments):
+            return (loop_call(launch.function, given.with_values(place), launch.team),)
+        return (loop_call(launch.function, tuple(map(place, given)), launch.team),)
+    if isinstance(launch, PythonLaunch):
+        return (
+            PythonCall(launch.prepare(lambda handle, spec: array_of(handle, spec, iterations))),
+        )
+    if isinstance(launch, PrimitiveLaunch):
+        addresses = {argument: place(handle) for argument, handle in launch.places.items()}
+        scratch = 0 if launch.scratch is None else place(launch.scratch)
+        calls = launch.computation.bind(addresses, scratch)
+        if launch.team == threads:
+            return calls
+        return (set_threads_call(launch.team), *calls, set_threads_call(threads))
+    raise InternalError(f"the CPU cannot run {type(launch).__name__}")
+
+
+def _address(handle: Handle, iterations: tuple[int, ...]) -> int:
+    """Return a tensor's address, which moves if it has strides in loops that are not unrolled."""
+    address = address_of(handle, iterations)
+    strides = (0,) * len(iterations) + handle.strides[len(iterations) :]
+    return Address(address, strides) if any(strides) else address
+
+
+def _repeated(
+    repeat: Repeat, threads: int, iterations: tuple[int, ...], depth: int
+) -> tuple[Call, ...]:
+    """Return one native call for a loop; one after the other for a loop with Python bodies."""
+    if runs_python(repeat):
+        return tuple(
+            call
+            for iteration in range(repeat.count)
+            for launch in repeat.program
+            for call in calls_of(launch, threads, (*iterations, iteration), depth + 1)
+        )
+    inner = [
+        call
+        for launch in repeat.program
+        for call in calls_of(launch, threads, iterations, depth + 1)
+        if isinstance(call, NativeCall)
+    ]
+    return (_loop(repeat.count, inner, depth),)
+
+
+class RepeatedCalls(Arguments):
+    """Arguments of `repeat_loop`.
+
+    calls: `call_count` packed rows. words: the addresses of words in the memory of the calls;
+    strides [word_count]: bytes by which each moves per iteration. result [1]: 1 + the index of the
+    first call that fails, else 0.
+    """
+
+    count: Integer
+    calls: Int64s
+    call_count: Integer
+    words: Table
+    strides: Int64s
+    word_count: Integer
+    result: Int64s
+
+
+@native
+def repeat_loop(call: RepeatedCalls) -> None:
+    """Make all calls `count` times, up to the first that fails; then move the words back."""
+    calls = call.calls
+    call.result[0] = 0
+    for _ in range(call.count):
+        for i in range(call.call_count):
+            row = i * 8
+            status = call_address(
+                calls[row],
+                calls[row + 2],
+                calls[row + 3],
+                calls[row + 4],
+                calls[row + 5],
+                calls[row + 6],
+                calls[row + 7],
+            )
+            # A C int occupies only the lower half of the register.
+            if calls[row + 1] != 0 and status & 0xFFFFFFFF != 0:
+                call.result[0] = i + 1
+        for word in range(call.word_count):
+            int64s(call.words, word)[0] += call.strides[word]
+    for word in range(call.word_count):
+        int64s(call.words, word)[0] -= call.count * call.strides[word]
+
+
+def _loop(count: int, calls: Sequence[NativeCall], depth: int) -> NativeCall:
+    """Return the call that repeats `calls`, the loop number `depth` from outside."""
+    packed = pack(calls)
+    moves = [move for call in calls for move in call.moves]
+    for row, call in zip(packed, calls, strict=True):
+        for number, argument in enumerate(call.arguments, COLUMNS - MAX_ARGUMENTS):
+            if any(strides := strides_of(argument)):
+                moves.append(MovingWord(row[number:].ctypes.data, strides))
+    own = [move for move in moves if len(move.strides) > depth and move.strides[depth]]
+    result = np.zeros(1, np.int64)
+    repetition = RepeatedCalls(
+        count=count,
+        calls=packed,
+        call_count=len(calls),
+        words=tuple(move.word for move in own),
+        strides=np.array([move.strides[depth] for move in own], np.int64),
+        word_count=len(own),
+        result=result,
+    )
+    made = loop_call(repeat_loop, repetition, 1)
+    outer = tuple(move for move in moves if any(move.strides[:depth]))
+    return replace(made, owner=(made.owner, calls), moves=outer, failed=_failures(result, calls))
+
+
+def _failures(
+    result: npt.NDArray[np.int64], calls: Sequence[NativeCall]
+) -> tuple[npt.NDArray[np.int64], ...]:
+    return (result, *(each for call in calls for each in call.failed))
+
+
+def pack(calls: Sequence[NativeCall]) -> npt.NDArray[np.int64]:
+    """Return calls as rows of 64-bit words."""
+    packed: npt.NDArray[np.int64] = np.zeros((len(calls), COLUMNS), np.int64)
+    for row, call in zip(packed, calls, strict=True):
+        if len(call.arguments) > MAX_ARGUMENTS:
+            raise InternalError(f"a native call takes at most {MAX_ARGUMENTS} arguments")
+        row[0], row[1] = call.function, call.checked
+        row[2 : 2 + len(call.arguments)] = call.arguments
+    return packed
+
+
+def start_call(threads: int) -> tuple[NativeCall, ...]:
+    """Return the call that sets the team's size at the beginning of a program.
+
+    Another program may have run on this thread before.
+    """
+    return () if openmp() is None else (set_threads_call(threads),)

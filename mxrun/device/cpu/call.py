@@ -1,0 +1,103 @@
+"""Native calls, the executable form of a launch on the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.errors import InternalError
+from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, slot_of
+from mxrun.codegen.jit import NativeCode, require_arguments
+from mxrun.device.cpu.team import openmp
+
+
+class Address(int):
+    """Address of a tensor that moves: `strides` bytes in an iteration of each enclosing loop."""
+
+    strides: tuple[int, ...]
+
+    def __new__(cls, address: int, strides: tuple[int, ...]) -> Address:
+        """Return the address in the first iterations."""
+        made = super().__new__(cls, address)
+        made.strides = strides
+        return made
+
+    def __add__(self, nbytes: int) -> Address:
+        """Return the address of the byte that is `nbytes` further."""
+        return Address(int(self) + nbytes, self.strides)
+
+
+def strides_of(value: object) -> tuple[int, ...]:
+    """Return the strides of a moving address; empty for everything else."""
+    return value.strides if isinstance(value, Address) else ()
+
+
+@dataclass(frozen=True)
+class MovingWord:
+    """64-bit word in the memory of a call that holds a moving address.
+
+    word: address of the word. strides: as of the address that it holds.
+    """
+
+    word: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class NativeCall:
+    """The C call `function(*arguments)` with at most six integer or pointer arguments.
+
+    The function returns int or void. owner: holds references to everything the arguments point to.
+    checked: the result is a status, and a status other than zero stops the tape. moves: words of
+    the arguments' memory that change between the iterations of a loop; an argument itself may be a
+    moving address too. failed: words [1] that are not zero after the call if a call that it makes
+    has failed.
+    """
+
+    function: int
+    arguments: tuple[int, ...]
+    owner: Any
+    checked: bool = False
+    moves: tuple[MovingWord, ...] = ()
+    failed: tuple[npt.NDArray[np.int64], ...] = ()
+
+
+def loop_call(
+    function: NativeCode, arguments: Arguments | tuple[Any, ...], threads: int
+) -> NativeCall:
+    """Pack the argument block of a loop; with several threads the team runs it together.
+
+    arguments: the slots themselves for code that was not compiled from a Python body. Raises
+    TypeError if they are not of the class that a native function declares.
+    """
+    require_arguments(function, arguments)
+    runtime = openmp() if threads > 1 else None
+    header = (0, 0) if runtime is None else (runtime.thread_number, runtime.team_size)
+    if isinstance(arguments, Arguments):
+        slots = list(arguments.slots())
+        block = arguments.packed(header)
+    else:
+        slots = list(enumerate(arguments, HEADER_SLOTS))
+        block = np.array([*header, *map(slot_of, arguments)], np.int64)
+    address = block.ctypes.data
+    moves = tuple(
+        MovingWord(address + number * block.itemsize, strides)
+        for number, value in slots
+        if any(strides := strides_of(value))
+    )
+    owner: tuple[Any, ...] = (block, function, arguments)
+    if runtime is None:
+        return NativeCall(function.address, (address,), owner, moves=moves)
+    team = (function.address, address, threads, 0)
+    return NativeCall(runtime.parallel, team, owner, moves=moves)
+
+
+def set_threads_call(threads: int) -> NativeCall:
+    """Return `set_threads` as a call of the tape, for the thread that runs the tape."""
+    runtime = openmp()
+    if runtime is None:
+        raise InternalError("there is no OpenMP runtime whose team could be set")
+    return NativeCall(runtime.set_threads, (threads,), None)

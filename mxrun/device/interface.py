@@ -1,0 +1,309 @@
+"""Interface of a device: it owns memory, moves tensors in and out, and runs programs.
+
+Everything above a device is written against this file. A program is a list of launches; tensors are
+handles. A new kind of device is a subclass of `Device`, registered under the name by which configs
+select it (`context: NAME` or `context: NAME:INDEX`):
+
+    @register_device("toy")
+    class ToyDevice(Device):
+        ...
+
+It must implement `describe`, `allocate`, `write`, `read` and `bind`; everything else has a default.
+`mxrun/device/reference/` is the smallest complete example.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.device import DeviceDescription
+from mxrun.base.dtype import numpy_dtype
+from mxrun.base.errors import InternalError
+from mxrun.base.machine import Machine
+from mxrun.base.tensor import TensorSpec
+from mxrun.codegen.arguments import Arguments
+from mxrun.codegen.host_loop import HostLoop
+from mxrun.codegen.jit import NativeFunction
+from mxrun.operator.launch import Handle, Launch, Memory
+
+Array = npt.NDArray[Any]
+Nanoseconds = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ProgramStep:
+    """Launches of one step of a plan; `name` is used in messages and profiles."""
+
+    name: str
+    launches: tuple[Launch, ...]
+
+
+@dataclass(frozen=True)
+class ProgramCost:
+    """Overhead of one run of a program, without the work of its launches.
+
+    calls: number of calls, of which `switches` set the compute team's size. seconds: time of all
+    calls if only those that set the team do their work. unswitched_s: time if none does.
+    """
+
+    calls: int
+    switches: int
+    seconds: float
+    unswitched_s: float
+
+
+class Program(ABC):
+    """Launches bound to a device; running it allocates nothing and decides nothing.
+
+    names: the step of each call, in the order of execution; a step may make several calls, or none.
+    """
+
+    names: tuple[str, ...]
+
+    @abstractmethod
+    def run(self) -> None:
+        """Run every call once; raises InternalError naming the step of a call that fails."""
+
+    @abstractmethod
+    def run_watched(self, after: Callable[[int], None]) -> None:
+        """Run the calls one by one, the debug mode; `after` receives the number of each."""
+
+    def timed(self) -> TimedProgram:
+        """Return the same calls with a clock reading after each."""
+        return TimedProgram(self)
+
+    def cost(self) -> ProgramCost:
+        """Measure the overhead of a run; zero where it is not known."""
+        return ProgramCost(len(self.names), 0, 0.0, 0.0)
+
+    def temporary_bytes(self) -> int:
+        """Run once and return the most bytes of temporaries at a time, which no plan contains."""
+        return 0
+
+    def overheads(self, peaks: Machine) -> Mapping[str, float]:
+        """Return the seconds that the calls of each step take at least, whatever they compute."""
+        return dict.fromkeys(self.names, 0.0)
+
+
+class TimedProgram:
+    """Program whose every call is timed.
+
+    begin, end [calls]: nanoseconds of the monotonic clock between which each call last ran.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.begin: Nanoseconds = np.zeros(len(program.names), np.int64)
+        self.end: Nanoseconds = np.zeros(len(program.names), np.int64)
+        self._program = program
+
+    def run(self) -> None:
+        """Run every call once and record its times."""
+        clock = time.monotonic_ns
+        last = clock()
+
+        def after(index: int) -> None:
+            nonlocal last
+            self.begin[index] = last
+            self.end[index] = last = clock()
+
+        self._program.run_watched(after)
+
+
+class Device(ABC):
+    """One device of some kind; the constructor opens it.
+
+    description: what kernels are prepared for. has_host_memory: whether `view` works.
+    compiles_host_loops: whether loops beside the device, such as those of the planner, are compiled
+    and not interpreted. makes_temporaries: whether its programs allocate temporaries outside of
+    plans, which `Program.temporary_bytes` measures.
+    """
+
+    has_host_memory: bool = False
+    compiles_host_loops: bool = True
+    makes_temporaries: bool = False
+
+    def __init__(self, description: DeviceDescription) -> None:
+        self.description = description
+
+    # -- what there is, before a device is opened ----------------------------------------------
+
+    @classmethod
+    def count(cls) -> int:
+        """Return the number of devices of this kind here."""
+        return 1
+
+    @classmethod
+    def cores(cls) -> int:
+        """Return the number of threads that a team has cores for."""
+        return 1
+
+    @classmethod
+    def largest_team(cls) -> int:
+        """Return the largest team that a device of this kind provides."""
+        return 1
+
+    @classmethod
+    def team_limit(cls) -> str:
+        """Return what limits the largest team, for a message after its size."""
+        return "what the device provides"
+
+    @classmethod
+    def model(cls, index: int) -> str:
+        """Return the name of the hardware of device `index`, as its system reports it."""
+        return ""
+
+    @classmethod
+    def libraries(cls) -> Mapping[str, str | None]:
+        """Return the version of each library that this kind uses; None for one that is missing."""
+        return {}
+
+    @classmethod
+    def missing(cls) -> str:
+        """Return what is missing for full speed here, as a note for the user; empty if nothing."""
+        return ""
+
+    @classmethod
+    @abstractmethod
+    def describe(cls, index: int, threads: int) -> DeviceDescription:
+        """Return the description of device `index` with a team of `threads`."""
+
+    # -- memory --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Memory:
+        """Return zeroed memory; raises UserError if there is too little."""
+
+    def unbacked(self, nbytes: int) -> Memory:
+        """Return memory for programs that are bound but never run; a host device needs none."""
+        return self.allocate(nbytes)
+
+    @abstractmethod
+    def write(self, handle: Handle, value: Array) -> None:
+        """Copy a row-major array to the bytes at `handle`."""
+
+    @abstractmethod
+    def read(self, handle: Handle, spec: TensorSpec) -> Array:
+        """Return a copy of a tensor in plain layout."""
+
+    def view(self, handle: Handle, spec: TensorSpec) -> Array:
+        """Return a tensor's memory as a writable array; host devices only, else InternalError."""
+        raise InternalError(f"the memory of {self.description.kind} cannot be viewed")
+
+    def fill(self, memory: Memory, begin: int, end: int, byte: int) -> None:
+        """Set the bytes of a range of memory."""
+        self.write(Handle(memory, begin), np.full(end - begin, byte, np.uint8))
+
+    def tensor(self, handle: Handle, spec: TensorSpec) -> DeviceTensor:
+        """Return the tensor at `handle`."""
+        return DeviceTensor(self, handle, spec)
+
+    # -- programs ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def bind(self, steps: Sequence[ProgramStep]) -> Program:
+        """Return the program that runs the steps' launches in order.
+
+        Raises InternalError for a launch that this device cannot run.
+        """
+
+    def synchronise(self) -> None:
+        """Wait until everything that was started has finished."""
+        return
+
+    @contextmanager
+    def timing(self) -> Iterator[None]:
+        """Context manager for measuring times of programs: the team is ready."""
+        yield
+
+    # -- speeds --------------------------------------------------------------------------------
+
+    def peaks(self, remeasure: bool = False) -> Machine | None:
+        """Return peak figures, measured once per machine; None if this kind has none."""
+        return None
+
+    def known_peaks(self) -> Machine | None:
+        """Return the peak figures if they have been measured before, else None."""
+        return None
+
+    def identity(self) -> str:
+        """Return a text of everything that times on this device depend on."""
+        return repr(self.description)
+
+    # -- host code beside the device -----------------------------------------------------------
+
+    def host_loop(self, function: NativeFunction, arguments: Arguments, elements: int) -> HostLoop:
+        """Return a loop on host arrays over `elements`; a host device may run it on its team."""
+        return HostLoop(function, arguments)
+
+
+@dataclass(frozen=True)
+class DeviceTensor:
+    """Tensor in a device's memory, in plain layout."""
+
+    device: Device
+    handle: Handle
+    spec: TensorSpec
+
+    def write(self, value: npt.ArrayLike) -> None:
+        """Copy a value of the tensor's shape, or a scalar for every element, into the tensor."""
+        if self.device.has_host_memory:
+            self.device.view(self.handle, self.spec)[...] = value
+            return
+        array = np.empty(self.spec.shape, numpy_dtype(self.spec.dtype))
+        array[...] = value
+        self.device.write(self.handle, array)
+
+    def read(self) -> Array:
+        """Return a copy of the tensor."""
+        return self.device.read(self.handle, self.spec)
+
+    def values(self) -> Array:
+        """Return the present values for reading: a view where the device has one, else a copy."""
+        if self.device.has_host_memory:
+            return self.device.view(self.handle, self.spec)
+        return self.read()
+
+    def mirror(self) -> Mirror:
+        """Return an array that is written or read again and again, such as an io slot."""
+        if self.device.has_host_memory:
+            return Mirror(self.device.view(self.handle, self.spec))
+        return CopiedMirror(self)
+
+
+class Mirror:
+    """Host array with a tensor's values: the tensor's own memory, which needs no copies."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    def load(self) -> None:
+        """Copy the tensor to the array."""
+        return
+
+    def store(self) -> None:
+        """Copy the array to the tensor."""
+        return
+
+
+class CopiedMirror(Mirror):
+    """Host array beside a tensor in another memory."""
+
+    def __init__(self, tensor: DeviceTensor) -> None:
+        super().__init__(tensor.read())
+        self._tensor = tensor
+
+    def load(self) -> None:
+        """Copy the tensor to the array."""
+        np.copyto(self.array, self._tensor.read())
+
+    def store(self) -> None:
+        """Copy the array to the tensor."""
+        self._tensor.device.write(self._tensor.handle, self.array)

@@ -1,0 +1,1 @@
+"""The reference device: NumPy bodies alone."""

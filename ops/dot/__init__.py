@@ -1,0 +1,1 @@
+"""dot and batch_dot: matrix products."""

@@ -1,0 +1,1 @@
+"""FullyConnected: its operator and its kernels."""

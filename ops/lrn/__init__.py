@@ -1,0 +1,1 @@
+"""LRN: its operator and its kernels."""

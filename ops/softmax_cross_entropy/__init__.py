@@ -1,0 +1,1 @@
+"""softmax_cross_entropy: its operator, its loops and its kernels."""

@@ -1,0 +1,1 @@
+"""transpose and SwapAxis: their operators and their kernels."""

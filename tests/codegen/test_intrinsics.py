@@ -1,0 +1,63 @@
+"""Intrinsics: each declaration has a generator of its code that takes the same arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mxrun.codegen import jit, vectors
+from mxrun.codegen.sequential.arithmetic import Untyped
+from mxrun.codegen.sequential.compiler import INTRINSICS
+from mxrun.codegen.sequential.kinds import NOTHING
+
+DECLARED: list[Callable[..., Any]] = [
+    each
+    for module in (jit, vectors)
+    for each in vars(module).values()
+    if inspect.isfunction(each)
+    and each.__module__ == module.__name__
+    and "__wrapped__" in vars(each)
+]
+parametrized = pytest.mark.parametrize("function", DECLARED, ids=lambda each: each.__name__)
+
+
+def test_the_declarations_are_those_with_a_generator() -> None:
+    modules = {jit.__name__, vectors.__name__}
+    generated = [each for each in INTRINSICS if getattr(each, "__module__", "") in modules]
+    assert set(DECLARED) == set(generated)
+    assert len(DECLARED) > 30
+
+
+def arity(function: Callable[..., Any]) -> int:
+    return len(inspect.signature(function).parameters)
+
+
+@parametrized
+def test_a_generator_takes_the_arguments_of_the_declaration(function: Callable[..., Any]) -> None:
+    def misuse(count: int) -> str:
+        """Return the error for operands of which none is a number."""
+        with pytest.raises((Untyped, TypeError)) as caught:
+            INTRINSICS[function](None, *[NOTHING] * count)
+        return str(caught.value)
+
+    assert "a number is needed" in misuse(arity(function))
+    assert "a number is needed" not in misuse(arity(function) - 1)
+    assert "a number is needed" not in misuse(arity(function) + 1)
+
+
+@parametrized
+def test_a_call_in_python_names_the_function(function: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match=f"^{function.__name__} can only be called in a native"):
+        function(*[0] * arity(function))
+
+
+def test_a_call_of_an_inlined_function_in_python_names_it() -> None:
+    @jit.inlined
+    def doubled(value: Any) -> Any:
+        return 2 * value
+
+    with pytest.raises(TypeError, match=r"^doubled can only be called in a native function"):
+        doubled(3)

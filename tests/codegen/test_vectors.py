@@ -1,0 +1,217 @@
+"""Sixteen numbers at once, on memory of bfloat16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from mxrun.base.dtype import numpy_dtype
+from mxrun.codegen.arguments import Arguments, BFloat16s, Float32s, Integer
+from mxrun.codegen.host_loop import HostLoop
+from mxrun.codegen.jit import NativeFunction, native
+from mxrun.codegen.vectors import (
+    LANES,
+    above,
+    choose,
+    lanes,
+    load_lanes,
+    pair_lanes,
+    store_lanes,
+    stored_lanes,
+    transpose_lanes,
+)
+
+BFLOAT16 = numpy_dtype("bfloat16")
+PATTERNS = np.arange(1 << 16, dtype=np.uint32)
+QUIET, INFINITY = 0x40, 0x7F80
+
+
+class Widening(Arguments):
+    count: Integer
+    data: BFloat16s
+    output: Float32s
+
+
+@native
+def widen_loop(call: Widening) -> None:
+    """output = data for a number of elements."""
+    for at in range(0, call.count, LANES):
+        value = load_lanes(call.data, at, call.count - at)
+        store_lanes(call.output, at, value, call.count - at)
+
+
+@native
+def first_lanes_loop(call: Widening) -> None:
+    """output[:16] = the first lanes of data, the others 0."""
+    store_lanes(call.output, 0, load_lanes(call.data, 0, call.count), LANES)
+
+
+class Rounding(Arguments):
+    count: Integer
+    data: Float32s
+    output: BFloat16s
+
+
+@native
+def round_loop(call: Rounding) -> None:
+    """output = data for a number of elements."""
+    for at in range(0, call.count, LANES):
+        value = load_lanes(call.data, at, call.count - at)
+        store_lanes(call.output, at, value, call.count - at)
+
+
+class Storing(Arguments):
+    """low: bfloat16 memory that is not accessed."""
+
+    count: Integer
+    data: Float32s
+    narrow: Float32s
+    wide: Float32s
+    low: BFloat16s
+
+
+@native
+def stored_loop(call: Storing) -> None:
+    """Write data rounded to bfloat16 memory to `narrow`, and to float32 memory to `wide`."""
+    for at in range(0, call.count, LANES):
+        value = load_lanes(call.data, at, call.count - at)
+        store_lanes(call.narrow, at, stored_lanes(call.low, value), call.count - at)
+        store_lanes(call.wide, at, stored_lanes(call.data, value), call.count - at)
+
+
+class Pair(Arguments):
+    left: Float32s
+    right: Float32s
+    output: Float32s
+
+
+@native
+def above_loop(call: Pair) -> None:
+    """output = 1 where left > right, else 0."""
+    one, zero = lanes(np.float32(1)), lanes(np.float32(0))
+    mask = above(load_lanes(call.left, 0, LANES), load_lanes(call.right, 0, LANES))
+    store_lanes(call.output, 0, choose(mask, one, zero), LANES)
+
+
+@native
+def pair_loop(call: Pair) -> None:
+    """output = two times sixteen numbers, side by side."""
+    pairs = pair_lanes(load_lanes(call.left, 0, LANES), load_lanes(call.right, 0, LANES))
+    store_lanes(call.output, 0, pairs, LANES)
+
+
+class Transposition(Arguments):
+    data: Float32s
+    rows: Integer
+    columns: Integer
+    output: Float32s
+
+
+@native
+def transpose_loop(call: Transposition) -> None:
+    """Transpose the given rows and columns, with strides that skip other elements."""
+    transpose_lanes(call.data, 2, 19, call.rows, call.columns, call.output, 3, 21)
+
+
+def run(
+    loop: NativeFunction, kind: type[Arguments], **values: int | npt.NDArray[Any] | None
+) -> None:
+    """Run a loop with numbers and arrays."""
+    HostLoop(loop, kind(**values))()
+
+
+def rounded(values: npt.NDArray[Any]) -> npt.NDArray[np.uint16]:
+    """The bits that float32 values, given by theirs, have as bfloat16."""
+    data, output = values.astype(np.uint32), np.empty(len(values), np.uint16)
+    run(round_loop, Rounding, count=len(data), data=data, output=output)
+    return output
+
+
+def widened(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
+    output = np.empty(len(bits), np.float32)
+    run(widen_loop, Widening, count=len(bits), data=bits, output=output)
+    return output
+
+
+def test_every_bfloat16_is_the_upper_half_of_its_float32() -> None:
+    bits = PATTERNS.astype(np.uint16)
+    got = widened(bits)
+    np.testing.assert_array_equal(got.view(np.uint32), PATTERNS << 16)
+    np.testing.assert_array_equal(got, bits.view(BFLOAT16).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "lower", [0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], ids=lambda lower: f"{lower:#x}"
+)
+def test_float32_is_rounded_to_the_nearest_bfloat16_and_ties_to_even(lower: int) -> None:
+    """Every upper half, also of the smallest numbers and those that become infinite."""
+    bits = PATTERNS << 16 | lower
+    values = bits.view(np.float32)
+    got, number = rounded(bits), ~np.isnan(values)
+    expected = values[number].astype(BFLOAT16).view(np.uint16)
+    np.testing.assert_array_equal(got[number], expected)
+    # NaN keeps its sign and as much of its payload as fits, and becomes quiet.
+    missing = PATTERNS[~number] | QUIET
+    np.testing.assert_array_equal(got[~number], missing)
+    assert (missing & 0x7FFF > INFINITY).all()
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 15, 16, 17, 37])
+def test_nothing_is_stored_behind_the_last_element(count: int) -> None:
+    data = np.linspace(-3, 5, 48, dtype=np.float32)
+    output = np.full(48, 0x1234, np.uint16)
+    run(round_loop, Rounding, count=count, data=data, output=output)
+    np.testing.assert_array_equal(output[:count].view(BFLOAT16), data[:count].astype(BFLOAT16))
+    assert (output[count:] == 0x1234).all()
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 15, 16, 17])
+def test_lanes_that_are_not_read_are_zero(count: int) -> None:
+    data = np.full(LANES, 0x4049, np.uint16)
+    output = np.ones(LANES, np.float32)
+    run(first_lanes_loop, Widening, count=count, data=data, output=output)
+    expected = np.where(np.arange(LANES) < count, np.float32(3.140625), np.float32(0))
+    np.testing.assert_array_equal(output, expected)
+
+
+def test_lanes_may_be_rounded_as_memory_would_round_them() -> None:
+    """There is no bfloat16 memory: rounding must not access it."""
+    data = (np.arange(1 << 16, dtype=np.uint32) << 16 | 0x8001).view(np.float32)
+    narrow, wide = np.empty_like(data), np.empty_like(data)
+    run(stored_loop, Storing, count=len(data), data=data, narrow=narrow, wide=wide, low=None)
+    assert narrow.tobytes() == widened(rounded(data.view(np.uint32))).tobytes()
+    assert wide.tobytes() == data.tobytes()
+
+
+def test_nan_is_above_nothing_and_nothing_is_above_nan() -> None:
+    values = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45], np.float32)
+    for value in values:
+        left = np.resize(values, LANES)
+        right, output = np.full(LANES, value), np.empty(LANES, np.float32)
+        run(above_loop, Pair, left=left, right=right, output=output)
+        np.testing.assert_array_equal(output, left > right)
+
+
+def test_pairs_lie_side_by_side_as_bfloat16_memory_has_them() -> None:
+    random = np.random.default_rng(0)
+    low, high = random.standard_normal((2, 16)).astype(np.float32)
+    low[:3] = np.inf, np.nan, 1e-40
+    output = np.empty(32, BFLOAT16)
+    run(pair_loop, Pair, left=low, right=high, output=output)
+    pairs = output.view(np.uint16).reshape(16, 2)
+    np.testing.assert_array_equal(pairs[:, 0], rounded(low.view(np.uint32)))
+    np.testing.assert_array_equal(pairs[:, 1], rounded(high.view(np.uint32)))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(16, 16), (20, 40), (16, 9), (5, 16), (1, 1)])
+def test_rows_become_columns_and_nothing_else_is_written(rows: int, columns: int) -> None:
+    data = np.arange(16 * 19, dtype=np.float32).reshape(16, 19)
+    output = np.full((16, 21), -1, np.float32)
+    run(transpose_loop, Transposition, data=data, rows=rows, columns=columns, output=output)
+    rows, columns = min(rows, 16), min(columns, 16)
+    expected = np.full((16, 21), -1, np.float32)
+    expected[:columns, 3 : 3 + rows] = data[:rows, 2 : 2 + columns].T
+    np.testing.assert_array_equal(output, expected)
