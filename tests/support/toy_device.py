@@ -1,7 +1,7 @@
 """Toy device: a plugin with the kind `toy`, whose memory is bytes that no array can view.
 
 It runs the NumPy bodies of operators. A body gets arrays in a buffer of the host; before each run
-the bytes of its tensors are copied there, and afterwards those that have changed are copied back.
+its tensors are copied there, and afterwards those that have changed are copied back.
 """
 
 from __future__ import annotations
@@ -60,17 +60,13 @@ class Window:
 
     def load(self, iterations: tuple[int, ...]) -> None:
         """Copy the tensor's bytes in this iteration to the array."""
-        self._before[:] = self._bytes[:] = self._present(iterations)
+        contents = self._memory.load(self._begin(iterations), self._bytes.size)
+        self._before[:] = self._bytes[:] = np.frombuffer(contents, np.uint8)
 
     def store(self, iterations: tuple[int, ...]) -> None:
-        """Copy the bytes that the body has changed back to the tensor."""
-        changed = self._bytes != self._before
-        if changed.any():
-            contents = np.where(changed, self._bytes, self._present(iterations))
-            self._memory.store(self._begin(iterations), contents.tobytes())
-
-    def _present(self, iterations: tuple[int, ...]) -> Array:
-        return np.frombuffer(self._memory.load(self._begin(iterations), self._bytes.size), np.uint8)
+        """Copy the array back, if the body has changed it: nothing says which tensors it writes."""
+        if not np.array_equal(self._bytes, self._before):
+            self._memory.store(self._begin(iterations), self._bytes.tobytes())
 
     def _begin(self, iterations: tuple[int, ...]) -> int:
         moves = zip(self._handle.strides, iterations, strict=True)
