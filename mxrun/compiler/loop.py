@@ -7,12 +7,13 @@ pinned region stands for the tensors of the enclosing graph, one block for each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, align
-from mxrun.graph.graph import Graph, GraphLoop, MemoryClass, Slice, Step, ValueId
+from mxrun.graph.graph import Graph, GraphLoop, MemoryClass, Slice
 from mxrun.operator.kernel import Handles, Kernel
 from mxrun.operator.launch import Handle, Launch, Repeat
 from mxrun.planner.place import place_pinned
@@ -120,33 +121,8 @@ class _Binding:
         program: list[Launch] = []
         for step in self.body.steps:
             assert step.kernel is not None
-            program += step.kernel.bind(self._handles(step, handles))
+            program += step.kernel.bind(self.body.handles(step, partial(self._place, handles)))
         return (Repeat(self.count, tuple(program)),)
-
-    def _handles(self, step: Step, outside: Handles) -> Handles:
-        """Return the handles of one step of the body."""
-        body = self.body
-
-        def handle(value: ValueId | None) -> Handle | None:
-            if value is None or value not in body.offsets:
-                return None
-            part = body.parts.get(value)
-            place = self._place(outside, body.offsets[value])
-            return place if part is None else replace(place, pitch=part.pitch)
-
-        def group(values: Sequence[ValueId | None]) -> tuple[Handle | None, ...]:
-            return tuple(map(handle, values))
-
-        assert step.kernel is not None
-        outputs = len(step.kernel.outputs)
-        needed = step.kernel.workspace_bytes
-        scratch = self._place(outside, body.scratch[step.name]) if needed else None
-        return Handles(
-            inputs=group(step.inputs),
-            outputs=group(step.outputs[:outputs]),
-            extra_outputs=group(step.outputs[outputs:]),
-            workspace=scratch,
-        )
 
     def _place(self, outside: Handles, offset: int) -> Handle:
         """Return the handle of an offset in the body's plan."""

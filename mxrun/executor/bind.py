@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from mxrun.base.errors import OperatorErrorContext
 from mxrun.device.interface import Device, Program, ProgramStep
-from mxrun.graph.graph import Step, ValueId
-from mxrun.operator.kernel import Handles
+from mxrun.graph.graph import Step
 from mxrun.operator.launch import Handle, Launch, Memory, PythonLaunch, Repeat, Views
 from mxrun.planner.plan import PhasePlan
 
@@ -19,7 +19,7 @@ def bind(phase: PhasePlan, device: Device, memory: Memory) -> Program:
     for step in phase.steps:
         assert step.kernel is not None
         with OperatorErrorContext(step.title, step.place):
-            launches = step.kernel.bind(_handles(phase, step, memory))
+            launches = step.kernel.bind(phase.handles(step, partial(Handle, memory)))
         watched = tuple(_watched(step, launch) for launch in launches)
         steps.append(ProgramStep(step.name, watched))
     return device.bind(steps)
@@ -44,24 +44,3 @@ def _watched(step: Step, launch: Launch) -> Launch:
         return run
 
     return PythonLaunch(prepare)
-
-
-def _handles(phase: PhasePlan, step: Step, memory: Memory) -> Handles:
-    def handle(value: ValueId | None) -> Handle | None:
-        if value is None:
-            return None
-        part = phase.parts.get(value)
-        return Handle(memory, phase.offsets.get(value, 0), 0 if part is None else part.pitch)
-
-    def handles(values: Sequence[ValueId | None]) -> tuple[Handle | None, ...]:
-        return tuple(map(handle, values))
-
-    assert step.kernel is not None
-    outputs = len(step.kernel.outputs)
-    scratch = Handle(memory, phase.scratch[step.name]) if step.kernel.workspace_bytes else None
-    return Handles(
-        inputs=handles(step.inputs),
-        outputs=handles(step.outputs[:outputs]),
-        extra_outputs=handles(step.outputs[outputs:]),
-        workspace=scratch,
-    )

@@ -6,13 +6,15 @@ of the phases]. Offsets and block sizes are multiples of 64 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, MemoryClass, Step, ValueId
+from mxrun.operator.kernel import Handles
+from mxrun.operator.launch import Handle
 from mxrun.planner.concat_in_place import BufferSlice
 from mxrun.planner.hint import Hint
 from mxrun.planner.liveness import lifetimes_to_live_bytes
@@ -92,6 +94,27 @@ class PhasePlan:
     def steps(self) -> tuple[Step, ...]:
         """Steps in execution order."""
         return self.graph.steps
+
+    def handles(self, step: Step, place: Callable[[int], Handle]) -> Handles:
+        """Return the handles of a step's tensors; `place` gives that of an offset in the plan."""
+
+        def handle(value: ValueId | None) -> Handle | None:
+            if value is None:
+                return None
+            found, part = place(self.offsets.get(value, 0)), self.parts.get(value)
+            return found if part is None else replace(found, pitch=part.pitch)
+
+        def group(values: Sequence[ValueId | None]) -> tuple[Handle | None, ...]:
+            return tuple(map(handle, values))
+
+        assert step.kernel is not None
+        outputs = len(step.kernel.outputs)
+        return Handles(
+            inputs=group(step.inputs),
+            outputs=group(step.outputs[:outputs]),
+            extra_outputs=group(step.outputs[outputs:]),
+            workspace=place(self.scratch[step.name]) if step.kernel.workspace_bytes else None,
+        )
 
     def implementations(self) -> dict[str, str]:
         """Return the implementation selected for each step with a kernel.
