@@ -132,7 +132,9 @@ def plugin_failure(error: Exception) -> UserError | None:
     if found is None:
         return None
     problem = f"the plugin's {found.name} raised {_described(raised)}{whose}"
-    hint = "`mxrun check-op FILE.py:NAME` tries an operator by itself"
+    hint = ""
+    if isinstance(error, OperatorRaised):
+        hint = "`mxrun check-op FILE.py:NAME` tries an operator by itself"
     return UserError(
         Diagnostic(problem, SourceLocation(found.filename, found.lineno or 1, 1), hint=hint)
     )
@@ -162,5 +164,5 @@ def _hint(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"install {error.name!r}; a plugin is one file and cannot import its neighbours"
     if "registered twice" in str(error):
-        return "give the operator a name of its own; one that mxrun has cannot be replaced"
+        return "choose another name; nothing that mxrun has can be replaced"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 # Work below which another thread costs more than it gains: waking it takes 1 to 2 us, and its
 # results are then in another core's cache. Two cores of 110 GFLOP/s against one: a product of 1.05
@@ -13,20 +14,36 @@ _ELEMENTS_PER_THREAD = 16_384
 _FLOPS_PER_THREAD = 500_000
 
 CPU, REFERENCE = "cpu", "reference"
+# Pattern of the names by which configs select kinds of devices.
+KIND_NAME = "[A-Za-z][A-Za-z0-9_-]{0,99}"
+
+
+class NumpyBodies(Enum):
+    """How a device runs operators' NumPy bodies.
+
+    NONE: not at all. FLOAT32: in float32, also where the network is in bfloat16, because rounding
+    around them is slower. ROUNDED: as other kernels, with results rounded to the tensor's type.
+    """
+
+    NONE = "none"
+    FLOAT32 = "float32"
+    ROUNDED = "rounded"
 
 
 @dataclass(frozen=True)
 class DeviceDescription:
     """Everything about a device that a kernel, and hence a plan and its results, may depend on.
 
-    kind: family of kernels that run on it. index: number among the devices of its kind. threads:
-    size of the compute team. instruction_set: name of the processor's instructions; empty if no
-    kernel depends on them. library: name and version of the kernel library, `none` where it is
-    missing; empty if kernels need none.
+    family: kernels that run on it, those with `@implement(..., devices=(family,))`. index: number
+    among the devices of its kind. numpy_bodies: how NumPy bodies run. threads: size of the compute
+    team. instruction_set: name of the processor's instructions; empty if no kernel depends on them.
+    library: name and version of the kernel library, `none` where it is missing; empty if kernels
+    need none.
     """
 
-    kind: str = CPU
+    family: str
     index: int = 0
+    numpy_bodies: NumpyBodies = NumpyBodies.NONE
     threads: int = 1
     instruction_set: str = ""
     library: str = ""
@@ -38,6 +55,10 @@ class DeviceDescription:
     def team_for_flops(self, flops: int) -> int:
         """Return how many threads are worthwhile for a product of `flops` operations."""
         return team_for_flops(flops, self.threads)
+
+
+# A CPU with one thread, for plans whose device does not matter.
+ONE_THREAD = DeviceDescription(CPU, numpy_bodies=NumpyBodies.FLOAT32)
 
 
 def team_for_elements(elements: int, threads: int) -> int:

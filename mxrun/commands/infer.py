@@ -308,7 +308,7 @@ def _team_of(trained: TrainedModel) -> int | None:
     None if the config sets a team size, and for a run on another kind of device.
     """
     config, plan = trained.built.config, trained.checkpoint.manifest.plan
-    if config.threads is not None or plan.device != describe(config, 1).kind:
+    if config.threads is not None or plan.device != describe(config, 1).family:
         return None
     kind = kind_of(config)
     return min(plan.threads, kind.cores(), kind.largest_team())

@@ -20,6 +20,7 @@ from mxrun.planner.allocator.free_list import free_list_bytes
 from mxrun.planner.explain import LiveTensor, block_lifetimes, live_tensors, pinned_tensors
 from mxrun.planner.hint import CONCAT_IN_PLACE
 from mxrun.planner.plan import PhasePlan, Plan
+from mxrun.runtime.memory_limits import remaining_bytes
 from mxrun.runtime.resident import resident_bytes
 from mxrun.session.budget import budget_figures
 from mxrun.session.device import host_loops, open_device
@@ -273,7 +274,7 @@ def _planned_memory(
         batch_size=built.batch_size,
         micro_batches=run.built.micro_batches,
         plan=run.plan,
-        outside=outside_bytes(run.built.config, run.plan) if measured else {},
+        outside=outside_bytes(run.built.config, run.plan, notify) if measured else {},
         what_if=what_if(what_if_request) if changes else None,
     )
 
@@ -288,7 +289,7 @@ def team_figures(before: int, after: int) -> dict[str, int]:
     return {"team_bytes": team_bytes, "total_bytes": before + team_bytes}
 
 
-def outside_bytes(config: RunConfig, plan: Plan) -> dict[str, Any]:
+def outside_bytes(config: RunConfig, plan: Plan, notify: Notify = ignore_note) -> dict[str, Any]:
     """Bind the plan's kernels without an arena, start the team, and measure this process.
 
     A run additionally holds the records of its data, and Python's allocations while it runs.
@@ -316,16 +317,20 @@ def outside_bytes(config: RunConfig, plan: Plan) -> dict[str, Any]:
         **team_figures(before.total, after.total),
         # The compiler's memory is never freed; later processes find its results in the cache.
         "compiler_ran": "mxrun.codegen.sequential.compiler" in sys.modules,
-        "temporary_bytes": _temporary_bytes(device, plan),
+        "temporary_bytes": _temporary_bytes(device, plan, notify),
     }
 
 
-def _temporary_bytes(device: Device, plan: Plan) -> int | None:
+def _temporary_bytes(device: Device, plan: Plan, notify: Notify) -> int | None:
     """Return the most bytes of temporaries outside the plan, by a run of each phase on zeros.
 
-    None for a device whose programs allocate nothing.
+    None for a device whose programs allocate nothing, and for a plan that does not fit here.
     """
     if not device.makes_temporaries:
         return None
+    if plan.planned_bytes > remaining_bytes():
+        notify("temporaries are not measured: the arena does not fit into this process's memory")
+        return None
+    notify("a step of each phase runs once, to measure the temporaries of its operators")
     memory = device.allocate(plan.planned_bytes)
     return max(bind(phase, device, memory).temporary_bytes() for phase in plan.phases.values())

@@ -197,7 +197,7 @@ def _open_run(
         raise UserError(built.missing)
     datasets = open_datasets(built.data, built.model.records)
     check_labels(built, datasets)
-    if saved is not None and saved.device != describe(built.config, 1).kind:
+    if saved is not None and saved.device != describe(built.config, 1).family:
         saved = None
     team, autotuned = None, None
     if saved is not None and built.config.threads is None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from mxrun.base import flags
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import ONE_THREAD, DeviceDescription
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.keywords import PREFERRED
@@ -84,7 +84,7 @@ class CompileRequest:
     gradients: tuple[str, ...] = ()
     staged: Mapping[str, TensorSpec] = field(default_factory=dict)
     phases: tuple[str, ...] = (TRAIN, EVALUATE)
-    device: DeviceDescription = field(default_factory=DeviceDescription)
+    device: DeviceDescription = ONE_THREAD
     backward: str = "explicit_graph"
     implementation: str = PREFERRED
     chooser: Chooser | None = None

@@ -8,10 +8,11 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 from mxrun.base.description import Written
+from mxrun.base.device import KIND_NAME
 
 DEFAULT_CONTEXT = "cpu"
 
-_CONTEXT = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,99})(?::([0-9]{1,4}))?", re.ASCII)
+_CONTEXT = re.compile(rf"({KIND_NAME})(?::([0-9]{{1,4}}))?", re.ASCII)
 
 AnyContext = Annotated[
     str,

@@ -60,7 +60,7 @@ def _type_name(dtype: np.dtype[Any]) -> str:
 
 def kinds_of(implementation: Implementation) -> list[str]:
     """Return the kinds of devices on which the checker runs an implementation."""
-    return [kind for kind in KINDS if kind in implementation.devices]
+    return [kind for kind in KINDS if implementation.runs_on(opened(kind=kind).description)]
 
 
 def all_implementations(prop: AnyProperty) -> list[Implementation]:

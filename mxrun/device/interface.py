@@ -28,7 +28,7 @@ from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import InternalError
 from mxrun.base.machine import Machine
-from mxrun.base.tensor import TensorSpec
+from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.codegen.arguments import Arguments
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import NativeFunction
@@ -70,11 +70,15 @@ class Program(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """Run every call once; raises InternalError naming the step of a call that fails."""
+        """Run every call once, or start them in order: `read` and `synchronise` wait for them.
+
+        Raises InternalError naming the step of a call that fails; an exception of a Python body
+        propagates unchanged.
+        """
 
     @abstractmethod
     def run_watched(self, after: Callable[[int], None]) -> None:
-        """Run the calls one by one, the debug mode; `after` receives the number of each."""
+        """Run the calls one by one, the debug mode; `after` receives each one's number."""
 
     def timed(self) -> TimedProgram:
         """Return the same calls with a clock reading after each."""
@@ -179,7 +183,7 @@ class Device(ABC):
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Memory:
-        """Return zeroed memory; raises UserError if there is too little."""
+        """Return zeroed memory, freed with the last reference to it; UserError if too little."""
 
     def unbacked(self, nbytes: int) -> Memory:
         """Return memory for programs that are bound but never run; a host device needs none."""
@@ -194,8 +198,11 @@ class Device(ABC):
         """Return a copy of a tensor in plain layout."""
 
     def view(self, handle: Handle, spec: TensorSpec) -> Array:
-        """Return a tensor's memory as a writable array; host devices only, else InternalError."""
-        raise InternalError(f"the memory of {self.description.kind} cannot be viewed")
+        """Return a tensor's memory as a writable array; host devices only, else InternalError.
+
+        The array keeps the memory alive only where `allocate` says so.
+        """
+        raise InternalError(f"the memory of {self.description.family} cannot be viewed")
 
     def fill(self, memory: Memory, begin: int, end: int, byte: int) -> None:
         """Set the bytes of a range of memory."""
@@ -234,7 +241,10 @@ class Device(ABC):
         return None
 
     def identity(self) -> str:
-        """Return a text of everything that times on this device depend on."""
+        """Return a text of everything that times on this device depend on.
+
+        Measured times are cached under it, so devices with the same text share them.
+        """
         return repr(self.description)
 
     # -- host code beside the device -----------------------------------------------------------
@@ -253,7 +263,12 @@ class DeviceTensor:
     spec: TensorSpec
 
     def write(self, value: npt.ArrayLike) -> None:
-        """Copy a value of the tensor's shape, or a scalar for every element, into the tensor."""
+        """Copy a value of the tensor's shape, or a scalar for every element, into the tensor.
+
+        Raises InternalError unless the layout is plain.
+        """
+        if self.spec.layout != PLAIN:
+            raise InternalError(f"{self.spec} has no plain layout; it cannot be written")
         if self.device.has_host_memory:
             self.device.view(self.handle, self.spec)[...] = value
             return

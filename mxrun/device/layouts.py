@@ -71,8 +71,8 @@ def reordered(device: Device, elements: Array, source: TensorSpec, target: Tenso
 def _reorder(device: Device, source: TensorSpec, target: TensorSpec) -> Kernel:
     prop, writing = create(_REORDER, {}), (OpReqType.WRITE,)
     request = ForwardRequest((source,), (target,), writing, False, device.description)
-    for implementation in implementations(_REORDER, device.description.kind).values():
+    for implementation in implementations(_REORDER, device.description).values():
         kernel = implementation.prepare_forward(prop, request)
         if kernel is not None:
             return kernel
-    raise InternalError(f"no kernel reorders {source} to {target} on {device.description.kind}")
+    raise InternalError(f"no kernel reorders {source} to {target} on {device.description.family}")

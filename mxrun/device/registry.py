@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
-import importlib
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from mxrun.base.device import DeviceDescription
+from mxrun.base.device import CPU, KIND_NAME, REFERENCE, DeviceDescription
+from mxrun.base.errors import InternalError
+from mxrun.base.near_names import listed
 from mxrun.base.registry import Registry
 from mxrun.device.interface import Device
 
 DeviceClass = TypeVar("DeviceClass", bound=type[Device])
 
-DEVICES: Registry[type[Device]] = Registry("device")
-# Modules that register the kinds that come with mxrun, imported when a kind is first used.
-_BUILT_IN = {"cpu": "mxrun.device.cpu.device", "reference": "mxrun.device.reference.device"}
+
+def _cpu() -> type[Device]:
+    from mxrun.device.cpu.device import CpuDevice
+
+    return CpuDevice
+
+
+def _reference() -> type[Device]:
+    from mxrun.device.reference.device import ReferenceDevice
+
+    return ReferenceDevice
+
+
+# Functions that return the class: the kinds that come with mxrun are imported when they are used.
+DEVICES: Registry[Callable[[], type[Device]]] = Registry("device")
+DEVICES.add(CPU, _cpu)
+DEVICES.add(REFERENCE, _reference)
 
 
 def register_device(name: str) -> Callable[[DeviceClass], DeviceClass]:
     """Class decorator: register a kind of device under the name that `context` selects.
 
-    Raises InternalError if the name is taken.
+    Raises InternalError if a config cannot contain the name, if it is taken, or if methods are
+    missing.
     """
+    if not re.fullmatch(KIND_NAME, name, re.ASCII):
+        raise InternalError(
+            f"device {name!r}: a name has letters, digits, _ and -, and begins with a letter"
+        )
 
     def add(device_class: DeviceClass) -> DeviceClass:
-        DEVICES.add(name, device_class)
+        if not issubclass(device_class, Device):
+            raise InternalError(f"{device_class.__name__} is not a Device")
+        missing = sorted(device_class.__abstractmethods__)
+        if missing:
+            raise InternalError(f"{device_class.__name__} lacks {listed(missing)}")
+        DEVICES.add(name, lambda: device_class)
         return device_class
 
     return add
@@ -32,15 +58,12 @@ def register_device(name: str) -> Callable[[DeviceClass], DeviceClass]:
 
 def device_kinds() -> list[str]:
     """Return the names of all kinds."""
-    return sorted({*_BUILT_IN, *DEVICES})
+    return list(DEVICES)
 
 
 def device_kind(name: str) -> type[Device]:
     """Return the kind of that name; raises UserError naming the nearest known names."""
-    for known, module in _BUILT_IN.items():
-        if known == name or name not in _BUILT_IN:
-            importlib.import_module(module)
-    return DEVICES.get(name)
+    return DEVICES.get(name)()
 
 
 def open_device(description: DeviceDescription, name: str) -> Device:

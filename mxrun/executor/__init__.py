@@ -1,1 +1,1 @@
-"""Execution of a plan: addresses, tapes and steps."""
+"""Execution of a plan: its memory on a device, its programs, and their runs."""

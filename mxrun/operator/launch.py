@@ -96,11 +96,6 @@ class LoopLaunch:
 class ProviderLaunch:
     """Run of a library's kernel; the device that the library belongs to knows its subclasses."""
 
-    @property
-    def team(self) -> int:
-        """Size of the thread team that the kernel was prepared for."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
 class Repeat:

@@ -1,6 +1,6 @@
 """NumPy bodies as prepared kernels: the implementation `numpy`, which every operator has.
 
-On the CPU it takes no bfloat16 tensors, because the same operator in float32 is faster there.
+A description says whether and in which types a device runs them (`NumpyBodies`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.base.device import CPU, REFERENCE
+from mxrun.base.device import DeviceDescription, NumpyBodies
 from mxrun.base.dtype import BFLOAT16, FLOAT32, numpy_dtype
 from mxrun.base.errors import Diagnostic, InternalError, UserError, location_of
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
@@ -41,7 +41,10 @@ class NumpyImplementation(Implementation):
     """Kernels of `create_operator()` bodies, for plain layouts and every request."""
 
     name = "numpy"
-    devices = frozenset((CPU, REFERENCE))
+
+    def runs_on(self, device: DeviceDescription) -> bool:
+        """Return whether a device runs NumPy bodies."""
+        return device.numpy_bodies is not NumpyBodies.NONE
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel:
         """Wrap the forward body; auxiliary states are the trailing inputs."""
@@ -86,9 +89,9 @@ class NumpyImplementation(Implementation):
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Wrap the backward body, if there is one; tensors that are not declared are absent."""
-        body = _body(prop)
-        if type(body).backward is Operator.backward:
+        if not has_gradient(prop):
             return None
+        body = _body(prop)
         names, results = prop.list_arguments(), prop.list_outputs()
         resources = prop.backward_resource(request.in_grad)
         groups = (request.out_grad, request.in_data, request.out_data)
@@ -126,6 +129,13 @@ class NumpyImplementation(Implementation):
 
 
 NUMPY = NumpyImplementation()
+
+
+def has_gradient(prop: AnyProperty) -> bool:
+    """Return whether the NumPy body of an operator computes gradients."""
+    return type(_body(prop)).backward is not Operator.backward
+
+
 # Reasons why a tensor is absent in backward.
 _UNDECLARED = "a tensor that declare_backward_dependency does not name"
 _UNREAD = f"{_UNDECLARED}, or the gradient of an output that nothing reads, which is absent"
@@ -182,30 +192,36 @@ def _rounding(
 ) -> Callable[[], None]:
     """Return the body's function, which computes in float32 where tensors are bfloat16.
 
-    Such tensors are converted before the call, and results are rounded once, after it.
+    Such tensors are converted before the call, and results are rounded once, after it. The copies
+    exist only meanwhile.
     """
-    loads: list[tuple[Array, Array]] = []
-    stores: list[tuple[Array, Array]] = []
+    tensors: list[tuple[Array, bool]] = []
 
-    def wide_views(handle: Handle, spec: TensorSpec) -> Array:
-        if spec.dtype != BFLOAT16:
-            return views(handle, spec)
-        narrow, wide = views(handle, spec), np.zeros(spec.shape, np.float32)
-        loads.append((wide, narrow))
-        if any(handle is output for output in handles.outputs):
-            stores.append((narrow, wide))
-        return wide
+    def collected(handle: Handle, spec: TensorSpec) -> Array:
+        array = views(handle, spec)
+        tensors.append((array, any(handle is output for output in handles.outputs)))
+        return array
 
-    body = prepare(wide_views, handles)
-    if not loads:
+    body = prepare(collected, handles)
+    if all(array.dtype != numpy_dtype(BFLOAT16) for array, _ in tensors):
         return body
 
     def run() -> None:
-        for wide, narrow in loads:
-            wide[...] = narrow
-        body()
-        for narrow, wide in stores:
-            narrow[...] = wide
+        given = iter(tensors)
+        results: list[tuple[Array, Array]] = []
+
+        def wide(handle: Handle, spec: TensorSpec) -> Array:
+            narrow, is_written = next(given)
+            if spec.dtype != BFLOAT16:
+                return narrow
+            array: Array = narrow.astype(np.float32)
+            if is_written:
+                results.append((narrow, array))
+            return array
+
+        prepare(wide, handles)()
+        for narrow, array in results:
+            narrow[...] = array
 
     return run
 

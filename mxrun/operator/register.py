@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from mxrun.base.device import CPU
+from mxrun.base.device import CPU, DeviceDescription
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
 from mxrun.base.near_names import Suggestions
@@ -27,11 +27,15 @@ class Implementation:
     An implementation that prepares a forward kernel must also prepare the backward kernel of every
     request it accepts.
 
-    devices: kinds of devices that its kernels run on.
+    devices: families of devices that its kernels run on.
     """
 
     name: str
     devices: frozenset[str]
+
+    def runs_on(self, device: DeviceDescription) -> bool:
+        """Return whether its kernels run on a device."""
+        return device.family in self.devices
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the kernel of a forward call, or return None."""
@@ -120,7 +124,7 @@ def implement(
     """Class decorator: add an implementation of the named operators, preferred in order of
     definition.
 
-    backend: its name. devices: kinds of devices that its kernels run on. before: name of an
+    backend: its name. devices: families of devices that its kernels run on. before: name of an
     implementation that this one is preferred to, even if that is already defined.
 
     Raises InternalError if an operator already has an implementation of that name.
@@ -142,13 +146,15 @@ def implement(
     return add
 
 
-def implementations(name: str, kind: str | None = None) -> Mapping[str, Implementation]:
+def implementations(
+    name: str, device: DeviceDescription | None = None
+) -> Mapping[str, Implementation]:
     """Registered implementations of an operator, best first; the NumPy body is not listed.
 
-    kind: only those that run on this kind of device.
+    device: only those that run on this device.
     """
     known = _IMPLEMENTATIONS.get(name) if name in _IMPLEMENTATIONS else {}
-    return {key: each for key, each in known.items() if kind is None or kind in each.devices}
+    return {key: each for key, each in known.items() if device is None or each.runs_on(device)}
 
 
 def create(name: str, parameters: Mapping[str, object]) -> AnyProperty:

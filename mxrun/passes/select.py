@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar, overload
 
-from mxrun.base.device import CPU, DeviceDescription
+from mxrun.base.device import DeviceDescription, NumpyBodies
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.errors import Diagnostic, InternalError, OperatorErrorContext, UserError
+from mxrun.base.errors import InternalError, OperatorErrorContext, UserError
 from mxrun.base.keywords import AUTO, PREFERRED
 from mxrun.base.tensor import PLAIN, TensorSpec, unpacked
 from mxrun.graph.graph import (
@@ -37,9 +37,10 @@ from mxrun.operator.choices import Choices
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, stream_of
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import Precision
-from mxrun.operator.register import AnyProperty, Implementation, create, implementations
+from mxrun.operator.register import AnyProperty, Implementation, create
 from mxrun.operator.shape import require_complete
 from mxrun.passes.autotune_candidates import Chooser, decide, fastest, named, question_of
+from mxrun.passes.candidates import candidates, known_implementations, no_gradient, no_kernel
 from mxrun.passes.fold_parameter_constants import GIVEN
 from mxrun.passes.precision import ALWAYS_FLOAT32
 
@@ -99,6 +100,7 @@ class _Selection:
         self.builder.steps = []
         self.graph = graph
         self.steps = {step.name: step for step in graph.steps}
+        self.differentiated = {step.forward for step in graph.steps}
         if len(self.steps) < len(graph.steps):
             raise InternalError("two steps have one name")
         self.device = device
@@ -205,21 +207,14 @@ class _Selection:
             wide = replace(request, inputs=inputs, outputs=outputs)
         full = step.prop.precision is Precision.FLOAT32
         for attempt in [wide] if full or wide is request else [request, wide]:
-            # On the CPU NumPy bodies run in float32, which is faster than rounding around them.
-            low = attempt != wide and self.device.kind == CPU
+            wide_bodies = self.device.numpy_bodies is NumpyBodies.FLOAT32
+            low = attempt != wide and wide_bodies
             known = [c for c in self._candidates(step) if c is not NUMPY or not low]
             chosen = self._chosen(step, known, attempt)
             if chosen is not None:
                 self.chosen[step.name] = chosen
                 return chosen.kernel
-        raise UserError(
-            Diagnostic(
-                f"{step.prop.type_string} {step.name!r} cannot run as {step.implementation!r} "
-                "with these shapes and parameters",
-                place=step.place,
-                hint="leave out `implementation` to let the best one be chosen",
-            )
-        )
+        raise UserError(no_kernel(step, self.device))
 
     def _chosen(
         self, step: Step, known: Sequence[Implementation], request: ForwardRequest
@@ -279,29 +274,8 @@ class _Selection:
             yield from () if backward is None else (backward,)
 
     def _candidates(self, step: Step) -> list[Implementation]:
-        assert step.prop is not None
-        operator = step.prop.type_string
-        known = self._known(operator)
-        requested = self._requested(step)
-        if requested in (PREFERRED, AUTO):
-            return list(known.values())
-        if step.implementation is None:
-            return sorted(known.values(), key=lambda each: each.name != requested)
-        if requested in known:
-            return [known[requested]]
-        raise UserError(
-            Diagnostic(
-                f"{operator} has no implementation {requested!r}",
-                place=step.place,
-                expected=f"one of {PREFERRED}, {AUTO}, {', '.join(known)}",
-            )
-        )
-
-    def _known(self, operator: str) -> dict[str, Implementation]:
-        """Return the implementations of an operator for the device by name, best first."""
-        kind = self.device.kind
-        body = {NUMPY.name: NUMPY} if kind in NUMPY.devices else {}
-        return {**implementations(operator, kind), **body}
+        requested, differentiated = self._requested(step), step.name in self.differentiated
+        return candidates(step, self.device, requested, differentiated)
 
     def _backward(self, step: Step, forward: SelectedKernel) -> Kernel:
         assert step.prop is not None
@@ -325,15 +299,7 @@ class _Selection:
         )
         kernel = self._prepared(step, forward.implementation.prepare_backward, request)
         if kernel is None and forward.implementation is NUMPY:
-            raise UserError(
-                Diagnostic(
-                    f"{step.prop.type_string} {step.forward!r} has no gradient on the device "
-                    f"{self.device.kind}",
-                    place=step.place,
-                    expected="a gradient, because a trained parameter's gradient depends on it",
-                    hint="train on another device, or freeze what depends on it; inference works",
-                )
-            )
+            raise UserError(no_gradient(step, step.forward or "", self.device))
         if kernel is None:
             raise InternalError(
                 f"{forward.implementation.name} has a forward but no backward for {step.name}"
@@ -441,7 +407,7 @@ class _Selection:
 
     def _reorder_kernel(self, spec: TensorSpec, required: TensorSpec) -> Kernel:
         request = ForwardRequest((spec,), (required,), (OpReqType.WRITE,), False, self.device)
-        for candidate in self._known(REORDER).values():
+        for candidate in known_implementations(REORDER, self.device).values():
             kernel = candidate.prepare_forward(create(REORDER, {}), request)
             # A NumPy body knows plain layouts alone.
             if kernel is not None and (kernel.inputs, kernel.outputs) == ((spec,), (required,)):

@@ -47,7 +47,8 @@ def with_device_checked(parsed: Parsed) -> Parsed:
     known = registry.device_kinds()
     if kind not in known:
         problem = f"there is no kind of device {kind!r}"
-        return parsed.with_problem(_missing(parsed, problem, nearest(kind, known)))
+        hint = nearest(kind, known) or "the key `plugins` names the file of a device of your own"
+        return parsed.with_problem(_missing(parsed, problem, hint))
     count = registry.device_kind(kind).count()
     if index < count:
         return parsed

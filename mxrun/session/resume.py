@@ -135,7 +135,11 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
         "kernel library": (saved.plan.library, now.plan.library),
         "micro-batches": (saved.plan.micro_batches, now.plan.micro_batches),
     }
-    found = [f"{name}: {a} then, {b} now" for name, (a, b) in pairs.items() if a != b]
+    found = [
+        f"{name}: {'none' if a == '' else a} then, {'none' if b == '' else b} now"
+        for name, (a, b) in pairs.items()
+        if a != b
+    ]
     for role in sorted({*saved.data, *now.data}):
         if saved.data.get(role) != now.data.get(role):
             found.append(f"data.{role}: its records have changed")

@@ -184,7 +184,7 @@ class Run:
             due=due,
             seed=config.seed,
             plan=PlanRecord(
-                device=self.plan.device.kind,
+                device=self.plan.device.family,
                 threads=self.plan.device.threads,
                 library=self.plan.device.library,
                 micro_batches=self.built.micro_batches,

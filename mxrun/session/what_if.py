@@ -1,4 +1,4 @@
-"""What-if analysis for `inspect-memory --what-if`: other settings' bytes and time, by planning.
+"""Effects of other settings on memory and time (`inspect-memory --what-if`), found by planning.
 
 Times are predicted from measured speeds of this machine, if known (`mxrun bench` measures them),
 else from typical speeds of a few server cores.

@@ -12,7 +12,7 @@ import pytest
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.device.cpu.binding import calls_of
-from mxrun.device.cpu.call import NativeCall
+from mxrun.device.cpu.call import Address, NativeCall
 from mxrun.device.cpu.device import CpuDevice
 from mxrun.device.cpu.onednn import library, operations
 from mxrun.device.cpu.onednn.launch import PrimitiveLaunch
@@ -129,9 +129,14 @@ def test_a_failing_call_in_a_loop_names_its_step() -> None:
     absolute = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value or 0
     from mxrun.device.cpu import binding
 
-    loop = binding._loop(2, [NativeCall(absolute, (3,), None, checked=True)], 0)
-    with pytest.raises(InternalError, match="loop of softmax"):
-        Tape([TapeEntry("softmax", loop)]).run()
+    # The number is 1 in the first iteration of the outer loop, which fails, and 0 in the second.
+    number = Address(1, (-1, 0))
+    inner = binding._loop(3, [NativeCall(absolute, (number,), None, checked=True)], 1)
+    tape = Tape([TapeEntry("softmax", binding._loop(2, [inner], 0))])
+    for _ in range(2):
+        with pytest.raises(InternalError, match="loop of softmax"):
+            tape.run()
+    assert not any(word[0] for call in [inner] for word in call.failed)
 
 
 class ForeignMemory(Memory):

@@ -104,3 +104,14 @@ def test_Q9_an_operator_without_a_gradient_on_a_device_infers_there(tmp_path: Pa
     frozen = 'network.variables={"fc1_*": {frozen: true}}'
     done = result("train", "net.yaml", "context=reference", "name=frozen", frozen, cwd=tmp_path)
     assert done["steps"] == trained["steps"]
+
+
+def test_Q9_other_kernels_have_the_gradient_that_a_numpy_body_lacks(tmp_path: Path) -> None:
+    (tmp_path / "square.py").write_text(PLUGIN)
+    (tmp_path / "net.yaml").write_text(CONFIG)
+    assert result("train", "net.yaml", "implementation=numpy", cwd=tmp_path)["steps"] > 0
+    named = CONFIG.replace("{name: square1}", "{name: square1, implementation: numpy}")
+    (tmp_path / "net.yaml").write_text(named)
+    text = refused("train", "net.yaml", "name=other", cwd=tmp_path)
+    assert "my_square 'square1' has no gradient on the device cpu as 'numpy'" in text
+    assert "leave out `implementation`" in text

@@ -51,6 +51,14 @@ MAY_IMPORT = {
     "__main__": "cli",
 }
 PROVIDED = "mxrun.device.cpu."
+# Modules of `device` that know one machine's memory, and the layers outside of it that may import
+# them: the checker plants its own memory.
+OWN_TO_DEVICES = {
+    "mxrun.device.cpu": (),
+    "mxrun.device.reference": (),
+    "mxrun.device.host_device": (),
+    "mxrun.device.host_memory": ("contract",),
+}
 FOLDERS = {"mxrun": "mxrun", "mxrun.ops": "ops", "mxrun.datasets": "datasets"}
 
 
@@ -95,6 +103,9 @@ def test_imports_follow_the_layers(module: str) -> None:
         target = layer_of(name) if name != "mxrun" else "__init__"
         provided = is_provider(module) and name.startswith(PROVIDED)
         assert provided or target in allowed or target == "__init__", f"{module} imports {name}"
+        for part, others in OWN_TO_DEVICES.items():
+            if (name == part or name.startswith(f"{part}.")) and layer not in ("device", *others):
+                assert provided, f"{module} imports {name}"
 
 
 def is_provider(module: str) -> bool:

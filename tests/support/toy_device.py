@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.base.device import REFERENCE, DeviceDescription
+from mxrun.base.device import DeviceDescription, NumpyBodies
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.tensor import PLAIN, TensorSpec
@@ -150,7 +150,7 @@ class ToyDevice(Device):
     @classmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
         """Return a description for which the NumPy bodies of operators are chosen."""
-        return DeviceDescription(REFERENCE, index)
+        return DeviceDescription("toy", index, NumpyBodies.ROUNDED)
 
     def allocate(self, nbytes: int) -> ToyMemory:
         """Return zeroed memory."""

@@ -11,12 +11,16 @@ import numpy.typing as npt
 
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Int64s, Integer, Table
-from mxrun.codegen.jit import call_address, int64s, native
+from mxrun.codegen.jit import int64s, native
 from mxrun.device.cpu.call import (
+    FIRST_ARGUMENT,
     Address,
+    Failure,
     MovingWord,
     NativeCall,
     loop_call,
+    made_call,
+    pack,
     set_threads_call,
     strides_of,
 )
@@ -34,10 +38,6 @@ from mxrun.operator.launch import (
 )
 
 Array = npt.NDArray[Any]
-
-# A row of packed calls: function address, 1 if its result is a status, six arguments.
-MAX_ARGUMENTS = 6
-COLUMNS = 2 + MAX_ARGUMENTS
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class RepeatedCalls(Arguments):
     """Arguments of `repeat_loop`.
 
     calls: `call_count` packed rows. words: the addresses of words in the memory of the calls;
-    strides [word_count]: bytes by which each moves per iteration. result [1]: 1 + the index of the
-    first call that fails, else 0.
+    strides [word_count]: bytes by which each moves per iteration. failed [1]: set to 1 if a call
+    fails, and left as it is otherwise.
     """
 
     count: Integer
@@ -125,29 +125,16 @@ class RepeatedCalls(Arguments):
     words: Table
     strides: Int64s
     word_count: Integer
-    result: Int64s
+    failed: Int64s
 
 
 @native
 def repeat_loop(call: RepeatedCalls) -> None:
-    """Make all calls `count` times, up to the first that fails; then move the words back."""
-    calls = call.calls
-    call.result[0] = 0
+    """Make all calls `count` times, then move the words back."""
     for _ in range(call.count):
         for i in range(call.call_count):
-            row = i * 8
-            status = call_address(
-                calls[row],
-                calls[row + 2],
-                calls[row + 3],
-                calls[row + 4],
-                calls[row + 5],
-                calls[row + 6],
-                calls[row + 7],
-            )
-            # A C int occupies only the lower half of the register.
-            if calls[row + 1] != 0 and status & 0xFFFFFFFF != 0:
-                call.result[0] = i + 1
+            if made_call(call.calls, i) != 0:
+                call.failed[0] = 1
         for word in range(call.word_count):
             int64s(call.words, word)[0] += call.strides[word]
     for word in range(call.word_count):
@@ -159,11 +146,11 @@ def _loop(count: int, calls: Sequence[NativeCall], depth: int) -> NativeCall:
     packed = pack(calls)
     moves = [move for call in calls for move in call.moves]
     for row, call in zip(packed, calls, strict=True):
-        for number, argument in enumerate(call.arguments, COLUMNS - MAX_ARGUMENTS):
+        for number, argument in enumerate(call.arguments, FIRST_ARGUMENT):
             if any(strides := strides_of(argument)):
                 moves.append(MovingWord(row[number:].ctypes.data, strides))
     own = [move for move in moves if len(move.strides) > depth and move.strides[depth]]
-    result = np.zeros(1, np.int64)
+    failed: Failure = np.zeros(1, np.int64)
     repetition = RepeatedCalls(
         count=count,
         calls=packed,
@@ -171,28 +158,12 @@ def _loop(count: int, calls: Sequence[NativeCall], depth: int) -> NativeCall:
         words=tuple(move.word for move in own),
         strides=np.array([move.strides[depth] for move in own], np.int64),
         word_count=len(own),
-        result=result,
+        failed=failed,
     )
     made = loop_call(repeat_loop, repetition, 1)
     outer = tuple(move for move in moves if any(move.strides[:depth]))
-    return replace(made, owner=(made.owner, calls), moves=outer, failed=_failures(result, calls))
-
-
-def _failures(
-    result: npt.NDArray[np.int64], calls: Sequence[NativeCall]
-) -> tuple[npt.NDArray[np.int64], ...]:
-    return (result, *(each for call in calls for each in call.failed))
-
-
-def pack(calls: Sequence[NativeCall]) -> npt.NDArray[np.int64]:
-    """Return calls as rows of 64-bit words."""
-    packed: npt.NDArray[np.int64] = np.zeros((len(calls), COLUMNS), np.int64)
-    for row, call in zip(packed, calls, strict=True):
-        if len(call.arguments) > MAX_ARGUMENTS:
-            raise InternalError(f"a native call takes at most {MAX_ARGUMENTS} arguments")
-        row[0], row[1] = call.function, call.checked
-        row[2 : 2 + len(call.arguments)] = call.arguments
-    return packed
+    failures = (failed, *(each for call in calls for each in call.failed))
+    return replace(made, owner=(made.owner, calls), moves=outer, failed=failures)
 
 
 def start_call(threads: int) -> tuple[NativeCall, ...]:

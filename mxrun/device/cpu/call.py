@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,14 @@ import numpy.typing as npt
 
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, slot_of
-from mxrun.codegen.jit import NativeCode, require_arguments
+from mxrun.codegen.jit import NativeCode, call_address, inlined, require_arguments
 from mxrun.device.cpu.team import openmp
+
+Failure = npt.NDArray[np.int64]
+
+# A row of packed calls: function address, 1 if its result is a status, six arguments.
+FIRST_ARGUMENT = 2
+_MAX_ARGUMENTS = 6
 
 
 class Address(int):
@@ -62,7 +69,37 @@ class NativeCall:
     owner: Any
     checked: bool = False
     moves: tuple[MovingWord, ...] = ()
-    failed: tuple[npt.NDArray[np.int64], ...] = ()
+    failed: tuple[Failure, ...] = ()
+
+
+def pack(calls: Sequence[NativeCall]) -> npt.NDArray[np.int64]:
+    """Return calls as rows of 64-bit words."""
+    columns = FIRST_ARGUMENT + _MAX_ARGUMENTS
+    packed: npt.NDArray[np.int64] = np.zeros((len(calls), columns), np.int64)
+    for row, call in zip(packed, calls, strict=True):
+        if len(call.arguments) > _MAX_ARGUMENTS:
+            raise InternalError(f"a native call takes at most {_MAX_ARGUMENTS} arguments")
+        row[0], row[1] = call.function, call.checked
+        row[FIRST_ARGUMENT : FIRST_ARGUMENT + len(call.arguments)] = call.arguments
+    return packed
+
+
+@inlined
+def made_call(rows: Any, index: int) -> int:
+    """Make a packed call and return its status, or 0 if its result is none."""
+    row = index * 8
+    result = call_address(
+        rows[row],
+        rows[row + 2],
+        rows[row + 3],
+        rows[row + 4],
+        rows[row + 5],
+        rows[row + 6],
+        rows[row + 7],
+    )
+    # A C int occupies only the lower half of the register.
+    status: int = rows[row + 1] * (result & 0xFFFFFFFF)
+    return status
 
 
 def loop_call(

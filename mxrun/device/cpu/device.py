@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from mxrun.base.device import CPU, DeviceDescription
+from mxrun.base.device import CPU, DeviceDescription, NumpyBodies
 from mxrun.base.machine import Machine
-from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Arguments
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import NativeFunction
@@ -21,22 +16,16 @@ from mxrun.device.cpu.onednn import library
 from mxrun.device.cpu.program import CpuProgram
 from mxrun.device.cpu.tape import TapeEntry
 from mxrun.device.cpu.team_loop import TeamLoop
-from mxrun.device.host_memory import Arena, HostMemory, array_of
-from mxrun.device.interface import Device, ProgramStep
-from mxrun.device.registry import register_device
-from mxrun.operator.launch import Handle, Memory
-
-Array = npt.NDArray[Any]
+from mxrun.device.host_device import HostDevice
+from mxrun.device.host_memory import HostMemory
+from mxrun.device.interface import ProgramStep
 
 # Address in the unused middle of the address space.
 _UNBACKED = 1 << 40
 
 
-@register_device(CPU)
-class CpuDevice(Device):
+class CpuDevice(HostDevice):
     """The processor's cores as one thread team, with oneDNN and compiled loops."""
-
-    has_host_memory = True
 
     @classmethod
     def cores(cls) -> int:
@@ -77,31 +66,19 @@ class CpuDevice(Device):
         """Return the description, with oneDNN's version and instruction set."""
         found = library.load()
         instructions = "" if found is None else found.instruction_set
-        return DeviceDescription(CPU, index, threads, instructions, library.version())
-
-    def allocate(self, nbytes: int) -> Arena:
-        """Return an arena that ends at an inaccessible page."""
-        return Arena(nbytes)
+        return DeviceDescription(
+            CPU,
+            index,
+            # Conversions around a body take longer than bfloat16 saves in it.
+            NumpyBodies.FLOAT32,
+            threads,
+            instructions,
+            library.version(),
+        )
 
     def unbacked(self, nbytes: int) -> HostMemory:
         """Return a range of addresses without memory."""
         return HostMemory(_UNBACKED, nbytes)
-
-    def write(self, handle: Handle, value: Array) -> None:
-        """Copy an array to the bytes at `handle`."""
-        np.copyto(_bytes(handle, value.nbytes), value.reshape(-1).view(np.uint8))
-
-    def read(self, handle: Handle, spec: TensorSpec) -> Array:
-        """Return a copy of a tensor in plain layout."""
-        return np.array(self.view(handle, spec))
-
-    def view(self, handle: Handle, spec: TensorSpec) -> Array:
-        """Return a tensor's memory as a writable array."""
-        return array_of(handle, spec)
-
-    def fill(self, memory: Memory, begin: int, end: int, byte: int) -> None:
-        """Set the bytes of a range of memory."""
-        _bytes(Handle(memory, begin), end - begin)[:] = byte
 
     def bind(self, steps: Sequence[ProgramStep]) -> CpuProgram:
         """Return the tape of all launches; its first call sets the team's size."""
@@ -137,7 +114,3 @@ class CpuDevice(Device):
     def host_loop(self, function: NativeFunction, arguments: Arguments, elements: int) -> HostLoop:
         """Return a loop that the team runs, so that each thread finds its share in its cache."""
         return TeamLoop(function, arguments, self.description.team_for_elements(elements))
-
-
-def _bytes(handle: Handle, nbytes: int) -> npt.NDArray[np.uint8]:
-    return array_of(handle, TensorSpec((nbytes,), "uint8"))

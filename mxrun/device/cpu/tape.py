@@ -16,9 +16,9 @@ import numpy.typing as npt
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Int64s, Integer
 from mxrun.codegen.host_loop import HostLoop
-from mxrun.codegen.jit import NativeFunction, call_address, native
-from mxrun.device.cpu.binding import Call, PythonCall, pack
-from mxrun.device.cpu.call import NativeCall
+from mxrun.codegen.jit import NativeFunction, native
+from mxrun.device.cpu.binding import Call, PythonCall
+from mxrun.device.cpu.call import NativeCall, made_call, pack
 
 
 @dataclass(frozen=True)
@@ -89,21 +89,9 @@ def run_entries(call: Entries) -> None:
 
     An entry fails if its result is a status other than zero.
     """
-    entries = call.entries
     call.result[0] = 0
     for i in range(call.count):
-        row = i * 8
-        status = call_address(
-            entries[row],
-            entries[row + 2],
-            entries[row + 3],
-            entries[row + 4],
-            entries[row + 5],
-            entries[row + 6],
-            entries[row + 7],
-        )
-        # A C int occupies only the lower half of the register.
-        if entries[row + 1] != 0 and status & 0xFFFFFFFF != 0:
+        if made_call(call.entries, i) != 0:
             call.result[0] = i + 1
             break
 
@@ -136,9 +124,11 @@ class NativeSegment:
     def __call__(self) -> None:
         """Run the calls; raises InternalError naming the step whose call failed."""
         self._loop()
+        inside = [name for name, word in self._failed_inside if word[0]]
+        for _, word in self._failed_inside:
+            word[0] = 0
+        if inside:
+            raise InternalError(f"a native call in the loop of {inside[0]} failed")
         if self._failed[0]:
             failed = self._names[self._failed[0] - 1]
             raise InternalError(f"the native call of {failed} failed")
-        for name, word in self._failed_inside:
-            if word[0]:
-                raise InternalError(f"a native call in the loop of {name} failed")

@@ -18,6 +18,7 @@ import numpy as np
 from mxrun.codegen.arguments import Int64s, Integer
 from mxrun.codegen.jit import call_address, native
 from mxrun.device.cpu.binding import PythonCall
+from mxrun.device.cpu.call import made_call
 from mxrun.device.cpu.tape import Entries, NativeSegment, Tape, segments
 from mxrun.device.interface import Nanoseconds, Program, TimedProgram
 
@@ -41,27 +42,16 @@ class TimedEntries(Entries):
 @native
 def run_entries_timed(call: TimedEntries) -> None:
     """Run entries like `run_entries`, with the time of each."""
-    entries = call.entries
     call.result[0] = 0
     call_address(call.clock, call.kind, call.now_address, 0, 0, 0, 0)
     last = call.now[0] * 1000000000 + call.now[1]
     for i in range(call.count):
-        row = i * 8
         call.begin[i] = last
-        status = call_address(
-            entries[row],
-            entries[row + 2],
-            entries[row + 3],
-            entries[row + 4],
-            entries[row + 5],
-            entries[row + 6],
-            entries[row + 7],
-        )
+        status = made_call(call.entries, i)
         call_address(call.clock, call.kind, call.now_address, 0, 0, 0, 0)
         last = call.now[0] * 1000000000 + call.now[1]
         call.end[i] = last
-        # A C int occupies only the lower half of the register.
-        if entries[row + 1] != 0 and status & 0xFFFFFFFF != 0:
+        if status != 0:
             call.result[0] = i + 1
             break
 
