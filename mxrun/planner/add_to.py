@@ -87,11 +87,8 @@ class _AddToRewriter:
     def sides(self, position: int) -> tuple[ValueId, ValueId]:
         """Return the two summands of a sum: the one made first, then the one made later."""
         step = self._graph.steps[position]
-        (earlier, later), (total,) = step.reads, step.writes
-        if (
-            total not in self._graph.mutations
-            and self._produced_at[earlier] > self._produced_at[later]
-        ):
+        earlier, later = step.reads
+        if self._produced_at[earlier] > self._produced_at[later]:
             return later, earlier
         return earlier, later
 
@@ -108,10 +105,13 @@ class _AddToRewriter:
             return "types or layouts differ"
         if self._produced_at[earlier] == produced_at:
             return "both are made by one step"
+        overwritten = self._mutations.get(total, earlier)
+        if overwritten != earlier:
+            return f"{values[total].name} overwrites {values[overwritten].name}"
         if later in self._mutations:
             return f"{values[later].name} is added to {values[self._mutations[later]].name} already"
         # A running sum over batches is overwritten in any case.
-        merged = [later] if self._mutations.get(total) == earlier else [earlier, later]
+        merged = [later] if total in self._mutations else [earlier, later]
         for value in merged:
             if self._root(value) in self._protected:
                 return f"{values[value].name} is a result, or given from outside"
