@@ -202,10 +202,19 @@ class GraphLoop:
         reads   state: history from row 0 on, one row further in every iteration
         writes  next:  history from row 1 on, one row further in every iteration
 
-    body: its sources and results are the tensors of one iteration. reads: the place of each source.
-    writes: the place of each result that the enclosing graph needs. inputs, outputs: specs of the
-    enclosing graph's tensors, in plain layout. An output that is also read, such as a history, is
-    the new version of the input that holds its first row (`Graph.mutations`).
+    Or every iteration overwrites the state, if the body does so as well (`body.mutations`):
+
+        total [hidden]
+        reads   sum:  total, stride 0
+        writes  next: total, stride 0; the new version of `sum` in the body
+
+    Otherwise nothing that an iteration writes may overlap with what it reads.
+
+    count: at least 1. body: its sources and results are the tensors of one iteration. Its results
+    are float32 where its steps compute in bfloat16. reads: the place of each source. writes: the
+    place of each result that the enclosing graph needs. inputs, outputs: specs of the enclosing
+    graph's tensors, in plain layout and with the dtypes of the body's. An output that is also read,
+    such as a history, is the new version of the input that holds its first row (`Graph.mutations`).
     """
 
     count: int

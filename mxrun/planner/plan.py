@@ -7,13 +7,13 @@ of the phases]. Offsets and block sizes are multiples of 64 bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, MemoryClass, Step, ValueId
-from mxrun.operator.kernel import Handles
+from mxrun.operator.kernel import Handles, Kernel
 from mxrun.operator.launch import Handle
 from mxrun.planner.concat_in_place import BufferSlice
 from mxrun.planner.hint import Hint
@@ -117,16 +117,20 @@ class PhasePlan:
         )
 
     def implementations(self) -> dict[str, str]:
-        """Return the implementation selected for each step with a kernel.
+        """Return the implementation selected for each step with a kernel, also within loops.
 
         Views are left out, and so are repeated steps, which have the implementation of the
         original.
         """
-        return {
-            step.name: step.kernel.implementation
-            for step in self.steps
-            if step.kernel is not None and not step.kernel.is_view and step.repeats is None
-        }
+        found: dict[str, str] = {}
+        for step in self.steps:
+            kernel = step.kernel
+            if kernel is None or kernel.is_view or step.repeats is not None:
+                continue
+            found[step.name] = kernel.implementation
+            if isinstance(kernel, LoopKernel):
+                found |= kernel.body.implementations()
+        return found
 
     def peak_step(self) -> int:
         """Return the position of the first step at which the live bytes reach their maximum."""
@@ -137,6 +141,17 @@ class PhasePlan:
         """Return the reusable bytes that are live at each step."""
         lives = ((block.first, block.last, block.nbytes) for block in self.blocks)
         return lifetimes_to_live_bytes(lives, len(self.steps))
+
+
+@dataclass(frozen=True)
+class LoopKernel(Kernel):
+    """Kernel of a step that is a loop.
+
+    body: the plan of one iteration, whose reusable region is the step's workspace. Its steps are
+    named `LOOP/NAME`.
+    """
+
+    body: PhasePlan = field(kw_only=True, repr=False)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from loop_graphs import Place, executor_of, loop_graph, run_on
 
-from mxrun.base.dtype import FLOAT32
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_graphs
@@ -172,6 +173,7 @@ def test_a_native_loop_is_one_call_of_the_tape() -> None:
     ("changes", "message"),
     [
         ({"count": STEPS + 1}, "cells: 'x' leaves the tensor 0"),
+        ({"count": 0}, "cells: a loop runs at least once, not 0 times"),
         ({"stride": 4 * BATCH * HIDDEN + 64}, "cells: 'state' leaves the tensor 1"),
     ],
 )
@@ -187,3 +189,120 @@ def test_poisoned_memory_changes_nothing() -> None:
         executor.tensor(name).write(value)
     executor.run_poisoned(EVALUATE)
     assert np.array_equal(executor.result(EVALUATE, "history").read(), plain)
+
+
+ROWS, ROW = 8, 4 * BATCH * HIDDEN
+
+
+def halved(count: int, read: tuple[int, int], made: tuple[int, int], mutated: bool = True) -> Graph:
+    """Return a loop that writes half of what it reads, both given as (stride, begin) in bytes.
+
+    mutated: whether it writes to the tensor that it reads.
+    """
+    with fresh_names():
+        symbol = apply("_mul_scalar", {"data": variable("state")}, {"scalar": 0.5}, "next")
+    body = lower(symbol, infer(symbol.heads, {"state": (BATCH, HIDDEN)}), ("state",), False)
+    rows = TensorSpec((ROWS, BATCH, HIDDEN))
+    places = {"state": Place("rows", *read)}, {"next_output": Place("after", *made)}
+    if mutated:
+        return loop_graph(body, count, {"rows": rows}, *places, {"after": "rows"})
+    return loop_graph(body, count, {"rows": rows}, *places, outputs={"after": rows})
+
+
+OVERLAPPING = {
+    "both stay": (ROWS, (0, 0), (0, 0)),
+    "both move": (ROWS, (ROW, 0), (ROW, 0)),
+    "in part": (ROWS - 1, (ROW, 0), (ROW, 64)),
+    "in a later iteration": (4, (ROW, 0), (0, 3 * ROW)),
+    "in opposite directions": (ROWS, (ROW, 0), (-ROW + 64, (ROWS - 1) * ROW)),
+}
+
+
+@pytest.mark.parametrize("case", OVERLAPPING)
+def test_an_iteration_cannot_write_where_it_reads(case: str) -> None:
+    graph = halved(*OVERLAPPING[case])
+    with pytest.raises(InternalError, match="loop: 'next_output' is written where 'state' is read"):
+        executor_of(graph)
+
+
+@pytest.mark.parametrize("case", OVERLAPPING)
+def test_a_view_of_the_memory_is_the_memory(case: str) -> None:
+    graph = halved(*OVERLAPPING[case])
+    builder, (loop,), given = GraphBuilder(graph), graph.steps, graph.sources["rows"]
+    view = builder.value("view", graph.spec(given), MemoryClass.IO)
+    prop = create("Reshape", {"shape": (ROWS, BATCH, HIDDEN)})
+    same = Step("same", StepKind.FORWARD, prop, (given,), (view,), writes((view,)))
+    builder.steps = [same, replace(loop, inputs=(view,))]
+    with pytest.raises(InternalError, match="loop: 'next_output' is written where 'state' is read"):
+        executor_of(builder.build())
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        (ROWS - 1, (ROW, 0), (ROW, ROW)),
+        (ROWS - 1, (-ROW, (ROWS - 1) * ROW), (-ROW, (ROWS - 2) * ROW)),
+        (3, (ROW, 0), (0, 3 * ROW)),
+        (4, (ROW, 0), (-ROW, (ROWS - 1) * ROW)),
+    ],
+)
+def test_iterations_write_what_later_ones_read(
+    places: tuple[int, tuple[int, int], tuple[int, int]],
+) -> None:
+    rows = np.random.default_rng(1).normal(size=(ROWS, BATCH, HIDDEN)).astype(FLOAT32)
+    expected = rows.copy()
+    count, read, made = places
+    for iteration in range(count):
+        source, target = ((begin + iteration * stride) // ROW for stride, begin in (read, made))
+        expected[target] = expected[source] / 2
+    found = run_on(executor_of(halved(*places)), {"rows": rows})
+    assert np.array_equal(found["after"], expected)
+
+
+@pytest.mark.parametrize("case", ["both stay", "both move"])
+def test_slices_of_other_tensors_may_have_any_places(case: str) -> None:
+    count, *places = OVERLAPPING[case]
+    rows = np.random.default_rng(1).normal(size=(ROWS, BATCH, HIDDEN)).astype(FLOAT32)
+    found = run_on(executor_of(halved(count, *places, mutated=False)), {"rows": rows})
+    assert np.array_equal(found["after"][0], rows[0] / 2)
+
+
+def with_loop(graph: Graph, **changes: Any) -> Graph:
+    (step,) = graph.steps
+    assert step.loop is not None
+    return replace(graph, steps=(replace(step, loop=replace(step.loop, **changes)),))
+
+
+def test_results_have_places_of_their_own() -> None:
+    graph = halved(1, (0, 0), (0, ROW))
+    (step,) = graph.steps
+    assert step.loop is not None
+    body, place = step.loop.body, step.loop.writes["next_output"]
+    value, state = body.results["next_output"], body.sources["state"]
+    twice = {"writes": {"next_output": place, "again": place}}
+    again = replace(body, results={"next_output": value, "again": value})
+    with pytest.raises(InternalError, match="'next_output' is written where 'again' is"):
+        executor_of(with_loop(graph, body=again, **twice))
+    apart = {"writes": {"next_output": place, "again": replace(place, begin=2 * ROW)}}
+    with pytest.raises(InternalError, match="the result 'again' of a loop has no place of its own"):
+        executor_of(with_loop(graph, body=again, **apart))
+    source = replace(body, results={"next_output": state})
+    with pytest.raises(InternalError, match="'next_output' overwrites 'state' in the body, but no"):
+        executor_of(with_loop(graph, body=source))
+    changed = replace(body, mutations={value: state})
+    with pytest.raises(InternalError, match="'next_output' overwrites 'state' in the body, but no"):
+        executor_of(with_loop(graph, body=changed))
+    with pytest.raises(InternalError, match="the body overwrites 'state', which is no result"):
+        executor_of(with_loop(graph, body=changed, writes={}))
+
+
+def test_an_overwritten_tensor_is_read_in_its_own_memory() -> None:
+    graph = halved(2, (ROW, 0), (ROW, ROW))
+    more = TensorSpec((ROWS + 1, BATCH, HIDDEN))
+    with pytest.raises(InternalError, match="the output 0 overwrites a tensor of another size"):
+        executor_of(with_loop(graph, outputs=(more,)))
+    values = list(graph.values)
+    given = graph.sources["rows"]
+    values[given] = replace(values[given], spec=replace(values[given].spec, dtype=BFLOAT16))
+    with pytest.raises(InternalError, match="overwrites the input 0, which is a copy in another"):
+        executor_of(replace(graph, values=tuple(values)))
