@@ -25,7 +25,8 @@ from mxrun.contract.case import CaseRunner
 from mxrun.contract.problem import Violation
 from mxrun.device.interface import Device, Program, ProgramStep
 from mxrun.operator.kernel import Kernel
-from mxrun.operator.launch import Launch, runs_python
+from mxrun.operator.launch import Launch, LoopLaunch, runs_python
+from mxrun.operator.native_kernel import Addition, add_loop
 
 PAGE = 4096
 # Temporaries allowed for a Python body: a multiple of its tensors, plus a constant.
@@ -151,8 +152,9 @@ def _pages(function: Callable[[], None]) -> int:
 
 @cache
 def _baseline_pages(device: Device) -> int:
-    """Return the page faults of a program that does nothing."""
-    return _pages(device.bind(()).run)
+    """Return the page faults of a program whose only call does nothing."""
+    nothing = LoopLaunch(add_loop, Addition(count=0, source=None, target=None), 1)
+    return _pages(_program("nothing", device, [nothing]).run)
 
 
 @cache

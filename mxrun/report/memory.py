@@ -223,5 +223,6 @@ def _resident_memory(outside: Mapping[str, Any]) -> Iterator[RenderableType]:
     if outside["temporary_bytes"] is not None:
         size = bytes_text(outside["temporary_bytes"])
         yield Text(
-            f"NumPy's temporaries take up to {size} besides, measured in one run of each phase."
+            f"Temporaries of the operators take up to {size} besides, measured in one run of each "
+            "phase."
         )

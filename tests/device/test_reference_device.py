@@ -14,9 +14,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from commands import CONFIGS, HANG_S, digests, result, succeeded
+from ml_dtypes import bfloat16
 
+from mxrun import library
+from mxrun.base.tensor import TensorSpec
+from mxrun.device.interface import ProgramStep
+from mxrun.device.reference.device import ReferenceDevice
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import TRAIN
+from mxrun.operator.kernel import ForwardRequest, Handles, OpReqType
+from mxrun.operator.launch import Handle
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.register import create
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.device import host_loops
 from mxrun.session.planning import load, plan_for
@@ -170,6 +179,31 @@ def test_verify_passes(name: str, tmp_path: Path) -> None:
     assert json.loads(succeeded(done).stdout)["passed"]
 
 
+@pytest.mark.parametrize("request_type", [OpReqType.WRITE, OpReqType.ADD])
+def test_a_body_computes_bfloat16_in_float32_and_rounds_once(request_type: OpReqType) -> None:
+    library.load()
+    device = ReferenceDevice(ReferenceDevice.describe(0, 1))
+    generator = np.random.default_rng(3)
+    rows, before = (generator.normal(0, 3, (2, 64)).astype(bfloat16) for _ in range(2))
+    spec = TensorSpec(rows.shape, "bfloat16")
+    asked = ForwardRequest((spec,), (spec,), (request_type,), False, device.description)
+    kernel = NUMPY.prepare_forward(create("softmax", {}), asked)
+    memory = device.allocate(2 * spec.nbytes)
+    source, target = Handle(memory, 0), Handle(memory, spec.nbytes)
+    device.write(source, rows)
+    device.write(target, before)
+    launches = kernel.bind(Handles((source,), (target,)))
+    program = device.bind([ProgramStep("softmax", launches)])
+    program.run()
+    powers = np.exp(rows.astype(np.float32) - rows.astype(np.float32).max(1, keepdims=True))
+    expected = powers / powers.sum(1, keepdims=True)
+    if request_type is OpReqType.ADD:
+        expected += before.astype(np.float32)
+    assert device.read(target, spec).tobytes() == expected.astype(bfloat16).tobytes()
+    # Both float32 copies exist only while the body runs.
+    assert program.temporary_bytes() >= 2 * 4 * rows.size
+
+
 def test_bfloat16_is_rounded_after_each_operator() -> None:
     """Losses lie as near to the CPU's bfloat16 as that is to float32."""
     name, low = "digits_lenet", "precision=bfloat16"
@@ -203,4 +237,4 @@ def test_temporaries_of_numpy_are_measured_beside_the_plan(tmp_path: Path) -> No
     assert report["outside"]["temporary_bytes"] > 4 * 64 * 16 * 8 * 8
     assert result("inspect-memory", "digits_lenet")["outside"]["temporary_bytes"] is None
     text = succeeded(portable(tmp_path, "inspect-memory", "digits_lenet", "context=reference"))
-    assert "NumPy's temporaries take up to" in text.stdout
+    assert "Temporaries of the operators take up to" in text.stdout

@@ -163,7 +163,8 @@ def _loop(count: int, calls: Sequence[NativeCall], depth: int) -> NativeCall:
     made = loop_call(repeat_loop, repetition, 1)
     outer = tuple(move for move in moves if any(move.strides[:depth]))
     failures = (failed, *(each for call in calls for each in call.failed))
-    return replace(made, owner=(made.owner, calls), moves=outer, failed=failures)
+    number = 1 + count * sum(call.count for call in calls)
+    return replace(made, owner=(made.owner, calls), count=number, moves=outer, failed=failures)
 
 
 def start_call(threads: int) -> tuple[NativeCall, ...]:

@@ -58,7 +58,8 @@ class NativeCall:
     """The C call `function(*arguments)` with at most six integer or pointer arguments.
 
     The function returns int or void. owner: holds references to everything the arguments point to.
-    checked: the result is a status, and a status other than zero stops the tape. moves: words of
+    checked: the result is a status, and a status other than zero stops the tape. count: number of
+    calls, more than one for a loop of calls. moves: words of
     the arguments' memory that change between the iterations of a loop; an argument itself may be a
     moving address too. failed: words [1] that are not zero after the call if a call that it makes
     has failed.
@@ -68,6 +69,7 @@ class NativeCall:
     arguments: tuple[int, ...]
     owner: Any
     checked: bool = False
+    count: int = 1
     moves: tuple[MovingWord, ...] = ()
     failed: tuple[Failure, ...] = ()
 

@@ -130,7 +130,7 @@ def has_bfloat16() -> bool:
 
 
 class Repetition(Arguments):
-    """Arguments of `repeat_loop`: the function of a native call, and its six arguments."""
+    """Arguments of `repeated_call`: the function of a native call, and its six arguments."""
 
     count: Integer
     function: Integer
@@ -138,7 +138,7 @@ class Repetition(Arguments):
 
 
 @native
-def repeat_loop(call: Repetition) -> None:
+def repeated_call(call: Repetition) -> None:
     """Make one native call repeatedly."""
     for _ in range(call.count):
         call_address(
@@ -249,7 +249,7 @@ def _repeated(call: NativeCall, work: float, count: int = 1) -> _Measurement:
     """Measure `count` calls in a row."""
     arguments = (*call.arguments, *[0] * (6 - len(call.arguments)))
     repetition = Repetition(count=count, function=call.function, arguments=arguments)
-    loop = HostLoop(repeat_loop, repetition, unlocked=True)
+    loop = HostLoop(repeated_call, repetition, unlocked=True)
     owner = call.owner
 
     def repeat(number: int) -> None:

@@ -32,8 +32,8 @@ def tape_cost(tape: Tape) -> ProgramCost:
 def overheads(tape: Tape, peaks: Machine) -> Mapping[str, float]:
     """Return the seconds of each step's empty calls.
 
-    A call made by the interpreter counts like a loop's, because its own overhead is unknown in
-    advance.
+    A call made by the interpreter, or in a loop of calls, counts like a compiled loop's, because
+    its own overhead is unknown in advance.
     """
     runtime, onednn = openmp(), library.load()
     size = peaks.threads
@@ -46,7 +46,8 @@ def overheads(tape: Tape, peaks: Machine) -> Mapping[str, float]:
             seconds[name] += peaks.primitive_s + (peaks.team_s if size > 1 else 0.0)
         else:
             together = runtime is not None and function == runtime.parallel
-            seconds[name] += peaks.loop_s + (peaks.team_s if together else 0.0)
+            count = call.count if isinstance(call, NativeCall) else 1
+            seconds[name] += count * peaks.loop_s + (peaks.team_s if together else 0.0)
     return seconds
 
 

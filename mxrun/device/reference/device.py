@@ -7,7 +7,8 @@ device.
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class ReferenceDevice(HostDevice):
     @classmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
         """Return the description; NumPy itself decides how many threads it uses."""
-        library = f"NumPy {np.__version__}"
+        library = ", ".join(filter(None, (f"NumPy {np.__version__}", _matrix_library())))
         return DeviceDescription(REFERENCE, index, NumpyBodies.ROUNDED, library=library)
 
     @classmethod
@@ -41,6 +42,13 @@ class ReferenceDevice(HostDevice):
     def bind(self, steps: Sequence[ProgramStep]) -> ReferenceProgram:
         """Return the program of the bodies; raises InternalError for any other launch."""
         return ReferenceProgram(steps)
+
+
+def _matrix_library() -> str:
+    """Return the library with which NumPy multiplies matrices; empty for NumPy before 1.25."""
+    config: Mapping[str, Any] = getattr(np.__config__, "CONFIG", {})
+    found = config.get("Build Dependencies", {}).get("blas", {})
+    return f"{found.get('name', '')} {found.get('version', '')}".strip()
 
 
 def _bodies(launch: Launch, iterations: tuple[int, ...]) -> Iterator[Body]:
