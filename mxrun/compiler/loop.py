@@ -36,7 +36,7 @@ def with_loops(graph: Graph, select: Select, place: Place) -> Graph:
     Raises InternalError for a loop whose slices leave their tensors, have other dtypes than these,
     or overlap within an iteration, and for a result that has no place of its own.
     """
-    memory = _memory(graph)
+    memory = graph.roots()
     steps = tuple(
         step
         if step.loop is None
@@ -93,18 +93,6 @@ def _within(loop: str, body: Graph) -> Graph:
     )
     values = tuple(replace(value, name=named(value.name)) for value in body.values)
     return replace(body, values=values, steps=steps)
-
-
-def _memory(graph: Graph) -> list[ValueId]:
-    """Return for each value the first value in its memory, by views and mutations alone."""
-    root = list(range(len(graph.values)))
-    for step in graph.steps:
-        if step.prop is not None and step.prop.is_view:
-            root[step.writes[0]] = root[step.reads[0]]
-        for value in step.writes:
-            if value in graph.mutations:
-                root[value] = root[graph.mutations[value]]
-    return root
 
 
 @dataclass(frozen=True)
@@ -207,7 +195,7 @@ def _in_place(name: str, loop: GraphLoop) -> dict[str, str]:
 
     Raises InternalError if the body overwrites a source that has no such result.
     """
-    body, memory = loop.body, _memory(loop.body)
+    body, memory = loop.body, loop.body.roots()
     sources = {value: source for source, value in body.sources.items()}
     written = {result: memory[body.results[result]] for result in loop.writes}
     for root in (memory[value] for value in body.mutations):
@@ -232,7 +220,7 @@ def _with_slots(loop: GraphLoop, in_place: Collection[str]) -> tuple[Graph, dict
     A result that is not `in_place` overwrites a source of its own. Raises InternalError for one
     that shares its memory with another.
     """
-    body, memory = loop.body, _memory(loop.body)
+    body, memory = loop.body, loop.body.roots()
     values, sources = list(body.values), dict(body.sources)
     mutations = dict(body.mutations)
     places = {name: _Place(False, each) for name, each in loop.reads.items()}

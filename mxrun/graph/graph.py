@@ -109,6 +109,13 @@ class Step:
             return f"backward of {title}"
         return f"repeated {title}" if self.repeats else title
 
+    @property
+    def is_view(self) -> bool:
+        """Whether output 0 is input 0's memory under another shape."""
+        if self.kernel is not None:
+            return self.kernel.is_view
+        return self.prop is not None and self.prop.is_view
+
     @cached_property
     def reads(self) -> tuple[ValueId, ...]:
         """Values that the step reads; those under the add-to request come last."""
@@ -170,6 +177,17 @@ class Graph:
     def spec(self, value: ValueId) -> TensorSpec:
         """Return the spec of a value."""
         return self.values[value].spec
+
+    def roots(self) -> list[ValueId]:
+        """Return for each value the first value in its memory, by views and mutations alone."""
+        root = list(range(len(self.values)))
+        for step in self.steps:
+            if step.is_view:
+                root[step.writes[0]] = root[step.reads[0]]
+            for value in step.writes:
+                if value in self.mutations:
+                    root[value] = root[self.mutations[value]]
+        return root
 
     def with_results(self, results: Mapping[str, ValueId]) -> Graph:
         """Return the graph with further results."""

@@ -42,7 +42,7 @@ def _without_idle_views(steps: list[Step], graph: Graph) -> list[Step]:
 
 
 def _is_view(step: Step) -> bool:
-    return step.kernel is not None and step.kernel.is_view
+    return step.is_view
 
 
 def _constant_steps(graph: Graph) -> list[Step]:

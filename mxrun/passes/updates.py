@@ -128,7 +128,7 @@ def hoist_updates(graph: Graph) -> Graph:
             last_touch[value] = position
     # A reader of a view reads its source's memory.
     for step in reversed(others):
-        if step.prop is not None and step.prop.is_view:
+        if step.is_view:
             (source,), (view,) = step.reads[:1], step.writes[:1]
             last_touch[source] = max(last_touch[source], last_touch[view])
     following: dict[int, list[Step]] = {}

@@ -81,7 +81,7 @@ class _AddToRewriter:
             self._produced_at.update(dict.fromkeys(step.writes, position))
             for value in step.reads:
                 self._readers.setdefault(self._root(value), set()).add(position)
-            if step.kernel is not None and step.kernel.is_view:
+            if step.is_view:
                 self._share(step.reads[0], step.writes[0])
 
     def sides(self, position: int) -> tuple[ValueId, ValueId]:

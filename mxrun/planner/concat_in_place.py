@@ -119,7 +119,7 @@ class _SliceAssignment:
         """Yield the reasons why the producer and the readers of a value cannot use the slice."""
         producer, readers = self._producers[value], self._readers[value]
         for step in (producer, *readers):
-            if step.kernel is not None and step.kernel.is_view:
+            if step.is_view:
                 yield f"{in_words(step.name)} is a view"
         if part.pitch:
             written = {} if producer.kernel is None else producer.kernel.pitched_outputs

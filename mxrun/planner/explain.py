@@ -110,7 +110,7 @@ class _Reads:
                 self._last[source] = (position, f"{in_words(step.name)} adds to it")
         # A read of a view is a read of the tensor that it is a view of.
         for step in reversed(phase.steps):
-            if step.kernel is not None and step.kernel.is_view:
+            if step.is_view:
                 source, view = step.reads[0], step.writes[0]
                 self._last[source] = max(self._last[source], self._last.get(view, (-1, "")))
         end = len(phase.steps) - 1

@@ -45,7 +45,7 @@ def inplace(
     sharing = _Sharing(graph, joined.parts)
     hints = [*decided, *(hint for _, hint in joined.inputs)]
     for position, step in enumerate(graph.steps):
-        if step.kernel is not None and step.kernel.is_view:
+        if step.is_view:
             sharing.join(step.reads[0], step.writes[0])
         for value in step.writes:
             if value in graph.mutations:
@@ -76,7 +76,7 @@ class _Sharing:
                 self.last_read[value] = position
         # Reads of a view count as reads of its source, because they share memory.
         for step in reversed(graph.steps):
-            if step.kernel is not None and step.kernel.is_view:
+            if step.is_view:
                 view = self.last_read.get(step.writes[0], -1)
                 source = step.reads[0]
                 self.last_read[source] = max(self.last_read[source], view)

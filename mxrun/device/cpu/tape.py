@@ -124,6 +124,10 @@ class NativeSegment:
     def __call__(self) -> None:
         """Run the calls; raises InternalError naming the step whose call failed."""
         self._loop()
+        if self._failed[0] or self._failed_inside:
+            self._raise_failure()
+
+    def _raise_failure(self) -> None:
         inside = [name for name, word in self._failed_inside if word[0]]
         for _, word in self._failed_inside:
             word[0] = 0

@@ -48,7 +48,7 @@ class Ordering:
         readers.
         """
         self.graph = graph
-        self._root = _roots(graph)
+        self._root = graph.roots()
         given = {self._root[value] for value in graph.sources.values()}
         self.lasting = {self._root[value] for value in graph.results.values()}
         self.size = {
@@ -153,18 +153,6 @@ def live_bytes_of(ordering: Ordering, order: Order) -> list[int]:
     return [live.run(ordering.units[number]) for number in order]
 
 
-def _roots(graph: Graph) -> list[ValueId]:
-    """Return for each value the root of its memory, by views and mutated states alone."""
-    root = list(range(len(graph.values)))
-    for step in graph.steps:
-        if step.kernel is not None and step.kernel.is_view:
-            root[step.writes[0]] = root[step.reads[0]]
-        for value in step.writes:
-            if value in graph.mutations:
-                root[value] = root[graph.mutations[value]]
-    return root
-
-
 def _groups(graph: Graph) -> list[list[Step]]:
     """Return each step together with the preceding reorders of which it is the only reader."""
     readers: dict[ValueId, int] = dict.fromkeys(graph.results.values(), 2)
@@ -198,7 +186,7 @@ def _waits(graph: Graph, groups: Sequence[Sequence[Step]]) -> list[set[int]]:
         for step in group:
             for value in step.reads:
                 readers.setdefault(version[value], set()).add(number)
-            if step.kernel is not None and step.kernel.is_view:
+            if step.is_view:
                 version[step.writes[0]] = version[step.reads[0]]
     for number, group in enumerate(groups):
         for step in group:
