@@ -9,19 +9,26 @@ from functools import partial
 from mxrun.base.errors import OperatorErrorContext
 from mxrun.device.interface import Device, Program, ProgramStep
 from mxrun.graph.graph import Step
-from mxrun.operator.launch import Handle, Launch, Memory, PythonLaunch, Repeat, Views
+from mxrun.operator.launch import Handle, Launch, Memory, PythonLaunch, Repeat, Views, runs_python
 from mxrun.planner.plan import PhasePlan
+from mxrun.runtime.numpy_threads import limit_numpy_threads
 
 
 def bind(phase: PhasePlan, device: Device, memory: Memory) -> Program:
-    """Bind every step of a phase to the device's memory."""
-    steps = []
+    """Bind every step of a phase to the device's memory.
+
+    If any runs a NumPy body, the process's matrix products in NumPy run on as many threads as the
+    plan's team from now on.
+    """
+    steps: list[ProgramStep] = []
     for step in phase.steps:
         assert step.kernel is not None
         with OperatorErrorContext(step.title, step.place):
             launches = step.kernel.bind(phase.handles(step, partial(Handle, memory)))
         watched = tuple(_watched(step, launch) for launch in launches)
         steps.append(ProgramStep(step.name, watched))
+    if any(runs_python(launch) for step in steps for launch in step.launches):
+        limit_numpy_threads(device.description.threads)
     return device.bind(steps)
 
 

@@ -7,8 +7,7 @@ device.
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from mxrun.device.host_device import HostDevice
 from mxrun.device.host_memory import array_of
 from mxrun.device.interface import Program, ProgramStep
 from mxrun.operator.launch import Launch, PythonLaunch, Repeat
+from mxrun.runtime.numpy_threads import matrix_library
 
 Body = Callable[[], None]
 
@@ -30,9 +30,9 @@ class ReferenceDevice(HostDevice):
 
     @classmethod
     def describe(cls, index: int, threads: int) -> DeviceDescription:
-        """Return the description; NumPy itself decides how many threads it uses."""
-        library = ", ".join(filter(None, (f"NumPy {np.__version__}", _matrix_library())))
-        return DeviceDescription(REFERENCE, index, NumpyBodies.ROUNDED, library=library)
+        """Return the description; `threads` are those of NumPy's matrix products."""
+        library = ", ".join(filter(None, (f"NumPy {np.__version__}", matrix_library())))
+        return DeviceDescription(REFERENCE, index, NumpyBodies.ROUNDED, threads, library=library)
 
     @classmethod
     def largest_team(cls) -> int:
@@ -42,13 +42,6 @@ class ReferenceDevice(HostDevice):
     def bind(self, steps: Sequence[ProgramStep]) -> ReferenceProgram:
         """Return the program of the bodies; raises InternalError for any other launch."""
         return ReferenceProgram(steps)
-
-
-def _matrix_library() -> str:
-    """Return the library with which NumPy multiplies matrices; empty for NumPy before 1.25."""
-    config: Mapping[str, Any] = getattr(np.__config__, "CONFIG", {})
-    found = config.get("Build Dependencies", {}).get("blas", {})
-    return f"{found.get('name', '')} {found.get('version', '')}".strip()
 
 
 def _bodies(launch: Launch, iterations: tuple[int, ...]) -> Iterator[Body]:
