@@ -191,9 +191,9 @@ def test_what_lies_outside_is_named_or_said_to_be_unknown() -> None:
     assert "The compiler" not in text
     ran = {**MEMORY, "outside": {**OUTSIDE, "compiler_ran": True}}
     assert "The compiler ran just now" in printed(*memory_tables(ran))
-    assert "temporaries" not in text
+    assert "emporaries" not in text
     made = {**MEMORY, "outside": {**OUTSIDE, "temporary_bytes": 2048}}
-    assert "temporaries take up to 2.00 KiB" in printed(*memory_tables(made))
+    assert "Temporaries of the operators take up to 2.00 KiB" in printed(*memory_tables(made))
 
 
 def test_the_summary_shows_what_a_run_came_to() -> None:
