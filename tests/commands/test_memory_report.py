@@ -11,7 +11,6 @@ from commands import refused, result
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.commands.inspect_memory import inspect_memory, outside_bytes, team_figures
-from mxrun.commands.train import prepare
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
@@ -23,6 +22,7 @@ from mxrun.io.iterator import ArrayIterator
 from mxrun.planner.explain import live_tensors
 from mxrun.planner.plan import Plan
 from mxrun.session.planning import load, plan_for
+from mxrun.session.training import prepare
 from mxrun.train.loop import slots
 
 

@@ -11,13 +11,13 @@ from commands import CONFIGS
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.commands.inspect_memory import inspect_memory
-from mxrun.commands.train import prepare
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.planner.plan import Block
 from mxrun.session.planning import load
+from mxrun.session.training import prepare
 
 CONFIG_NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 SENTINELS = (0x3E, 0x3F)

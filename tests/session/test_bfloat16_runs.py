@@ -12,9 +12,9 @@ from interrupted_runs import CONFIG, INTERVAL, STEPS, Started, go_on, left
 from training import run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.train import prepare
 from mxrun.graph.phases import TRAIN
 from mxrun.session.planning import load, plan_for
+from mxrun.session.training import prepare
 from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.replay import CheckedLoop, Located, NullCheckpointing, NullObserver
 

@@ -17,8 +17,8 @@ from training import run_training
 
 from mxrun.base.errors import Stopped, UserError
 from mxrun.base.tensor import PLAIN
-from mxrun.commands.train import Existing, prepare
 from mxrun.session.planning import load, plan_for
+from mxrun.session.training import Existing, prepare
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.divergence import Located

@@ -14,12 +14,12 @@ from layer_configs import config_text
 from training import run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.train import prepare
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.session.planning import last_batch, load, plan_for
 from mxrun.session.run import Run
+from mxrun.session.training import prepare
 from mxrun.train.checkpoint import Checkpoint, load_checkpoint
 
 Array = npt.NDArray[Any]

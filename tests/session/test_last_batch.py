@@ -9,12 +9,12 @@ import numpy.typing as npt
 import pytest
 from bundled_runs import BUNDLED, bundled, executor_of
 
-from mxrun.commands.train import prepare
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.io.dataset import open_datasets
 from mxrun.io.iterator import ArrayIterator
+from mxrun.session.training import prepare
 from mxrun.train.loop import slots
 from mxrun.train.metric import METRICS
 from mxrun.train.metric_kind import Metrics

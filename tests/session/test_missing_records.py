@@ -17,7 +17,7 @@ from PIL import Image
 
 from mxrun.base.errors import Stopped, UserError
 from mxrun.commands import train as command
-from mxrun.commands.train import Existing, TrainingResult, TrainRequest
+from mxrun.session.training import Existing, TrainingResult, TrainRequest
 from mxrun.train.checkpoint import checkpoint_folder, load_checkpoint
 from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.observer import EpochDone

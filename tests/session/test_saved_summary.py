@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mxrun.commands.train import TrainSummary
+from mxrun.session.training import TrainSummary
 from mxrun.train.run_directory import RunDirectory
 
 SOUND: dict[str, Any] = {

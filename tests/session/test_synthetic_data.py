@@ -17,13 +17,13 @@ from mxrun.commands.check import check
 from mxrun.commands.convert import ConvertRequest, convert
 from mxrun.commands.infer import InferRequest, infer
 from mxrun.commands.plot import plot
-from mxrun.commands.train import prepare
 from mxrun.config import load_config
 from mxrun.config.bundled import find_config
 from mxrun.report.progress import EpochLines
 from mxrun.report.tables import train_table
 from mxrun.session.planning import load
 from mxrun.session.synthetic_data import NO_PATH, synthetic_sections
+from mxrun.session.training import prepare
 
 SMALL = ("data.batch_size=8", "train.epochs=1", "threads=2")
 HEAD = (

@@ -9,10 +9,10 @@ import pytest
 from training import NoteRecorder, metrics, newest, run_training
 
 from mxrun.base.errors import UserError
-from mxrun.commands.train import prepare
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset import open_datasets, request_dataset
 from mxrun.session.planning import load
+from mxrun.session.training import prepare
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.checkpoint_manager import CheckpointManager, Interval, Policy, saved_steps
 from mxrun.train.loop import slots

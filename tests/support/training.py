@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mxrun.commands.train import Existing, TrainRequest, train
+from mxrun.commands.train import train
+from mxrun.session.training import Existing, TrainRequest
 from mxrun.train.checkpoint import Checkpoint
 from mxrun.train.checkpoint_manager import newest_checkpoint
 from mxrun.train.observer import Observer

@@ -1,0 +1,397 @@
+"""Inference: a trained network on files, standard input or a data set."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import Shape
+from mxrun.codegen.compilation import noted_compilations
+from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.executor.executor import Executor
+from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
+from mxrun.graph.phases import EVALUATE
+from mxrun.graph.symbol import Symbol
+from mxrun.io.files import unreadable_error
+from mxrun.session.budget import budgeted
+from mxrun.session.device import describe, host_loops, kind_of, open_device
+from mxrun.session.inference_outputs import (
+    OutputHead,
+    batch_inputs,
+    heads,
+    known_shapes,
+    needed_inputs,
+    planned_batch,
+    row_shapes,
+    subgraph,
+)
+from mxrun.session.max_batch_size import MAX, BatchSize, largest_batch
+from mxrun.session.notes import Notify, ignore_note, note_missing_library
+from mxrun.session.parameter_init import zero_pinned
+from mxrun.session.planning import check_fits, chooser_for, team_size
+from mxrun.session.records import FileSource, Records, RecordSource, SplitSource
+from mxrun.session.trained_model import TrainedModel
+
+Array = npt.NDArray[Any]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class InferRequest:
+    """Options of inference.
+
+    inputs: files, folders, `-`. split, instead of inputs: a data section of the config, or a split
+    of its data set. checkpoint: `best`, `newest` or a step. outputs: layers whose outputs replace
+    the network's. top: number of classes reported; classes: a file of their names. batch, threads,
+    precision: replace the config's. allow_changes: also run if config or plugins have changed since
+    training. allow_plugins: trust the run's plugins, from now on.
+    """
+
+    inputs: tuple[str, ...] = ()
+    split: str | None = None
+    checkpoint: str | None = None
+    outputs: tuple[str, ...] = ()
+    top: int | None = None
+    classes: Path | None = None
+    batch: BatchSize | None = None
+    threads: int | None = None
+    precision: str | None = None
+    allow_changes: bool = False
+    allow_plugins: bool = False
+
+    @property
+    def measured(self) -> bool:
+        """True if the loss and the config's metrics are computed."""
+        return self.split is not None and not self.outputs
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """Output tensor, with one row per record.
+
+    shape: of one record's row. top: number of most likely classes reported; 0 for the numbers
+    themselves. classes: names of all classes.
+    """
+
+    head: OutputHead
+    shape: Shape
+    top: int = 0
+    classes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the output for the user."""
+        return self.head.name
+
+    def to_json(self, values: Array) -> Row:
+        """Return one record's result as JSON; of equal values the lower class comes first."""
+        if not self.top:
+            return {"output": values.tolist()}
+        likeliest = np.argsort(-values, kind="stable")[: self.top].tolist()
+        figure = "probability" if self.head.classes else "value"
+        return {
+            "top": [
+                {"class": number, "name": self.classes[number], figure: float(values[number])}
+                for number in likeliest
+            ]
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class InferenceBatch:
+    """Results of one batch: its records, and for each output an array [records, *shape]."""
+
+    records: Records
+    arrays: Mapping[str, Array]
+
+
+class Inference:
+    """Trained network that is ready to run on its records, which are iterated once.
+
+    trained: the weights. outputs: the tensors reported for every record. classes: names of the
+    labels' classes, if any. notes: notes for the user about weights and records.
+    """
+
+    def __init__(
+        self,
+        trained: TrainedModel,
+        source: RecordSource,
+        executor: Executor,
+        outputs: Sequence[Output],
+        classes: tuple[str, ...],
+        batch_size: int,
+    ) -> None:
+        self.trained, self.outputs = trained, tuple(outputs)
+        self.classes = classes
+        self.total, self.batch_size = source.total, batch_size
+        self.notes = (*trained.notes, *source.notes)
+        self._source, self._executor = source, executor
+        self._records, self._seconds = 0, 0.0
+
+    def batches(
+        self, advance: Callable[[int], None] = lambda records: None
+    ) -> Iterator[InferenceBatch]:
+        """Run the network and yield results; `advance` receives the number of finished records.
+
+        Raises UserError naming the file if a record cannot be read.
+        """
+        started = time.perf_counter()
+        draws = RANDOM_STATE in self._executor.plan.specs
+        random = self._executor.tensor(RANDOM_STATE).mirror() if draws else None
+        results = {
+            output: self._executor.result(EVALUATE, output.head.entry.name).mirror()
+            for output in self.outputs
+        }
+        for number, records in enumerate(self._loaded()):
+            if random is not None:
+                random.array[1:] = UNTRAINED, number
+                random.store()
+            self._executor.run(EVALUATE)
+            count = len(records.names)
+            arrays = {}
+            for output, result in results.items():
+                result.load()
+                rows = result.array.reshape(self.batch_size, *output.shape)
+                arrays[output.name] = rows[:count].copy()
+            self._records += count
+            self._seconds = time.perf_counter() - started
+            advance(self._records)
+            yield InferenceBatch(records, arrays)
+
+    def _loaded(self) -> Iterator[Records]:
+        """Load batch after batch; the first one makes the source's loops."""
+        batches = self._source.batches(self._executor, self.batch_size)
+        while True:
+            with host_loops(self.trained.built.config):
+                records = next(batches, None)
+            if records is None:
+                return
+            yield records
+
+    def rows(self, advance: Callable[[int], None] = lambda records: None) -> Iterator[Row]:
+        """Yield the results record by record: file, number of the record in it, label, outputs.
+
+        A single output is part of the row itself; several are under `outputs` by name. advance: as
+        in `batches`.
+        """
+        for batch in self.batches(advance):
+            for index, (name, number) in enumerate(batch.records.names):
+                row: Row = {"input": name, "record": number}
+                if batch.records.labels is not None:
+                    row |= self._label(batch.records.labels[index].tolist())
+                results = {
+                    output.name: output.to_json(batch.arrays[output.name][index])
+                    for output in self.outputs
+                }
+                if len(results) == 1:
+                    yield row | results.popitem()[1]
+                else:
+                    yield row | {"outputs": results}
+
+    def _label(self, label: Any) -> Row:
+        """Return a record's label: class number and name (if classes have names), or numbers."""
+        named = isinstance(label, int) and 0 <= label < len(self.classes)
+        return {"label": label} | ({"label_name": self.classes[label]} if named else {})
+
+    def summary(self) -> Row:
+        """Return the run, its speed and its metrics as JSON; complete after the last record."""
+        checkpoint = self.trained.checkpoint
+        return {
+            "run": self.trained.built.config.name,
+            "checkpoint": str(checkpoint.folder),
+            "step": checkpoint.manifest.progress.step,
+            "averaged": self.trained.averaged,
+            "outputs": [
+                {"name": output.name, "shape": list(output.shape)} for output in self.outputs
+            ],
+            "batch_size": self.batch_size,
+            "threads": self._executor.plan.device.threads,
+            "records": self._records,
+            "seconds": self._seconds,
+            "records_per_s": self._records / max(self._seconds, 1e-9),
+            "classes": list(self.classes),
+            "metrics": self._source.metrics,
+        }
+
+
+def prepare_inference(
+    trained: TrainedModel, request: InferRequest, notify: Notify = ignore_note
+) -> Inference:
+    """Prepare a network for the records that `request` names.
+
+    Only inference is planned, for a batch no larger than the records of the files. notify: receives
+    notes about long waits. Raises UserError for names that do not exist and unreadable records.
+    """
+    note_missing_library(trained.built.config, notify)
+    with host_loops(trained.built.config):
+        return _prepared(trained, request, notify)
+
+
+def _prepared(trained: TrainedModel, request: InferRequest, notify: Notify) -> Inference:
+    if request.batch == MAX:
+        trained = trained.with_batch_size(_largest_batch(trained, request, notify))
+    built = trained.built
+    selected = heads(built, request.outputs)
+    source = _source(trained, request, selected)
+    available = source.available(built.model.batch_size)
+    if not available:
+        raise UserError("there are no records to infer")
+    batch_size = planned_batch(built, selected, available)
+    outputs = _outputs(trained, request, selected, row_shapes(built, selected, batch_size))
+    plan = compile_plan(*_compile_request(trained, request, selected, source, batch_size, notify))
+    check_fits(plan)
+    with noted_compilations(notify):
+        executor = Executor(plan, open_device(built.config, plan.device))
+    zero_pinned(executor, built)
+    trained.copy_into(executor)
+    executor.prepare()
+    classes = _names_of_labels(trained, request, outputs)
+    return Inference(trained, source, executor, outputs, classes, batch_size)
+
+
+def _largest_batch(trained: TrainedModel, request: InferRequest, notify: Notify) -> int:
+    """Return the largest batch that fits, at most the number of records if it is known."""
+    selected = heads(trained.built, request.outputs)
+    source = _source(trained, request, selected)
+
+    def compile_request(size: int) -> tuple[Symbol, CompileRequest]:
+        return _compile_request(trained, request, selected, source, size, ignore_note)
+
+    largest = largest_batch(trained.built, compile_request, notify)
+    if source.total is None or source.total >= largest:
+        return largest
+    notify(f"--batch max: {source.total} samples, because there are no more records")
+    return max(1, source.total)
+
+
+def _compile_request(
+    trained: TrainedModel,
+    request: InferRequest,
+    selected: Sequence[OutputHead],
+    source: RecordSource,
+    batch_size: int,
+    notify: Notify,
+) -> tuple[Symbol, CompileRequest]:
+    """Return the symbol and the compile request for a batch size."""
+    built = trained.built
+    threads = team_size(built, training=False, threads=request.threads or _team_of(trained))
+    device = describe(built.config, threads)
+    measured = built.model.symbol.heads if request.measured else ()
+    return subgraph(selected, measured), CompileRequest(
+        inputs=batch_inputs(built, batch_size),
+        shapes=known_shapes(built),
+        staged=source.staged(batch_size),
+        phases=(EVALUATE,),
+        constant_parameters=True,
+        device=device,
+        precision=request.precision or built.config.precision,
+        fuse=built.config.fuse,
+        implementation=built.config.implementation,
+        chooser=chooser_for(built, device, notify),
+        **budgeted(built, False, device),
+    )
+
+
+def _team_of(trained: TrainedModel) -> int | None:
+    """Return the team size of the run, on which the last bits depend, limited by the cores.
+
+    None if the config sets a team size, and for a run on another kind of device.
+    """
+    config, plan = trained.built.config, trained.checkpoint.manifest.plan
+    if config.threads is not None or plan.device != describe(config, 1).family:
+        return None
+    kind = kind_of(config)
+    return min(plan.threads, kind.cores(), kind.largest_team())
+
+
+def _source(
+    trained: TrainedModel, request: InferRequest, selected: Sequence[OutputHead]
+) -> RecordSource:
+    """Return the source of the records."""
+    built = trained.built
+    data, labels = needed_inputs(built, selected)
+    if request.split is not None:
+        return SplitSource(built, request.split, request.measured, trained.checkpoint.manifest)
+    names = " and ".join(map(repr, (*data, *labels)))
+    if labels:
+        raise UserError(
+            Diagnostic(
+                f"the outputs depend on labels ({names}), which files do not contain",
+                hint="--outputs names layers before the loss; --split reads records with labels",
+            )
+        )
+    if len(data) > 1:
+        raise UserError(
+            Diagnostic(
+                f"the network has several inputs ({names}), but a file has records of one",
+                hint="--split reads records of all of them",
+            )
+        )
+    manifest = trained.checkpoint.manifest
+    scale = manifest.scales.get(data[0])
+    return FileSource(built, request.inputs, data[0], scale, manifest.columns)
+
+
+def _outputs(
+    trained: TrainedModel,
+    request: InferRequest,
+    selected: Sequence[OutputHead],
+    rows: Mapping[str, Shape],
+) -> list[Output]:
+    """Return the outputs of the heads.
+
+    A head reports classes if it is a distribution over classes, or if `top` is given.
+    """
+    outputs = []
+    for head in selected:
+        shape = rows[head.name]
+        if len(shape) != 1 or (request.top is None and not head.classes):
+            outputs.append(Output(head, shape))
+            continue
+        top = min(request.top or 1, shape[0])
+        outputs.append(Output(head, shape, top, _class_names(trained, request.classes, shape[0])))
+    unused = "--top" if request.top is not None else "--classes" if request.classes else None
+    if unused and not any(output.top for output in outputs):
+        raise UserError(
+            Diagnostic(
+                f"{unused} goes with outputs that have one number for each class",
+                got=", ".join(f"{output.name} {list(output.shape)}" for output in outputs),
+            )
+        )
+    return outputs
+
+
+def _names_of_labels(
+    trained: TrainedModel, request: InferRequest, outputs: Sequence[Output]
+) -> tuple[str, ...]:
+    """Return the class names of a file, or else those of training; empty if there are none."""
+    given = [output.classes for output in outputs if output.top and request.classes is not None]
+    return given[0] if given else trained.classes
+
+
+def _class_names(trained: TrainedModel, path: Path | None, count: int) -> tuple[str, ...]:
+    """Return the names of `count` classes: lines of a file, names of training, or numbers."""
+    if path is None:
+        learned = trained.classes[:count]
+        return (*learned, *map(str, range(len(learned), count)))
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise unreadable_error(path, error) from error
+    names = tuple(line.strip() for line in lines if line.strip())
+    if len(names) != count:
+        raise UserError(
+            Diagnostic(
+                f"{path}: the number of class names differs from the network's",
+                expected=f"{count} lines, one for each class",
+                got=str(len(names)),
+            )
+        )
+    return names

@@ -1,0 +1,387 @@
+"""Training of a run: plan, data, training loop and summary."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import Any, Literal
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.codegen.compilation import noted_compilations
+from mxrun.config import Parsed
+from mxrun.frontend import ModelDefinition, build, check_labels
+from mxrun.graph.phases import TRAIN
+from mxrun.io.dataset import open_datasets
+from mxrun.runtime.contention import core_wait_s
+from mxrun.runtime.memory_limits import peak_rss_bytes
+from mxrun.session.budget import budget_notes, measured_recompute
+from mxrun.session.device import describe, host_loops
+from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
+from mxrun.session.micro_batches import micro_batch_notes, planned
+from mxrun.session.notes import Notify, ignore_note, note_missing_library
+from mxrun.session.planning import check_fits, is_timed
+from mxrun.session.profile import RunProfile
+from mxrun.session.resume import RunStart, resume, saved_plan
+from mxrun.session.run import Run
+from mxrun.session.saved_summary import is_summary
+from mxrun.session.synthetic_data import NO_PATH, synthetic_sections, uses_synthetic_data
+from mxrun.session.variables import (
+    groups_json,
+    trainable_elements,
+    variable_groups,
+    warm_start,
+)
+from mxrun.train.checkpoint import PlanRecord
+from mxrun.train.checkpoint_manager import CheckpointManager, newest_checkpoint
+from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
+from mxrun.train.interruption import Interruption
+from mxrun.train.loop import LoopResult, TrainingLoop, WaitEnded, percentiles
+from mxrun.train.observer import Observer, RunStarted
+from mxrun.train.replay import CheckedLoop, NullCheckpointing, NullObserver
+from mxrun.train.run_directory import RunDirectory, run_path
+from mxrun.train.run_lock import RunLock, only_writer
+from mxrun.train.saver import RunSaver
+
+# Reading a batch is faster unless a disk or a network stalls.
+_STALL_NOTICE_S = 3.0
+
+Existing = Literal["refuse", "overwrite", "resume"]
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """Options of a training run.
+
+    existing: treatment of an existing run of the same name. allow_changes: resume even if the run
+    differs. profile: time every call. started_at: start of the process on the monotonic clock.
+    batch: replaces the config's data.batch_size.
+    """
+
+    existing: Existing = "refuse"
+    allow_changes: bool = False
+    profile: bool = False
+    started_at: float = 0.0
+    batch: BatchSize | None = None
+
+
+@dataclass(frozen=True)
+class TrainSummary:
+    """Summary of a training run; times are of the steps run by this process.
+
+    core_wait_share: fraction of the training time in which the process was ready to run while other
+    processes occupied the cores; None if the system does not report it. classes: their names by
+    number, as in the rows and columns of a confusion matrix; empty if labels have no names.
+    """
+
+    steps: int
+    eval: Mapping[str, float | Sequence[Sequence[float | None]] | None]
+    step_ms: Mapping[str, float]
+    first_step_s: float
+    memory: Mapping[str, int]
+    run_dir: str
+    epochs: int
+    stopped_early: bool
+    resumed_from: int | None
+    best: Mapping[str, Any] | None
+    started_from: Mapping[str, Any] | None
+    data_wait_share: float
+    synthetic_data: bool
+    recompute: Mapping[str, Any] | None
+    micro_batches: int
+    threads: int
+    core_wait_share: float | None
+    variables: Mapping[str, Any]
+    classes: Sequence[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> TrainSummary | None:
+        """Return the summary from the content of summary.json; None if it is invalid."""
+        if content.keys() != {field.name for field in fields(cls)} or not is_summary(content):
+            return None
+        times, first = content["step_ms"], content["first_step_s"]
+        step_ms = {name: math.nan if time is None else time for name, time in times.items()}
+        return cls(
+            **{
+                **content,
+                "step_ms": step_ms,
+                "first_step_s": math.nan if first is None else first,
+            }
+        )
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """Summary of a finished run, and the profile if one was requested."""
+
+    summary: TrainSummary
+    profile: RunProfile | None
+
+
+def train_config(parsed: Parsed, observer: Observer, request: TrainRequest) -> TrainingResult:
+    """Train as a parsed config describes.
+
+    Raises UserError for errors in config, data or run folder, before the first step, and Stopped
+    when a signal requested an end and everything is saved.
+    """
+    with host_loops(parsed.config):
+        return _train(parsed, observer, request)
+
+
+def _train(parsed: Parsed, observer: Observer, request: TrainRequest) -> TrainingResult:
+    batch = _batch_size(parsed, observer, request)
+    if batch is not None:
+        parsed = parsed.with_values({("data", "batch_size"): batch})
+    built, is_synthetic = _build_model(parsed)
+    note_missing_library(built.config, observer.note)
+    if is_synthetic:
+        observer.note(NO_PATH)
+    saved = saved_plan(built.config.name) if request.existing == "resume" else None
+    with noted_compilations(observer.note):
+        run = _open_run(built, observer.note, saved)
+    try:
+        return _Training(run, observer, request).run()
+    finally:
+        run.close()
+
+
+def _build_model(parsed: Parsed, batch: int | None = None) -> tuple[ModelDefinition, bool]:
+    """Return the model definition, and whether synthetic data replace missing data sections."""
+    built = build(parsed, batch)
+    sections = synthetic_sections(built)
+    return (build(parsed.with_values(sections), batch), True) if sections else (built, False)
+
+
+def _batch_size(parsed: Parsed, observer: Observer, request: TrainRequest) -> int | None:
+    """Return the requested batch size; `max` is limited to the number of records."""
+    largest = max_batch_size(request.batch, parsed, training=True, notify=observer.note)
+    if largest is None or request.batch != MAX:
+        return largest
+    built, _ = _build_model(parsed, 1)
+    if "train" not in built.data:
+        return largest
+    records = len(open_datasets({"train": built.data["train"]}, built.model.records)["train"])
+    if records < largest:
+        observer.note(f"--batch max: {records} samples, because there are no more records")
+    return min(largest, records)
+
+
+def prepare(built: ModelDefinition) -> Run:
+    """Return an initialised run. Raises UserError if data or memory do not permit it."""
+    run = _open_run(built)
+    run.initialise()
+    return run
+
+
+def _open_run(
+    built: ModelDefinition, notify: Notify = ignore_note, saved: PlanRecord | None = None
+) -> Run:
+    """Open the data, plan, and allocate.
+
+    saved: the plan of a resumed run. On the same kind of device its team size is used again if the
+    config sets none, and its kernels if they were autotuned, because times may have changed.
+    """
+    if built.missing:
+        raise UserError(built.missing)
+    datasets = open_datasets(built.data, built.model.records)
+    check_labels(built, datasets)
+    if saved is not None and saved.device != describe(built.config, 1).family:
+        saved = None
+    team, autotuned = None, None
+    if saved is not None and built.config.threads is None:
+        team = saved.threads
+    if saved is not None and is_timed(built):
+        autotuned = {TRAIN: saved.implementations, **saved.others}
+    planned_run = planned(built, training=True, threads=team, notify=notify, autotuned=autotuned)
+    check_fits(planned_run.plan)
+    read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
+    for note in (*read, *micro_batch_notes(planned_run), *budget_notes(planned_run.plan)):
+        notify(note)
+    return Run(planned_run.built, planned_run.plan, datasets)
+
+
+class _Training:
+    """Execution of one run of the command."""
+
+    def __init__(self, run: Run, observer: Observer, request: TrainRequest) -> None:
+        self._run, self._observer, self._request = run, observer, request
+        # Entered once there is state to save; until then a signal ends the process at once.
+        self._interruption = Interruption()
+        self._awaited_record = ""
+        for iterator in run.iterators.values():
+            iterator.watch_waits(self._wait)
+        self._profile = RunProfile(run.executor) if request.profile else None
+
+    def run(self) -> TrainingResult:
+        """Train to the end and write the summary."""
+        name = self._run.built.config.name
+        if self._request.existing != "resume":
+            # Read before the folder is changed: the warm start may be invalid, or be in that very
+            # folder.
+            classes = self._run.datasets["train"].classes
+            for note in self._run.read_warm_start().notes_for(classes):
+                self._observer.note(note)
+        with only_writer(run_path(name)) as lock:
+            start = self._run_start()
+            for note in start.notes:
+                self._observer.note(note)
+            saved_summary = RunDirectory(run_path(name)).summary() if start.finished else None
+            summary = None if saved_summary is None else TrainSummary.from_json(saved_summary)
+            if summary is None:
+                with self._interruption:
+                    return TrainingResult(self._train(start, lock), self._profile)
+            self._observer.note(f"{summary.run_dir} is already finished: nothing is left to do")
+            return TrainingResult(summary, self._profile)
+
+    def _train(self, start: RunStart, lock: RunLock) -> TrainSummary:
+        run, checkpoint = self._run, start.checkpoint
+        loop = run.loop(self._observer, run=None if self._profile is None else self._profile.run)
+        run.restore(checkpoint, loop)
+        directory = RunDirectory(start.commit().path, lock.check)
+        checkpoints = CheckpointManager(directory.path, run.built.training.policy, lock.check)
+        saved_progress = None if checkpoint is None else loop.progress
+        if checkpoint is not None and checkpoint.manifest.due:
+            # A process killed after saving may not have removed the other checkpoints.
+            checkpoints.remove_others(checkpoint.manifest.progress)
+        snapshot = partial(run.snapshot, loop=loop)
+        saver = RunSaver(directory, checkpoints, snapshot, saved_progress, self._observer.note)
+        resumed_from = None if checkpoint is None else checkpoint.manifest.progress.step
+        self._report_start(loop, resumed_from)
+        try:
+            saver.after_step(loop.progress, self._interrupted())
+            waited_s, started_at = core_wait_s(), time.perf_counter()
+            result = loop.run(saver, self._interrupted)
+            wait_share = _share(waited_s, core_wait_s(), time.perf_counter() - started_at)
+        except Diverged:
+            raise self._explanation(directory, start) from None
+        except EvaluationDiverged as error:
+            saver.save(loop.progress)
+            raise UserError(error.diagnostic) from None
+        summary = self._summary(result, directory, resumed_from, wait_share)
+        directory.write_summary(summary.to_json())
+        return summary
+
+    def _report_start(self, loop: TrainingLoop, resumed_from: int | None) -> None:
+        run = self._run
+        self._observer.run_started(
+            RunStarted(
+                name=run.built.config.name,
+                epoch=loop.progress.epoch,
+                epochs=run.built.training.epochs,
+                total_steps=loop.total_steps(),
+                steps_per_epoch=loop.steps_of(1),
+                batch_size=run.built.batch_size,
+                parameters=sum(spec.elements for spec in run.built.model.parameters.values()),
+                planned_bytes=run.plan.planned_bytes,
+                threads=run.plan.device.threads,
+                resumed_from=resumed_from,
+                trainable=trainable_elements(run.built),
+                warm_start=warm_start(run.built, run.started_from),
+                synthetic_data=uses_synthetic_data(run.built.config),
+            )
+        )
+
+    def _summary(
+        self,
+        result: LoopResult,
+        directory: RunDirectory,
+        resumed_from: int | None,
+        core_wait_share: float | None,
+    ) -> TrainSummary:
+        run, progress = self._run, result.progress
+        rss_peak_bytes = peak_rss_bytes()
+        recompute = measured_recompute(run.executor, self._observer.note)
+        waited_s = run.iterators["train"].waited_seconds
+        return TrainSummary(
+            steps=progress.step,
+            eval=progress.evaluation,
+            step_ms=percentiles(result.step_ms),
+            first_step_s=result.first_step_at - self._request.started_at,
+            memory={
+                "planned_bytes": run.plan.planned_bytes,
+                "touched_bytes": run.touched_bytes(),
+                "lower_bound_bytes": run.plan.lower_bound_bytes,
+                "rss_peak_bytes": rss_peak_bytes,
+            },
+            run_dir=str(directory.path),
+            epochs=progress.epoch - 1,
+            stopped_early=result.stopped_early,
+            resumed_from=resumed_from,
+            best=None if progress.best is None else progress.best.model_dump(),
+            started_from=run.started_from,
+            variables=groups_json(variable_groups(run.built, run.started_from)),
+            data_wait_share=waited_s / max(result.step_ms.sum() / 1e3, 1e-9),
+            synthetic_data=uses_synthetic_data(run.built.config),
+            recompute=recompute,
+            micro_batches=run.built.micro_batches,
+            threads=run.plan.device.threads,
+            core_wait_share=core_wait_share,
+            classes=list(run.datasets["train"].classes),
+        )
+
+    def _interrupted(self) -> bool:
+        return self._interruption.signal is not None
+
+    def _wait(self, seconds: float, record: str) -> None:
+        """Handle a wait for a batch: raise WaitEnded after a stop signal, report a slow record."""
+        if self._interrupted():
+            raise WaitEnded
+        if seconds >= _STALL_NOTICE_S and record != self._awaited_record:
+            self._awaited_record = record
+            self._observer.note(f"waiting for {record}, for {seconds:.0f} s so far")
+
+    def _run_start(self) -> RunStart:
+        """Return the start of the run; nothing is changed yet.
+
+        Raises UserError if the run cannot start.
+        """
+        if self._request.existing == "resume":
+            return resume(self._run, self._request.allow_changes)
+        overwrite = self._request.existing == "overwrite"
+        if overwrite:
+            # An existing run is removed only for a run that can start.
+            self._run.read_batches()
+        config = self._run.built.config
+        return RunStart(partial(RunDirectory.create, config.name, config.resolved(), overwrite))
+
+    def _explanation(self, directory: RunDirectory, start: RunStart) -> UserError:
+        """Replay the steps since the last checkpoint in checked mode and return the error found."""
+        self._observer.note("numbers are no longer finite: looking for the first that was not")
+        loop = self._run.loop(NullObserver(), CheckedLoop)
+        first = start.checkpoint
+        try:
+            newest = newest_checkpoint(directory.path).checkpoint
+            # The checkpoint at the start may have had its optimizer states replaced.
+            same = first is not None and newest is not None and first.folder == newest.folder
+            self._run.restore(first if same else newest, loop)
+        except UserError as error:
+            return UserError(
+                [
+                    Diagnostic(
+                        "training has diverged: a number was not finite, and the steps that led "
+                        "there cannot be repeated",
+                        hint="lower the learning rate (train.optimizer)",
+                    ),
+                    *error.diagnostics,
+                ]
+            )
+        try:
+            loop.run(NullCheckpointing(), self._interrupted)
+        except Located as located:
+            return UserError(located.diagnostic)
+        except WaitEnded:
+            return UserError("training has diverged: a number was not finite; search stopped")
+        return UserError("training has diverged: a number was not finite, but not when repeated")
+
+
+def _share(before: float | None, after: float | None, seconds: float) -> float | None:
+    """Return (after - before) / seconds; None if the clock is not available."""
+    if before is None or after is None:
+        return None
+    return (after - before) / max(seconds, 1e-9)
