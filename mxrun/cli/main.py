@@ -19,6 +19,7 @@ from mxrun.cli.check import check
 from mxrun.cli.check_op import check_op
 from mxrun.cli.command_group import CommandGroup
 from mxrun.cli.convert import convert
+from mxrun.cli.docs import docs
 from mxrun.cli.infer import infer
 from mxrun.cli.info import info
 from mxrun.cli.inspect_memory import inspect_memory
@@ -139,5 +140,6 @@ for _command in (
     plot,
     schema,
     info,
+    docs,
 ):
     app.command()(_command)

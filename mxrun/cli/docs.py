@@ -1,0 +1,42 @@
+"""`mxrun docs`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mxrun.cli.arguments import Json
+
+Page = Annotated[
+    str | None, typer.Argument(metavar="PAGE", help="Name of a page; without it, all are listed.")
+]
+
+
+def docs(page: Page = None, json: Json = False) -> None:
+    """Read the documentation.
+
+    A page is formatted for the terminal. In a pipe and in a file it is Markdown.
+
+    \b
+    Examples:
+      mxrun docs
+      mxrun docs first_network
+      mxrun docs memory > memory.md
+    """
+    from mxrun.commands import docs as command
+    from mxrun.report.docs import page_list, write_page
+    from mxrun.report.result import write_json, write_tables
+
+    if page is not None:
+        found = command.page(page)
+        if json:
+            write_json(found.to_json())
+        else:
+            write_page(found.text)
+        return
+    rows = [(each.name, each.title) for each in command.pages()]
+    if json:
+        write_json({"pages": [{"name": name, "title": title} for name, title in rows]})
+    else:
+        write_tables([page_list(rows)])

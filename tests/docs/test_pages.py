@@ -1,0 +1,41 @@
+"""Every page of the documentation does what it shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from doc_pages import LANGUAGES, Reader, blocks_of, compare
+
+from mxrun.commands.docs import DocsPage, pages
+
+PAGES = {page.name: page for page in pages()}
+# Pages generated from the program have blocks that are read, not run.
+WRITTEN = [name for name in PAGES if not name.startswith("reference/")]
+
+
+@pytest.mark.commands
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_reader_runs_its_blocks(name: str, tmp_path: Path) -> None:
+    with Reader(tmp_path) as reader:
+        for block in blocks_of(PAGES[name].text):
+            assert block.language in LANGUAGES, f"line {block.line}: {block.language}"
+            reader.run(block)
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=lambda page: page.name)
+def test_links_to_other_pages_exist(page: DocsPage) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.text):
+        folder = Path(page.name).parent
+        linked = (folder / target).as_posix().removesuffix(".md")
+        assert linked in PAGES, f"{page.name} links to {target}"
+
+
+def test_a_shown_line_that_is_not_printed_is_found() -> None:
+    compare("", ["a  12 ms", "...", "c"], "a 7.5 s\nb\nc\n")
+    compare("", ["...", "b", "..."], "a\nb\nc\n")
+    with pytest.raises(AssertionError, match="shows"):
+        compare("", ["a", "c"], "a\nb\nc\n")
+    with pytest.raises(AssertionError, match="more is printed"):
+        compare("", ["a"], "a\nb\n")
