@@ -22,6 +22,11 @@ def onednn_library() -> str | None:
     return os.environ.get("MXRUN_ONEDNN_LIBRARY") or None
 
 
+def runs_folder(given: Path | None = None) -> Path:
+    """Return the folder of runs: `given`, or else MXRUN_RUNS, or else `runs`."""
+    return given or Path(os.environ.get("MXRUN_RUNS") or "runs")
+
+
 def cache_folder() -> Path | None:
     """Return the cache folder: `mxrun` in XDG_CACHE_HOME, by default in ~/.cache.
 

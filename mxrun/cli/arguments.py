@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -68,6 +69,15 @@ AllowChanges = Annotated[
     bool,
     typer.Option(
         "--allow-changes", help="Continue although config or plugins have changed since the run."
+    ),
+]
+RunsFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--runs",
+        metavar="DIR",
+        help="The folder of runs, by default the one that MXRUN_RUNS names.",
+        show_default="runs",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print only the result, as one line of JSON.")]

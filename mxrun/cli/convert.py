@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mxrun.cli.arguments import AllowChanges, AllowPlugins, Json, Overrides
+from mxrun.cli.arguments import AllowChanges, AllowPlugins, Json, Overrides, RunsFolder
 
 
 class TargetFormat(str, Enum):
@@ -19,7 +19,9 @@ class TargetFormat(str, Enum):
 
 Source = Annotated[
     str,
-    typer.Argument(metavar="CONFIG|RUN", help="A config, or the folder of a run or checkpoint."),
+    typer.Argument(
+        metavar="CONFIG|RUN", help="A config, the folder of a run or checkpoint, or a run's name."
+    ),
 ]
 To = Annotated[TargetFormat, typer.Option(help="Target format.")]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write.")]
@@ -46,6 +48,7 @@ def convert(
     allow_changes: AllowChanges = False,
     allow_plugins: AllowPlugins = False,
     json: Json = False,
+    runs: RunsFolder = None,
 ) -> None:
     """Write a network for other programs.
 
@@ -57,13 +60,15 @@ def convert(
       mxrun convert runs/digits_lenet --to onnx -o lenet.onnx
       mxrun convert net.yaml --to onnx -o net.onnx --batch 1
     """
+    from mxrun.base.flags import runs_folder
     from mxrun.commands import convert as command
     from mxrun.report.notes import write_notes
     from mxrun.report.result import write_json, write_tables
 
     del to
     request = command.ConvertRequest(
-        *(source, output, tuple(overrides or ()), checkpoint, batch, allow_changes, allow_plugins)
+        *(source, output, tuple(overrides or ()), checkpoint, batch, allow_changes, allow_plugins),
+        runs=runs_folder(runs),
     )
     converted = command.convert(request)
     write_notes(converted.notes)

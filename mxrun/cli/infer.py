@@ -15,6 +15,7 @@ from mxrun.cli.arguments import (
     AllowPlugins,
     BatchOrMax,
     Json,
+    RunsFolder,
     Threads,
     batch_size,
 )
@@ -56,7 +57,10 @@ Precision = Annotated[
     ),
 ]
 RunFolder = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run's folder, or one of its checkpoints.")
+    Path,
+    typer.Argument(
+        metavar="RUN", help="A run's folder, one of its checkpoints, or the name of a run."
+    ),
 ]
 Inputs = Annotated[
     list[str] | None,
@@ -122,6 +126,7 @@ def infer(
     allow_changes: AllowChanges = False,
     allow_plugins: AllowPlugins = False,
     json: Json = False,
+    runs: RunsFolder = None,
 ) -> None:
     """Run a trained network.
 
@@ -138,6 +143,7 @@ def infer(
       cat rows.csv | mxrun infer runs/regression -
     """
     from mxrun.base.files import check_writable
+    from mxrun.base.flags import runs_folder
     from mxrun.commands import infer as command
     from mxrun.report.infer import work_text
     from mxrun.report.notes import write_note, write_notes
@@ -156,6 +162,7 @@ def infer(
         precision=precision.value if precision else None,
         allow_changes=allow_changes,
         allow_plugins=allow_plugins,
+        runs=runs_folder(runs),
     )
     inference = command.infer(run, request, write_note)
     write_notes(inference.notes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mxrun.cli.arguments import BatchOrMax, Config, Json, Overrides, batch_size
+from mxrun.cli.arguments import BatchOrMax, Config, Json, Overrides, RunsFolder, batch_size
 from mxrun.cli.clock import process_start
 
 if TYPE_CHECKING:
@@ -50,13 +50,14 @@ def train(
     allow_changes: AllowChanges = False,
     profile: Profile = False,
     trace: Trace = None,
+    runs: RunsFolder = None,
 ) -> None:
     """Train a network and save the run in runs/NAME.
 
     The folder gets the resolved config, metrics, checkpoints and a summary. If the data set needs a
     path and the config has none, training uses synthetic data. On SIGINT, SIGTERM, SIGHUP and
     SIGUSR1, training finishes the current step, saves and exits with 75; a second SIGINT exits at
-    once.
+    once. A run that ended before its first checkpoint is replaced without --overwrite.
 
     \b
     Examples:
@@ -64,10 +65,12 @@ def train(
       mxrun train net.yaml train.epochs=3 name=short
       mxrun train net.yaml --json --overwrite > summary.json
       mxrun train net.yaml --resume
+      mxrun train net.yaml --runs /data/runs
       mxrun train net.yaml "memory.budget=2 GiB" --batch max
       mxrun train net.yaml --profile --trace steps.json
     """
     from mxrun.base.files import check_outputs
+    from mxrun.base.flags import runs_folder
     from mxrun.commands import train as command
     from mxrun.report.progress import training_observer
 
@@ -79,6 +82,7 @@ def train(
         profile or trace is not None,
         started_at,
         batch_size(batch),
+        runs_folder(runs),
     )
     check_outputs({Path(config): "CONFIG"}, {"--trace": trace})
     with training_observer() as observer:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mxrun import __version__
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_outputs, write_bytes
-from mxrun.config.bundled import find_config
+from mxrun.base.flags import runs_folder
+from mxrun.config.bundled import find_config, is_config
 from mxrun.convert.onnx_model import OPSET, Array
 from mxrun.frontend import ModelDefinition
 from mxrun.session.onnx_export import initial_arrays, onnx_model
 from mxrun.session.onnx_metadata import onnx_metadata
 from mxrun.session.planning import load, trust_plugins
 from mxrun.session.trained_model import TrainedModel
+from mxrun.train.run_directory import find_run, is_run
 
 # Protobuf's limit for one message; larger models would need a separate file of parameters.
 _MAX_FILE_BYTES = (1 << 31) - 1
@@ -26,10 +28,10 @@ _MAX_FILE_BYTES = (1 << 31) - 1
 class ConvertRequest:
     """Source and target of a conversion.
 
-    source: a config, or the folder of a run or checkpoint. checkpoint: selects one of a run, as in
-    `infer`. batch: the only batch size of the result; by default it accepts any. allow_changes:
-    also convert if config or plugins have changed since the run. allow_plugins: trust the source's
-    plugins, from now on.
+    source: a config, the folder of a run or checkpoint, or the name of a run. checkpoint: selects
+    one of a run, as in `infer`. batch: the only batch size of the result; by default it accepts
+    any. allow_changes: also convert if config or plugins have changed since the run. allow_plugins:
+    trust the source's plugins, from now on. runs: the folder of runs.
     """
 
     source: str
@@ -39,6 +41,7 @@ class ConvertRequest:
     batch: int | None = None
     allow_changes: bool = False
     allow_plugins: bool = False
+    runs: Path = field(default_factory=runs_folder)
 
 
 @dataclass(frozen=True)
@@ -84,10 +87,11 @@ def convert(request: ConvertRequest) -> Converted:
 
     Raises UserError for operators without an ONNX form and for a file that cannot be written.
     """
+    named = _named_source(request)
     if request.allow_plugins:
-        trust_plugins(request.source, request.overrides)
-    source = _source(request)
-    check_outputs({Path(request.source): "SOURCE"}, {"--output": request.file})
+        trust_plugins(named, request.overrides)
+    source = _source(request, named)
+    check_outputs({named: "SOURCE"}, {"--output": request.file})
     built, arrays = source.built, source.arrays
     model = onnx_model(built, arrays, any_batch=request.batch is None)
     metadata = onnx_metadata(built, source.trained, [value.name for value in model.inputs])
@@ -124,9 +128,18 @@ class _ExportedNetwork:
     trained: TrainedModel | None = None
 
 
-def _source(request: ConvertRequest) -> _ExportedNetwork:
+def _named_source(request: ConvertRequest) -> Path:
+    """Return the path of the run, or the path or bundled name of the config.
+
+    A bundled config's name means the config, unless a checkpoint is requested.
+    """
+    if request.checkpoint is None and is_config(request.source):
+        return Path(request.source)
+    return find_run(request.source, request.runs)
+
+
+def _source(request: ConvertRequest, path: Path) -> _ExportedNetwork:
     """Load the network to convert."""
-    path = Path(request.source)
     if path.is_dir():
         if request.overrides:
             raise UserError(
@@ -150,5 +163,8 @@ def _source(request: ConvertRequest) -> _ExportedNetwork:
             )
         )
     built = load(find_config(request.source), request.overrides, request.batch, needs_device=False)
-    notes = ("the parameters are initial ones: nothing is trained",)
-    return _ExportedNetwork(built, initial_arrays(built), notes)
+    notes = ["the parameters are initial ones: nothing is trained"]
+    run = find_run(request.source, request.runs)
+    if is_run(run):
+        notes.append(f"{run} is a run of that name: mxrun convert {run} writes its parameters")
+    return _ExportedNetwork(built, initial_arrays(built), tuple(notes))

@@ -9,6 +9,7 @@ from mxrun.session.max_batch_size import MAX
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.planning import trust_plugins
 from mxrun.session.trained_model import TrainedModel
+from mxrun.train.run_directory import find_run
 
 __all__ = ["InferRequest", "Inference", "infer"]
 
@@ -16,11 +17,13 @@ __all__ = ["InferRequest", "Inference", "infer"]
 def infer(run: str | Path, request: InferRequest, notify: Notify = ignore_note) -> Inference:
     """Prepare a run's network for the records that `request` names.
 
-    notify: receives notes about long waits. Raises UserError for errors in the run, the checkpoint,
-    names or the first records.
+    run: the path of a run or of a checkpoint, or the name of a run in the folder of runs. notify:
+    receives notes about long waits. Raises UserError for errors in the run, the checkpoint, names
+    or the first records.
     """
+    path = find_run(run, request.runs)
     if request.allow_plugins:
-        trust_plugins(run)
+        trust_plugins(path)
     batch = 1 if request.batch == MAX else request.batch
-    trained = TrainedModel.open(Path(run), request.checkpoint, batch, request.allow_changes)
+    trained = TrainedModel.open(path, request.checkpoint, batch, request.allow_changes)
     return prepare_inference(trained, request, notify)

@@ -26,6 +26,11 @@ def bundled_configs() -> dict[str, Path]:
     return {path.stem: path for path in sorted(paths) if path.suffix == _SUFFIX}
 
 
+def is_config(name: str) -> bool:
+    """Return whether there is a file or a bundled config of that name."""
+    return os.path.isfile(name) or name.removesuffix(_SUFFIX) in bundled_configs()
+
+
 def find_config(name: str) -> Path:
     """Return the path of a config file, or of the bundled config of that name.
 

@@ -92,7 +92,8 @@ class StartFrom(Section):
 
     run: str = Field(
         min_length=1,
-        description="A run's folder, or one of its checkpoints.",
+        description="A run's folder, one of its checkpoints, or the name of a run in the folder of "
+        "runs.",
         examples=["runs/digits_lenet"],
     )
     checkpoint: WhichCheckpoint | None = Field(

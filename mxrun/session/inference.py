@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.flags import runs_folder
 from mxrun.base.tensor import Shape
 from mxrun.codegen.compilation import noted_compilations
 from mxrun.compiler.compile import CompileRequest, compile_plan
@@ -51,7 +52,7 @@ class InferRequest:
     of its data set. checkpoint: `best`, `newest` or a step. outputs: layers whose outputs replace
     the network's. top: number of classes reported; classes: a file of their names. batch, threads,
     precision: replace the config's. allow_changes: also run if config or plugins have changed since
-    training. allow_plugins: trust the run's plugins, from now on.
+    training. allow_plugins: trust the run's plugins, from now on. runs: the folder of runs.
     """
 
     inputs: tuple[str, ...] = ()
@@ -65,6 +66,7 @@ class InferRequest:
     precision: str | None = None
     allow_changes: bool = False
     allow_plugins: bool = False
+    runs: Path = field(default_factory=runs_folder)
 
     @property
     def measured(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed
@@ -23,7 +24,7 @@ from mxrun.train.checkpoint import (
 )
 from mxrun.train.checkpoint_manager import newest_checkpoint, saved_steps
 from mxrun.train.progress import Progress
-from mxrun.train.run_directory import RunDirectory, run_path
+from mxrun.train.run_directory import CONFIG_FILE, RunDirectory, is_without_progress
 
 _MAX_STEPS = 8
 
@@ -43,17 +44,16 @@ class RunStart:
     finished: bool = False
 
 
-def resume(run: Run, allow_changes: bool) -> RunStart:
-    """Return the start of a run from the newest usable checkpoint of its folder.
+def resume(run: Run, path: Path, allow_changes: bool) -> RunStart:
+    """Return the start of a run from the newest usable checkpoint of its folder, `path`.
 
     Raises UserError with all differences if config, data, plugins or plan differ from the run's;
     with `allow_changes` they become notes.
     """
     config = run.built.config
-    directory = RunDirectory.reopen(config.name)
-    path = run_path(config.name)
+    directory = RunDirectory.reopen(path)
     if directory is None:
-        create = partial(RunDirectory.create, config.name, config.resolved(), overwrite=False)
+        create = partial(RunDirectory.create, path, config.resolved(), overwrite=False)
         return RunStart(create, notes=(f"nothing is saved in {path}: starting afresh",))
     directory.clean_up()
     found = newest_checkpoint(path)
@@ -79,6 +79,17 @@ def resume(run: Run, allow_changes: bool) -> RunStart:
     text = config.resolved() if differences or saved is None else None
     commit = partial(_reopen_at, directory, progress.epoch, text)
     return RunStart(commit, checkpoint, tuple(notes), progress.finished and not differences)
+
+
+def is_abandoned(path: Path) -> bool:
+    """Return whether a folder holds only what a run leaves that ends before its first checkpoint.
+
+    A config that a person wrote, or that cannot be read, is not such a rest.
+    """
+    if not (path / CONFIG_FILE).is_file() or not is_without_progress(path):
+        return False
+    config = _saved_config(RunDirectory(path))
+    return config is not None and config.resolved().encode() == (path / CONFIG_FILE).read_bytes()
 
 
 def _reopen_at(directory: RunDirectory, epoch: int, config: str | None) -> RunDirectory:
@@ -150,11 +161,11 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
     return found + _implementation_differences(saved.plan, now.plan)
 
 
-def saved_plan(name: str) -> PlanRecord | None:
-    """Return the plan of the named run from its newest readable checkpoint, or None."""
-    for step in reversed(saved_steps(run_path(name))):
+def saved_plan(path: Path) -> PlanRecord | None:
+    """Return the plan of a run from its newest readable checkpoint, or None."""
+    for step in reversed(saved_steps(path)):
         with suppress(UserError):
-            return read_manifest(checkpoint_folder(run_path(name), step)).plan
+            return read_manifest(checkpoint_folder(path, step)).plan
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,10 @@ _FILE_OF = {
 class Run:
     """Plan with its device and its data."""
 
-    def __init__(self, built: ModelDefinition, plan: Plan, datasets: Mapping[str, Dataset]) -> None:
+    def __init__(
+        self, built: ModelDefinition, plan: Plan, datasets: Mapping[str, Dataset], runs: Path
+    ) -> None:
+        """`runs`: the folder of the runs that `train.start_from` can name."""
         self.built = built
         self.plan = plan
         self.datasets = datasets
@@ -73,6 +77,7 @@ class Run:
         # again.
         self.started_from: dict[str, Any] | None = None
         self._warm_start: WarmStartSource | None = None
+        self._runs = runs
         zero_pinned(self.executor, self.built)
 
     def read_warm_start(self) -> WarmStartSource:
@@ -81,7 +86,7 @@ class Run:
         Raises UserError if it cannot be read.
         """
         if self._warm_start is None:
-            self._warm_start = WarmStartSource.read(self.built)
+            self._warm_start = WarmStartSource.read(self.built, self._runs)
         return self._warm_start
 
     def _iterator(self, role: str) -> DataIterator:

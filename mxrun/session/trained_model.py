@@ -24,9 +24,8 @@ from mxrun.train.checkpoint import (
     read_manifest,
 )
 from mxrun.train.checkpoint_manager import RestoredCheckpoint, newest_checkpoint, saved_steps
-from mxrun.train.run_directory import ROOT
+from mxrun.train.run_directory import CONFIG_FILE
 
-_CONFIG = "config.yaml"
 BEST, NEWEST = "best", "newest"
 
 
@@ -63,9 +62,9 @@ class TrainedModel:
         become notes.
         """
         run = path.parent if (path / MANIFEST_FILE).is_file() else path
-        if not (run / _CONFIG).is_file():
+        if not (run / CONFIG_FILE).is_file():
             raise _no_run(path, run)
-        parsed = parse_config(run / _CONFIG, needs_device=needs_device)
+        parsed = parse_config(run / CONFIG_FILE, needs_device=needs_device)
         built = build(parsed, batch)
         selected = select_checkpoint(path, requested)
         checkpoint = selected.checkpoint
@@ -113,7 +112,7 @@ class TrainedModel:
             raise UserError(
                 Diagnostic(
                     f"{self.checkpoint.folder} is of another network than "
-                    f"{self.checkpoint.folder.parent / _CONFIG}",
+                    f"{self.checkpoint.folder.parent / CONFIG_FILE}",
                     expected="every parameter and auxiliary state of the network, in its shape",
                     got="; ".join(wrong),
                     hint="use the config that the checkpoint was trained with",
@@ -219,15 +218,14 @@ def _described(checkpoint: Checkpoint, averages: bool) -> str:
 
 def _no_run(path: Path, run: Path) -> UserError:
     if run != path:
-        problem = f"{path} is a checkpoint, but its run's {run / _CONFIG} is not there"
+        problem = f"{path} is a checkpoint, but its run's {run / CONFIG_FILE} is not there"
         return UserError(Diagnostic(problem, hint="keep checkpoints in their run's folder"))
     got = "a file" if path.exists() else "nothing is there"
-    is_named = (ROOT / path / _CONFIG).is_file()
     return UserError(
         Diagnostic(
             f"{path} is not a run",
-            expected=f"a run's folder, which holds {_CONFIG}, or one of its checkpoints",
+            expected=f"a run's folder, which holds {CONFIG_FILE}, or one of its checkpoints",
             got="a folder without it" if path.is_dir() else got,
-            hint=f"did you mean {ROOT / path}?" if is_named else "`mxrun train CONFIG` makes one",
+            hint="`mxrun runs` lists runs, `mxrun train CONFIG` makes one",
         )
     )

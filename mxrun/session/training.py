@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.flags import runs_folder
 from mxrun.codegen.compilation import noted_compilations
 from mxrun.config import Parsed
 from mxrun.frontend import ModelDefinition, build, check_labels
@@ -24,7 +26,7 @@ from mxrun.session.micro_batches import micro_batch_notes, planned
 from mxrun.session.notes import Notify, ignore_note, note_missing_library
 from mxrun.session.planning import check_fits, is_timed
 from mxrun.session.profile import RunProfile
-from mxrun.session.resume import RunStart, resume, saved_plan
+from mxrun.session.resume import RunStart, is_abandoned, resume, saved_plan
 from mxrun.session.run import Run
 from mxrun.session.saved_summary import is_summary
 from mxrun.session.synthetic_data import NO_PATH, synthetic_sections, uses_synthetic_data
@@ -41,7 +43,7 @@ from mxrun.train.interruption import Interruption
 from mxrun.train.loop import LoopResult, TrainingLoop, WaitEnded, percentiles
 from mxrun.train.observer import Observer, RunStarted
 from mxrun.train.replay import CheckedLoop, NullCheckpointing, NullObserver
-from mxrun.train.run_directory import RunDirectory, run_path
+from mxrun.train.run_directory import RunDirectory
 from mxrun.train.run_lock import RunLock, only_writer
 from mxrun.train.saver import RunSaver
 
@@ -57,7 +59,7 @@ class TrainRequest:
 
     existing: treatment of an existing run of the same name. allow_changes: resume even if the run
     differs. profile: time every call. started_at: start of the process on the monotonic clock.
-    batch: replaces the config's data.batch_size.
+    batch: replaces the config's data.batch_size. runs: the folder of runs.
     """
 
     existing: Existing = "refuse"
@@ -65,6 +67,7 @@ class TrainRequest:
     profile: bool = False
     started_at: float = 0.0
     batch: BatchSize | None = None
+    runs: Path = field(default_factory=runs_folder)
 
 
 @dataclass(frozen=True)
@@ -142,9 +145,11 @@ def _train(parsed: Parsed, observer: Observer, request: TrainRequest) -> Trainin
     note_missing_library(built.config, observer.note)
     if is_synthetic:
         observer.note(NO_PATH)
-    saved = saved_plan(built.config.name) if request.existing == "resume" else None
+    saved = None
+    if request.existing == "resume":
+        saved = saved_plan(request.runs / built.config.name)
     with noted_compilations(observer.note):
-        run = _open_run(built, observer.note, saved)
+        run = _open_run(built, request.runs, observer.note, saved)
     try:
         return _Training(run, observer, request).run()
     finally:
@@ -174,18 +179,22 @@ def _batch_size(parsed: Parsed, observer: Observer, request: TrainRequest) -> in
 
 def prepare(built: ModelDefinition) -> Run:
     """Return an initialised run. Raises UserError if data or memory do not permit it."""
-    run = _open_run(built)
+    run = _open_run(built, runs_folder())
     run.initialise()
     return run
 
 
 def _open_run(
-    built: ModelDefinition, notify: Notify = ignore_note, saved: PlanRecord | None = None
+    built: ModelDefinition,
+    runs: Path,
+    notify: Notify = ignore_note,
+    saved: PlanRecord | None = None,
 ) -> Run:
     """Open the data, plan, and allocate.
 
-    saved: the plan of a resumed run. On the same kind of device its team size is used again if the
-    config sets none, and its kernels if they were autotuned, because times may have changed.
+    runs: the folder of runs. saved: the plan of a resumed run. On the same kind of device its team
+    size is used again if the config sets none, and its kernels if they were autotuned, because
+    times may have changed.
     """
     if built.missing:
         raise UserError(built.missing)
@@ -203,7 +212,7 @@ def _open_run(
     read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
     for note in (*read, *micro_batch_notes(planned_run), *budget_notes(planned_run.plan)):
         notify(note)
-    return Run(planned_run.built, planned_run.plan, datasets)
+    return Run(planned_run.built, planned_run.plan, datasets, runs)
 
 
 class _Training:
@@ -211,6 +220,7 @@ class _Training:
 
     def __init__(self, run: Run, observer: Observer, request: TrainRequest) -> None:
         self._run, self._observer, self._request = run, observer, request
+        self._path = request.runs / run.built.config.name
         # Entered once there is state to save; until then a signal ends the process at once.
         self._interruption = Interruption()
         self._awaited_record = ""
@@ -220,18 +230,17 @@ class _Training:
 
     def run(self) -> TrainingResult:
         """Train to the end and write the summary."""
-        name = self._run.built.config.name
         if self._request.existing != "resume":
             # Read before the folder is changed: the warm start may be invalid, or be in that very
             # folder.
             classes = self._run.datasets["train"].classes
             for note in self._run.read_warm_start().notes_for(classes):
                 self._observer.note(note)
-        with only_writer(run_path(name)) as lock:
+        with only_writer(self._path) as lock:
             start = self._run_start()
             for note in start.notes:
                 self._observer.note(note)
-            saved_summary = RunDirectory(run_path(name)).summary() if start.finished else None
+            saved_summary = RunDirectory(self._path).summary() if start.finished else None
             summary = None if saved_summary is None else TrainSummary.from_json(saved_summary)
             if summary is None:
                 with self._interruption:
@@ -342,13 +351,17 @@ class _Training:
         Raises UserError if the run cannot start.
         """
         if self._request.existing == "resume":
-            return resume(self._run, self._request.allow_changes)
+            return resume(self._run, self._path, self._request.allow_changes)
         overwrite = self._request.existing == "overwrite"
+        notes: tuple[str, ...] = ()
         if overwrite:
             # An existing run is removed only for a run that can start.
             self._run.read_batches()
-        config = self._run.built.config
-        return RunStart(partial(RunDirectory.create, config.name, config.resolved(), overwrite))
+        elif is_abandoned(self._path):
+            overwrite = True
+            notes = (f"the run in {self._path} ended before its first checkpoint: it is replaced",)
+        text = self._run.built.config.resolved()
+        return RunStart(partial(RunDirectory.create, self._path, text, overwrite), notes=notes)
 
     def _explanation(self, directory: RunDirectory, start: RunStart) -> UserError:
         """Replay the steps since the last checkpoint in checked mode and return the error found."""

@@ -19,6 +19,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.session.synthetic_data import synthetic_notes
 from mxrun.session.trained_model import averages, select_checkpoint
 from mxrun.train.checkpoint import Checkpoint
+from mxrun.train.run_directory import find_run
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +40,8 @@ class WarmStartSource:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, built: ModelDefinition) -> WarmStartSource:
-        """Read the parameters that `train.start_from` selects.
+    def read(cls, built: ModelDefinition, runs: Path) -> WarmStartSource:
+        """Read the parameters that `train.start_from` selects; `runs` is the folder of runs.
 
         Raises UserError with all diagnostics if a checkpoint cannot be used, a pattern matches no
         name, or (strict) a selected parameter is missing or misshapen.
@@ -48,7 +49,7 @@ class WarmStartSource:
         section = built.config.train.start_from
         if section is None:
             return cls()
-        checkpoint = _checkpoint(built, section)
+        checkpoint = _checkpoint(built, section, runs)
         means = averages(checkpoint) if section.averaged else {}
         available = {**checkpoint.parameters, **checkpoint.auxiliary, **means}
         learned = built.model.learned
@@ -131,9 +132,9 @@ def _unmatched(patterns: Sequence[str], matching: Mapping[str, Sequence[str]]) -
     return [pattern for pattern in patterns if pattern not in matched]
 
 
-def _checkpoint(built: ModelDefinition, section: StartFrom) -> Checkpoint:
+def _checkpoint(built: ModelDefinition, section: StartFrom, runs: Path) -> Checkpoint:
     try:
-        found = select_checkpoint(Path(section.run), section.checkpoint)
+        found = select_checkpoint(find_run(section.run, runs), section.checkpoint)
     except UserError as error:
         key = "run" if section.checkpoint is None else "checkpoint"
         place = built.config.place("train", "start_from", key)

@@ -15,14 +15,13 @@ from mxrun.base.files import PARTIAL, atomic_file, report_write_errors
 from mxrun.train.checkpoint import FILES, MANIFEST_FILE, clear_hidden, recover_checkpoint
 from mxrun.train.files import canonical_json, remove
 from mxrun.train.observer import EpochDone
-
-ROOT = Path("runs")
+from mxrun.train.run_lock import LOCK_FILE
 
 CONFIG_FILE = "config.yaml"
-_METRICS = "metrics.jsonl"
+METRICS_FILE = "metrics.jsonl"
+SUMMARY_FILE = "summary.json"
 _TIMING = "timing.jsonl"
-_SUMMARY = "summary.json"
-_RUN_FILES = (CONFIG_FILE, _METRICS, _TIMING, _SUMMARY)
+_RUN_FILES = (CONFIG_FILE, METRICS_FILE, _TIMING, SUMMARY_FILE)
 _NAMES = "|".join(map(re.escape, _RUN_FILES))
 _RUN_FILE = re.compile(rf"{_NAMES}|\.({_NAMES}){PARTIAL}")
 _CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.(partial|replaced|removed)")
@@ -30,9 +29,33 @@ _HIDDEN = re.compile(r"\.checkpoint-([0-9]+)\.(?:removed|replaced)")
 _REPLACED = re.compile(r"\.checkpoint-([0-9]+)\.replaced")
 
 
-def run_path(name: str) -> Path:
-    """Return the folder of the run `name`."""
-    return ROOT / name
+def find_run(given: str | Path, runs: Path) -> Path:
+    """Return the path of a run or of one of its checkpoints.
+
+    given: the path, or the path below the folder `runs`, such as the run's name. Returns `given` if
+    there is no run at either.
+    """
+    path = Path(given)
+    return path if is_run(path) or not is_run(runs / path) else runs / path
+
+
+def is_run(path: Path) -> bool:
+    """Return whether a folder is that of a run, or one of a run's checkpoints."""
+    return any((path / name).is_file() for name in (CONFIG_FILE, METRICS_FILE, MANIFEST_FILE))
+
+
+def is_without_progress(path: Path) -> bool:
+    """Return whether a folder holds nothing but a run's config and records without an epoch."""
+    with report_write_errors(path):
+        entries = [entry for entry in path.iterdir() if entry.name != LOCK_FILE]
+        allowed = (CONFIG_FILE, METRICS_FILE, _TIMING)
+        return all(
+            entry.name in allowed
+            and entry.is_file()
+            and not entry.is_symlink()
+            and (entry.name == CONFIG_FILE or not entry.stat().st_size)
+            for entry in entries
+        )
 
 
 def is_run_config(path: Path) -> bool:
@@ -53,7 +76,7 @@ def _is_beside_results(path: Path) -> bool:
 
 
 class RunDirectory:
-    """Folder `runs/<name>/`: config.yaml, metrics.jsonl (no times), timing.jsonl, summary.json.
+    """Folder of a run: config.yaml, metrics.jsonl (no times), timing.jsonl, summary.json.
 
     Make one with `create` or `reopen`. Every method raises UserError naming the path if it cannot
     write. Links among the run's own files are never followed for writing.
@@ -66,15 +89,12 @@ class RunDirectory:
         self._check = check
 
     @classmethod
-    def create(
-        cls, name: str, config_text: str, overwrite: bool, root: Path = ROOT
-    ) -> RunDirectory:
-        """Create the folder of the run `name` and save its resolved config.
+    def create(cls, path: Path, config_text: str, overwrite: bool) -> RunDirectory:
+        """Create the folder of a run and save its resolved config.
 
         Raises UserError if the folder has another run, unless `overwrite` is set: then the files of
         that run, and no others, are removed.
         """
-        path = root / name
         with report_write_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             if overwrite:
@@ -86,12 +106,11 @@ class RunDirectory:
         return created
 
     @classmethod
-    def reopen(cls, name: str, root: Path = ROOT) -> RunDirectory | None:
-        """Return the folder of the run `name`, or None if it has no files of a run.
+    def reopen(cls, path: Path) -> RunDirectory | None:
+        """Return the folder of a run, or None if it has no files of one.
 
         Raises UserError if a file or checkpoint of the run is a link.
         """
-        path = root / name
         with report_write_errors(path):
             if not path.is_dir() or not any(_of_a_run(path)):
                 return None
@@ -127,7 +146,7 @@ class RunDirectory:
 
     def remove_records_from(self, epoch: int) -> None:
         """Remove the records of `epoch` and later ones, and an incomplete last line."""
-        for name in (_METRICS, _TIMING):
+        for name in (METRICS_FILE, _TIMING):
             path = self.path / name
             with report_write_errors(path):
                 if path.exists():
@@ -139,15 +158,15 @@ class RunDirectory:
     def summary(self) -> Mapping[str, Any] | None:
         """Return summary.json of a finished run; None if it does not exist or cannot be read."""
         try:
-            content = json.loads((self.path / _SUMMARY).read_bytes())
+            content = json.loads((self.path / SUMMARY_FILE).read_bytes())
         except (OSError, ValueError, RecursionError):
             return None
         return content if isinstance(content, dict) else None
 
     def unfinish(self) -> None:
         """Remove the summary of a run that continues."""
-        with report_write_errors(self.path / _SUMMARY), suppress(FileNotFoundError):
-            (self.path / _SUMMARY).unlink()
+        with report_write_errors(self.path / SUMMARY_FILE), suppress(FileNotFoundError):
+            (self.path / SUMMARY_FILE).unlink()
 
     def record(self, done: EpochDone) -> None:
         """Append an epoch to metrics.jsonl, and its time to timing.jsonl."""
@@ -158,13 +177,13 @@ class RunDirectory:
             "train": done.train,
             "eval": done.evaluation,
         }
-        _append(self.path / _METRICS, {**position, **measured})
+        _append(self.path / METRICS_FILE, {**position, **measured})
         _append(self.path / _TIMING, {**position, "seconds": done.seconds})
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json atomically: after a crash it is the new or the previous one."""
         self._check()
-        with atomic_file(self.path / _SUMMARY, follow=False) as file:
+        with atomic_file(self.path / SUMMARY_FILE, follow=False) as file:
             file.write(canonical_json(summary).encode("ascii"))
 
 
@@ -246,7 +265,7 @@ def _remove_run(path: Path) -> None:
 
 
 def _occupied(path: Path) -> UserError:
-    occupant = "another run" if (path / _SUMMARY).exists() else "an unfinished run"
+    occupant = "another run" if (path / SUMMARY_FILE).exists() else "an unfinished run"
     return UserError(
         Diagnostic(
             f"{path} holds {occupant}",

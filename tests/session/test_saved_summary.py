@@ -57,7 +57,7 @@ def test_wrong_types_are_no_summary(name: str) -> None:
 
 @pytest.mark.parametrize("content", ["[" * 100_000, "[1]", "{", "\xff"])
 def test_what_is_no_mapping_is_no_summary(content: str, tmp_path: Path) -> None:
-    run = RunDirectory.create("one", "name: one\n", False, tmp_path)
+    run = RunDirectory.create(tmp_path / "one", "name: one\n", False)
     (run.path / "summary.json").write_text(content, encoding="latin-1")
     assert run.summary() is None
     (run.path / "metrics.jsonl").write_text(f"{content}\n{json.dumps({'epoch': 'x'})}\n")

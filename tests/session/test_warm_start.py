@@ -52,6 +52,10 @@ def train_new(*overrides: str) -> dict[str, Any]:
     return run_training(*overrides, config="new.yaml")
 
 
+def read(model: ModelDefinition) -> WarmStartSource:
+    return WarmStartSource.read(model, Path("runs"))
+
+
 def refusal(*overrides: str) -> UserError:
     with pytest.raises(UserError) as caught:
         train_new(*overrides)
@@ -68,13 +72,16 @@ def test_C21_a_run_begins_with_what_evaluations_used(tmp_path: Path) -> None:
     )
     # At a rate of 0 no later evaluation is better than the first.
     first, last = (Path(f"runs/other/checkpoint-{22 * epoch}") for epoch in (1, 3))
-    assert WarmStartSource.read(built("{run: runs/other}")).source == first
-    assert WarmStartSource.read(built("{run: runs/other, checkpoint: newest}")).source == last
-    assert WarmStartSource.read(built("{run: runs/other, checkpoint: 66}")).source == last
+    assert read(built("{run: runs/other}")).source == first
+    assert read(built("{run: runs/other, checkpoint: newest}")).source == last
+    assert read(built("{run: runs/other, checkpoint: 66}")).source == last
+    # A bare name is that of a run in the folder of runs.
+    assert read(built("{run: other}")).source == first
+    assert read(built("{run: other/checkpoint-66}")).source == last
     run_training("name=moved", "train.average=0.5")
     held = newest("moved")
-    means = WarmStartSource.read(built("{run: runs/moved}")).arrays
-    raw = WarmStartSource.read(built("{run: runs/moved, averaged: false}")).arrays
+    means = read(built("{run: runs/moved}")).arrays
+    raw = read(built("{run: runs/moved, averaged: false}")).arrays
     for name, weights in held.parameters.items():
         assert np.array_equal(means[name], held.optimizer[averaged(name)])
         assert np.array_equal(raw[name], weights)
@@ -86,7 +93,7 @@ def test_C21_a_run_begins_with_what_evaluations_used(tmp_path: Path) -> None:
         "{run: runs/other, checkpoint: last}": "train.start_from.checkpoint cannot be",
     }.items():
         with pytest.raises(UserError, match=words) as caught:
-            WarmStartSource.read(built(section))
+            read(built(section))
         assert caught.value.diagnostics[0].place is not None
 
 

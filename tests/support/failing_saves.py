@@ -67,7 +67,7 @@ def epoch(step: int) -> EpochDone:
 
 def begin(root: Path) -> RunDirectory:
     """Create a run with two checkpoints, recorded metrics and files of a killed process."""
-    run = RunDirectory.create("run", "name: run\n", False, root)
+    run = RunDirectory.create(root / "run", "name: run\n", False)
     for step in (1, 2):
         run.record(epoch(step))
         save_checkpoint(run.path, state(step), arrays(step))

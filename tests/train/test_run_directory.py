@@ -34,7 +34,7 @@ EPOCH = EpochDone(
 
 
 def start(root: Path, overwrite: bool = False) -> RunDirectory:
-    return RunDirectory.create("one", "name: one\n", overwrite, root)
+    return RunDirectory.create(root / "one", "name: one\n", overwrite)
 
 
 def finish(run: RunDirectory) -> None:
@@ -226,9 +226,9 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_run_is_reopened_where_there_is_one(tmp_path: Path) -> None:
-    assert RunDirectory.reopen("one", tmp_path) is None
+    assert RunDirectory.reopen(tmp_path / "one") is None
     assert start(tmp_path).path == tmp_path / "one"
-    found = RunDirectory.reopen("one", tmp_path)
+    found = RunDirectory.reopen(tmp_path / "one")
     assert found is not None
     assert found.config_path.read_text() == "name: one\n"
     found.replace_config("name: one\nseed: 1\n")
@@ -290,7 +290,7 @@ def test_a_run_with_links_in_the_place_of_its_files_does_not_go_on(
     (run.path / name).unlink(missing_ok=True)
     (run.path / name).symlink_to(mine)
     with pytest.raises(UserError, match=rf"{name} is a link.*") as caught:
-        RunDirectory.reopen("one", tmp_path)
+        RunDirectory.reopen(tmp_path / "one")
     assert str(mine) in str(caught.value)
     assert mine.read_text() == "mine"
 
