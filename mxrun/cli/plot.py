@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mxrun.cli.arguments import Json, Overrides
+from mxrun.cli.arguments import Json, RunsFolder
 
 
 def plot(
@@ -15,11 +15,18 @@ def plot(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="A config (file or bundled name) for its network, a run's folder for its learning "
-            "curves, or the name of an operator.",
+            help="A config (file or bundled name) for its network, the folder or the name of a run "
+            "for its learning curves, or the name of an operator.",
         ),
     ],
-    overrides: Overrides = None,
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN|KEY=VALUE",
+            help="More runs to draw with the first, or overrides of the config, such as "
+            "train.epochs=3.",
+        ),
+    ] = None,
     svg: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write an SVG file instead of drawing in the terminal."),
@@ -28,12 +35,23 @@ def plot(
         Path | None,
         typer.Option(metavar="FILE", help="Write a network in Graphviz's DOT language."),
     ] = None,
+    log: Annotated[
+        bool | None,
+        typer.Option(
+            "--log/--linear",
+            help="Axis of the curves' values.",
+            show_default="logarithmic from two decades on",
+        ),
+    ] = None,
+    runs: RunsFolder = None,
     json: Json = False,
 ) -> None:
-    """Draw a network, an operator, or the learning curves of a run.
+    """Draw a network, an operator, or the learning curves of runs.
 
-    In the terminal each row is a node. The lines to its left are tensors that lead to the nodes
-    that read them. KEY=VALUE overrides the config, or sets parameters of the operator.
+    In the terminal each row of a network is a node. The lines to its left are tensors that lead to
+    the nodes that read them. KEY=VALUE overrides the config, or sets parameters of the operator.
+    Figures with the same values share a panel of curves, and the learning rate has one if it
+    changes.
 
     \b
     Examples:
@@ -41,7 +59,8 @@ def plot(
       mxrun plot net.yaml data.batch_size=1 --svg net.svg
       mxrun plot net.yaml --dot net.dot
       mxrun plot runs/digits_lenet
-      mxrun plot runs/digits_lenet --svg curves.svg
+      mxrun plot runs/digits_lenet --svg curves.svg --log
+      mxrun plot runs/first runs/second
       mxrun plot Convolution no_bias=true
     """
     from mxrun.base.files import check_outputs
@@ -50,17 +69,19 @@ def plot(
     from mxrun.report.plot import dot_text, drawing, parts
     from mxrun.report.result import write_json, write_tables
 
-    check_outputs({Path(target): "TARGET"}, {"--svg": svg, "--dot": dot})
-    report = command.plot(target, overrides or ())
+    settings = [text for text in more or () if "=" in text and not Path(text).exists()]
+    targets = [target, *(text for text in more or () if text not in settings)]
+    check_outputs({Path(each): "TARGET" for each in targets}, {"--svg": svg, "--dot": dot})
+    report = command.plot(targets, settings, runs)
     write_notes(report.get("notes", ()))
     if svg is not None:
-        _write(svg, drawing(report))
+        _write(svg, drawing(report, log))
     if dot is not None:
         _write(dot, dot_text(report))
     if json:
         write_json(report)
     elif svg is None and dot is None:
-        write_tables(parts(report))
+        write_tables(parts(report, log))
 
 
 def _write(file: Path, text: str) -> None:

@@ -1,48 +1,73 @@
-"""Implementation of `plot`: data of a network's graph, or of a run's learning curves."""
+"""Implementation of `plot`: data of a network's graph, or of the learning curves of runs."""
 
 from __future__ import annotations
 
-import json
-import math
 import os.path
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mxrun import library
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.flags import runs_folder
 from mxrun.base.tensor import PartialShape
 from mxrun.commands.ops import example
-from mxrun.config.bundled import bundled_configs, find_config
+from mxrun.config.bundled import find_config, is_config
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.operator.register import OPERATORS, AnyProperty
+from mxrun.session.learning_curves import learning_curves
 from mxrun.session.planning import load
-from mxrun.session.saved_summary import is_count, is_number
-from mxrun.session.synthetic_data import synthetic_notes
-
-_METRICS = "metrics.jsonl"
-_OF_A_RUN = (_METRICS, "config.yaml")
+from mxrun.train.run_directory import find_run, is_run
 
 Report = dict[str, Any]
 Shapes = Mapping[NodeEntry, PartialShape]
 
 
-def plot(target: str, settings: Sequence[str] = ()) -> Report:
-    """Return the data to plot of a run's folder, a config or an operator; `kind` names the plot.
+def plot(targets: Sequence[str], settings: Sequence[str] = (), runs: Path | None = None) -> Report:
+    """Return the data to plot of runs, a config or an operator; `kind` names the plot.
 
-    Raises UserError if `target` is none of these, or if `settings` are not supported for it.
+    targets: paths of runs' folders or names of runs in the folder `runs`; or a single operator or
+    config, whose name goes before that of a run. Raises UserError if a target is none of these,
+    or if `settings` are not supported for it.
     """
-    folder = Path(target)
-    if os.path.isdir(target) and any((folder / name).is_file() for name in _OF_A_RUN):
+    folders = [_run(target, len(targets) == 1, runs_folder(runs)) for target in targets]
+    found = [folder for folder in folders if folder is not None]
+    if len(found) == len(targets):
         if settings:
-            hint = f"mxrun plot {folder / 'config.yaml'} draws the run's network"
+            hint = f"mxrun plot {found[0] / 'config.yaml'} draws the run's network"
             raise UserError(Diagnostic("a run's curves take no KEY=VALUE", hint=hint))
-        return curves(folder)
+        curves = [learning_curves(folder) for folder in found]
+        notes = [note for run in curves for note in run["notes"]]
+        return {"kind": "curves", "notes": notes, "runs": curves}
+    if len(targets) > 1:
+        raise UserError(
+            Diagnostic(
+                f"{target} is not a run",
+                expected="runs, whose curves are drawn together; or one config or operator",
+                got=", ".join(targets),
+                hint="`mxrun runs` lists runs",
+            )
+            for target, folder in zip(targets, folders, strict=True)
+            if folder is None
+        )
+    (target,) = targets
     library.load()
-    known = os.path.isfile(target) or target.removesuffix(".yaml") in bundled_configs()
-    if not known and target in OPERATORS:
+    if not is_config(target) and target in OPERATORS:
         return _operator(example(target, settings))
-    return _network(find_config(target), settings)
+    report = _network(find_config(target), settings)
+    run = find_run(target, runs_folder(runs))
+    if not os.path.exists(target) and is_run(run):
+        note = f"{run} is a run of that name: mxrun plot {run} draws its learning curves"
+        report["notes"] = [note]
+    return report
+
+
+def _run(target: str, alone: bool, runs: Path) -> Path | None:
+    """Return the folder of a run; None for anything else, and for a config's name if `alone`."""
+    folder = target if os.path.isdir(target) else str(find_run(target, runs))
+    if alone and folder != target and is_config(target):
+        return None
+    return Path(folder) if os.path.isdir(folder) and is_run(Path(folder)) else None
 
 
 def _network(path: Path, overrides: Sequence[str]) -> Report:
@@ -121,99 +146,3 @@ def _inputs(node: Node, shapes: Shapes) -> Iterator[Report]:
 def _shape(shapes: Shapes, entry: NodeEntry) -> list[int | None] | None:
     shape = shapes.get(entry)
     return None if shape is None else list(shape)
-
-
-def curves(folder: Path) -> Report:
-    """Return the learning curves of a run: the values of each metric after each epoch.
-
-    Raises UserError naming file and line if metrics.jsonl is damaged or has no epoch yet.
-    """
-    path = folder / _METRICS
-    records = list(_read_records(path))
-    if not records:
-        hint = "curves begin with the first epoch that ends"
-        raise UserError(Diagnostic(f"{folder} has no finished epoch yet", hint=hint))
-    names = {
-        name: None
-        for record in records
-        for part in ("train", "eval")
-        for name, value in record[part].items()
-        if not isinstance(value, (list, Mapping))
-    }
-
-    def number(value: Any) -> float | None:
-        """Return the value of a curve; null if the metric is a table in this epoch."""
-        return None if isinstance(value, (list, Mapping)) else value
-
-    return {
-        "kind": "curves",
-        "name": folder.resolve().name,
-        "run_dir": str(folder),
-        "notes": list(synthetic_notes(folder)),
-        "epochs": [record["epoch"] for record in records],
-        "steps": [record["step"] for record in records],
-        "metrics": [
-            {
-                "name": name,
-                **{
-                    part: [number(record[part].get(name)) for record in records]
-                    for part in ("train", "eval")
-                },
-            }
-            for name in names
-        ],
-    }
-
-
-def _read_records(path: Path) -> Iterator[Report]:
-    """Yield the records of metrics.jsonl; none if there is no such file."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UserError(Diagnostic(f"cannot read {path}: {reason}")) from error
-    last = 0
-    for number, line in enumerate(content.splitlines(), 1):
-        place = SourceLocation(str(path), number, 1)
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise _damaged(place, f"{type(error).__name__}: {error}") from error
-        if not _is_record(record):
-            raise _damaged(place, line[:100].decode("utf-8", "replace"))
-        if record["epoch"] <= last:
-            raise _damaged(place, f"epoch {record['epoch']} after epoch {last}")
-        last = record["epoch"]
-        yield record
-
-
-def _is_record(record: Any) -> bool:
-    if not isinstance(record, Mapping):
-        return False
-    counts = all(is_count(record.get(key), minimum=1) for key in ("epoch", "step"))
-    parts = (record.get("train"), record.get("eval"))
-    return counts and all(isinstance(part, Mapping) and _is_measured(part) for part in parts)
-
-
-def _is_measured(part: Mapping[str, Any]) -> bool:
-    """Return whether all values are numbers, null (not finite), or tables, which have no curve."""
-    return all(
-        value is None
-        or isinstance(value, (list, Mapping))
-        or (is_number(value) and math.isfinite(value))
-        for value in part.values()
-    )
-
-
-def _damaged(place: SourceLocation, got: str) -> UserError:
-    return UserError(
-        Diagnostic(
-            "this line is damaged",
-            place,
-            expected='{"epoch": 1, "eval": {...}, "step": 23, "train": {"loss": 0.5, ...}}',
-            got=got,
-            hint="remove the line, or train again",
-        )
-    )

@@ -1,138 +1,202 @@
-"""Learning curves in a terminal: one panel per metric, drawn with braille dots.
+"""Learning curves in a terminal: a panel per figure, drawn with braille dots.
 
 A character holds 2 x 4 dots (Unicode block U+2800). Values of training are a line, values of
-evaluation a mark per epoch, so that the two are distinct without colours.
+evaluation a mark per epoch, so that the two are distinct without colours. With several runs each
+has a colour, and a letter as its mark.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from mxrun.report.figures import metric_text
+from mxrun.report.curve_panels import (
+    LEARNING_RATE,
+    Curve,
+    CurvePanel,
+    curve_panels,
+    rates,
+    run_names,
+)
 
 Report = Mapping[str, Any]
-Values = Sequence[float | None]
 
 _ROWS = 10
 _MAX_COLUMNS = 100
 _MIN_COLUMNS = 16
+# Width from which two panels stand side by side.
+_WIDE = 150
+_GAP = 4
 _MARK = "o"
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red")
+_LINE = "⠒⠒"
 _BRAILLE = 0x2800
 # Bit of each dot, by column and row within a character.
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 
-def curve_parts(report: Report) -> list[Text | Panel]:
-    """Return a title and a panel for every metric with at least one finite value."""
-    count = len(report["epochs"])
-    title = f"{report['name']}, {count} epoch{'' if count == 1 else 's'}"
-    panels = [
-        Panel(metric, report["epochs"]) for metric in report["metrics"] if any(finite(metric))
-    ]
-    return [Text(title, "bold"), *panels]
+def curve_parts(report: Report, log: bool | None = None) -> list[Text | CurveGrid]:
+    """Return a title and the panels; `log`: see `curve_panels`."""
+    names = run_names(report)
+    panels = [TerminalPanel(panel, names) for panel in curve_panels(report, log)]
+    return [Text(_title(report), "bold"), CurveGrid(panels)]
 
 
-def finite(metric: Report) -> list[float]:
-    """Return the finite values of a metric, of training and evaluation together."""
-    return [value for part in ("train", "eval") for value in metric[part] if value is not None]
+def _title(report: Report) -> str:
+    runs, found = report["runs"], rates(report)
+    if len(runs) == 1:
+        count = len(runs[0]["epochs"])
+        title = f"{runs[0]['name']}, {count} epoch{'' if count == 1 else 's'}"
+    else:
+        title = f"{len(runs)} runs"
+    return f"{title}, learning rate {found.pop():.6g}" if len(found) == 1 else title
 
 
-def bounds(values: Sequence[float]) -> tuple[float, float]:
-    """Return the lowest and the highest value, widened if they are equal."""
-    low, high = min(values), max(values)
-    if low < high:
-        return low, high
-    room = abs(low) / 10 or 1.0
-    return low - room, high + room
+class CurveGrid:
+    """Panels below each other, or in two columns on a wide console."""
 
-
-class Panel:
-    """Panel of one metric over the epochs, as wide as the terminal allows."""
-
-    def __init__(self, metric: Report, epochs: Sequence[int]) -> None:
-        self.metric, self.epochs = metric, epochs
+    def __init__(self, panels: Sequence[TerminalPanel]) -> None:
+        self.panels = panels
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the metric's last values, the canvas between its bounds, and the epochs below."""
-        low, high = bounds(finite(self.metric))
-        labels = {0: metric_text(high), _ROWS - 1: metric_text(low)}
+        """Yield the lines of all panels, without blanks at their ends."""
+        columns = 2 if options.max_width >= _WIDE and len(self.panels) > 1 else 1
+        width = (options.max_width - _GAP * (columns - 1)) // columns
+        for start in range(0, len(self.panels), columns):
+            lines = [panel.lines(width) for panel in self.panels[start : start + columns]]
+            yield Text("")
+            for parts in zip_longest(*lines, fillvalue=Text("")):
+                row = Text()
+                for column, part in enumerate(parts):
+                    row.append(" " * (column * (width + _GAP) - len(row)))
+                    row.append_text(part)
+                row.rstrip()
+                yield row
+
+
+class TerminalPanel:
+    """Panel of one figure over the epochs."""
+
+    def __init__(self, panel: CurvePanel, names: Sequence[str]) -> None:
+        self.panel, self.names = panel, names
+
+    def lines(self, width: int) -> list[Text]:
+        """Return the legend, the canvas between its bounds, and the epochs below."""
+        axis = self.panel.axis
+        labels = {0: self.panel.text(axis.high), _ROWS - 1: self.panel.text(axis.low)}
         margin = max(map(len, labels.values()))
-        columns = max(_MIN_COLUMNS, min(_MAX_COLUMNS, options.max_width - margin - 5))
-        yield Text("")
-        yield self._head()
-        for row, line in enumerate(self._canvas(columns, low, high)):
-            yield Text(f"  {labels.get(row, ''):>{margin}} │").append_text(line)
-        first, last = str(self.epochs[0]), str(self.epochs[-1])
-        yield Text(f"  {'':{margin}} └{'─' * columns}")
+        columns = max(_MIN_COLUMNS, min(_MAX_COLUMNS, width - margin - 5))
+        lines = self._legend(columns + margin + 3)
+        for row, line in enumerate(self._canvas(columns)):
+            lines.append(Text(f"  {labels.get(row, ''):>{margin}} │").append_text(line))
+        first, last = str(self.panel.first), str(self.panel.last)
+        lines.append(Text(f"  {'':{margin}} └{'─' * columns}"))
         between = columns - len(first) - len(last)
         ends = f"{first}  epoch" if first == last else f"{first}{'epoch':^{between}}{last}"
-        yield Text(f"  {'':{margin}}  {ends}", "dim")
+        lines.append(Text(f"  {'':{margin}}  {ends}", "dim"))
+        return lines
 
-    def _head(self) -> Text:
-        head = Text(f"  {self.metric['name']}", "bold")
-        for part, mark, style in (("train", "⠒⠒", "blue"), ("eval", _MARK, "yellow")):
-            values = [value for value in self.metric[part] if value is not None]
-            if values:
-                head.append(f"   {mark} {part} {metric_text(values[-1])}", f"not bold {style}")
-        return head
+    def _legend(self, width: int) -> list[Text]:
+        """Return the title with the last values; a line for each run if there are several."""
+        title = f"  {self.panel.title}{', logarithmic' if self.panel.axis.is_log else ''}"
+        if len(self.names) == 1:
+            head = Text(title, "bold")
+            for curve in self.panel.curves:
+                mark = _MARK if curve.part == "eval" else _LINE
+                style = f"not bold {_style(curve, several=False)}"
+                head.append(f"   {mark} {self._figure(curve)}", style)
+            return [head]
+        figures: dict[int, str] = {}
+        for curve in self.panel.curves:
+            figures[curve.run] = f"{figures.get(curve.run, '')}   {self._figure(curve)}"
+        room = max(8, width - 4 - max(map(len, figures.values())))
+        names = [shortened(name, room) for name in self.names]
+        longest = max(map(len, names))
+        return [
+            Text(title, "bold"),
+            *(
+                Text(f"  {_letter(run)} {names[run]:<{longest}}{text}", _STYLES[run % len(_STYLES)])
+                for run, text in figures.items()
+            ),
+        ]
 
-    def _canvas(self, columns: int, low: float, high: float) -> Iterator[Text]:
+    def _figure(self, curve: Curve) -> str:
+        """Return the part and the last value of a curve."""
+        part = "" if self.panel.title == LEARNING_RATE else f"{curve.part} "
+        return f"{part}{self.panel.text(curve.last)}"
+
+    def _canvas(self, columns: int) -> Iterator[Text]:
         """Yield the rows of the canvas, top first."""
-        cells = [[0] * columns for _ in range(_ROWS)]
-        for x, y in _line(self._points(self.metric["train"], columns * 2, _ROWS * 4, low, high)):
-            cells[y // 4][x // 2] |= _DOTS[x % 2][y % 4]
-        marked = {
-            point
-            for run in self._points(self.metric["eval"], columns, _ROWS, low, high)
-            for point in run
-        }
-        for y, row in enumerate(cells):
+        several = len(self.names) > 1
+        dots = [[0] * columns for _ in range(_ROWS)]
+        styles = [[""] * columns for _ in range(_ROWS)]
+        marks: dict[tuple[int, int], tuple[str, str]] = {}
+        evaluated = {curve.run for curve in self.panel.curves if curve.part == "eval"}
+        for curve in self.panel.curves:
+            style = _style(curve, several)
+            if curve.part == "train":
+                for x, y in _joined(self._places(curve, columns * 2, _ROWS * 4)):
+                    dots[y // 4][x // 2] |= _DOTS[x % 2][y % 4]
+                    styles[y // 4][x // 2] = style
+            mark = _letter(curve.run) if several else _MARK
+            places = [place for run in self._places(curve, columns, _ROWS) for place in run]
+            if curve.part == "eval":
+                marks |= dict.fromkeys(places, (mark, style))
+            elif several and curve.run not in evaluated:
+                marks[places[-1]] = (mark, style)
+        for y in range(_ROWS):
             line = Text()
-            for x, dots in enumerate(row):
-                if (x, y) in marked:
-                    line.append(_MARK, "yellow")
+            for x in range(columns):
+                if (x, y) in marks:
+                    line.append(*marks[x, y])
                 else:
-                    line.append(chr(_BRAILLE + dots) if dots else " ", "blue")
+                    line.append(chr(_BRAILLE + dots[y][x]) if dots[y][x] else " ", styles[y][x])
             line.rstrip()
             yield line
 
-    def _points(
-        self, values: Values, width: int, height: int, low: float, high: float
-    ) -> list[list[tuple[int, int]]]:
-        """Return the values as dots of a canvas, in runs of consecutive finite values."""
-        runs: list[list[tuple[int, int]]] = [[]]
-        span = max(1, self.epochs[-1] - self.epochs[0])
-        for epoch, value in zip(self.epochs, values, strict=True):
-            if value is None:
-                runs.append([])
-                continue
-            x = (epoch - self.epochs[0]) / span * (width - 1)
-            y = (high - value) / (high - low) * (height - 1)
-            runs[-1].append((round(x), round(y)))
-        return [run for run in runs if run]
+    def _places(self, curve: Curve, width: int, height: int) -> list[list[tuple[int, int]]]:
+        """Return the values as dots of a canvas, in series of consecutive finite values."""
+        span = max(1, self.panel.last - self.panel.first)
+        return [
+            [
+                (
+                    round((epoch - self.panel.first) / span * (width - 1)),
+                    round((1 - self.panel.axis.position(value)) * (height - 1)),
+                )
+                for epoch, value in series
+            ]
+            for series in curve.points()
+        ]
 
 
-def _line(runs: Sequence[Sequence[tuple[int, int]]]) -> Iterator[tuple[int, int]]:
-    """Yield every dot of the runs, with neighbours joined by straight lines."""
-    for run in runs:
-        yield run[0]
-        for (x, y), (next_x, next_y) in pairwise(run):
+def shortened(name: str, width: int) -> str:
+    """Return a name of at most `width` characters; what is left out is in the middle."""
+    if len(name) <= width:
+        return name
+    end = (width - 1) // 2
+    return f"{name[: width - 1 - end]}…{name[len(name) - end :]}"
+
+
+def _letter(run: int) -> str:
+    return _LETTERS[run % len(_LETTERS)]
+
+
+def _style(curve: Curve, several: bool) -> str:
+    """Return the colour of a run; of a part, if there is only one run."""
+    return _STYLES[(curve.run if several else curve.part == "eval") % len(_STYLES)]
+
+
+def _joined(series: Sequence[Sequence[tuple[int, int]]]) -> Iterator[tuple[int, int]]:
+    """Yield every dot of the series, with neighbours joined by straight lines."""
+    for places in series:
+        yield places[0]
+        for (x, y), (next_x, next_y) in pairwise(places):
             steps = max(abs(next_x - x), abs(next_y - y))
             for step in range(1, steps + 1):
                 share = step / steps
                 yield round(x + (next_x - x) * share), round(y + (next_y - y) * share)
-
-
-def ticks(low: float, high: float, limit: int) -> list[float]:
-    """Return round numbers from `low` to `high`: multiples of 1, 2 or 5 times a power of ten."""
-    rough = (high - low) / limit
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    return [index * step for index in range(first, math.floor(high / step + 1e-9) + 1)]

@@ -1,4 +1,7 @@
-"""Learning curves as SVG: one panel per metric, training and evaluation as lines."""
+"""Learning curves as SVG: a panel per figure, training as solid and evaluation as dashed lines.
+
+A single run has a colour for each part; of several runs each has a colour.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mxrun.report.curves import bounds, finite, ticks
+from mxrun.report.curve_panels import (
+    LEARNING_RATE,
+    Curve,
+    CurvePanel,
+    curve_panels,
+    rates,
+    run_names,
+    ticks,
+)
 from mxrun.report.figures import metric_text
 from mxrun.report.svg import COLOURS, document, element, points, text, text_width
 
@@ -19,30 +30,64 @@ _RIGHT = 20.0
 _TOP = 40.0
 _BOTTOM = 34.0
 _COLUMNS = 2
+_MARGIN = 24.0
 _HEAD = 48.0
-_LINE = 14.0
+_LINE = 16.0
+_SAMPLE = 24.0
 _MAX_MARKS = 60
-_COLOURS = {"train": COLOURS[0], "eval": COLOURS[1]}
+_DASHES = "5 3"
+# Grey that is visible on light and on dark backgrounds.
+_GREY = "#8c959f"
 
 
-def curves_svg(report: Report) -> str:
-    """Return the SVG document. Deterministic: equal reports give equal bytes."""
-    metrics = [metric for metric in report["metrics"] if finite(metric)]
-    parts = [text(str(report["name"]), 24, 32, "title")]
-    notes = report["notes"]
-    parts += [text(note, 24, _HEAD + index * _LINE, "faint") for index, note in enumerate(notes)]
-    head = _HEAD + len(notes) * _LINE
-    for index, metric in enumerate(metrics):
+def curves_svg(report: Report, log: bool | None = None) -> str:
+    """Return the SVG document. Deterministic: equal reports give equal bytes.
+
+    log: see `curve_panels`.
+    """
+    names, panels = run_names(report), curve_panels(report, log)
+    several = len(names) > 1
+    title = f"{len(names)} runs" if several else names[0]
+    if len(found := rates(report)) == 1:
+        title = f"{title}, learning rate {found.pop():.6g}"
+    notes = [note for run in report["runs"] for note in run["notes"]]
+    parts = [text(title, _MARGIN, 32, "title")]
+    lines = [*_legend(names)] if several else []
+    lines += [text(note, _MARGIN, 0, "faint") for note in notes]
+    for index, line in enumerate(lines):
+        parts.append(_moved(line, 0, _HEAD + index * _LINE))
+    head = _HEAD + len(lines) * _LINE
+    for index, panel in enumerate(panels):
         row, column = divmod(index, _COLUMNS)
-        place = points(column * _panel_width(), head + row * _panel_height())
-        panel = "\n".join(_panel(metric, report["epochs"]))
-        parts.append(element("g", f"\n{panel}\n", transform=f"translate({place})"))
-    rows = -(-len(metrics) // _COLUMNS)
-    columns = min(max(len(metrics), 1), _COLUMNS)
-    title = f"Learning curves of {report['name']}"
-    notes_width = max((48 + text_width(note, 10) for note in notes), default=0.0)
-    width = max(columns * _panel_width(), notes_width)
-    return document(width, head + rows * _panel_height(), title, parts)
+        content = "\n".join(("", *_panel(panel, several), ""))
+        parts.append(_moved(content, column * _panel_width(), head + row * _panel_height()))
+    rows = -(-len(panels) // _COLUMNS)
+    columns = min(max(len(panels), 1), _COLUMNS)
+    widths = [2 * _MARGIN + text_width(note, 10) for note in notes]
+    widths += [2 * _MARGIN + _SAMPLE + 6 + text_width(name, 10) for name in names]
+    width = max(columns * _panel_width(), *widths)
+    description = f"Learning curves of {', '.join(names)}"
+    return document(width, head + rows * _panel_height(), description, parts)
+
+
+def _moved(content: str, x: float, y: float) -> str:
+    return element("g", content, transform=f"translate({points(x, y)})")
+
+
+def _legend(names: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each run with its colour, and one that explains the dashes."""
+    for number, name in enumerate(names):
+        sample = _sample(_MARGIN, -4, COLOURS[number % len(COLOURS)], "train")
+        yield sample + text(name, _MARGIN + _SAMPLE + 6, 0, "faint")
+    middle = _MARGIN + _SAMPLE + 6 + text_width("train   ", 10)
+    yield "".join(
+        (
+            _sample(_MARGIN, -4, _GREY, "train"),
+            text("train", _MARGIN + _SAMPLE + 6, 0, "faint"),
+            _sample(middle, -4, _GREY, "eval"),
+            text("eval", middle + _SAMPLE + 6, 0, "faint"),
+        )
+    )
 
 
 def _panel_width() -> float:
@@ -57,10 +102,9 @@ def _panel_height() -> float:
 class _PanelScale:
     """Mapping from epochs and values to pixels within a panel."""
 
+    panel: CurvePanel
     first: float
     last: float
-    low: float
-    high: float
 
     def across(self, epoch: float) -> float:
         """Horizontal position of an epoch, from the left."""
@@ -68,57 +112,64 @@ class _PanelScale:
 
     def down(self, value: float) -> float:
         """Vertical position of a value, from the top."""
-        return _TOP + (self.high - value) / (self.high - self.low) * _HEIGHT
+        return _TOP + (1 - self.panel.axis.position(value)) * _HEIGHT
 
 
-def _panel(metric: Report, epochs: Sequence[int]) -> Iterator[str]:
-    single = len(epochs) == 1
-    ends = (epochs[0] - single, epochs[-1] + single)
-    scale = _PanelScale(*ends, *bounds(finite(metric)))
-    yield text(metric["name"], _LEFT, _TOP - 12, "bold")
+def _panel(panel: CurvePanel, several: bool) -> Iterator[str]:
+    single = panel.first == panel.last
+    scale = _PanelScale(panel, panel.first - single, panel.last + single)
+    title = f"{panel.title}, logarithmic" if panel.axis.is_log else panel.title
+    yield text(title, _LEFT, _TOP - 12, "bold")
     yield from _axes(scale)
     right = _LEFT + _WIDTH
-    for part, colour in _COLOURS.items():
-        values = [value for value in metric[part] if value is not None]
-        if values:
-            label = f"{part} {metric_text(values[-1])}"
+    for curve in panel.curves:
+        colour = COLOURS[(curve.run if several else curve.part == "eval") % len(COLOURS)]
+        if not several and panel.title != LEARNING_RATE:
+            label = f"{curve.part} {metric_text(curve.last)}"
             yield text(label, right, _TOP - 12, "faint", "end")
-            right -= text_width(label, 10) + 6
-            stroke = _stroke(colour)
-            yield element("line", x1=right - 18, x2=right, y1=_TOP - 16, y2=_TOP - 16, **stroke)
-            right -= 34
-            yield from _curve(metric[part], epochs, scale, colour)
+            right -= text_width(label, 10) + 6 + _SAMPLE
+            yield _sample(right, _TOP - 16, colour, curve.part)
+            right -= 12
+        yield from _curve(curve, scale, colour)
 
 
 def _axes(scale: _PanelScale) -> Iterator[str]:
     right, bottom = _LEFT + _WIDTH, _TOP + _HEIGHT
-    for value in ticks(scale.low, scale.high, 5):
+    grid = {"stroke": _GREY, "stroke_width": "0.5", "stroke_opacity": "0.5"}
+    for value in scale.panel.axis.ticks(5):
         y = scale.down(value)
-        yield element("line", x1=_LEFT, x2=right, y1=y, y2=y, class_="grid")
+        yield element("line", x1=_LEFT, x2=right, y1=y, y2=y, **grid)
         yield text(f"{value:.6g}", _LEFT - 6, y + 4, "faint", "end")
     for epoch in ticks(scale.first, scale.last, 6):
         if epoch == int(epoch):
             yield text(str(int(epoch)), scale.across(epoch), bottom + 16, "faint", "middle")
     yield text("epoch", right, bottom + 29, "faint", "end")
-    yield element("rect", x=_LEFT, y=_TOP, width=_WIDTH, height=_HEIGHT, class_="line")
+    frame = {"fill": "none", "stroke": _GREY, "stroke_width": "1.2"}
+    yield element("rect", x=_LEFT, y=_TOP, width=_WIDTH, height=_HEIGHT, **frame)
 
 
-def _curve(
-    values: Sequence[float | None], epochs: Sequence[int], scale: _PanelScale, colour: str
-) -> Iterator[str]:
+def _curve(curve: Curve, scale: _PanelScale, colour: str) -> Iterator[str]:
     """Yield a line between finite values, and a mark per value if there are few."""
-    path, joined = "", False
-    marks = []
-    for epoch, value in zip(epochs, values, strict=True):
-        if value is not None:
-            x, y = scale.across(epoch), scale.down(value)
-            path += f"{'L' if joined else 'M'} {points(x, y)} "
-            marks.append(element("circle", cx=x, cy=y, r=2.2, fill=colour))
-        joined = value is not None
-    yield element("path", d=path.rstrip(), **_stroke(colour))
-    if len(marks) <= _MAX_MARKS:
-        yield from marks
+    series = [
+        [(scale.across(epoch), scale.down(value)) for epoch, value in each]
+        for each in curve.points()
+    ]
+    path = " ".join(
+        f"{'L' if index else 'M'} {points(x, y)}"
+        for each in series
+        for index, (x, y) in enumerate(each)
+    )
+    yield element("path", d=path, **_stroke(colour, curve.part))
+    if sum(map(len, series)) <= _MAX_MARKS:
+        for x, y in (place for each in series for place in each):
+            yield element("circle", cx=x, cy=y, r=2.2, fill=colour)
 
 
-def _stroke(colour: str) -> dict[str, str]:
-    return {"fill": "none", "stroke": colour, "stroke_width": "1.8"}
+def _sample(x: float, y: float, colour: str, part: str) -> str:
+    """Return a short line for a legend."""
+    return element("line", x1=x, x2=x + _SAMPLE, y1=y, y2=y, **_stroke(colour, part))
+
+
+def _stroke(colour: str, part: str) -> dict[str, str]:
+    stroke = {"fill": "none", "stroke": colour, "stroke_width": "1.8"}
+    return {**stroke, "stroke_dasharray": _DASHES} if part == "eval" else stroke

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mxrun.graph.naming import in_words
-from mxrun.report.curves import ticks
+from mxrun.report.curve_panels import ticks
 from mxrun.report.figures import bytes_text
 from mxrun.report.svg import COLOURS, clean, document, element, text, text_width
 

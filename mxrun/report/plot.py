@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def parts(report: Mapping[str, Any]) -> Sequence[RenderableType]:
-    """Return the drawing for a terminal."""
-    return network_parts(report) if report["kind"] == "network" else curve_parts(report)
+def parts(report: Mapping[str, Any], log: bool | None = None) -> Sequence[RenderableType]:
+    """Return the drawing for a terminal; `log`: see `curve_panels`."""
+    return network_parts(report) if report["kind"] == "network" else curve_parts(report, log)
 
 
 def dot_text(report: Mapping[str, Any]) -> str:
@@ -29,6 +29,6 @@ def dot_text(report: Mapping[str, Any]) -> str:
     return network_dot(report)
 
 
-def drawing(report: Mapping[str, Any]) -> str:
-    """Return the drawing as SVG."""
-    return network_svg(report) if report["kind"] == "network" else curves_svg(report)
+def drawing(report: Mapping[str, Any], log: bool | None = None) -> str:
+    """Return the drawing as SVG; `log`: see `curve_panels`."""
+    return network_svg(report) if report["kind"] == "network" else curves_svg(report, log)

@@ -66,6 +66,40 @@ def only_writer(path: Path) -> Iterator[RunLock]:
         os.close(descriptor)
 
 
+def is_being_written(path: Path) -> bool:
+    """Return whether a process is writing the run in the folder `path`.
+
+    The lock is tried only if its process exists, so that no starting run finds it taken.
+    """
+    try:
+        descriptor = os.open(path / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        holder = os.pread(descriptor, 21, 0).strip()
+        if not holder.isdigit() or not _exists(int(holder)):
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _exists(process: int) -> bool:
+    """Return whether there is a process with this id."""
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return process > 0
+
+
 def _locked(path: Path) -> int:
     """Return the descriptor of a locked file that still has its name."""
     while True:

@@ -112,8 +112,9 @@ def test_curves_of_a_run_are_drawn(tmp_path: Path) -> None:
     write_metrics(tmp_path / "runs" / "net", records)
     report = result("plot", "runs/net", cwd=tmp_path)
     assert report["kind"] == "curves"
-    assert report["epochs"] == [1, 2, 3, 4, 5]
-    metrics = {metric["name"]: metric for metric in report["metrics"]}
+    (run,) = report["runs"]
+    assert run["epochs"] == [1, 2, 3, 4, 5]
+    metrics = {metric["name"]: metric for metric in run["metrics"]}
     assert metrics["loss"]["eval"] == [2.2 / epoch for epoch in range(1, 6)]
     assert metrics["accuracy"]["eval"] == [None] * 5
     text = mxrun("plot", "runs/net", cwd=tmp_path).stdout
@@ -128,8 +129,10 @@ def test_curves_follow_a_real_run(tmp_path: Path) -> None:
     short = ("digits_lenet", "train.epochs=2", "threads=1")
     result("train", *short, cwd=tmp_path)
     report = result("plot", "runs/digits_lenet", cwd=tmp_path)
-    assert report["epochs"] == [1, 2]
-    assert {metric["name"] for metric in report["metrics"]} >= {"loss", "accuracy"}
+    (run,) = report["runs"]
+    assert run["epochs"] == [1, 2]
+    assert {metric["name"] for metric in run["metrics"]} >= {"loss", "accuracy"}
+    assert run["learning_rate"] == pytest.approx([0.1, 0.1])
     shown = texts(drawn("runs/digits_lenet/config.yaml", cwd=tmp_path))
     assert "digits_lenet, batch 64" in shown
 
@@ -209,3 +212,28 @@ def test_dot_goes_to_standard_output(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
     done = succeeded(mxrun("plot", "digits_lenet", "--dot", "/dev/stdout", cwd=tmp_path))
     assert done.stdout.startswith("digraph")
+
+
+def test_curves_of_several_runs_are_drawn_together(tmp_path: Path) -> None:
+    for name, factor in (("first", 1.0), ("second", 2.0)):
+        records = [record(epoch, factor / epoch, {"loss": factor / epoch}) for epoch in (1, 2)]
+        write_metrics(tmp_path / "all" / name, records)
+    runs = ("first", "all/second", "--runs", "all")
+    report = result("plot", *runs, cwd=tmp_path)
+    assert [run["run_dir"] for run in report["runs"]] == ["all/first", "all/second"]
+    text = succeeded(mxrun("plot", *runs, cwd=tmp_path)).stdout
+    assert "  a first    train 0.5000   eval 0.5000 " in text
+    assert "  b second   train 1.0000   eval 1.0000 " in text
+    assert {"first", "second", "2 runs"} <= set(texts(drawn(*runs, cwd=tmp_path)))
+    assert "loss, logarithmic" in texts(drawn(*runs, "--log", cwd=tmp_path))
+    text = refused("plot", "first", "digits_lenet", "--runs", "all", cwd=tmp_path)
+    assert text.startswith("digits_lenet is not a run")
+
+
+def test_a_config_goes_before_a_run_of_its_name(tmp_path: Path) -> None:
+    write_metrics(tmp_path / "runs" / "digits_lenet", [record(1, 0.5)])
+    done = succeeded(mxrun("plot", "digits_lenet", cwd=tmp_path))
+    assert "Convolution" in done.stdout
+    assert "mxrun plot runs/digits_lenet draws its learning curves" in done.stderr
+    write_metrics(tmp_path / "runs" / "mine", [record(1, 0.5)])
+    assert "mine, 1 epoch" in succeeded(mxrun("plot", "mine", cwd=tmp_path)).stdout
