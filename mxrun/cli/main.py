@@ -25,6 +25,7 @@ from mxrun.cli.info import info
 from mxrun.cli.inspect_memory import inspect_memory
 from mxrun.cli.ops import ops
 from mxrun.cli.plot import plot
+from mxrun.cli.runs import runs
 from mxrun.cli.schema import schema
 from mxrun.cli.train import train
 from mxrun.cli.verify import verify
@@ -138,6 +139,7 @@ for _command in (
     check_op,
     verify,
     plot,
+    runs,
     schema,
     info,
     docs,

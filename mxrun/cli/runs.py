@@ -1,0 +1,56 @@
+"""`mxrun runs`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mxrun.cli.arguments import Json, RunsFolder
+
+
+def runs(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Runs to compare: their names or folders."),
+    ] = None,
+    runs: RunsFolder = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METRIC",
+            help="Sort by the best value of a metric, the best run first.",
+            show_default="by time, newest last",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List the runs, or compare some of them.
+
+    The list has one line a run: its state, its epochs, the best value of a metric with its epoch,
+    and its sizes. The metric is that of train.checkpoint.best or train.early_stopping, or the first
+    one. A comparison has the metrics beside each other, and the config keys that differ.
+
+    \b
+    Examples:
+      mxrun runs
+      mxrun runs --sort accuracy
+      mxrun runs first second
+      mxrun runs --runs /data/runs --json
+    """
+    from mxrun.commands import runs as command
+    from mxrun.report.notes import write_note
+    from mxrun.report.result import write_json, write_tables
+    from mxrun.report.runs import comparison_tables, list_tables
+
+    if names and sort is not None:
+        raise typer.BadParameter("--sort is for the list: leave it out, or the names of runs")
+    report = command.compare_runs(names, runs) if names else command.list_runs(runs, sort)
+    if json:
+        write_json(report)
+    elif names:
+        write_tables(comparison_tables(report))
+    elif report["runs"]:
+        write_tables(list_tables(report))
+    else:
+        write_note(f"there are no runs in {report['runs_dir']}: `mxrun train CONFIG` makes one")
