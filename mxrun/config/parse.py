@@ -95,20 +95,20 @@ class RunConfig(Settings):
             )
         return text
 
-    def identity(self) -> str:
+    def identity(self, without: Iterable[KeyPath] = ()) -> str:
         """Return the resolved text without the keys that do not change results.
 
         These are the run's name, the paths of its data and plugins, the number of loader threads
-        and prefetched batches, and the memory section.
+        and prefetched batches, the memory section, and the keys of `without`.
         """
         tree = self._tree
-        for path in _WITHOUT_EFFECT:
+        for path in (*_WITHOUT_EFFECT, *without):
             tree = _without(tree, path)
         return dump(tree)
 
-    def sha256(self) -> str:
+    def sha256(self, without: Iterable[KeyPath] = ()) -> str:
         """Return the SHA-256 of the identity, in hexadecimal digits."""
-        return hashlib.sha256(self.identity().encode()).hexdigest()
+        return hashlib.sha256(self.identity(without).encode()).hexdigest()
 
     def inference_sha256(self) -> str:
         """Return the SHA-256 of the part of the identity that affects inference.

@@ -76,9 +76,10 @@ def resume(run: Run, path: Path, allow_changes: bool) -> RunStart:
         if checkpoint is not saved_checkpoint:
             notes.append("the checkpoint has no states of this optimizer: they are initialised")
     progress = checkpoint.manifest.progress
-    text = config.resolved() if differences or saved is None else None
-    commit = partial(_reopen_at, directory, progress.epoch, text)
-    return RunStart(commit, checkpoint, tuple(notes), progress.finished and not differences)
+    is_same = saved is not None and saved.identity() == config.identity()
+    commit = partial(_reopen_at, directory, progress.epoch, None if is_same else config.resolved())
+    finished = run.pace.is_over(progress) and not differences
+    return RunStart(commit, checkpoint, tuple(notes), finished)
 
 
 def is_abandoned(path: Path) -> bool:
@@ -110,11 +111,22 @@ def _saved_config(directory: RunDirectory) -> RunConfig | None:
 
 
 def _differences(saved: RunConfig | None, run: Run, manifest: Manifest) -> list[str]:
-    config = run.built.config
-    found = [] if saved is None else _config_differences(saved.identity(), config.identity())
-    if not found and manifest.config_sha256 != config.sha256():
+    config, without = run.built.config, run.keys_of_length
+    found = []
+    if saved is not None:
+        found = _config_differences(saved.identity(without), config.identity(without))
+        if not without and saved.train.epochs != config.train.epochs:
+            schedule = config.train.schedule.kind
+            found.append(
+                f"train.schedule: {schedule} spreads over all epochs, so that every step of a run "
+                "of another length has another learning rate"
+            )
+    if not found and manifest.config_sha256 != config.sha256(without):
         # The checkpoint may have been copied from another run.
         found.append("the config is not the one of the checkpoint")
+    trained = manifest.progress.epoch - (manifest.progress.batch == 0)
+    if trained > config.train.epochs:
+        found.append(f"train.epochs: {trained} then, {config.train.epochs} now")
     return found + state_differences(manifest, run.state(Progress(), due=True))
 
 

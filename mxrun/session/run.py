@@ -12,6 +12,7 @@ import numpy as np
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
+from mxrun.base.validation import Path as KeyPath
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
@@ -43,6 +44,7 @@ from mxrun.train.measure import Phase
 from mxrun.train.observer import Observer
 from mxrun.train.progress import Progress
 
+_LENGTH: tuple[KeyPath, ...] = (("train", "epochs"),)
 _FILE_OF = {
     MemoryClass.PARAMETERS: PARAMETERS_FILE,
     MemoryClass.OPTIMIZER: OPTIMIZER_FILE,
@@ -129,17 +131,23 @@ class Run:
         run: Callable[[str], None] | None = None,
     ) -> TrainingLoop:
         """Return a training loop over this run, at its beginning; `run` runs its programs."""
+        evaluation = self.phase(EVALUATE, "eval") if "eval" in self.iterators else None
+        train = self.phase(TRAIN, "train", (ACCUMULATE,))
+        return kind(
+            self.executor, self.built.model.losses, train, evaluation, self.pace, observer, run
+        )
+
+    @property
+    def pace(self) -> TrainingParameters:
+        """Parameters of the run's course."""
         training = self.built.training
-        pace = TrainingParameters(
+        return TrainingParameters(
             training.epochs,
             training.accumulate,
             training.optimizer,
             training.schedule,
             training.watch,
         )
-        evaluation = self.phase(EVALUATE, "eval") if "eval" in self.iterators else None
-        train = self.phase(TRAIN, "train", (ACCUMULATE,))
-        return kind(self.executor, self.built.model.losses, train, evaluation, pace, observer, run)
 
     def phase(self, name: str, role: str, partial: tuple[str, ...] = ()) -> Phase:
         """Return one phase with its iterator and metrics."""
@@ -200,7 +208,7 @@ class Run:
                     if name != TRAIN
                 },
             ),
-            config_sha256=config.sha256(),
+            config_sha256=config.sha256(self.keys_of_length),
             inference_sha256=config.inference_sha256(),
             data=self.fingerprints(),
             classes=self.datasets["train"].classes,
@@ -210,6 +218,14 @@ class Run:
             scales=self.datasets["train"].scales,
             started_from=self.started_from,
         )
+
+    @property
+    def keys_of_length(self) -> tuple[KeyPath, ...]:
+        """Keys that change the length of the run, but none of the steps before its end.
+
+        Empty if the learning rates depend on the length.
+        """
+        return () if self.built.training.schedule.depends_on_length else _LENGTH
 
     def fingerprints(self) -> dict[str, str]:
         """Return the SHA-256 of each data set, computed once."""

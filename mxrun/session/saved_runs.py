@@ -90,8 +90,8 @@ class SavedRun:
             for section, key in (("checkpoint", "best"), ("early_stopping", "metric"))
         ]
         higher = [name for name in self.series if self.is_higher_better(name)]
-        names = [*watched, *higher, _LOSS, *self.series]
-        return next((self.best_of(name) for name in names if name in self.series), None)
+        names = [*filter(self.series.__contains__, watched), *higher, _LOSS, *self.series]
+        return next((best for best in map(self.best_of, map(str, names)) if best), None)
 
 
 def saved_runs(folder: Path) -> list[SavedRun]:
@@ -210,7 +210,7 @@ def _steps(path: Path, problems: list[str]) -> list[int]:
         return []
 
 
-def _series(records: Sequence[Plain]) -> dict[str, dict[int, float]]:
+def _series(records: Sequence[dict[str, Any]]) -> dict[str, dict[int, float]]:
     """Return the finite values of each figure by epoch: of evaluation if it was evaluated."""
     series = {}
     for name in figure_names(records):
@@ -258,7 +258,7 @@ def _parameters(path: Path, steps: Sequence[int]) -> int | None:
     try:
         with safe_open(str(file), framework="numpy") as arrays:
             names = arrays.keys()
-            return sum(math.prod(arrays.get_slice(name).get_shape()) for name in names)
+            return int(sum(math.prod(arrays.get_slice(name).get_shape()) for name in names))
     except (OSError, SafetensorError):
         return None
 

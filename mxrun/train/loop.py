@@ -82,6 +82,10 @@ class TrainingParameters:
     schedule: Schedule
     watch: EvaluationMonitor
 
+    def is_over(self, progress: Progress) -> bool:
+        """Return whether the run has reached its end: all epochs, or early stopping."""
+        return progress.epoch > self.epochs or self.watch.is_over(progress)
+
 
 @dataclass(frozen=True)
 class LoopResult:
@@ -151,8 +155,7 @@ class TrainingLoop:
 
     def _with_end(self, progress: Progress) -> Progress:
         """Return the progress with `finished` set if the run ends there."""
-        over = progress.epoch > self._pace.epochs or self._pace.watch.is_over(progress)
-        return progress.with_(finished=over)
+        return progress.with_(finished=self._pace.is_over(progress))
 
     def run(self, saver: Saver, interrupted: Callable[[], bool]) -> LoopResult:
         """Train from `progress` to the end, with a short switch interval for the interpreter lock.

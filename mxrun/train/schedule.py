@@ -17,7 +17,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -65,6 +65,9 @@ class Schedule(Parameters):
     full rate at step warmup_steps, or stays at warmup_begin (mode constant).
     """
 
+    depends_on_length: ClassVar[bool] = True
+    """Whether the rate of a step depends on the number of steps of the complete run."""
+
     warmup_steps: Count = Field(0, description="Number of warm-up steps, until the full rate.")
     warmup_mode: Literal["linear", "constant"] = Field(
         "linear", description="Whether the rate grows during the warm-up or stays at warmup_begin."
@@ -99,6 +102,8 @@ class Schedule(Parameters):
 class ConstantSchedule(Schedule):
     """The optimizer's lr at every step: factor = 1."""
 
+    depends_on_length: ClassVar[bool] = False
+
     def relative(self, moment: Moment) -> float:
         """Return 1."""
         return 1.0
@@ -109,6 +114,8 @@ class StepDecay(Schedule):
 
     MXNet's FactorScheduler, and with a stop_factor_lr of 0 PyTorch's StepLR.
     """
+
+    depends_on_length: ClassVar[bool] = False
 
     steps: PositiveCount | None = Field(None, description="Steps between two reductions.")
     epochs: PositiveCount | None = Field(None, description="Or epochs between two reductions.")
@@ -141,6 +148,8 @@ class MultiStep(Schedule):
 
     MXNet's MultiFactorScheduler and PyTorch's MultiStepLR.
     """
+
+    depends_on_length: ClassVar[bool] = False
 
     steps: Milestones | None = Field(
         None, description="The steps after which the rate is reduced, in increasing order."
@@ -211,6 +220,8 @@ class Exponential(Schedule):
     until the epoch's end, as `step: {epochs: 1, factor: ...}` does.
     """
 
+    depends_on_length: ClassVar[bool] = False
+
     factor: Reduction = Field(description="Factor of the rate from one epoch to the next.")
 
     def relative(self, moment: Moment) -> float:
@@ -264,6 +275,8 @@ class Plateau(Schedule):
     PyTorch's ReduceLROnPlateau with a relative threshold. The observations so far are stored in a
     separate value, `PlateauState`; without one, the rate is constant.
     """
+
+    depends_on_length: ClassVar[bool] = False
 
     metric: str = Field(
         "loss",

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import digests, mxrun, refused, result, succeeded
-from safetensors.numpy import load_file
 from training import run_training
 
 from mxrun.base.errors import UserError
@@ -74,7 +73,7 @@ def test_the_same_run_goes_on_to_the_same_bytes(project: Path) -> None:
     ("changes", "difference"),
     [
         (["train.optimizer.sgd.lr=0.2"], "lr: 0.2"),
-        (["train.epochs=6"], "epochs: 6"),
+        (["train.epochs=6", "train.schedule=cosine"], "cosine spreads over all epochs"),
         (["seed=1"], "seed: 0 then, 1 now"),
         (["threads=2"], "threads: 1 then, 2 now"),
         (["data.batch_size=20"], "batch_size: 20"),
@@ -178,7 +177,7 @@ def test_C20_a_config_that_is_lost_is_written_anew(damage: str, project: Path) -
     config.write_bytes(b"" if damage == "empty" else before[:40])
     if damage == "missing":
         config.unlink()
-    changed = refused("train", "net.yaml", "--resume", "train.epochs=9", cwd=project)
+    changed = refused("train", "net.yaml", "--resume", "train.optimizer.sgd.wd=0", cwd=project)
     assert "the config is not the one of the checkpoint" in changed
     assert "config.yaml cannot be read and is rewritten" in resume(project)
     assert config.read_bytes() == before
@@ -191,16 +190,41 @@ def test_a_run_that_is_over_goes_on_with_more_epochs(
     monkeypatch.chdir(project)
     shutil.rmtree("runs/one")
     shutil.copytree("whole", "runs/one")
-    with pytest.raises(UserError, match="epochs: 6"):
-        run_training("train.epochs=6", existing="resume")
-    summary = run_training("train.epochs=6", existing="resume", allow_changes=True)
+    summary = run_training("train.epochs=6", existing="resume")
     assert (summary["resumed_from"], summary["steps"], summary["epochs"]) == (40, 60, 6)
-    run_training("train.epochs=6", "name=six")
-    first, second = (
-        load_file(f"runs/{name}/checkpoint-60/parameters.safetensors") for name in ("one", "six")
-    )
-    for name, array in first.items():
-        assert np.array_equal(array, second[name])
+    extended = digests(project / "runs/one")
+    run_training("train.epochs=6", existing="overwrite")
+    uninterrupted = digests(project / "runs/one")
+    # The checkpoint at which the shorter run was over says so.
+    for found in (extended, uninterrupted):
+        assert found.pop("checkpoint-40/manifest.json")
+    assert extended == uninterrupted
+
+
+def test_a_longer_run_can_be_stopped_and_resumed_again(project: Path) -> None:
+    """Its checkpoints are those of the shorter run until it saves one of its own."""
+    metrics = project / "runs/one/metrics.jsonl"
+    before = metrics.read_bytes()
+    assert "differs from the saved" not in resume(project, "train.epochs=5")
+    after = digests(project / "runs/one")
+    for step in (30, 40, 50):
+        shutil.rmtree(project / f"runs/one/checkpoint-{step}")
+    (project / "runs/one/summary.json").unlink()
+    assert "differs from the saved" not in resume(project, "train.epochs=5")
+    assert digests(project / "runs/one") == after
+    assert metrics.read_bytes().startswith(before)
+    shorter = refused("train", "net.yaml", "--resume", cwd=project)
+    assert "train.epochs: 5 then, 4 now" in shorter
+
+
+def test_a_longer_run_is_another_one_if_its_schedule_depends_on_its_length(project: Path) -> None:
+    cosine = ("train", "net.yaml", "name=two", "train.schedule={cosine: {final: 0.1}}")
+    result(*cosine, cwd=project)
+    text = refused(*cosine, "train.epochs=6", "--resume", cwd=project)
+    assert "+  epochs: 6" in text
+    assert "train.schedule: cosine spreads over all epochs" in text
+    done = mxrun(*cosine, "train.epochs=6", "--resume", "--allow-changes", cwd=project)
+    assert "this run differs from the saved one" in succeeded(done).stderr
 
 
 def test_fewer_epochs_than_were_made_are_the_end(

@@ -312,6 +312,16 @@ def test_the_last_step_has_the_final_rate(name: str, warmup: int) -> None:
     assert got[-1] == pytest.approx(BASE / 8, rel=1e-12)
 
 
+@pytest.mark.parametrize("name", sorted(EVERY))
+def test_rates_depend_on_the_length_of_the_run_as_declared(name: str) -> None:
+    schedule = made(name, EVERY[name])
+    short, long = (
+        [schedule.rate(step, total, PER_EPOCH, BASE) for step in range(1, TOTAL + 1)]
+        for total in (TOTAL, 2 * TOTAL)
+    )
+    assert (short != long) is schedule.depends_on_length
+
+
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=40), st.data())
 def test_a_plateau_goes_on_from_json_as_if_it_had_not_stopped(
     values: list[float], data: st.DataObject
