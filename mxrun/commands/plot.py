@@ -17,7 +17,7 @@ from mxrun.graph.node import Node, NodeEntry
 from mxrun.operator.register import OPERATORS, AnyProperty
 from mxrun.session.learning_curves import learning_curves
 from mxrun.session.planning import load
-from mxrun.train.run_directory import find_run, is_run
+from mxrun.train.run_directory import find_run, is_run, run_of
 
 Report = dict[str, Any]
 Shapes = Mapping[NodeEntry, PartialShape]
@@ -67,7 +67,7 @@ def _run(target: str, alone: bool, runs: Path) -> Path | None:
     folder = target if os.path.isdir(target) else str(find_run(target, runs))
     if alone and folder != target and is_config(target):
         return None
-    return Path(folder) if os.path.isdir(folder) and is_run(Path(folder)) else None
+    return run_of(Path(folder)) if os.path.isdir(folder) and is_run(Path(folder)) else None
 
 
 def _network(path: Path, overrides: Sequence[str]) -> Report:

@@ -13,7 +13,7 @@ from mxrun.base.flags import runs_folder
 from mxrun.base.near_names import nearest
 from mxrun.session.config_differences import config_differences
 from mxrun.session.saved_runs import SavedRun, read_run, saved_runs
-from mxrun.train.run_directory import find_run, is_run
+from mxrun.train.run_directory import find_run, is_run, run_of
 
 Report = dict[str, Any]
 
@@ -50,7 +50,7 @@ def compare_runs(names: Sequence[str], runs: Path | None = None) -> Report:
             )
             for name in missing
         )
-    found = [read_run(path) for path in paths]
+    found = [read_run(run_of(path)) for path in paths]
     differences = config_differences([run.config for run in found])
     return {
         "runs": [_described(run) for run in found],

@@ -14,7 +14,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import pathless
 from mxrun.io.dataset import DATASETS
 from mxrun.session.benchmark_loop import DEFAULT_LIMIT, batch_count, count_limits
-from mxrun.train.checkpoint import MANIFEST_FILE
+from mxrun.train.run_directory import run_of
 
 NO_PATH = "no data.train.path: this trains on synthetic data; give data.train.path=PATH"
 """Note for the user about a run with `synthetic_sections`."""
@@ -56,7 +56,7 @@ def synthetic_notes(run: Path) -> tuple[str, ...]:
     Empty if its config cannot be read.
     """
     library.load()
-    folder = run.parent if (run / MANIFEST_FILE).is_file() else run
+    folder = run_of(run)
     try:
         config = load_config(folder / "config.yaml")
     except UserError:

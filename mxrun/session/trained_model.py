@@ -24,7 +24,7 @@ from mxrun.train.checkpoint import (
     read_manifest,
 )
 from mxrun.train.checkpoint_manager import RestoredCheckpoint, newest_checkpoint, saved_steps
-from mxrun.train.run_directory import CONFIG_FILE
+from mxrun.train.run_directory import CONFIG_FILE, run_of
 
 BEST, NEWEST = "best", "newest"
 
@@ -61,7 +61,7 @@ class TrainedModel:
         and if config or plugins differ from those of training; with `allow_changes` the differences
         become notes.
         """
-        run = path.parent if (path / MANIFEST_FILE).is_file() else path
+        run = run_of(path)
         if not (run / CONFIG_FILE).is_file():
             raise _no_run(path, run)
         parsed = parse_config(run / CONFIG_FILE, needs_device=needs_device)

@@ -39,6 +39,11 @@ def find_run(given: str | Path, runs: Path) -> Path:
     return path if is_run(path) or not is_run(runs / path) else runs / path
 
 
+def run_of(path: Path) -> Path:
+    """Return the folder of the run that a checkpoint is of; any other path as it is."""
+    return path.parent if (path / MANIFEST_FILE).is_file() else path
+
+
 def is_run(path: Path) -> bool:
     """Return whether a folder is that of a run, or one of a run's checkpoints."""
     return any((path / name).is_file() for name in (CONFIG_FILE, METRICS_FILE, MANIFEST_FILE))

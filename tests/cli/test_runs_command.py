@@ -130,7 +130,7 @@ def test_a_comparison_has_metrics_and_the_keys_that_differ(runs: Path) -> None:
     rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
     assert rows["train.epochs"] == ["2", "3"]
     assert rows["state"] == ["finished", "finished"]
-    same = mxrun("runs", "first", str(runs / "stopped"), "--runs", str(runs))
+    same = mxrun("runs", "first", str(runs / "stopped/checkpoint-46"), "--runs", str(runs))
     assert "The configs are the same." in succeeded(same).stdout
     text = refused("runs", "first", "secund", "--runs", str(runs))
     assert "secund is not a run" in text
