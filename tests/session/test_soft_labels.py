@@ -46,7 +46,7 @@ def config(empty_folder: Path) -> Path:
 def losses(config: Path, *overrides: str) -> list[float]:
     """The mean loss of each epoch."""
     run_training(*overrides, config=config, existing="overwrite")
-    (loss,) = (each for each in plot("runs/soft")["metrics"] if each["name"] == "loss")
+    (loss,) = (each for each in plot(["runs/soft"])["runs"][0]["metrics"] if each["name"] == "loss")
     return list(loss["train"])
 
 

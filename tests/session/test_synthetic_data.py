@@ -117,7 +117,7 @@ def test_every_command_on_a_run_says_that_its_data_were_synthetic(
         converted = convert(ConvertRequest(str(folder), Path("net.onnx")))
         assert said in converted.notes
         assert converted.metadata["mxrun.synthetic_data"] == "true"
-    assert plot(str(run))["notes"] == [said]
+    assert plot([str(run)])["notes"] == [said]
     start_from = "train.start_from.run=runs/net"
     real, notes = trained(config, "name=warm", "data.train.path=some.csv", start_from)
     assert notes == [said]
