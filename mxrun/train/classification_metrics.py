@@ -1,13 +1,12 @@
 """Classification metrics, with MXNet's formulas where MXNet 1.9.1 has the metric.
 
-Each is computed over all predictions of an epoch, independent of batches. So is MXNet's F1 with
-average="micro", which is `binary` here; its "macro" averages over batches.
+Each is computed over all predictions of an epoch, independent of batches.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -123,33 +122,6 @@ class Perplexity(ClassMetricKind):
         return ExponentialMean(predictions.classes)
 
 
-class F1(ClassMetricKind):
-    """Harmonic mean of precision and recall: 2 hits / (labels + predictions) of a class."""
-
-    higher_is_better: ClassVar[bool] = True
-
-    average: Literal["binary", "macro", "micro"] = Field(
-        default="binary",
-        examples=["macro"],
-        description="binary: F1 of class 1 of two; macro: the mean over all classes that occur as "
-        "label or prediction; micro: F1 of the summed counts of all classes.",
-    )
-
-    @property
-    def figure(self) -> str:
-        """Name of the figure: f1, f1_macro or f1_micro."""
-        return "f1" if self.average == "binary" else f"f1_{self.average}"
-
-    def _unsupported_classes(self, classes: int) -> str:
-        if self.average != "binary" or classes == 2:
-            return ""
-        return f"has {classes} classes, not two: use average macro or micro"
-
-    def create(self, predictions: LossPredictions) -> Metric:
-        """Return a metric over the most probable classes."""
-        return CountedF1(predictions.classes, self.average)
-
-
 class ConfusionMatrix(ClassMetricKind):
     """Number of predictions by label (row) and predicted class (column): a table, not a number."""
 
@@ -215,44 +187,6 @@ class ExponentialMean(SummedMean):
         return math.exp(-super().value())
 
 
-class CountedF1(Metric):
-    """F1 from counts per class: totals are [hits, labels, predictions] x classes.
-
-    F1 is NaN if nothing was measured; that of a class without hits is 0.
-    """
-
-    def __init__(self, predictions: ClassPredictions, average: str) -> None:
-        self._predictions, self._average = predictions, average
-        predictions.request(BEST)
-        self.totals = np.zeros((3, predictions.classes))
-        self._labels = np.zeros_like(predictions.labels)
-        self._amounts, self._factors = np.zeros((2, len(predictions.labels)))
-        self._hits = np.zeros(len(predictions.labels), np.bool_)
-
-    def update(self) -> None:
-        """Add the current batch of the predictions."""
-        hits, labels, predicted = self.totals
-        best = _counted(self._predictions, self._labels, self._amounts)
-        np.add.at(labels, self._labels, self._amounts)
-        np.add.at(predicted, best, self._amounts)
-        np.equal(best, self._labels, out=self._hits)
-        self._factors[...] = self._hits
-        np.multiply(self._amounts, self._factors, out=self._amounts)
-        np.add.at(hits, best, self._amounts)
-
-    def value(self) -> float:
-        """Return F1 with the selected average; NaN if nothing was measured."""
-        hits, labels, predicted = self.totals
-        sizes = labels + predicted
-        if not np.isfinite(self.totals).all() or not sizes.any():
-            return math.nan
-        if self._average == "binary":
-            return float(2 * hits[1] / sizes[1]) if sizes[1] else 0.0
-        if self._average == "micro":
-            return float(2 * hits.sum() / sizes.sum())
-        return float(np.mean(2 * hits[sizes > 0] / sizes[sizes > 0]))
-
-
 class CountedPairs(Metric):
     """Confusion matrix: totals are [classes, classes], labels by predicted classes."""
 
@@ -266,7 +200,7 @@ class CountedPairs(Metric):
 
     def update(self) -> None:
         """Add the current batch of the predictions."""
-        best = _counted(self._predictions, self._index, self._amounts)
+        best = counted(self._predictions, self._index, self._amounts)
         np.multiply(self._index, self._predictions.classes, out=self._index)
         np.add(self._index, best, out=self._index)
         np.add.at(self._flat, self._index, self._amounts)
@@ -279,7 +213,7 @@ class CountedPairs(Metric):
         ]
 
 
-def _counted(predictions: ClassPredictions, labels: Array, amounts: Array) -> Array:
+def counted(predictions: ClassPredictions, labels: Array, amounts: Array) -> Array:
     """Return the predicted classes; write labels and weights of the predictions.
 
     labels: overwritten with the labels, clipped to valid classes. amounts: overwritten with the

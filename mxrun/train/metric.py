@@ -6,19 +6,30 @@ from collections.abc import Iterable, Iterator
 
 from mxrun.base.registry import Registry
 from mxrun.base.regression import Regression
+from mxrun.train.auc import AreaUnderCurve
 from mxrun.train.classification_metrics import (
-    F1,
     Accuracy,
     ConfusionMatrix,
     CrossEntropy,
     Perplexity,
     TopK,
 )
+from mxrun.train.count_metrics import (
+    F1,
+    BalancedAccuracy,
+    FBeta,
+    MatthewsCorrelation,
+    Precision,
+    Recall,
+)
 from mxrun.train.metric_kind import MetricKind
 from mxrun.train.predictions import Task
 from mxrun.train.regression_metrics import (
+    BinaryAccuracyKind,
+    DeterminationKind,
     MeanAbsoluteErrorKind,
     MeanSquaredErrorKind,
+    PearsonKind,
     RootMeanSquaredErrorKind,
 )
 
@@ -27,11 +38,20 @@ METRICS.add("accuracy", Accuracy)
 METRICS.add("top_k", TopK)
 METRICS.add("cross_entropy", CrossEntropy)
 METRICS.add("perplexity", Perplexity)
+METRICS.add("precision", Precision)
+METRICS.add("recall", Recall)
 METRICS.add("f1", F1)
+METRICS.add("fbeta", FBeta)
+METRICS.add("balanced_accuracy", BalancedAccuracy)
+METRICS.add("mcc", MatthewsCorrelation)
+METRICS.add("auc", AreaUnderCurve)
 METRICS.add("confusion_matrix", ConfusionMatrix)
 METRICS.add("mse", MeanSquaredErrorKind)
 METRICS.add("mae", MeanAbsoluteErrorKind)
 METRICS.add("rmse", RootMeanSquaredErrorKind)
+METRICS.add("r2", DeterminationKind)
+METRICS.add("pearson_correlation", PearsonKind)
+METRICS.add("binary_accuracy", BinaryAccuracyKind)
 
 
 def default_metrics(losses: Iterable[Task]) -> tuple[MetricKind, ...]:

@@ -29,6 +29,8 @@ class Metric(ABC):
     """
 
     totals: Array
+    # Whether NumPy may warn of values that are not finite, which padded rows may hold.
+    may_warn: ClassVar[bool] = False
 
     @abstractmethod
     def update(self) -> None:
@@ -70,6 +72,8 @@ class SummedMean(Mean):
 
 class MeanOfValues(Mean):
     """Mean over values that are written out for each prediction."""
+
+    may_warn: ClassVar[bool] = True
 
     def __init__(self, predictions: Predictions) -> None:
         super().__init__()
@@ -120,7 +124,7 @@ class Metrics:
         }
 
         self._metrics = tuple(self.by_figure.values())
-        self._may_warn = any(isinstance(metric, MeanOfValues) for metric in self._metrics)
+        self._may_warn = any(metric.may_warn for metric in self._metrics)
 
     def update(self, label: Array, output: Array, weight: Array) -> None:
         """Add a batch: labels and output in row-major order, and the weights of its rows."""

@@ -180,14 +180,16 @@ class ClassPredictions(Predictions):
 class NumberPredictions(Predictions):
     """Predictions of numbers, one for each element of each sample.
 
-    differences [count], float64: output - label.
+    differences [count], float64: outputs - labels. elements: the number of them in a sample, whose
+    elements are contiguous.
     """
 
     def __init__(self, task: Regression, rows: int) -> None:
         super().__init__(task.samples * task.elements)
+        self.elements = task.elements
         # Transposed to [..., rows], so that row weights broadcast over the predictions of a row.
         self._weights_by_row = self.weights.reshape(rows, -1).T
-        self.differences, self._label = np.zeros_like(self.weights), np.zeros_like(self.weights)
+        self.outputs, self.labels, self.differences = np.zeros((3, len(self.weights)))
         self._weight = 0.0
 
     @property
@@ -199,9 +201,9 @@ class NumberPredictions(Predictions):
         """Load a batch: labels and output in row-major order, and the weights of its rows."""
         self._weights_by_row[...] = weight
         self._weight = np.add.reduce(self.weights)
-        self._label[...] = label.reshape(-1)
-        self.differences[...] = output.reshape(-1)
-        np.subtract(self.differences, self._label, out=self.differences)
+        self.labels[...] = label.reshape(-1)
+        self.outputs[...] = output.reshape(-1)
+        np.subtract(self.outputs, self.labels, out=self.differences)
 
 
 class LossPredictions:

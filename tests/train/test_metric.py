@@ -25,13 +25,23 @@ CLASS_METRICS: list[tuple[str, dict[str, Any]]] = [
     ("perplexity", {}),
     ("f1", {"average": "macro"}),
     ("f1", {"average": "micro"}),
+    ("precision", {"average": "macro"}),
+    ("precision", {"average": "micro"}),
+    ("recall", {"average": "macro"}),
+    ("recall", {"average": "micro"}),
+    ("fbeta", {"average": "macro", "beta": 0.5}),
+    ("balanced_accuracy", {}),
+    ("mcc", {}),
+    ("auc", {}),
     ("confusion_matrix", {}),
 ]
 BINARY_METRICS: list[tuple[str, dict[str, Any]]] = [
     *((name, given) for name, given in CLASS_METRICS if name != "top_k"),
-    ("f1", {}),
+    *((name, {}) for name in ("f1", "precision", "recall", "fbeta")),
 ]
-NUMBER_METRICS: list[tuple[str, dict[str, Any]]] = [("mse", {}), ("mae", {}), ("rmse", {})]
+NUMBER_METRICS: list[tuple[str, dict[str, Any]]] = [
+    (name, {}) for name in ("mse", "mae", "rmse", "r2", "pearson_correlation")
+]
 SEEN = [
     Classification(7, 3, 1),
     Classification(64, 10, 1),
@@ -69,6 +79,59 @@ def counted(
                 yield int(label[row, column]), distributions[row, :, column].astype(np.float64)
 
 
+def area(found: list[tuple[int, Array]], classes: int) -> float:
+    """Compute the area under the ROC curve from all pairs of records."""
+    areas = []
+    for one in [1] if classes == 2 else range(classes):
+        own = [row[one] for label, row in found if label == one]
+        others = [row[one] for label, row in found if label != one]
+        if own and others:
+            order = np.sign(np.subtract.outer(own, others))
+            areas.append(np.mean((order + 1) / 2))
+    return float(np.mean(areas)) if areas else math.nan
+
+
+def correlation(pairs: list[tuple[int, int]], classes: int) -> float:
+    """Compute the correlation of two one-hot codes, summed over their columns."""
+    labels, best = (np.eye(classes)[list(side)] for side in zip(*pairs, strict=True))
+    labels, best = labels - labels.mean(0), best - best.mean(0)
+    spread = math.sqrt((labels**2).sum() * (best**2).sum())
+    return float((labels * best).sum() / spread) if spread else 0.0
+
+
+def ratio(name: str, hits: int, labels: int, predicted: int, beta: float) -> float:
+    """Compute precision, recall, or their weighted harmonic mean, of one class."""
+    precision = hits / predicted if predicted else 0.0
+    recall = hits / labels if labels else 0.0
+    if name in ("precision", "recall"):
+        return precision if name == "precision" else recall
+    if not hits:
+        return 0.0
+    return (1 + beta**2) * precision * recall / (beta**2 * precision + recall)
+
+
+def score(
+    name: str, pairs: list[tuple[int, int]], average: str, classes: int, beta: float
+) -> float:
+    """Compute a ratio of counts with an average."""
+    counts = {
+        one: (
+            sum(label == best == one for label, best in pairs),
+            sum(label == one for label, _ in pairs),
+            sum(best == one for _, best in pairs),
+        )
+        for one in range(classes)
+    }
+    if average == "binary":
+        return ratio(name, *counts[1], beta)
+    if average == "micro":
+        hits, labels, predicted = map(sum, zip(*counts.values(), strict=True))
+        return ratio(name, hits, labels, predicted, beta)
+    if average == "recalls":
+        return float(np.mean([hits / labels for hits, labels, _ in counts.values() if labels]))
+    return float(np.mean([ratio(name, *c, beta) for c in counts.values() if c[1] + c[2]]))
+
+
 def f1(pairs: list[tuple[int, int]], average: str, classes: int) -> float:
     """Compute F1 from precision and recall."""
     scores = []
@@ -91,6 +154,15 @@ def expected(
     name: str, given: dict[str, Any], seen: Classification | Regression, batches: Sequence[Batch]
 ) -> Any:
     """Compute one prediction at a time."""
+    if name in ("r2", "pearson_correlation"):
+        kept = [(output[w > 0], label[w > 0]) for label, output, w in batches]
+        outputs, labels = (
+            np.concatenate(part).astype(np.float64) for part in zip(*kept, strict=True)
+        )
+        outputs, labels = outputs.reshape(len(outputs), -1), labels.reshape(len(labels), -1)
+        if name == "r2":
+            return 1 - ((outputs - labels) ** 2).sum() / ((labels - labels.mean(0)) ** 2).sum()
+        return np.corrcoef(outputs.ravel(), labels.ravel())[0, 1]
     if name in ("mse", "mae", "rmse"):
         rows = [
             (output[row].astype(np.float64) - label[row]).tolist()
@@ -116,10 +188,20 @@ def expected(
         return [
             [pairs.count((down, across)) for across in range(classes)] for down in range(classes)
         ]
-    return f1(pairs, given.get("average", "binary"), classes)
+    if name == "auc":
+        return area(found, classes)
+    if name == "mcc":
+        return correlation(pairs, classes)
+    average = given.get("average", "recalls" if name == "balanced_accuracy" else "binary")
+    if name == "f1":
+        return f1(pairs, average, classes)
+    return score(name, pairs, average, classes, given.get("beta", 2.0))
 
 
-def same(got: Figure, want: Any) -> bool:
+def same(got: Figure, want: Any, name: str = "") -> bool:
+    if name == "auc":
+        # Probabilities are compared in steps.
+        return bool(got == pytest.approx(want, abs=0.01, nan_ok=True))
     return bool(got == want if isinstance(want, list) else got == pytest.approx(want, rel=1e-9))
 
 
@@ -137,13 +219,13 @@ def test_figures_over_batches_leave_padding_out(
     name: str, given: dict[str, Any], seen: Classification | Regression
 ) -> None:
     kind, batches = kind_of(name, given), [made(seen, seed) for seed in range(3)]
-    assert same(measure(kind, seen, batches), expected(name, given, seen, batches))
+    assert same(measure(kind, seen, batches), expected(name, given, seen, batches), name)
     metric, metrics = create(kind, seen, len(batches[0][2]))
     for batch in batches:
         metrics.update(*batch)
     metric.reset()
     metrics.update(*batches[0])
-    assert same(metric.value(), expected(name, given, seen, batches[:1]))
+    assert same(metric.value(), expected(name, given, seen, batches[:1]), name)
 
 
 @pytest.mark.parametrize(("name", "given", "seen"), EVERY)
@@ -309,7 +391,7 @@ def test_arrays_of_any_kind_hold_the_same(
         (label.astype(np.float64), wide, weight),
         (label, output, weight),
     ]
-    assert same(measure(kind_of(name, given), seen, batches), want)
+    assert same(measure(kind_of(name, given), seen, batches), want, name)
 
 
 def test_the_best_of_many_classes_is_the_first_among_equals() -> None:
@@ -349,7 +431,7 @@ def test_F5_totals_are_all_that_is_remembered(
 @pytest.mark.parametrize(
     ("name", "given", "seen"),
     [
-        *((*metric, Classification(512, 200, 1)) for metric in CLASS_METRICS),
+        *((*metric, Classification(512, 200, 1)) for metric in CLASS_METRICS if metric[0] != "auc"),
         *((*metric, Classification(64, 40, 30)) for metric in CLASS_METRICS),
         *((*metric, Regression(4096, 1, True)) for metric in BINARY_METRICS),
         *((*metric, Regression(512, 64)) for metric in NUMBER_METRICS),
@@ -406,9 +488,18 @@ def test_defaults_and_fitting_metrics_of_losses() -> None:
     assert figures(BINARY) == ["accuracy", "mse"]
     assert figures(None, Classification(8, 3, 1, labelled=False)) == []
     assert figures(NUMBERS[0], SEEN[0]) == ["mse", "accuracy", "cross_entropy"]
-    assert supported_metrics([NUMBERS[0]]) == ("mae", "mse", "rmse")
-    with_example = "{f1: {average: macro}}"
-    assert {*supported_metrics([SEEN[1], NUMBERS[0]])} == {*METRICS, with_example} - {"f1"}
+    assert supported_metrics([NUMBERS[0]]) == (
+        "mae",
+        "mse",
+        "pearson_correlation",
+        "r2",
+        "rmse",
+    )
+    averaged = {"f1", "fbeta", "precision", "recall"}
+    with_example = {f"{{{name}: {{average: macro}}}}" for name in averaged}
+    absent = averaged | {"binary_accuracy"}
+    assert {*supported_metrics([SEEN[1], NUMBERS[0]])} == (({*METRICS} | with_example) - absent)
+    assert "binary_accuracy" in supported_metrics([BINARY])
 
 
 def test_figures_have_names_of_their_own() -> None:
