@@ -72,7 +72,7 @@ class AveragedKind(CountKind):
         """Return the ratio of each class."""
 
 
-class Precision(AveragedKind):
+class PositivePredictiveValue(AveragedKind):
     """Fraction of the predictions of a class that are right: h / p."""
 
     name: ClassVar[str] = "precision"
@@ -82,7 +82,7 @@ class Precision(AveragedKind):
         return quotient(hits, predictions)
 
 
-class Recall(AveragedKind):
+class Sensitivity(AveragedKind):
     """Fraction of the records of a class that are found: h / l."""
 
     name: ClassVar[str] = "recall"

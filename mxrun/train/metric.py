@@ -19,8 +19,8 @@ from mxrun.train.count_metrics import (
     BalancedAccuracy,
     FBeta,
     MatthewsCorrelation,
-    Precision,
-    Recall,
+    PositivePredictiveValue,
+    Sensitivity,
 )
 from mxrun.train.metric_kind import MetricKind
 from mxrun.train.predictions import Task
@@ -38,8 +38,8 @@ METRICS.add("accuracy", Accuracy)
 METRICS.add("top_k", TopK)
 METRICS.add("cross_entropy", CrossEntropy)
 METRICS.add("perplexity", Perplexity)
-METRICS.add("precision", Precision)
-METRICS.add("recall", Recall)
+METRICS.add("precision", PositivePredictiveValue)
+METRICS.add("recall", Sensitivity)
 METRICS.add("f1", F1)
 METRICS.add("fbeta", FBeta)
 METRICS.add("balanced_accuracy", BalancedAccuracy)

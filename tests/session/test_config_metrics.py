@@ -119,7 +119,7 @@ def test_F9_a_metric_that_cannot_be_is_one_diagnostic(
 
 def test_F9_the_diagnostic_says_which_metrics_fit(tmp_path: Path) -> None:
     (found,) = problems(written(tmp_path, NUMBERS), ["train.metrics=[accuracy]"])
-    assert found.hint == "metrics that fit: mae, mse, rmse"
+    assert found.hint == "metrics that fit: mae, mse, pearson_correlation, r2, rmse"
     (found,) = problems(written(tmp_path, UNLABELLED), ["train.metrics=[accuracy]"])
     assert found.hint == "train.metrics: []"
 
@@ -127,9 +127,9 @@ def test_F9_the_diagnostic_says_which_metrics_fit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metrics", "form"),
     [
-        ("[f1]", "fit: accuracy, confusion_matrix, cross_entropy, {f1: {average: macro}}, perp"),
-        ("[f1_macro]", "expected: one of accuracy, confusion_matrix, cross_entropy, {f1: {average"),
-        ("[top_5]", "perplexity, rmse, {top_k: {k: 3}}"),
+        ("[f1]", "{f1: {average: macro}}, {fbeta: {average: macro}}, mcc, perplexity, {precision:"),
+        ("[f1_macro]", "expected: one of accuracy, auc, balanced_accuracy, {binary_accuracy:"),
+        ("[top_5]", "{recall: {average: macro}}, rmse, {top_k: {k: 3}}"),
         ("[{f1: macro}]", "name the parameter: {f1: {NAME: VALUE}}, as in {f1: {average: macro}}"),
         ("[{accuracy: 1, f1: 2}]", "one kind in each"),
     ],
