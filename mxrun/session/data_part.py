@@ -22,6 +22,7 @@ from mxrun.io.image_list import is_image_list
 from mxrun.io.record import Scale
 from mxrun.io.sample import image_scale, takes_images
 from mxrun.io.split import Split, UnknownSplit
+from mxrun.session.records import shown_path
 from mxrun.session.trained_model import TrainedModel
 from mxrun.train.checkpoint import Manifest
 from mxrun.train.predictions import Array
@@ -55,10 +56,14 @@ class DataPart:
 
 @dataclass(frozen=True)
 class OpenedPart:
-    """Records that are open, their description for the user, and notes on them."""
+    """Records that are open, their description for the user, and notes on them.
+
+    path: the file that holds all records, if there is one.
+    """
 
     dataset: Dataset
     source: str
+    path: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -74,6 +79,10 @@ def open_part(trained: TrainedModel, part: DataPart) -> OpenedPart:
         return OpenedPart(dataset, "arrays in memory")
     if part.is_of_run:
         split = part.split or EVAL
+        if part.split is None and built.config.data.eval is None:
+            problem = "the config has no evaluation data"
+            hint = "evaluate --split train, or write the path of other records behind the run"
+            raise UserError(Diagnostic(problem, built.config.key_place("data"), hint=hint))
         role, request = section_request(built, split)
     else:
         role, request = EVAL, _changed_request(trained, part)
@@ -86,7 +95,8 @@ def open_part(trained: TrainedModel, part: DataPart) -> OpenedPart:
     if part.is_of_run and split == role and _is_changed(dataset, manifest.data.get(role)):
         notes = (*notes, f"the records of data.{role} are not those of the run")
     name = f"data.{split}: " if part.is_of_run and split == role else ""
-    return OpenedPart(dataset, f"{name}{_described(request, dataset)}", notes)
+    described = f"{name}{_described(request, dataset)}"
+    return OpenedPart(dataset, described, _file(request, dataset), notes)
 
 
 def section_request(built: ModelDefinition, split: str) -> tuple[str, DatasetRequest]:
@@ -284,11 +294,16 @@ def _is_changed(dataset: Dataset, saved: str | None) -> bool:
     return saved is not None and not dataset.lazy and fingerprint(dataset) != saved
 
 
+def _file(request: DatasetRequest, dataset: Dataset) -> str:
+    """Return the one file that holds all records, or an empty text."""
+    path = getattr(request.options, "path", None)
+    if dataset.lazy or not isinstance(path, str) or not user_path(path).is_file():
+        return ""
+    return shown_path(os.path.abspath(user_path(path)))
+
+
 def _described(request: DatasetRequest, dataset: Dataset) -> str:
     """Return the data set, its path as seen from the working folder, and its part."""
     path = getattr(request.options, "path", None)
-    where = ""
-    if isinstance(path, str):
-        relative = os.path.relpath(user_path(path))
-        where = f" {path if relative.startswith(os.pardir) else relative}"
+    where = f" {shown_path(str(user_path(path)))}" if isinstance(path, str) else ""
     return f"{dataset.name}{where}, {dataset.split}"

@@ -185,7 +185,9 @@ def prepare_evaluation(
         opened = open_part(model, request.data)
         sources.append(opened.source)
         metrics, notes = model.built.training.metrics, opened.notes
-        return DatasetSource(model.built, opened.dataset, metrics, notes, targets=True)
+        return DatasetSource(
+            model.built, opened.dataset, metrics, notes, targets=True, path=opened.path
+        )
 
     how = InferRequest(batch=request.batch, threads=request.threads, precision=request.precision)
     setup = InferenceSetup(select, open_source, measured=True)

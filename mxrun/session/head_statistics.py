@@ -34,6 +34,7 @@ CLASSES, BINARY, MULTI_LABEL, NUMBERS = "classes", "binary", "multi_label", "num
 # Outputs of a regression that have rows of their own, and numbers of a record that are listed.
 _MAX_OUTPUTS = 64
 _SMALLEST = 1e-12
+_MAX_MISTAKES = 100
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,10 @@ class HeadEvaluation:
 
     kind: `classes`, `binary` (one probability), `multi_label` (several), or `numbers`. metrics: by
     name. rows: one for each class, {class, name, precision, recall, f1, support}, or for each
-    output of a regression, {output, mae, rmse, r2, support}. averages: {macro, weighted} over the classes.
-    confusion: counts by label (row) and predicted class; None for other kinds, and for more classes
-    than a table can hold. mistakes: (label, predicted, count) of all confused pairs, the most
-    frequent first. errors: the worst records, the worst first.
+    output of a regression, {output, mae, rmse, r2, support}. averages: {macro, weighted} over the
+    classes. confusion: counts by label (row) and predicted class; None for other kinds, and for
+    more classes than a table can hold. mistakes: (label, predicted, count) of the confused pairs,
+    the most frequent first, at most 100. errors: the worst records, the worst first.
     """
 
     name: str
@@ -87,7 +88,7 @@ class WorstRecords:
         """Return the records of a batch that may be among the worst, for errors [records]."""
         keys = np.where(np.isnan(errors), np.inf, errors)
         order = np.argsort(-keys, kind="stable")[: self._count]
-        if len(self._kept) < self._count:
+        if not self._kept or len(self._kept) < self._count:
             return [int(record) for record in order]
         least = self._kept[-1][0]
         return [int(record) for record in order if keys[record] > least]
@@ -291,7 +292,7 @@ class ClassStatistics(HeadStatistics):
             rows,
             averages,
             confusion,
-            tuple((*divmod(code, self._classes), times) for code, times in pairs),
+            tuple((*divmod(code, self._classes), times) for code, times in pairs[:_MAX_MISTAKES]),
             tuple(self._with_names(row, names) for row in self._worst.rows()),
         )
 

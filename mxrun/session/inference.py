@@ -364,7 +364,7 @@ def _source(
     if request.split is not None:
         opened = open_part(trained, DataPart(request.split, settings=request.settings))
         metrics = built.training.metrics if request.measured else None
-        return DatasetSource(built, opened.dataset, metrics, opened.notes)
+        return DatasetSource(built, opened.dataset, metrics, opened.notes, path=opened.path)
     names = " and ".join(map(repr, (*data, *labels)))
     if labels:
         raise UserError(
@@ -382,7 +382,7 @@ def _source(
         )
     manifest = trained.checkpoint.manifest
     scale = manifest.scales.get(data[0])
-    return FileSource(built, request.inputs, data[0], scale, manifest.columns)
+    return FileSource(built, request.inputs, data[0], scale, manifest.columns, request.settings)
 
 
 def _outputs(

@@ -15,14 +15,17 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
+from mxrun.base.params import Parameters, check
 from mxrun.base.tensor import TensorSpec
+from mxrun.config import COMMAND_LINE, SourceNode, overridden
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import evaluation_pipeline
+from mxrun.frontend.instantiate import ParameterPlaces
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.batch import SAMPLE_WEIGHT
-from mxrun.io.dataset import Dataset
+from mxrun.io.dataset import DATASETS, Dataset
 from mxrun.io.decode import SUFFIXES
 from mxrun.io.files import MAXIMUM_BYTES, unreadable_error, user_path
 from mxrun.io.iterator import DataIterator
@@ -37,6 +40,8 @@ from mxrun.train.measure import LossTensors, Measure, Phase
 from mxrun.train.metric_kind import MetricKind
 
 STANDARD_INPUT = "-"
+# Data set whose options are the settings of tables if training read no tables, and its path.
+_TABLE, _PATH = "csv", "path"
 _FOLDER_SUFFIXES = (*SUFFIXES, ".npy", ".csv")
 
 
@@ -93,14 +98,17 @@ class FileSource(RecordSource):
         field: str,
         scale: Scale | None,
         columns: Sequence[str] = (),
+        settings: Sequence[str] = (),
     ) -> None:
         """Find the files; nothing is read yet.
 
-        scale: the factors of bytes in training. columns: names of a table's data columns. Raises
-        UserError for missing files.
+        scale: the factors of bytes in training. columns: names of a table's data columns. settings:
+        `KEY=VALUE` for the form of tables, such as `label=kind`. Raises UserError for missing files
+        and wrong settings.
         """
         pipeline = evaluation_pipeline(built.config.data)
-        table = _table_form(built, built.model.records[field].elements, tuple(columns))
+        size = built.model.records[field].elements
+        table = _table_form(built, size, tuple(columns), settings)
         self._field = field
         self._sample = Sample(built.model.records[field], pipeline, field, scale, table)
         self._records = self._read(_files(inputs))
@@ -141,12 +149,56 @@ class FileSource(RecordSource):
                 yield name, number, row
 
 
-def _table_form(built: ModelDefinition, size: int, columns: tuple[str, ...]) -> TableForm:
-    """Return the form of the config's own tables, with header and labels optional."""
+def _table_form(
+    built: ModelDefinition, size: int, columns: tuple[str, ...], settings: Sequence[str]
+) -> TableForm:
+    """Return the form of the config's own tables, with header and labels optional.
+
+    settings: keys of a table that take precedence. Raises UserError for wrong ones.
+    """
     request = built.data.get("train")
-    form: TableForm = getattr(request and request.options, "form", PLAIN)
-    header = "maybe" if form.header == "yes" else form.header
-    return replace(form, header=header, size=size, data=columns or form.data)
+    options = None if request is None else request.options
+    if not hasattr(options, "form"):
+        options = DATASETS.get(_TABLE).options(**{_PATH: STANDARD_INPUT}) if settings else None
+    given: Mapping[str, SourceNode] = {}
+    if options is not None and settings:
+        given = _given(settings)
+        options = _with_options(options, given)
+    form: TableForm = getattr(options, "form", PLAIN)
+    header = form.header if "header" in given or form.header == "no" else "maybe"
+    data = form.data if "data" in given else columns or form.data
+    return replace(form, header=header, size=size, data=data)
+
+
+def _given(settings: Sequence[str]) -> Mapping[str, SourceNode]:
+    """Return the values of `KEY=VALUE`. Raises UserError for others, and for a path."""
+    diagnostics = Diagnostics()
+    start = SourceLocation(COMMAND_LINE, 1, 1)
+    found = overridden(SourceNode({}, start), settings, diagnostics).value
+    assert isinstance(found, Mapping)
+    diagnostics += (
+        Diagnostic(
+            f"{key}= is no setting of a table",
+            found[key].start,
+            hint="name files behind the run, or use --split and KEY=VALUE for a data set",
+        )
+        for key in (_PATH, "dataset", "split")
+        if key in found
+    )
+    if diagnostics:
+        raise UserError(diagnostics)
+    return found
+
+
+def _with_options(options: Parameters, given: Mapping[str, SourceNode]) -> Parameters:
+    """Return a table's options with other values. Raises UserError for wrong ones."""
+    plain = {key: node.plain() for key, node in given.items()}
+    start = SourceLocation(COMMAND_LINE, 1, 1)
+    values = {**options.model_dump(), **plain}
+    changed, problems = check(type(options), values, ParameterPlaces(given, start))
+    if changed is None:
+        raise UserError(problems)
+    return changed
 
 
 def _files(inputs: Sequence[str]) -> list[str]:
@@ -203,7 +255,8 @@ class DatasetSource(RecordSource):
     """Records of a data set, in its order, through its pipeline.
 
     metrics: with these, the loss and the metrics are computed meanwhile and stored in `metrics` at
-    the end. targets: whether batches hold the labels that losses read.
+    the end. targets: whether batches hold the labels that losses read. path: the file that holds
+    all records, if there is one.
     """
 
     def __init__(
@@ -213,13 +266,14 @@ class DatasetSource(RecordSource):
         metrics: Collection[MetricKind] | None = None,
         notes: Sequence[str] = (),
         targets: bool = False,
+        path: str = "",
     ) -> None:
         self._model, self._data = built.model, built.config.data
         self._label_inputs = label_inputs(built)
         self._metrics, self._dataset = metrics, dataset
         labels = dict.fromkeys(loss.label for loss in built.model.losses if loss.label)
         self._targets = tuple(labels) if targets else ()
-        self.total, self.notes = len(dataset), tuple(notes)
+        self.total, self.notes, self._path = len(dataset), tuple(notes), path
 
     def available(self, limit: int) -> int:
         """Return `limit`: losses are measured on batches of the network's own size."""
@@ -257,10 +311,13 @@ class DatasetSource(RecordSource):
 
     def _name(self, number: int) -> tuple[str, int]:
         """Return the file of a record, if it has its own, or the data set and the number in it."""
-        for column in self._dataset.lazy.values():
+        dataset = self._dataset
+        for column in dataset.lazy.values():
             if file := column.source(number):
-                return _shown_path(file), 0
-        return f"{self._dataset.name} {self._dataset.split}", number
+                return shown_path(file), 0
+        split = dataset.split.partition("[")[0]
+        name = self._path or f"{dataset.name} {split}".rstrip()
+        return name, number if dataset.numbers is None else int(dataset.numbers[number])
 
     def _iterator(self, executor: Executor, batch_size: int) -> DataIterator:
         """Return the iterator that fills the io slots of a plan for this batch size."""
@@ -300,7 +357,7 @@ def _label_axes(loss: LossTensors) -> int:
     return int(bool(loss.label) and (loss.classification is None or loss.classification.labelled))
 
 
-def _shown_path(file: str) -> str:
+def shown_path(file: str) -> str:
     """Return a path relative to the working folder if it is below it."""
     relative = os.path.relpath(file)
     return file if relative.startswith(os.pardir) else relative
