@@ -29,6 +29,8 @@ from mxrun.train.predictions import Array
 
 TRAIN, EVAL = "train", "eval"
 _IN_MEMORY = "in memory"
+# Keys of a section that its changes replace, or that evaluation does not read.
+_OF_THE_RUN = ("split", "shuffle", "transforms")
 # Data set that reads a file with this ending.
 _FORMATS = {".npz": "npz"}
 
@@ -92,6 +94,9 @@ def open_part(trained: TrainedModel, part: DataPart) -> OpenedPart:
         dataset = _with_scales(dataset, manifest.scales)
     check_labels(built, {role: dataset})
     notes = dataset.notes
+    train = built.data.get(TRAIN)
+    if not part.is_of_run and train is not None and request.options == train.options:
+        notes = (*notes, "data.train reads records of the same files")
     if part.is_of_run and split == role and _is_changed(dataset, manifest.data.get(role)):
         notes = (*notes, f"the records of data.{role} are not those of the run")
     name = f"data.{split}: " if part.is_of_run and split == role else ""
@@ -130,7 +135,7 @@ def _changed_request(trained: TrainedModel, part: DataPart) -> DatasetRequest:
     """Return the request of the run's data section with the changes of `part`."""
     parsed, config = trained.parsed, trained.built.config
     role = EVAL if config.data.eval is not None and part.split != TRAIN else TRAIN
-    section, path_given = _section(trained, part, role)
+    section = _section(trained, part, role)
     changed = parsed.with_evaluation(section)
     if changed.data is None or changed.diagnostics:
         raise UserError(changed.diagnostics)
@@ -141,21 +146,34 @@ def _changed_request(trained: TrainedModel, part: DataPart) -> DatasetRequest:
     if EVAL not in requests:
         problem = f"the data set {changed.data.eval and changed.data.eval.dataset!r} needs a path"
         raise UserError(Diagnostic(problem, hint="write it behind the run: path=FOLDER_OR_FILE"))
-    request = requests[EVAL]
-    if not path_given or request.split.of or request.format.find_split is None:
+    return _with_split(requests[EVAL], section, trained.built.data.get(role))
+
+
+def _with_split(
+    request: DatasetRequest, section: SourceNode, own: DatasetRequest | None
+) -> DatasetRequest:
+    """Return the request with its split: the section's, or, if it names none, that of `own`.
+
+    Of other files all records are read, of the same split if they have one of its name.
+    """
+    given = _entries(section)
+    if "split" in given or own is None or own.format is not request.format:
         return request
-    # Other files usually have the same splits; a folder with the classes alone has none.
-    own = trained.built.data.get(role)
-    named = "" if own is None else own.split.of
+    if not _is_changed_path(given):
+        return replace(request, split=own.split, role=own.role)
+    find, named = request.format.find_split, own.split.of
+    if find is None:
+        return replace(request, split=Split(named))
     try:
-        request.format.find_split(request.options, named, EVAL)
+        find(request.options, named, EVAL)
     except UnknownSplit:
-        return request
+        # A folder that holds the classes alone.
+        named = ""
     return replace(request, split=Split(named))
 
 
-def _section(trained: TrainedModel, part: DataPart, role: str) -> tuple[SourceNode, bool]:
-    """Return the data section with its changes, and whether its path is one of them."""
+def _section(trained: TrainedModel, part: DataPart, role: str) -> SourceNode:
+    """Return the data section with its changes, without the run's own path and split."""
     config, parsed = trained.built.config, trained.parsed
     place = SourceLocation(COMMAND_LINE, 1, 1)
     diagnostics = Diagnostics()
@@ -175,16 +193,14 @@ def _section(trained: TrainedModel, part: DataPart, role: str) -> tuple[SourceNo
     path = given.get("path")
     if path is not None and isinstance(path.value, str) and path.value:
         given["path"] = replace(path, value=os.path.abspath(user_path(path.value)))
-    same = given.get("dataset", own["dataset"]).value == own["dataset"].value
-    if not same:
+    if given.get("dataset", own["dataset"]).value != own["dataset"].value:
         own = {}
     elif role == TRAIN or config.data.eval is None:
         # Options of the data set are inherited from data.train.
-        own = {key: own[key] for key in ("dataset", "split") if key in own}
-    dropped = {"shuffle", "transforms", *(["split"] if path is not None else [])}
-    kept = {key: value for key, value in own.items() if key not in dropped}
+        own = {"dataset": own["dataset"]}
+    kept = {key: value for key, value in own.items() if key not in _OF_THE_RUN}
     kept |= {} if transforms is None else {"transforms": transforms}
-    return SourceNode({**kept, **given}, place), path is not None
+    return SourceNode({**kept, **given}, place)
 
 
 def _refuse_twice(part: DataPart, given: Mapping[str, SourceNode]) -> None:
@@ -268,6 +284,11 @@ def _of_arrays(built: ModelDefinition, arrays: Mapping[str, Array], manifest: Ma
     dataset = dataset.with_classes(manifest.classes) if classes else dataset
     check_labels(built, {EVAL: dataset})
     return dataset
+
+
+def _is_changed_path(section: Mapping[str, SourceNode]) -> bool:
+    """Return whether a section has a path from the command line."""
+    return "path" in section and section["path"].place.file == COMMAND_LINE
 
 
 def _entries(node: SourceNode) -> dict[str, SourceNode]:
