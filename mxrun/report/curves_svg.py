@@ -19,7 +19,8 @@ from mxrun.report.curve_panels import (
     ticks,
 )
 from mxrun.report.figures import metric_text
-from mxrun.report.svg import COLOURS, document, element, points, text, text_width
+from mxrun.report.palette import CURVE_COLOURS as COLOURS
+from mxrun.report.svg import document, element, points, text, text_width
 
 Report = Mapping[str, Any]
 

@@ -9,7 +9,8 @@ from typing import Any
 from mxrun.graph.naming import in_words
 from mxrun.report.curve_panels import ticks
 from mxrun.report.figures import bytes_text
-from mxrun.report.svg import COLOURS, clean, document, element, text, text_width
+from mxrun.report.palette import CURVE_COLOURS as COLOURS
+from mxrun.report.svg import clean, document, element, text, text_width
 
 Report = Mapping[str, Any]
 
