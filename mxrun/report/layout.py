@@ -16,7 +16,7 @@ from itertools import pairwise
 _ORDER_SWEEPS = 8
 _PLACE_SWEEPS = 9
 _BETWEEN_BOXES = 28.0
-_BETWEEN_RANKS = 38.0
+_BETWEEN_RANKS = 46.0
 # The lane of a passing edge is a thin box; its high weight keeps the edge straight.
 _LANE_WIDTH = 12.0
 _LANE_WEIGHT = 50.0

@@ -19,9 +19,10 @@ _PAGE, _ASPECT = 1100.0, 1.3
 _BETWEEN_COLUMNS = 84.0
 _TRACK = 7.0
 # Room for the shapes below the last boxes of a column, and above the first boxes.
-_FOOT, _HEAD = 26.0, 24.0
-# Distance from the ideal end of a column, in pixels, that is worth one edge less across the gap.
-_EDGE_COST = 120.0
+_FOOT, _HEAD = 30.0, 44.0
+# Distance from the ideal end of a column, as a fraction of its height, that is worth one edge less
+# across the gap.
+_EDGE_COST = 0.15
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ def _column_ends(layout: NetworkLayout, edges: Sequence[Edge]) -> list[int]:
     for edge in edges:
         for rank in range(layout.rank[edge.source], layout.rank[edge.target]):
             crossing[rank + 1] += 1
+    cost = _EDGE_COST * layout.height / count
     ends = [0]
     for number in range(1, count):
         ideal = layout.height * number / count
@@ -62,7 +64,7 @@ def _column_ends(layout: NetworkLayout, edges: Sequence[Edge]) -> list[int]:
         ends.append(
             min(
                 free,
-                key=lambda end: crossing[end] * _EDGE_COST + abs(ranks[end - 1][1] - ideal),
+                key=lambda end: crossing[end] * cost + abs(ranks[end - 1][1] - ideal),
             )
         )
     return [*ends[1:], len(ranks)]

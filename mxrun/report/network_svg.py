@@ -35,7 +35,9 @@ _LINE = 15.0
 _MAX_LETTERS = 48
 _GROUP_LEVELS = 2
 _GROUP_PAD = 10.0
-_GROUP_NAME = 12.0
+_GROUP_NAME, _GROUP_FOOT = 12.0, 3.0
+# Distance of an output's shape from the box above.
+_SHAPE = 13.0
 _LEGEND_ROW = 22.0
 _MIN_WIDTH = 420.0
 # Height of the strip below a folded block, with the share of each family of its layers.
@@ -76,7 +78,7 @@ def network_svg(report: Report, depth: int | None = None) -> str:
         *_groups(boxes, layout),
         *(part for route in layout.routes for part in _edge(route)),
         *(part for item in drawn for part in _node(item, layout.corners[item.node["name"]])),
-        *(part for item in drawn for part in _shapes(item, layout.corners[item.node["name"]])),
+        *(part for item in drawn for part in _shapes(item, layout, edges)),
     ]
     left = _MARGIN + (width - layout.width) / 2
     moved = element("g", "\n" + "\n".join(body) + "\n", transform=f"translate({points(left, top)})")
@@ -183,13 +185,21 @@ def _strip(families: Mapping[str, int], box: Box, corner: Point) -> Iterator[str
         x += width
 
 
-def _shapes(item: _NodeBox, corner: Point) -> Iterator[str]:
-    """Yield the shape of every output, at the start of its edges."""
-    box, (x, y) = item.box, corner
+def _shapes(item: _NodeBox, layout: ColumnLayout, edges: Sequence[Edge]) -> Iterator[str]:
+    """Yield the shape of every output, at the start of its edges and beside them."""
+    name, box = item.node["name"], item.box
+    x, y = layout.corners[name]
+    bends: dict[float, list[float]] = {}
+    for edge, route in zip(edges, layout.routes, strict=True):
+        if edge.source == name:
+            bends.setdefault(edge.port, []).append(route[1][0] - route[0][0])
     outputs = item.node["outputs"]
     for index, output in enumerate(outputs, 1):
-        port = x + box.width * index / (len(outputs) + 1)
-        yield text(shape_text(output["shape"]), port + 5, y + box.height + 13, "faint")
+        port = index / (len(outputs) + 1)
+        side = -1 if min(bends.get(port, [0.0])) > 0 else 1
+        start = x + box.width * port + side * 5
+        anchor = "start" if side > 0 else "end"
+        yield text(shape_text(output["shape"]), start, y + box.height + _SHAPE, "faint", anchor)
 
 
 @dataclass(frozen=True)
@@ -245,7 +255,8 @@ def _ground(areas: Sequence[_Area], pads: int) -> _Area:
         min(area.left for area in areas) - pad,
         min(area.top for area in areas) - pads * _GROUP_NAME,
         max(area.right for area in areas) + pad,
-        max(area.bottom for area in areas) + pad / 2,
+        # The shapes of outputs are below the boxes.
+        max(area.bottom for area in areas) + _SHAPE + pads * _GROUP_FOOT,
     )
 
 
