@@ -19,8 +19,16 @@ from mxrun.report.curve_panels import (
     ticks,
 )
 from mxrun.report.figures import metric_text
-from mxrun.report.palette import CURVE_COLOURS as COLOURS
-from mxrun.report.svg import document, element, points, text, text_width
+from mxrun.report.palette import CURVE_COLOURS, LINE
+from mxrun.report.svg import (
+    document,
+    element,
+    grid_line,
+    points,
+    rectangle,
+    text,
+    text_width,
+)
 
 Report = Mapping[str, Any]
 
@@ -37,8 +45,6 @@ _LINE = 16.0
 _SAMPLE = 24.0
 _MAX_MARKS = 60
 _DASHES = "5 3"
-# Grey that is visible on light and on dark backgrounds.
-_GREY = "#8c959f"
 
 
 def curves_svg(report: Report, log: bool | None = None) -> str:
@@ -78,17 +84,21 @@ def _moved(content: str, x: float, y: float) -> str:
 def _legend(names: Sequence[str]) -> Iterator[str]:
     """Yield a line for each run with its colour, and one that explains the dashes."""
     for number, name in enumerate(names):
-        sample = _sample(_MARGIN, -4, COLOURS[number % len(COLOURS)], "train")
+        sample = _sample(_MARGIN, -4, _colour(number), "train")
         yield sample + text(name, _MARGIN + _SAMPLE + 6, 0, "faint")
     middle = _MARGIN + _SAMPLE + 6 + text_width("train   ", 10)
     yield "".join(
         (
-            _sample(_MARGIN, -4, _GREY, "train"),
+            _sample(_MARGIN, -4, LINE, "train"),
             text("train", _MARGIN + _SAMPLE + 6, 0, "faint"),
-            _sample(middle, -4, _GREY, "eval"),
+            _sample(middle, -4, LINE, "eval"),
             text("eval", middle + _SAMPLE + 6, 0, "faint"),
         )
     )
+
+
+def _colour(number: int) -> str:
+    return CURVE_COLOURS[number % len(CURVE_COLOURS)]
 
 
 def _panel_width() -> float:
@@ -124,7 +134,9 @@ def _panel(panel: CurvePanel, several: bool) -> Iterator[str]:
     yield from _axes(scale)
     right = _LEFT + _WIDTH
     for curve in panel.curves:
-        colour = COLOURS[(curve.run if several else curve.part == "eval") % len(COLOURS)]
+        colour = CURVE_COLOURS[
+            (curve.run if several else curve.part == "eval") % len(CURVE_COLOURS)
+        ]
         if not several and panel.title != LEARNING_RATE:
             label = f"{curve.part} {metric_text(curve.last)}"
             yield text(label, right, _TOP - 12, "faint", "end")
@@ -136,17 +148,16 @@ def _panel(panel: CurvePanel, several: bool) -> Iterator[str]:
 
 def _axes(scale: _PanelScale) -> Iterator[str]:
     right, bottom = _LEFT + _WIDTH, _TOP + _HEIGHT
-    grid = {"stroke": _GREY, "stroke_width": "0.5", "stroke_opacity": "0.5"}
     for value in scale.panel.axis.ticks(5):
         y = scale.down(value)
-        yield element("line", x1=_LEFT, x2=right, y1=y, y2=y, **grid)
+        yield grid_line(_LEFT, y, right, y)
         yield text(f"{value:.6g}", _LEFT - 6, y + 4, "faint", "end")
     for epoch in ticks(scale.first, scale.last, 6):
         if epoch == int(epoch):
             yield text(str(int(epoch)), scale.across(epoch), bottom + 16, "faint", "middle")
     yield text("epoch", right, bottom + 29, "faint", "end")
-    frame = {"fill": "none", "stroke": _GREY, "stroke_width": "1.2"}
-    yield element("rect", x=_LEFT, y=_TOP, width=_WIDTH, height=_HEIGHT, **frame)
+    frame: dict[str, str | float] = {"fill": "none", "stroke": LINE, "stroke_width": 1.2}
+    yield rectangle(_LEFT, _TOP, _WIDTH, _HEIGHT, class_="line", **frame)
 
 
 def _curve(curve: Curve, scale: _PanelScale, colour: str) -> Iterator[str]:

@@ -154,8 +154,7 @@ def _edge(route: Sequence[Point]) -> Iterator[str]:
         else:
             middle = (y + next_y) / 2
             path += f" C {points(x, middle, next_x, middle, next_x, next_y)}"
-    look = {"class_": "line", "fill": "none", "stroke": LINE, "stroke_width": 1.2}
-    yield element("path", d=path, **look)
+    yield element("path", class_="line", d=path, fill="none", stroke=LINE, stroke_width=1.2)
     # Not a marker: some viewers draw none.
     x, y = route[-1]
     tip = f"M {points(x - 3, y - 6.5)} L {points(x, y)} L {points(x + 3, y - 6.5)} Z"

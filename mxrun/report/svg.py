@@ -65,7 +65,7 @@ def _letter_width(letter: str) -> float:
     return _WIDE if unicodedata.east_asian_width(letter) in "WF" else _FOREIGN
 
 
-def element(name: str, content: str = "", **attributes: str | float) -> str:
+def element(name: str, content: str = "", /, **attributes: str | float) -> str:
     """Return an element; `content` is SVG already, `_` in an attribute name stands for `-`."""
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}={quoteattr(_value(value))}"
@@ -86,18 +86,18 @@ def text(
 
     anchor: its base line starts, is centred or ends at (x, y).
     """
-    look = {"text_anchor": anchor, **_TEXT[style], **attributes}
+    look: dict[str, str | float] = {"text_anchor": anchor, **_TEXT[style], **attributes}
     return element("text", clean(content), x=x, y=y, **look)
 
 
 def rectangle(
-    x: float, y: float, width: float, height: float, content: str = "", **attributes: str | float
+    x: float, y: float, width: float, height: float, content: str = "", /, **attributes: str | float
 ) -> str:
     """Return a rectangle; its attributes give the colours, `content` holds SVG."""
     return element("rect", content, x=x, y=y, width=width, height=height, **attributes)
 
 
-def line(x1: float, y1: float, x2: float, y2: float, **attributes: str | float) -> str:
+def line(x1: float, y1: float, x2: float, y2: float, /, **attributes: str | float) -> str:
     """Return a straight line in the colour of lines, unless `attributes` give another."""
     look: dict[str, str | float] = {"class_": "line", "stroke": LINE, **attributes}
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, **look)
