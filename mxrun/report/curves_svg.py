@@ -18,9 +18,12 @@ from mxrun.report.curve_panels import (
     run_names,
     ticks,
 )
+from mxrun.report.curves import shortened
 from mxrun.report.figures import metric_text
 from mxrun.report.palette import CURVE_COLOURS, LINE
 from mxrun.report.svg import (
+    SMALL_SIZE,
+    TITLE_SIZE,
     document,
     element,
     grid_line,
@@ -44,6 +47,8 @@ _HEAD = 48.0
 _LINE = 16.0
 _SAMPLE = 24.0
 _MAX_MARKS = 60
+# Minimum length of a panel's title.
+_MIN_LETTERS = 8
 _DASHES = "5 3"
 
 
@@ -70,8 +75,9 @@ def curves_svg(report: Report, log: bool | None = None) -> str:
         parts.append(_moved(content, column * _panel_width(), head + row * _panel_height()))
     rows = -(-len(panels) // _COLUMNS)
     columns = min(max(len(panels), 1), _COLUMNS)
-    widths = [2 * _MARGIN + text_width(note, 10) for note in notes]
-    widths += [2 * _MARGIN + _SAMPLE + 6 + text_width(name, 10) for name in names]
+    widths = [2 * _MARGIN + text_width(note, SMALL_SIZE) for note in notes]
+    widths += [2 * _MARGIN + _SAMPLE + 6 + text_width(name, SMALL_SIZE) for name in names]
+    widths.append(2 * _MARGIN + text_width(title, TITLE_SIZE))
     width = max(columns * _panel_width(), *widths)
     description = f"Learning curves of {', '.join(names)}"
     return document(width, head + rows * _panel_height(), description, parts)
@@ -86,7 +92,7 @@ def _legend(names: Sequence[str]) -> Iterator[str]:
     for number, name in enumerate(names):
         sample = _sample(_MARGIN, -4, _colour(number), "train")
         yield sample + text(name, _MARGIN + _SAMPLE + 6, 0, "faint")
-    middle = _MARGIN + _SAMPLE + 6 + text_width("train   ", 10)
+    middle = _MARGIN + _SAMPLE + 6 + text_width("train   ", SMALL_SIZE)
     yield "".join(
         (
             _sample(_MARGIN, -4, LINE, "train"),
@@ -129,21 +135,20 @@ class _PanelScale:
 def _panel(panel: CurvePanel, several: bool) -> Iterator[str]:
     single = panel.first == panel.last
     scale = _PanelScale(panel, panel.first - single, panel.last + single)
-    title = f"{panel.title}, logarithmic" if panel.axis.is_log else panel.title
-    yield text(title, _LEFT, _TOP - 12, "bold")
-    yield from _axes(scale)
     right = _LEFT + _WIDTH
+    labelled = [] if several or panel.title == LEARNING_RATE else panel.curves
+    for curve in reversed(labelled):
+        label = f"{curve.part} {metric_text(curve.last)}"
+        yield text(label, right, _TOP - 12, "faint", "end")
+        right -= text_width(label, SMALL_SIZE) + 6 + _SAMPLE
+        yield _sample(right, _TOP - 16, _colour(curve.part == "eval"), curve.part)
+        right -= 12
+    title = f"{panel.title}, logarithmic" if panel.axis.is_log else panel.title
+    letters = int((right - _LEFT) / text_width("m"))
+    yield text(shortened(title, max(letters, _MIN_LETTERS)), _LEFT, _TOP - 12, "bold")
+    yield from _axes(scale)
     for curve in panel.curves:
-        colour = CURVE_COLOURS[
-            (curve.run if several else curve.part == "eval") % len(CURVE_COLOURS)
-        ]
-        if not several and panel.title != LEARNING_RATE:
-            label = f"{curve.part} {metric_text(curve.last)}"
-            yield text(label, right, _TOP - 12, "faint", "end")
-            right -= text_width(label, 10) + 6 + _SAMPLE
-            yield _sample(right, _TOP - 16, colour, curve.part)
-            right -= 12
-        yield from _curve(curve, scale, colour)
+        yield from _curve(curve, scale, _colour(curve.run if several else curve.part == "eval"))
 
 
 def _axes(scale: _PanelScale) -> Iterator[str]:

@@ -158,7 +158,7 @@ def _rotated_label(name: str, x: float, y: float) -> str:
 
 def _names_height(steps: Sequence[str]) -> float:
     """Return the height of names rotated by 60 degrees."""
-    return 24 + 0.9 * max((text_width(name, 10) for name in steps), default=0.0)
+    return 24 + 0.9 * max((text_width(name, SMALL_SIZE) for name in steps), default=0.0)
 
 
 def drawn_blocks(report: Report) -> list[dict[str, Any]]:
@@ -200,11 +200,13 @@ def _block_description(block: Report, steps: Sequence[str]) -> str:
         in_words(block["tensor"]),
         f"{block['class'].replace('_', ' ')}: {block['bytes']:,} bytes at {block['offset']:,}",
     ]
-    if block["last"] - block["first"] < len(steps) - 1:
-        first, last = block["first"], block["last"]
-        lines.append(f"steps {first} to {last}: {steps[first]} to {steps[last]}")
-    else:
+    first, last = block["first"], block["last"]
+    if last - first == len(steps) - 1:
         lines.append("live at every step")
+    elif first == last:
+        lines.append(f"step {first}: {steps[first]}")
+    else:
+        lines.append(f"steps {first} to {last}: {steps[first]} to {steps[last]}")
     lines.append(block["reason"])
     if block["shared"]:
         lines.append(f"shares its bytes with: {', '.join(map(in_words, block['shared']))}")
