@@ -202,7 +202,7 @@ def _contracted(
         for index, tensor in enumerate(tensors)
         if len(members[name]) > 1
     }
-    by_name = {node["name"]: node for node in nodes}
+    by_name, kinds = {node["name"]: node for node in drawn}, _kinds(nodes)
     for name in order:
         if len(members[name]) == 1:
             (node,) = members[name]
@@ -223,7 +223,7 @@ def _contracted(
             "parameters": {},
             "outputs": [by_name[source]["outputs"][index] for source, index in outputs[name]],
             "inputs": [_moved(part, places) for part in inputs.values()],
-            **_contents(members[name], name, by_name),
+            **_contents(members[name], name, kinds),
         }
 
 
@@ -250,9 +250,7 @@ def _moved(part: Report, places: Mapping[tuple[str, int], tuple[str, int]]) -> R
     return {**part, "node": node, "output": output}
 
 
-def _contents(
-    members: Sequence[Report], name: str, by_name: Mapping[str, Report]
-) -> dict[str, Any]:
+def _contents(members: Sequence[Report], name: str, kinds: Mapping[str, str]) -> dict[str, Any]:
     """Return title and figures of a folded node."""
     depth = name.count("/")
     blocks = list(dict.fromkeys("/".join(node["name"].split("/")[:depth]) for node in members))
@@ -261,13 +259,13 @@ def _contents(
         "title": blocks[0] if len(blocks) == 1 else f"{blocks[0]} … {last}",
         "count": len(blocks),
         "layers": len(members),
-        "elements": _elements(members, by_name),
+        "elements": _elements(members, kinds),
         "families": Counter(node["family"] for node in members),
         "operators": Counter(node["operator"] for node in members),
     }
 
 
-def _elements(members: Sequence[Report], by_name: Mapping[str, Report]) -> int:
+def _elements(members: Sequence[Report], kinds: Mapping[str, str]) -> int:
     """Return the number of parameters that nodes read; shared ones and unknown shapes count once
     and 0.
     """
@@ -275,15 +273,17 @@ def _elements(members: Sequence[Report], by_name: Mapping[str, Report]) -> int:
         part["node"]: part["shape"]
         for node in members
         for part in node["inputs"]
-        if part["node"] is not None
-        and not part["auxiliary"]
-        and by_name[part["node"]]["kind"] == "variable"
+        if not part["auxiliary"] and kinds.get(part["node"]) == "variable"
     }
     shapes = [shape for shape in variables.values() if shape is not None and None not in shape]
     return sum(map(math.prod, shapes))
 
 
+def _kinds(nodes: Sequence[Report]) -> dict[str, str]:
+    return {node["name"]: node["kind"] for node in nodes}
+
+
 def network_size(nodes: Sequence[Report]) -> tuple[int, int]:
     """Return the number of operators of a network and of its parameters."""
     operators = [node for node in nodes if node["kind"] in ("operator", "unapplied")]
-    return len(operators), _elements(operators, {node["name"]: node for node in nodes})
+    return len(operators), _elements(operators, _kinds(nodes))
