@@ -99,5 +99,17 @@ class FileKeys(Section):
         examples=["digits_lenet"],
     )
     blocks: dict[Word, Block] = Field(
-        default={}, description="Parameterised groups of layers by name, used like operators."
+        default={},
+        description="Parameterised groups of layers by name, used like operators.",
+        examples=[
+            {
+                "dense": {
+                    "parameters": {"units": None},
+                    "layers": [
+                        {"FullyConnected": {"name": "fc", "num_hidden": "${units}"}},
+                        {"Activation": {"name": "relu", "act_type": "relu"}},
+                    ],
+                }
+            }
+        ],
     )

@@ -136,9 +136,11 @@ class _Place:
     required: Mapping[str, Any] = field(default_factory=dict)
 
     def example(self, name: str, value: Any) -> str:
-        """Return YAML of a part of a config in which the key has a value."""
+        """Return YAML of a part of a config with the key; empty without a value for it."""
         together = next((each for each in self.complete if name in each), None)
-        return yaml_text(self.wrap(together or {**self.required, name: value}))
+        if together is None and value is None:
+            return ""
+        return yaml_text(self.wrap(dict(together or {**self.required, name: value})))
 
     def set(self, name: str, value: Any) -> dict[str, Any]:
         """Return a part of a config in which a key has a value."""
@@ -173,7 +175,7 @@ def _key(model: type[BaseModel], name: str, place: _Place) -> ReferenceEntry:
         describe_field(field),
         field.is_required(),
         default,
-        "" if value is None else place.example(name, value),
+        place.example(name, value),
         entries,
     )
 
