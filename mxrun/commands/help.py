@@ -1,0 +1,117 @@
+"""Implementation of `help`: what a key of a config or a name in it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mxrun import library
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import folded, nearest
+from mxrun.commands import ops
+from mxrun.operator.register import OPERATORS
+from mxrun.session.reference import ReferenceEntry, config_reference, find
+
+Report = dict[str, Any]
+# Names of the choices that can be looked up, by the key that they are values of.
+TOPICS: Mapping[str, str] = {
+    "transforms": "data.train.transforms",
+    "datasets": "data.train.dataset",
+    "optimizers": "train.optimizer",
+    "schedules": "train.schedule",
+    "initializers": "train.initializer",
+    "metrics": "train.metrics",
+}
+
+
+def overview() -> Report:
+    """Return the settings and sections of a config, and what else can be looked up."""
+    root = config_reference()
+    entries = {".".join(entry.path): entry for entry in root.walk()}
+    layers = entries["network.layers"].entries
+    topics = [
+        {"name": name, "about": entries[key].summary, "kinds": _names(entries[key])}
+        for name, key in TOPICS.items()
+    ]
+    own = [entry.name for entry in layers if entry.kind != "operator"]
+    topics.append(
+        {"name": "layers", "about": "Keys of every layer, beside its operator's.", "kinds": own}
+    )
+    operators = [entry.name for entry in layers if entry.kind == "operator"]
+    topics.append(
+        {"name": "operators", "about": "Operators, by name, as layers.", "kinds": operators}
+    )
+    return {
+        "sections": [_row(entry) for entry in root.entries if entry.kind == "section"],
+        "settings": [_row(entry) for entry in root.entries if entry.kind != "section"],
+        "topics": topics,
+    }
+
+
+def explain(key: str, commands: Mapping[str, str]) -> Report:
+    """Return what a key names: an entry of a config, an operator, a command, or several of these.
+
+    commands: what each command does, by name. The report has one of the keys `entry`, `operator`,
+    `operators` and `candidates`; `commands` are those with the name, `others` further entries.
+    Raises UserError with the nearest names for an unknown key.
+    """
+    library.load()
+    root = config_reference()
+    named = {name: about for name, about in commands.items() if folded(name) == folded(key)}
+    if folded(key) in ("operator", "operators"):
+        return {"operators": ops.operators(), "commands": named}
+    found = find(root, key)
+    operators = [entry.name for entry in found if entry.kind == "operator"]
+    if not found and key in OPERATORS and not OPERATORS.get(key).is_internal:
+        operators = [key]
+    if len(operators) == 1 and len(found) < 2:
+        return {"operator": ops.operator(operators[0]), "commands": named}
+    if len(found) == 1:
+        others = [_row(entry) for entry in find(root, found[0].name) if entry != found[0]]
+        return {"entry": entry_report(found[0]), "others": others, "commands": named}
+    if not found and not named:
+        raise UserError(_unknown(root, key, commands))
+    return {"candidates": [_row(entry) for entry in found], "commands": named}
+
+
+def entry_report(entry: ReferenceEntry) -> Report:
+    """Return an entry with a row for each entry directly below it."""
+    return {
+        **_row(entry),
+        "description": entry.description,
+        "example": entry.example,
+        "entries": [_row(below) for below in entry.entries if below.kind != "operator"],
+        "operators": [below.name for below in entry.entries if below.kind == "operator"],
+    }
+
+
+def _row(entry: ReferenceEntry) -> Report:
+    return {
+        "key": ".".join(entry.path),
+        "name": entry.name,
+        "kind": entry.kind,
+        "accepts": entry.accepts,
+        "required": entry.is_required,
+        "default": entry.default,
+        "about": entry.summary,
+    }
+
+
+def _names(choice: ReferenceEntry) -> list[str]:
+    return [kind.name for kind in choice.entries]
+
+
+def _unknown(root: ReferenceEntry, key: str, commands: Mapping[str, str]) -> Diagnostic:
+    """Return the diagnostic for a key that names nothing: what its beginning names has no such
+    key, or nothing has its name.
+    """
+    before, _, last = key.rpartition(".")
+    inside = find(root, before) if before else []
+    if len(inside) == 1 and inside[0].entries:
+        known = [entry.name for entry in inside[0].entries]
+        hint = nearest(last, known) or f"known: {', '.join(known[:20])}"
+        return Diagnostic(f"{'.'.join(inside[0].path)} has no key {last!r}", got=key, hint=hint)
+    names = {entry.name for entry in root.walk() if entry.path}
+    hint = nearest(last, [*names, *TOPICS, *commands, *OPERATORS.names()])
+    hint = hint or "`mxrun help` lists what there is"
+    return Diagnostic(f"there is no key {key!r}", got=key, hint=hint)
