@@ -61,13 +61,16 @@ def explain(key: str, commands: Mapping[str, str]) -> Report:
     if folded(key) in ("operator", "operators"):
         return {"operators": ops.operators(), "commands": named}
     found = find(root, key)
+    if named:
+        # A command takes precedence over a key that only resembles its name.
+        found = [entry for entry in found if entry.name == key.rpartition(".")[2]]
     operators = [entry.name for entry in found if entry.kind == "operator"]
     if not found and key in OPERATORS and not OPERATORS.get(key).is_internal:
         operators = [key]
     if len(operators) == 1 and len(found) < 2:
         return {"operator": ops.operator(operators[0]), "commands": named}
     if len(found) == 1:
-        others = [_row(entry) for entry in find(root, found[0].name) if entry != found[0]]
+        others = [_row(entry) for entry in _namesakes(root, found[0])]
         return {"entry": entry_report(found[0]), "others": others, "commands": named}
     if not found and not named:
         raise UserError(_unknown(root, key, commands))
@@ -95,6 +98,12 @@ def _row(entry: ReferenceEntry) -> Report:
         "default": entry.default,
         "about": entry.summary,
     }
+
+
+def _namesakes(root: ReferenceEntry, entry: ReferenceEntry) -> list[ReferenceEntry]:
+    """Return the other entries with the same last key, without those of the same content."""
+    same = {each.shared: each for each in root.walk() if each.path and each.name == entry.name}
+    return [each for shared, each in same.items() if shared != entry.shared]
 
 
 def _names(choice: ReferenceEntry) -> list[str]:

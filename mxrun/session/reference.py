@@ -115,7 +115,7 @@ def first_sentence(text: str) -> str:
 def config_reference() -> ReferenceEntry:
     """Return the reference of a config; its entries are the settings of a run and the sections."""
     library.load()
-    keys = [*_keys(FileKeys, _Place()), *_keys(Settings, _Place())]
+    keys = [*_keys(Settings, _Place()), *_keys(FileKeys, _Place())]
     keys.sort(key=lambda entry: entry.kind == "section")
     return ReferenceEntry((), (), "config", "Config of a run.", entries=tuple(keys))
 
@@ -166,14 +166,15 @@ def _key(model: type[BaseModel], name: str, place: _Place) -> ReferenceEntry:
     description, default = _described(field)
     value = _example(field)
     if value is None and shared[: len(LAYERS)] == LAYERS:
-        value = _typical(field.annotation)
+        lists = (each for each in place.required.values() if isinstance(each, (list, tuple)))
+        value = _typical(field.annotation, len(next(lists, (1,))))
     return ReferenceEntry(
         path,
         shared,
         "choice" if shared in CHOICES else "section" if is_section else "key",
         description,
         describe_field(field),
-        field.is_required(),
+        field.is_required() and not default,
         default,
         place.example(name, value),
         entries,
@@ -200,8 +201,10 @@ def _below(model: type[BaseModel], name: str, place: _Place) -> tuple[ReferenceE
     if not _is_section(inner):
         return ()
     inside = _Place(path, shared, partial(place.set, name), examples)
-    # The required keys of the sections network, data and train are in every config.
-    return _keys(inner, inside if len(path) == 1 else replace(inside, required=_required(inner)))
+    if len(path) == 1:
+        # The required keys of the sections network, data and train are in every config.
+        return _keys(inner, replace(inside, complete=()))
+    return _keys(inner, replace(inside, required=_required(inner)))
 
 
 def _kinds(
@@ -318,17 +321,20 @@ def _example(field: FieldInfo) -> Any:
     return None
 
 
-def _typical(annotation: Any) -> Any:
-    """Return a value of the type of an operator's parameter that has no example."""
+def _typical(annotation: Any, length: int) -> Any:
+    """Return a value of the type of an operator's parameter that has no example.
+
+    length: that of a list.
+    """
     arguments = get_args(annotation)
     if get_origin(annotation) is Literal:
         return arguments[0]
     if get_origin(annotation) is tuple:
-        return [_typical(arguments[0])]
+        return [_typical(arguments[0], length)] * length
     if isinstance(annotation, type):
         return {int: 1, float: 1.0, bool: True}.get(annotation)
     # The first member of a union, or the type that is annotated.
-    return _typical(arguments[0]) if arguments else None
+    return _typical(arguments[0], length) if arguments else None
 
 
 def _described(field: FieldInfo) -> tuple[str, str]:
@@ -337,11 +343,12 @@ def _described(field: FieldInfo) -> tuple[str, str]:
     found = _DEFAULT.search(text)
     words = found["words"] if found else ""
     text = f"{text[: found.start()]}." if found else text
-    if field.is_required():
-        return text, ""
-    default = field.get_default()
-    if default is None or words:
+    # The name of a run is required by the model, but has a default in a config.
+    if field.is_required() or words:
         return text, words
+    default = field.get_default()
+    if default is None:
+        return text, ""
     if isinstance(default, BaseModel):
         return text, ""
     return text, default.kind if isinstance(default, Choice) else flow(_plain(default))
