@@ -232,7 +232,9 @@ def _kind(model: type[BaseModel], doc: str, kind: EntryKind, place: _Place) -> R
     """Return the entry of a kind or an operator, whose keys are the fields of `model`."""
     extra = model.model_config.get("json_schema_extra")
     given = extra.get("examples") if isinstance(extra, Mapping) else None
-    complete = [each for each in given if isinstance(each, Mapping)] if given else []
+    complete = (
+        [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
+    )
     required = _required(model)
     explicit = (
         {name: field.examples[0]} for name, field in model.model_fields.items() if field.examples
