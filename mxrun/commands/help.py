@@ -10,10 +10,10 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import folded, nearest
 from mxrun.commands import ops
 from mxrun.operator.register import OPERATORS
-from mxrun.session.reference import ReferenceEntry, config_reference, find
+from mxrun.session.reference import LAYERS, ReferenceEntry, config_reference, find
 
 Report = dict[str, Any]
-# Names of the choices that can be looked up, by the key that they are values of.
+# Names of what there is to choose from, and the keys that take it.
 TOPICS: Mapping[str, str] = {
     "transforms": "data.train.transforms",
     "datasets": "data.train.dataset",
@@ -21,6 +21,7 @@ TOPICS: Mapping[str, str] = {
     "schedules": "train.schedule",
     "initializers": "train.initializer",
     "metrics": "train.metrics",
+    "layers": ".".join(LAYERS),
 }
 
 
@@ -28,19 +29,12 @@ def overview() -> Report:
     """Return the settings and sections of a config, and what else can be looked up."""
     root = config_reference()
     entries = {".".join(entry.path): entry for entry in root.walk()}
-    layers = entries["network.layers"].entries
     topics = [
         {"name": name, "about": entries[key].summary, "kinds": _names(entries[key])}
         for name, key in TOPICS.items()
     ]
-    own = [entry.name for entry in layers if entry.kind != "operator"]
-    topics.append(
-        {"name": "layers", "about": "Keys of every layer, beside its operator's.", "kinds": own}
-    )
-    operators = [entry.name for entry in layers if entry.kind == "operator"]
-    topics.append(
-        {"name": "operators", "about": "Operators, by name, as layers.", "kinds": operators}
-    )
+    operators = [each.name for each in entries[TOPICS["layers"]].entries if _is_operator(each)]
+    topics.append({"name": "operators", "about": "What layers compute.", "kinds": operators})
     return {
         "sections": [_row(entry) for entry in root.entries if entry.kind == "section"],
         "settings": [_row(entry) for entry in root.entries if entry.kind != "section"],
@@ -60,11 +54,11 @@ def explain(key: str, commands: Mapping[str, str]) -> Report:
     named = {name: about for name, about in commands.items() if folded(name) == folded(key)}
     if folded(key) in ("operator", "operators"):
         return {"operators": ops.operators(), "commands": named}
-    found = find(root, key)
+    found = find(root, TOPICS.get(key, key))
     if named:
         # A command takes precedence over a key that only resembles its name.
         found = [entry for entry in found if entry.name == key.rpartition(".")[2]]
-    operators = [entry.name for entry in found if entry.kind == "operator"]
+    operators = [entry.name for entry in found if _is_operator(entry)]
     if not found and key in OPERATORS and not OPERATORS.get(key).is_internal:
         operators = [key]
     if len(operators) == 1 and len(found) < 2:
@@ -83,8 +77,8 @@ def entry_report(entry: ReferenceEntry) -> Report:
         **_row(entry),
         "description": entry.description,
         "example": entry.example,
-        "entries": [_row(below) for below in entry.entries if below.kind != "operator"],
-        "operators": [below.name for below in entry.entries if below.kind == "operator"],
+        "entries": [_row(below) for below in entry.entries if not _is_operator(below)],
+        "operators": [below.name for below in entry.entries if _is_operator(below)],
     }
 
 
@@ -107,7 +101,11 @@ def _namesakes(root: ReferenceEntry, entry: ReferenceEntry) -> list[ReferenceEnt
 
 
 def _names(choice: ReferenceEntry) -> list[str]:
-    return [kind.name for kind in choice.entries]
+    return [kind.name for kind in choice.entries if not _is_operator(kind)]
+
+
+def _is_operator(entry: ReferenceEntry) -> bool:
+    return entry.kind == "operator"
 
 
 def _unknown(root: ReferenceEntry, key: str, commands: Mapping[str, str]) -> Diagnostic:

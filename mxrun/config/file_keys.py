@@ -51,7 +51,7 @@ class LayerKeys(Section):
     )
 
 
-class Repeat(Section):
+class RepeatKeys(Section):
     """Layers written several times; in them `${i}` is the number of the repetition, from 0."""
 
     count: Annotated[int, Field(ge=0)] = Field(
@@ -63,7 +63,7 @@ class Repeat(Section):
     )
 
 
-class Block(Section):
+class BlockKeys(Section):
     """Parameterised group of layers, used like an operator.
 
     The layer `conv1` of a block that is used with the name `unit1` is called `unit1/conv1`.
@@ -98,7 +98,7 @@ class FileKeys(Section):
         "too, are replaced; default: none.",
         examples=["digits_lenet"],
     )
-    blocks: dict[Word, Block] = Field(
+    blocks: dict[Word, BlockKeys] = Field(
         default={},
         description="Parameterised groups of layers by name, used like operators.",
         examples=[

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mxrun.base.params import NULL
-from mxrun.config.file_keys import Block, FileKeys, LayerKeys, Repeat
+from mxrun.config.file_keys import BlockKeys, FileKeys, LayerKeys, RepeatKeys
 from mxrun.config.names import NAME
 from mxrun.config.schema import DatasetSection, Settings
 from mxrun.config.section import Section, sections_in
@@ -155,7 +155,7 @@ def _layer_definitions(operators: Kinds) -> Schema:
         },
     }
     bare = {"type": "string", "description": "An operator or block without parameters."}
-    repeat, block = _properties(Repeat), _properties(Block)
+    repeat, block = _properties(RepeatKeys), _properties(BlockKeys)
     return {
         "Layers": {
             "type": "array",
@@ -166,14 +166,14 @@ def _layer_definitions(operators: Kinds) -> Schema:
         },
         "Repeat": {
             "type": "object",
-            "description": Repeat.__doc__ or "",
+            "description": RepeatKeys.__doc__ or "",
             "properties": {**repeat, "layers": layers},
             "required": ["count", "layers"],
             "additionalProperties": False,
         },
         "Block": {
             "type": "object",
-            "description": inspect.cleandoc(Block.__doc__ or ""),
+            "description": inspect.cleandoc(BlockKeys.__doc__ or ""),
             "properties": {
                 "parameters": {
                     "type": ["object", "null"],

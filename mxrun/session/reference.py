@@ -25,7 +25,7 @@ from mxrun.base.registry import Registry
 from mxrun.base.validation import annotation_at
 from mxrun.config.choice import Choice
 from mxrun.config.dump import dump
-from mxrun.config.file_keys import FileKeys, LayerKeys, Repeat
+from mxrun.config.file_keys import FileKeys, LayerKeys, RepeatKeys
 from mxrun.config.marked import located
 from mxrun.config.schema import DatasetSection, Settings
 from mxrun.config.section import Section
@@ -115,13 +115,13 @@ def first_sentence(text: str) -> str:
 def config_reference() -> ReferenceEntry:
     """Return the reference of a config; its entries are the settings of a run and the sections."""
     library.load()
-    keys = [*_keys(Settings, _Place()), *_keys(FileKeys, _Place())]
+    keys = [*_keys(Settings, _KeyPlace()), *_keys(FileKeys, _KeyPlace())]
     keys.sort(key=lambda entry: entry.kind == "section")
     return ReferenceEntry((), (), "config", "Config of a run.", entries=tuple(keys))
 
 
 @dataclass(frozen=True)
-class _Place:
+class _KeyPlace:
     """Place of the keys of a section, a kind or an operator.
 
     path, shared: as in ReferenceEntry. wrap: function from a mapping of the keys to the part of a
@@ -152,13 +152,13 @@ class _Place:
         return path, _SAME.get(path, (*self.shared, name))
 
 
-def _keys(model: type[BaseModel], place: _Place) -> tuple[ReferenceEntry, ...]:
+def _keys(model: type[BaseModel], place: _KeyPlace) -> tuple[ReferenceEntry, ...]:
     """Return the entries of a model's keys."""
     names = [name for name in model.model_fields if (model, name) != (DatasetSection, "options")]
     return tuple(_key(model, name, place) for name in names)
 
 
-def _key(model: type[BaseModel], name: str, place: _Place) -> ReferenceEntry:
+def _key(model: type[BaseModel], name: str, place: _KeyPlace) -> ReferenceEntry:
     field = model.model_fields[name]
     path, shared = place.below(name)
     entries = _below(model, name, place)
@@ -181,7 +181,7 @@ def _key(model: type[BaseModel], name: str, place: _Place) -> ReferenceEntry:
     )
 
 
-def _below(model: type[BaseModel], name: str, place: _Place) -> tuple[ReferenceEntry, ...]:
+def _below(model: type[BaseModel], name: str, place: _KeyPlace) -> tuple[ReferenceEntry, ...]:
     """Return the entries below a key: those of a section, or the kinds of a choice."""
     field = model.model_fields[name]
     path, shared = place.below(name)
@@ -196,11 +196,11 @@ def _below(model: type[BaseModel], name: str, place: _Place) -> tuple[ReferenceE
         user_name = next(iter(examples[0])) if examples else PLACEHOLDER
         complete = [part for each in examples for part in each.values()]
         wrap: Wrap = lambda keys: place.set(name, {user_name: keys})  # noqa: E731
-        inside = _Place((*path, PLACEHOLDER), (*shared, PLACEHOLDER), wrap, complete)
+        inside = _KeyPlace((*path, PLACEHOLDER), (*shared, PLACEHOLDER), wrap, complete)
         return _keys(below, replace(inside, required=_required(below)))
     if not _is_section(inner):
         return ()
-    inside = _Place(path, shared, partial(place.set, name), examples)
+    inside = _KeyPlace(path, shared, partial(place.set, name), examples)
     if len(path) == 1:
         # The required keys of the sections network, data and train are in every config.
         return _keys(inner, replace(inside, complete=()))
@@ -208,7 +208,12 @@ def _below(model: type[BaseModel], name: str, place: _Place) -> tuple[ReferenceE
 
 
 def _kinds(
-    registry: Registry[Any], path: KeyPath, shared: KeyPath, place: _Place, name: str, is_list: bool
+    registry: Registry[Any],
+    path: KeyPath,
+    shared: KeyPath,
+    place: _KeyPlace,
+    name: str,
+    is_list: bool,
 ) -> tuple[ReferenceEntry, ...]:
     """Return the entries of the kinds of a choice; `is_list`: whether the key takes several."""
 
@@ -223,12 +228,12 @@ def _kinds(
         entry = registry.get(kind)
         model = entry.options if isinstance(entry, DatasetFormat) else entry
         doc = entry.doc if isinstance(entry, DatasetFormat) else entry.__doc__
-        inside = _Place((*path, kind), (*shared, kind), partial(wrap, kind))
+        inside = _KeyPlace((*path, kind), (*shared, kind), partial(wrap, kind))
         entries.append(_kind(model, doc or "", "kind", inside))
     return tuple(entries)
 
 
-def _kind(model: type[BaseModel], doc: str, kind: EntryKind, place: _Place) -> ReferenceEntry:
+def _kind(model: type[BaseModel], doc: str, kind: EntryKind, place: _KeyPlace) -> ReferenceEntry:
     """Return the entry of a kind or an operator, whose keys are the fields of `model`."""
     extra = model.model_config.get("json_schema_extra")
     given = extra.get("examples") if isinstance(extra, Mapping) else None
@@ -261,29 +266,29 @@ def _layers(path: KeyPath) -> tuple[ReferenceEntry, ...]:
     def of_operator(name: str, keys: dict[str, Any]) -> dict[str, Any]:
         return _network([{name: keys} if keys else name])
 
-    repeat = _Place(
+    repeat = _KeyPlace(
         (*path, REPEAT),
         (*path, REPEAT),
         lambda keys: _network([{REPEAT: keys}]),
-        required=_required(Repeat),
+        required=_required(RepeatKeys),
     )
     operators = []
     for name in OPERATORS:
         known = OPERATORS.get(name)
         if not known.is_internal and not issubclass(known, OptimizerProperty):
-            place = _Place((*path, name), (*path, name), partial(of_operator, name))
+            place = _KeyPlace((*path, name), (*path, name), partial(of_operator, name))
             model = known.parameter_type
             operators.append(_kind(model, known.__doc__ or "", "operator", place))
     return (
-        *_keys(LayerKeys, _Place(path, path, of_layer)),
+        *_keys(LayerKeys, _KeyPlace(path, path, of_layer)),
         ReferenceEntry(
             repeat.path,
             repeat.shared,
             "section",
-            inspect.cleandoc(Repeat.__doc__ or ""),
+            inspect.cleandoc(RepeatKeys.__doc__ or ""),
             "mapping",
             example=yaml_text(repeat.wrap(dict(repeat.required))),
-            entries=_keys(Repeat, repeat),
+            entries=_keys(RepeatKeys, repeat),
         ),
         *operators,
     )
