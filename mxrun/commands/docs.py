@@ -21,6 +21,7 @@ _ORDER = (
     "data",
     "training",
     "evaluate",
+    "inference",
     "runs",
     "memory",
     "speed",
