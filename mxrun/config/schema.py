@@ -113,8 +113,8 @@ class SplitSection(Section):
     )
     rest: bool = Field(
         default=False,
-        description="Whether the part is all records outside of the range or share of "
-        "`data.train`; usually written `split: rest`.",
+        description="In data.eval, whether the part is all records outside of the range or share "
+        "of data.train; usually written `split: rest`.",
     )
 
     @model_validator(mode="before")
@@ -151,7 +151,12 @@ class DatasetSection(Section):
         "data.train. Of an image_folder, a name is that of a folder in its path, such as val; "
         "default: the rest if data.train takes a share of the same records; else the split with "
         "the section's usual name (train; val or test), or all.",
-        examples=["train", {"share": 0.8, "seed": 1, "stratify": True}],
+        examples=[
+            "train",
+            {"share": 0.8, "seed": 1, "stratify": True},
+            {"of": "train", "range": [0, 1000]},
+            {"rest": True},
+        ],
         json_schema_extra=_or_name,
     )
     shuffle: bool = Field(

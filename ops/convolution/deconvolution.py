@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PartialShape, Shape
@@ -20,6 +20,13 @@ class DeconvolutionParameters(WindowProductParameters):
     kernel, stride, dilate and pad are those of the corresponding convolution.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"kernel": [3, 3], "num_filter": 8, "stride": [2, 2], "pad": [1, 1], "adj": [1, 1]}
+            ]
+        }
+    )
     adj: tuple[NonNegative, ...] = Field(
         default=(),
         description="Positions added at the end of each axis of the output, fewer than stride; "
