@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mxrun.base.params import NULL
+from mxrun.config.layer_edits import CHANGE, INSERT_AFTER, INSERT_BEFORE, REMOVE, REPLACE
 from mxrun.config.layers import IMPLEMENTATIONS
 from mxrun.config.names import NAME, REFERENCE
 from mxrun.config.schema import DatasetSection, Settings
@@ -41,7 +42,7 @@ _OWN_LAYER_KEYS: Mapping[str, Schema] = {
 }
 
 _PARTS_BUILT_ELSEWHERE = (
-    ("NetworkSection", "layers", "Layers"),
+    ("NetworkSection", "layers", "EditableLayers"),
     ("Variable", "init", "Initializer"),
     ("Train", "optimizer", "Optimizer"),
     ("Train", "initializer", "Initializer"),
@@ -157,6 +158,7 @@ def _dataset(schema: Schema, datasets: Kinds) -> Schema:
 
 def _layer_definitions(operators: Kinds) -> Schema:
     layers = {"$ref": "#/$defs/Layers"}
+    editable = {"$ref": "#/$defs/EditableLayers"}
     one_layer = {
         "type": "object",
         "description": "An operator, a block or repeat, with its parameters.",
@@ -183,8 +185,14 @@ def _layer_definitions(operators: Kinds) -> Schema:
             "description": "The layers, in order; each takes the previous one's output as its "
             "first tensor.",
             "minItems": 1,
-            "items": {"anyOf": [bare, one_layer]},
+            "items": {"$ref": "#/$defs/Layer"},
         },
+        "Layer": {"description": "A layer.", "anyOf": [bare, one_layer]},
+        "EditableLayers": {
+            "description": "The layers, or edits of the layers of an extended config.",
+            "anyOf": [layers, {"$ref": "#/$defs/LayerEdits"}],
+        },
+        "LayerEdits": _layer_edits(),
         "Repeat": {
             "type": "object",
             "description": "Layers repeated; ${i} counts from 0.",
@@ -195,10 +203,49 @@ def _layer_definitions(operators: Kinds) -> Schema:
         "Block": {
             "type": "object",
             "description": "A parameterised group of layers, used like an operator.",
-            "properties": {"parameters": parameters, "layers": layers},
+            "properties": {"parameters": parameters, "layers": editable},
             "required": ["layers"],
             "additionalProperties": False,
         },
+    }
+
+
+def _layer_edits() -> Schema:
+    """Return the schema of the edits of the layers of an extended config."""
+    layer, layers = {"$ref": "#/$defs/Layer"}, {"$ref": "#/$defs/Layers"}
+    kinds: Mapping[str, tuple[str, Schema]] = {
+        CHANGE: (
+            "Parameters that replace those of the layer, or of the use of a block, of that name.",
+            {
+                "type": ["object", "null"],
+                "description": "The layer's new parameters; it keeps all others.",
+            },
+        ),
+        REPLACE: (
+            "The layer that stands in the place of the one of that name, and keeps the name; or "
+            "several, whose names then begin with it.",
+            {"anyOf": [layer, layers]},
+        ),
+        INSERT_BEFORE: ("Layers inserted before the layer of that name.", layers),
+        INSERT_AFTER: ("Layers inserted after the layer of that name.", layers),
+    }
+    by_name: Schema = {
+        kind: {"type": "object", "description": text, "additionalProperties": edit}
+        for kind, (text, edit) in kinds.items()
+    }
+    names = {"type": "string", "description": "The name of a layer or block."}
+    removed = {
+        "type": "array",
+        "description": "Names of layers that are left out; what read one by order reads the layer "
+        "before it.",
+        "items": names,
+    }
+    return {
+        "type": "object",
+        "description": "Edits of the layers of the config that this one extends, by their names "
+        "there.",
+        "properties": {**by_name, REMOVE: removed},
+        "additionalProperties": False,
     }
 
 
@@ -216,7 +263,9 @@ def _file_keys() -> Schema:
     return {
         "extends": {
             "type": "string",
-            "description": "Another config, relative to this file, over which this one is merged.",
+            "description": "Another config over which this one is merged: a file, relative to this "
+            "one, or the name of a bundled config. Its name is not inherited, and its layers can "
+            "be edited by name (network.layers).",
         },
         "blocks": {
             "type": "object",

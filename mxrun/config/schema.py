@@ -46,7 +46,8 @@ class NetworkSection(Section):
     )
     layers: tuple[AnyLayer, ...] = Field(
         min_length=1,
-        description="The layers, each {Operator: parameters}.",
+        description="The layers, each {Operator: parameters}; in a config that extends another, a "
+        "mapping edits its layers by name: change, replace, insert_before, insert_after, remove.",
         examples=[
             [{"FullyConnected": {"num_hidden": 10}}, {"SoftmaxOutput": {"label": "label"}}],
         ],

@@ -9,7 +9,7 @@ from mxrun.base.dtype import BFLOAT16
 from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import check
-from mxrun.config import LayerConfig, Names, Parsed, SourceNode
+from mxrun.config import LayerConfig, Names, Parsed, SourceNode, removal_hint
 from mxrun.frontend.instantiate import ParameterPlaces
 from mxrun.frontend.model import is_loss
 from mxrun.graph.node import Node, NodeEntry, topological
@@ -415,7 +415,8 @@ class _Wiring:
                 chain=chain,
             )
         known = [*self.names, *self.variables, *self.declared]
-        hint = self.suggestions.nearest(name, known) or f"known here: {listed(known)}"
+        hint = removal_hint(reference, layer.scope if layer else "", self.parsed.removed)
+        hint = hint or self.suggestions.nearest(name, known) or f"known here: {listed(known)}"
         return Diagnostic(
             f"nothing is named {reference!r}",
             place,

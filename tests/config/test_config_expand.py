@@ -64,11 +64,21 @@ def test_extends_in_a_circle_and_bases_that_are_missing(tmp_path: Path) -> None:
     assert "circle" in problem.problem
     assert problem.place == SourceLocation(str(tmp_path / "other.yaml"), 2, 10)
     assert problem.got == "run.yaml -> other.yaml -> run.yaml"
-    (problem,) = parse(write(tmp_path, "extends: none.yaml\n")).diagnostics
-    assert "no such file" in problem.problem
+    (problem,) = parse(write(tmp_path, "extends: digit_lenet\n")).diagnostics
+    assert problem.problem == "extends: there is no such file or bundled config"
+    assert problem.place == SourceLocation(str(path), 1, 10)
+    assert (problem.got, problem.hint) == ("digit_lenet", "did you mean 'digits_lenet'?")
+    (problem,) = parse(write(tmp_path, "extends: .\n")).diagnostics
+    assert problem.problem == "is a folder"
     assert problem.chain == (f"extended from {path}:1:10",)
     problems = parse(write(tmp_path, "extends: [a]\n")).diagnostics
-    assert "extends: names a file" in [problem.problem for problem in problems]
+    assert "extends: names a config" in [problem.problem for problem in problems]
+
+
+def test_a_bundled_config_is_extended_by_name_but_its_name_is_not_inherited(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "extends: digits_lenet\nseed: 3\n", "own.yaml"))
+    assert (config.name, config.seed, config.network.layers[0].name) == ("own", 3, "conv1")
+    assert load_config(write(tmp_path, "extends: own.yaml\n")).name == "run"
 
 
 def test_overrides_reach_every_value_and_keep_their_place(tmp_path: Path) -> None:
