@@ -84,7 +84,7 @@ class _Frame:
 
 
 @dataclass(frozen=True)
-class _Item:
+class _NamedItem:
     """Layer or use of a block, interpolated, with its full name.
 
     takes_input: whether an expression in it mentions the input of the block around it.
@@ -257,9 +257,9 @@ class _Expander:
             takes_input = mentions(body, "input")
             body = self._interpolator.interpolate(body, frame.names, frame.chain)
             name = self._full_name(operator, body, frame)
-            self._edited(_Item(operator, body, name, takes_input), frame, frame.edits)
+            self._edited(_NamedItem(operator, body, name, takes_input), frame, frame.edits)
 
-    def _edited(self, item: _Item, frame: _Frame, edits: tuple[_ScopedEdits, ...]) -> None:
+    def _edited(self, item: _NamedItem, frame: _Frame, edits: tuple[_ScopedEdits, ...]) -> None:
         """Expand a layer or block as `edits` make it; what they add is subject to later edits."""
         if not edits:
             expand_item = self._use if item.kind in self._blocks else self._layer
@@ -286,7 +286,7 @@ class _Expander:
         if layers is not None:
             self.layers(layers, frame)
 
-    def _replaced(self, item: _Item, replacement: SourceNode, frame: _Frame) -> None:
+    def _replaced(self, item: _NamedItem, replacement: SourceNode, frame: _Frame) -> None:
         """Expand what stands in the place of an item: a layer of its name, or layers within it."""
         name = str(item.name.value)
         if isinstance(replacement.value, tuple):
@@ -306,15 +306,15 @@ class _Expander:
             given[kind] = body
         self._item(replace(replacement, value=given), frame)
 
-    def _changed(self, item: _Item, change: SourceNode, frame: _Frame) -> _Item:
+    def _changed(self, item: _NamedItem, change: SourceNode, frame: _Frame) -> _NamedItem:
         """Return an item with the parameters of `change` instead of its own."""
         takes_input = item.takes_input or mentions(change, "input")
         given = _entries(self._interpolator.interpolate(change, frame.names, frame.chain))
         body = replace(item.body, value={**_entries(item.body), **given})
         name = self._full_name(item.kind, body, frame) if "name" in given else item.name
-        return _Item(item.kind, body, name, takes_input)
+        return _NamedItem(item.kind, body, name, takes_input)
 
-    def _layer(self, item: _Item, frame: _Frame) -> None:
+    def _layer(self, item: _NamedItem, frame: _Frame) -> None:
         operator, body, name = item.kind, item.body, item.name
         entries = {"name": name, **{k: v for k, v in _entries(body).items() if k != "name"}}
         if self._given_input and not item.takes_input and "inputs" not in entries:
@@ -375,7 +375,7 @@ class _Expander:
             names = {**frame.names, "i": SourceNode(index, count.place)}
             self.layers(layers, replace(frame, names=names))
 
-    def _use(self, item: _Item, frame: _Frame) -> None:
+    def _use(self, item: _NamedItem, frame: _Frame) -> None:
         kind, body, name = item.kind, item.body, str(item.name.value)
         block = self._blocks[kind]
         if kind in frame.blocks or len(frame.blocks) >= _DEEPEST_BLOCKS:

@@ -137,7 +137,7 @@ class _Wiring:
         if _COUNT in fields:
             values[_COUNT] = self._count(layer)
         # After another problem the first tensor may be a stand-in of unknown rank.
-        axes = _USUAL_AXES if len(self.diagnostics) > self.before else None
+        axes = _USUAL_AXES if len(self.diagnostics) else None
         values = with_axes(property_class, values, self._data(layer), self.ranks, axes)
         places = ParameterPlaces(layer.parameters, layer.place)
         parameters, wrong = check(property_class.parameter_type, values, places)
