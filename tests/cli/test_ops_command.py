@@ -184,7 +184,7 @@ def test_P15_schema_and_ops_say_the_same(tmp_path: Path) -> None:
     done = mxrun("schema", cwd=tmp_path)
     schemas = operators_schema(json.loads(done.stdout))
     assert sorted(schemas) == NAMES
-    own_keys = {"name", "inputs", "implementation", "fused"}
+    own_keys = {"name", "inputs", "implementation", "precision", "fused"}
     for name, schema in schemas.items():
         documented = {one["name"]: one["doc"] for one in DESCRIPTIONS[name]["parameters"]}
         described = {

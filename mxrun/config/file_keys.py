@@ -1,0 +1,159 @@
+"""Keys that the expansion of a config reads: `extends`, `blocks`, `repeat` and every layer's own.
+
+They are gone before the sections are validated, so these models only describe them, for the JSON
+Schema and the reference.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from mxrun.base.description import Written
+from mxrun.config.fields import AnyLayer, Reference, Word
+from mxrun.config.section import Section
+
+Layers = Annotated[
+    tuple[AnyLayer, ...], Written("[{Operator: {parameter: value}}, ...]"), Field(min_length=1)
+]
+Inserted = Annotated[dict[str, Layers], Written("{layer: [{Operator: {parameter: value}}, ...]}")]
+
+
+class LayerKeys(Section):
+    """Keys of every layer, beside the parameters and tensor arguments of its operator."""
+
+    name: Word | None = Field(
+        default=None,
+        description="The layer's name, by which other layers and `variables` refer to it; default: "
+        "the operator's name in lower case and a number, such as convolution0.",
+        examples=["conv1"],
+    )
+    inputs: tuple[Reference, ...] | None = Field(
+        default=None,
+        description="The layers or inputs whose outputs are the operator's tensors, by position; "
+        "`split[1]` is the second output of the layer `split`; default: the layer above, or the "
+        "network's first input.",
+        examples=[["conv1", "conv2"]],
+    )
+    implementation: Literal["preferred", "auto", "numpy", "onednn"] | None = Field(
+        default=None,
+        description="The kernels to use; default: those of the config's `implementation`.",
+        examples=["onednn"],
+    )
+    precision: Literal["float32", "bfloat16"] | None = Field(
+        default=None,
+        description="The dtype of the layer's outputs; default: that of the config's `precision`.",
+        examples=["float32"],
+    )
+    fused: bool = Field(
+        default=True,
+        description="Whether the layer may be fused with its neighbours into one operator.",
+    )
+
+
+class RepeatKeys(Section):
+    """Layers written several times; in them `${i}` is the number of the repetition, from 0."""
+
+    count: Annotated[int, Field(ge=0)] = Field(
+        description="The number of repetitions.", examples=[3]
+    )
+    layers: Layers = Field(
+        description="The layers to repeat; a name in them contains `${i}`, so that names differ.",
+        examples=[[{"FullyConnected": {"name": "fc${i}", "num_hidden": 64}}]],
+    )
+
+
+class BlockKeys(Section):
+    """Parameterised group of layers, used like an operator.
+
+    The layer `conv1` of a block that is used with the name `unit1` is called `unit1/conv1`.
+    """
+
+    parameters: Annotated[dict[str, Any] | None, Written("a mapping of names to defaults")] = Field(
+        default=None,
+        description="The block's own keys and their default values; null: a value must be given "
+        "where the block is used; default: no keys.",
+        examples=[{"filters": None, "stride": 1}],
+    )
+    layers: Layers = Field(
+        description="The block's layers. `${filters}` is the value of the parameter `filters`, and "
+        "`${input}` the tensor that the block is applied to: the output of the layer above, or the "
+        "tensor that `inputs: [name]` gives where the block is used.",
+        examples=[
+            [
+                {"Convolution": {"name": "conv", "num_filter": "${filters}", "kernel": [1, 1]}},
+                {"elemwise_add": {"name": "sum", "lhs": "conv", "rhs": "${input}"}},
+            ]
+        ],
+    )
+
+
+class LayerEditKeys(Section):
+    """Edits of the layers of the config that a file extends, by their names there.
+
+    They stand in the place of the list of layers, of a network or of a block. Names are those that
+    `mxrun check` shows; that of a block means the whole block. All edits of a file refer to the
+    layers of the config that it extends, so their order does not matter, and all other layers keep
+    their names.
+    """
+
+    change: Annotated[
+        dict[str, dict[str, Any] | None], Written("{layer: {parameter: value}, ...}")
+    ] = Field(
+        default={},
+        description="New values of parameters of layers, or of uses of blocks; all others stay.",
+        examples=[{"fc2": {"num_hidden": 3}}],
+    )
+    replace: Annotated[
+        dict[str, AnyLayer | Layers], Written("{layer: {Operator: {parameter: value}}, ...}")
+    ] = Field(
+        default={},
+        description="The layer in the place of another, whose name it has if it gives none of its "
+        "own; or several, in whose names that of the other stands in front, as in a block.",
+        examples=[{"relu1": {"Activation": {"act_type": "tanh"}}}],
+    )
+    insert_before: Inserted = Field(
+        default={},
+        description="Layers before a layer. Their automatic names begin with its name.",
+        examples=[{"pool2": [{"Dropout": {"p": 0.3}}]}],
+    )
+    insert_after: Inserted = Field(
+        default={},
+        description="Layers after a layer. Their automatic names begin with its name.",
+        examples=[{"relu1": [{"Dropout": {"p": 0.3}}]}],
+    )
+    remove: Annotated[tuple[str, ...], Written("[layer, ...]")] = Field(
+        default=(),
+        description="Layers, or uses of blocks, that are left out. The next layer then reads the "
+        "one before; a layer that names a removed one is an error.",
+        examples=[["pool2"]],
+    )
+
+
+class FileKeys(Section):
+    """Keys of a file beside those of a run."""
+
+    extends: str | None = Field(
+        default=None,
+        description="Another config over which this one is merged: a file, relative to this one's "
+        "folder, or the name of a bundled config. Mappings merge key by key; other values, lists "
+        "too, are replaced, but a mapping in the place of `layers` edits them by name. The run's "
+        "name is not inherited; default: none.",
+        examples=["digits_lenet"],
+    )
+    blocks: dict[Word, BlockKeys] = Field(
+        default={},
+        description="Parameterised groups of layers by name, used like operators.",
+        examples=[
+            {
+                "dense": {
+                    "parameters": {"units": None},
+                    "layers": [
+                        {"FullyConnected": {"name": "fc", "num_hidden": "${units}"}},
+                        {"Activation": {"name": "relu", "act_type": "relu"}},
+                    ],
+                }
+            }
+        ],
+    )
