@@ -8,9 +8,11 @@ from mxrun.config.marked import SourceNode
 from mxrun.config.names import Names
 from mxrun.config.parse import Parsed, RunConfig, load_config, parse
 from mxrun.config.schema import Data, DatasetSection, NetworkSection, Variable
+from mxrun.config.sources import COMMAND_LINE, overridden
 from mxrun.config.training import StartFrom, Train
 
 __all__ = [
+    "COMMAND_LINE",
     "Choice",
     "Data",
     "DatasetSection",
@@ -25,6 +27,7 @@ __all__ = [
     "Variable",
     "json_schema",
     "load_config",
+    "overridden",
     "parse",
     "removal_hint",
 ]

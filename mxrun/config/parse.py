@@ -160,6 +160,17 @@ class Parsed:
         diagnostics = Diagnostics(self.expansion_problems, self.unknown)
         return _validate(replace(self.expanded, root=root), diagnostics)
 
+    def with_evaluation(self, section: SourceNode) -> Parsed:
+        """Return the config with `section` as its `data.eval`, validated again.
+
+        A config that cannot be read is returned as it is.
+        """
+        if self.expanded is None:
+            return self
+        root = _put(self.expanded.root, ("data", "eval"), section)
+        diagnostics = Diagnostics(self.expansion_problems, self.unknown)
+        return _validate(replace(self.expanded, root=root), diagnostics)
+
     @property
     def plugins(self) -> Mapping[str, SourceLocation]:
         """Places of the plugin files by name, if the list is valid, whatever is wrong elsewhere."""

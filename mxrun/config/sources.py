@@ -39,7 +39,11 @@ def read_sources(path: Path, overrides: Sequence[str], diagnostics: Diagnostics)
 
     Problems are added to `diagnostics`; raises UserError if a file cannot be read at all.
     """
-    root = _with_bases(path, str(path), (), diagnostics)
+    return overridden(_with_bases(path, str(path), (), diagnostics), overrides, diagnostics)
+
+
+def overridden(root: SourceNode, overrides: Sequence[str], diagnostics: Diagnostics) -> SourceNode:
+    """Return a tree with the values of `overrides`; problems are added to `diagnostics`."""
     for number, argument in enumerate(overrides, 1):
         try:
             root = _override(root, argument, number, diagnostics)

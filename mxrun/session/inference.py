@@ -17,11 +17,13 @@ from mxrun.base.tensor import Shape
 from mxrun.codegen.compilation import noted_compilations
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable_error
 from mxrun.session.budget import budgeted
+from mxrun.session.data_part import DataPart, open_part
 from mxrun.session.device import describe, host_loops, kind_of, open_device
 from mxrun.session.inference_outputs import (
     OutputHead,
@@ -37,7 +39,7 @@ from mxrun.session.max_batch_size import MAX, BatchSize, largest_batch
 from mxrun.session.notes import Notify, ignore_note, note_missing_library
 from mxrun.session.parameter_init import zero_pinned
 from mxrun.session.planning import check_fits, chooser_for, team_size
-from mxrun.session.records import FileSource, Records, RecordSource, SplitSource
+from mxrun.session.records import DatasetSource, FileSource, Records, RecordSource
 from mxrun.session.trained_model import TrainedModel
 
 Array = npt.NDArray[Any]
@@ -52,7 +54,8 @@ class InferRequest:
     of its data set. checkpoint: `best`, `newest` or a step. outputs: layers whose outputs replace
     the network's. top: number of classes reported; classes: a file of their names. batch, threads,
     precision: replace the config's. allow_changes: also run if config or plugins have changed since
-    training. allow_plugins: trust the run's plugins, from now on. runs: the folder of runs.
+    training. allow_plugins: trust the run's plugins, from now on. settings: `KEY=VALUE` that change
+    the data section of a split, or the form of tables. runs: the folder of runs.
     """
 
     inputs: tuple[str, ...] = ()
@@ -66,6 +69,7 @@ class InferRequest:
     precision: str | None = None
     allow_changes: bool = False
     allow_plugins: bool = False
+    settings: tuple[str, ...] = ()
     runs: Path = field(default_factory=runs_folder)
 
     @property
@@ -202,6 +206,11 @@ class Inference:
         named = isinstance(label, int) and 0 <= label < len(self.classes)
         return {"label": label} | ({"label_name": self.classes[label]} if named else {})
 
+    @property
+    def metrics(self) -> Mapping[str, Any] | None:
+        """The loss and the metrics, after the last record, if they are measured."""
+        return self._source.metrics
+
     def summary(self) -> Row:
         """Return the run, its speed and its metrics as JSON; complete after the last record."""
         checkpoint = self.trained.checkpoint
@@ -219,8 +228,20 @@ class Inference:
             "seconds": self._seconds,
             "records_per_s": self._records / max(self._seconds, 1e-9),
             "classes": list(self.classes),
-            "metrics": self._source.metrics,
+            "metrics": self.metrics,
         }
+
+
+@dataclass(frozen=True)
+class InferenceSetup:
+    """What an inference runs: its outputs and records, for a network of any batch size.
+
+    measured: whether the losses are computed, which the source of records measures.
+    """
+
+    select: Callable[[ModelDefinition], Sequence[OutputHead]]
+    open_source: Callable[[TrainedModel, Sequence[OutputHead]], RecordSource]
+    measured: bool
 
 
 def prepare_inference(
@@ -231,23 +252,40 @@ def prepare_inference(
     Only inference is planned, for a batch no larger than the records of the files. notify: receives
     notes about long waits. Raises UserError for names that do not exist and unreadable records.
     """
+    setup = InferenceSetup(
+        lambda built: heads(built, request.outputs),
+        lambda model, selected: _source(model, request, selected),
+        request.measured,
+    )
+    return prepare(trained, request, setup, notify)
+
+
+def prepare(
+    trained: TrainedModel, request: InferRequest, setup: InferenceSetup, notify: Notify
+) -> Inference:
+    """Prepare a network for `setup`; of `request` only how to run is read. Raises UserError."""
     note_missing_library(trained.built.config, notify)
     with host_loops(trained.built.config):
-        return _prepared(trained, request, notify)
+        return _prepared(trained, request, setup, notify)
 
 
-def _prepared(trained: TrainedModel, request: InferRequest, notify: Notify) -> Inference:
+def _prepared(
+    trained: TrainedModel, request: InferRequest, setup: InferenceSetup, notify: Notify
+) -> Inference:
     if request.batch == MAX:
-        trained = trained.with_batch_size(_largest_batch(trained, request, notify))
+        trained = trained.with_batch_size(_largest_batch(trained, request, setup, notify))
     built = trained.built
-    selected = heads(built, request.outputs)
-    source = _source(trained, request, selected)
+    selected = setup.select(built)
+    source = setup.open_source(trained, selected)
     available = source.available(built.model.batch_size)
     if not available:
         raise UserError("there are no records to infer")
     batch_size = planned_batch(built, selected, available)
     outputs = _outputs(trained, request, selected, row_shapes(built, selected, batch_size))
-    plan = compile_plan(*_compile_request(trained, request, selected, source, batch_size, notify))
+    compiled = _compile_request(
+        trained, request, selected, source, (batch_size, setup.measured), notify
+    )
+    plan = compile_plan(*compiled)
     check_fits(plan)
     with noted_compilations(notify):
         executor = Executor(plan, open_device(built.config, plan.device))
@@ -258,13 +296,16 @@ def _prepared(trained: TrainedModel, request: InferRequest, notify: Notify) -> I
     return Inference(trained, source, executor, outputs, classes, batch_size)
 
 
-def _largest_batch(trained: TrainedModel, request: InferRequest, notify: Notify) -> int:
+def _largest_batch(
+    trained: TrainedModel, request: InferRequest, setup: InferenceSetup, notify: Notify
+) -> int:
     """Return the largest batch that fits, at most the number of records if it is known."""
-    selected = heads(trained.built, request.outputs)
-    source = _source(trained, request, selected)
+    selected = setup.select(trained.built)
+    source = setup.open_source(trained, selected)
 
     def compile_request(size: int) -> tuple[Symbol, CompileRequest]:
-        return _compile_request(trained, request, selected, source, size, ignore_note)
+        work = (size, setup.measured)
+        return _compile_request(trained, request, selected, source, work, ignore_note)
 
     largest = largest_batch(trained.built, compile_request, notify)
     if source.total is None or source.total >= largest:
@@ -278,15 +319,16 @@ def _compile_request(
     request: InferRequest,
     selected: Sequence[OutputHead],
     source: RecordSource,
-    batch_size: int,
+    work: tuple[int, bool],
     notify: Notify,
 ) -> tuple[Symbol, CompileRequest]:
-    """Return the symbol and the compile request for a batch size."""
+    """Return the symbol and the compile request; work: batch size, and whether to measure."""
     built = trained.built
+    batch_size, measured = work
     threads = team_size(built, training=False, threads=request.threads or _team_of(trained))
     device = describe(built.config, threads)
-    measured = built.model.symbol.heads if request.measured else ()
-    return subgraph(selected, measured), CompileRequest(
+    losses = built.model.symbol.heads if measured else ()
+    return subgraph(selected, losses), CompileRequest(
         inputs=batch_inputs(built, batch_size),
         shapes=known_shapes(built),
         staged=source.staged(batch_size),
@@ -320,7 +362,9 @@ def _source(
     built = trained.built
     data, labels = needed_inputs(built, selected)
     if request.split is not None:
-        return SplitSource(built, request.split, request.measured, trained.checkpoint.manifest)
+        opened = open_part(trained, DataPart(request.split, settings=request.settings))
+        metrics = built.training.metrics if request.measured else None
+        return DatasetSource(built, opened.dataset, metrics, opened.notes, path=opened.path)
     names = " and ".join(map(repr, (*data, *labels)))
     if labels:
         raise UserError(
@@ -338,7 +382,7 @@ def _source(
         )
     manifest = trained.checkpoint.manifest
     scale = manifest.scales.get(data[0])
-    return FileSource(built, request.inputs, data[0], scale, manifest.columns)
+    return FileSource(built, request.inputs, data[0], scale, manifest.columns, request.settings)
 
 
 def _outputs(
