@@ -8,7 +8,6 @@ with the argument's number as the line.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.near_names import nearest
 from mxrun.base.validation import Path as KeyPath
 from mxrun.base.validation import dotted
-from mxrun.config.bundled import SUFFIX, bundled_configs, is_bare_name
+from mxrun.config.bundled import bundled_config, bundled_configs
 from mxrun.config.foreign_files import mxnet_symbol
 from mxrun.config.layer_edits import EDITS, edits_of, is_layers, with_edits
 from mxrun.config.load import load_file, load_text
@@ -80,7 +79,7 @@ def _with_bases(
         )
         return own
     open_files = (*open_files, _identity(path, base.place))
-    base_path = _base_path(path.parent, base)
+    base_path = _base_path(path.parent, base.value, base.place)
     if _identity(base_path, base.place) in open_files:
         problem = Diagnostic(
             "files extend one another in a circle",
@@ -96,22 +95,32 @@ def _with_bases(
     return _merge(replace(inherited, value=unnamed), own, ())
 
 
-def _base_path(folder: Path, base: SourceNode) -> Path:
-    """Return the path of the config that `extends:` names: a file, else a bundled config.
+def _base_path(folder: Path, name: str, place: SourceLocation) -> Path:
+    """Return the path of an extended config: a file relative to `folder`, or a bundled config.
 
-    Raises UserError with the nearest bundled names if there is neither.
+    Raises UserError if there is neither.
     """
-    name = str(base.value)
     path = folder / name
-    if os.path.lexists(path) or not is_bare_name(name):
+    try:
+        exists = path.exists()
+    except (OSError, ValueError):
+        # Reading the file reports the reason.
+        exists = True
+    if exists:
         return path
-    bundled = bundled_configs()
-    stem = name.removesuffix(SUFFIX)
-    if stem in bundled:
-        return bundled[stem]
-    expected = f"a file in the folder of this config, or one of {', '.join(bundled)}"
-    hint = nearest(stem, bundled)
-    raise UserError(Diagnostic(f"there is no config {name!r}", base.place, expected, hint=hint))
+    bundled = bundled_config(name)
+    if bundled is None:
+        known = bundled_configs()
+        raise UserError(
+            Diagnostic(
+                "extends: there is no such file or bundled config",
+                place,
+                f"a path relative to this file, or one of {', '.join(known)}",
+                name,
+                nearest(Path(name).stem, known),
+            )
+        )
+    return bundled
 
 
 def _identity(path: Path, place: SourceLocation) -> Path:

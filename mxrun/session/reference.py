@@ -48,6 +48,8 @@ PLACEHOLDER = "NAME"
 # Bundled config whose layers the examples of edits name.
 _EXTENDED = "digits_lenet"
 _EXAMPLE_PLACE = SourceLocation("<example>", 1, 1)
+# Examples fit into a terminal of 80 columns, indented.
+_EXAMPLE_WIDTH = 76
 _DEFAULT = re.compile(r"; default: (?P<words>.*?)\.?$")
 
 _OPTIMIZER, _SCHEDULE = ("train", "optimizer"), ("train", "schedule")
@@ -243,15 +245,12 @@ def _kind(model: type[BaseModel], doc: str, kind: EntryKind, place: _KeyPlace) -
         [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
     )
     required = _required(model)
-    explicit = (
-        {name: field.examples[0]} for name, field in model.model_fields.items() if field.examples
-    )
-    example = next(iter(complete), None) or required or next(explicit, {})
+    example = next(iter(complete), None) or required
     return ReferenceEntry(
         place.path,
         place.shared,
         kind,
-        inspect.cleandoc(doc),
+        _paragraphs(doc),
         example=yaml_text(place.wrap(dict(example))),
         entries=_keys(model, replace(place, complete=complete, required=required)),
     )
@@ -292,13 +291,18 @@ def _layers(path: KeyPath) -> tuple[ReferenceEntry, ...]:
             repeat.path,
             repeat.shared,
             "section",
-            inspect.cleandoc(RepeatKeys.__doc__ or ""),
+            _paragraphs(RepeatKeys.__doc__ or ""),
             "mapping",
             example=yaml_text(repeat.wrap(dict(repeat.required))),
             entries=_keys(RepeatKeys, repeat),
         ),
         *operators,
     )
+
+
+def _paragraphs(doc: str) -> str:
+    """Return a docstring with every paragraph on one line."""
+    return "\n\n".join(" ".join(each.split()) for each in inspect.cleandoc(doc).split("\n\n"))
 
 
 def _network(layers: list[Any]) -> dict[str, Any]:
@@ -429,4 +433,4 @@ def _distinct(entries: Sequence[ReferenceEntry]) -> list[ReferenceEntry]:
 def yaml_text(part: Mapping[str, Any]) -> str:
     """Return the YAML of a part of a config."""
     # `dump` escapes the expressions of blocks.
-    return dump(located(part, _EXAMPLE_PLACE)).replace("$${", "${")
+    return dump(located(part, _EXAMPLE_PLACE), _EXAMPLE_WIDTH).replace("$${", "${")
