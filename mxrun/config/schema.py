@@ -63,7 +63,8 @@ class NetworkSection(Section):
     layers: tuple[AnyLayer, ...] = Field(
         min_length=1,
         description="The layers in order, each {Operator: parameters}; a layer reads the output of "
-        "the one above unless its `inputs` or tensor arguments name others.",
+        "the one above unless its `inputs` or tensor arguments name others. In a config that "
+        "extends another, a mapping of edits changes, replaces, inserts and removes its layers.",
         examples=[
             [{"FullyConnected": {"num_hidden": 10}}, {"SoftmaxOutput": {"label": "label"}}],
         ],

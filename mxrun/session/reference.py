@@ -26,7 +26,7 @@ from mxrun.base.registry import Registry
 from mxrun.base.validation import annotation_at
 from mxrun.config.choice import Choice
 from mxrun.config.dump import dump
-from mxrun.config.file_keys import FileKeys, LayerKeys, RepeatKeys
+from mxrun.config.file_keys import FileKeys, LayerEditKeys, LayerKeys, RepeatKeys
 from mxrun.config.marked import located
 from mxrun.config.schema import DatasetSection, Settings, SplitSection
 from mxrun.config.section import Section
@@ -46,6 +46,8 @@ Wrap = Callable[[Any], dict[str, Any]]
 
 # Name of a key that the user chooses, in paths.
 PLACEHOLDER = "NAME"
+# Bundled config whose layers the examples of edits name.
+_EXTENDED = "digits_lenet"
 _EXAMPLE_PLACE = SourceLocation("<example>", 1, 1)
 # Examples fit into a terminal of 80 columns, indented.
 _EXAMPLE_WIDTH = 76
@@ -290,8 +292,13 @@ def _layers(path: KeyPath) -> tuple[ReferenceEntry, ...]:
             place = _KeyPlace((*path, name), (*path, name), partial(of_operator, name))
             model = known.parameter_type
             operators.append(_kind(model, known.__doc__ or "", "operator", place))
+
+    def of_edit(edits: dict[str, Any]) -> dict[str, Any]:
+        return {"extends": _EXTENDED, "network": {"layers": edits}}
+
     return (
         *_keys(LayerKeys, _KeyPlace(path, path, of_layer)),
+        *_keys(LayerEditKeys, _KeyPlace(path, path, of_edit)),
         ReferenceEntry(
             repeat.path,
             repeat.shared,

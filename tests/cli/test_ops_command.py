@@ -37,7 +37,7 @@ REST: dict[str, Any] = {
 
 def operators_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """The schemas of the layers' parameters, by operator."""
-    one_layer = schema["$defs"]["Layers"]["items"]["anyOf"][1]["properties"]
+    one_layer = schema["$defs"]["Layer"]["anyOf"][1]["properties"]
     return {name: part for name, part in one_layer.items() if name != "repeat"}
 
 

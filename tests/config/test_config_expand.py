@@ -75,6 +75,16 @@ def test_extends_in_a_circle_and_bases_that_are_missing(tmp_path: Path) -> None:
     assert "extends: names a config" in [problem.problem for problem in problems]
 
 
+def test_a_bundled_config_is_extended_by_name_but_its_name_is_not_inherited(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "extends: digits_lenet\nseed: 3\n", "own.yaml"))
+    assert (config.name, config.seed, config.network.layers[0].name) == ("own", 3, "conv1")
+    assert load_config(write(tmp_path, "extends: own.yaml\n")).name == "run"
+    # A file in the same folder takes precedence.
+    network(tmp_path, "    - C\n").rename(tmp_path / "digits_lenet.yaml")
+    config = load_config(write(tmp_path, "extends: digits_lenet.yaml\n"))
+    assert [layer.operator for layer in config.network.layers] == ["C"]
+
+
 def test_overrides_reach_every_value_and_keep_their_place(tmp_path: Path) -> None:
     path = network(tmp_path, "    - A: {name: a, x: 1}\n    - B\n    - C:\n")
     config = load_config(
