@@ -5,17 +5,19 @@ from mxrun.config.json_schema import json_schema
 from mxrun.config.layers import LayerConfig
 from mxrun.config.marked import SourceNode
 from mxrun.config.names import Names
-from mxrun.config.parse import Parsed, RunConfig, load_config, parse
+from mxrun.config.parse import ConfigSource, Overrides, Parsed, RunConfig, load_config, parse
 from mxrun.config.schema import Data, DatasetSection, NetworkSection, Variable
 from mxrun.config.training import StartFrom, Train
 
 __all__ = [
     "Choice",
+    "ConfigSource",
     "Data",
     "DatasetSection",
     "LayerConfig",
     "Names",
     "NetworkSection",
+    "Overrides",
     "Parsed",
     "RunConfig",
     "SourceNode",

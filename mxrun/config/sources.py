@@ -1,8 +1,8 @@
-"""Merging of a config's sources: files linked by `extends:`, and command-line overrides.
+"""Merging of a config's sources: files linked by `extends:`, dictionaries, and overrides.
 
 Mappings merge deeply and the later takes precedence; lists and scalars are replaced entirely. Every
-value retains the place where it was written: its own file, or `<command line>` with the argument's
-number as the line.
+value retains the place where it was written: its own file, `<command line>` with the argument's
+number as the line, or the dotted key of a value that Python code gives.
 """
 
 from __future__ import annotations
@@ -11,16 +11,20 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from mxrun.base.description import describe_value
-from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
+from mxrun.base.errors import PYTHON, Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.validation import Path as KeyPath
 from mxrun.base.validation import dotted
 from mxrun.config.foreign_files import mxnet_symbol
 from mxrun.config.load import load_file, load_text
 from mxrun.config.marked import SourceNode
+from mxrun.config.python_values import PythonValues
 
 COMMAND_LINE = "<command line>"
+PATHLESS = (COMMAND_LINE, PYTHON)
+"""Places without a file: paths in their values are relative to the working folder."""
 
 _MAX_FILES = 32
 _STEP = re.compile(r'(?P<dot>\.?)(?:"(?P<quoted>[^"]*)"|(?P<word>[^.\[\]="]+)|\[(?P<index>\d+)\])')
@@ -29,12 +33,29 @@ _STEP = re.compile(r'(?P<dot>\.?)(?:"(?P<quoted>[^"]*)"|(?P<word>[^.\[\]="]+)|\[
 _CHOICES = (("train", "optimizer"), ("train", "initializer"), ("train", "schedule"))
 
 
-def read_sources(path: Path, overrides: Sequence[str], diagnostics: Diagnostics) -> SourceNode:
-    """Return the merged tree of a config file, the files it extends and the overrides.
+def read_sources(
+    source: Path | Mapping[str, Any],
+    overrides: Sequence[str] | Mapping[str, Any],
+    diagnostics: Diagnostics,
+) -> SourceNode:
+    """Return the merged tree of a config, the files it extends and the overrides.
 
-    Problems are added to `diagnostics`; raises UserError if a file cannot be read at all.
+    source: a file, or the config itself. overrides: arguments `key.key=value`, or plain values by
+    dotted key. Problems are added to `diagnostics`; raises UserError if a file cannot be read at
+    all.
     """
-    root = _with_bases(path, str(path), (), diagnostics)
+    values = PythonValues(diagnostics)
+    if isinstance(source, Path):
+        root = _with_bases(source, str(source), (), diagnostics)
+    else:
+        root = _merged_with_bases(values.tree(source, ()), Path(PYTHON), (), diagnostics)
+    if isinstance(overrides, Mapping):
+        for key, value in overrides.items():
+            try:
+                root = _override_by_key(root, key, value, values)
+            except UserError as error:
+                diagnostics += error.diagnostics
+        return root
     for number, argument in enumerate(overrides, 1):
         try:
             root = _override(root, argument, number, diagnostics)
@@ -46,7 +67,13 @@ def read_sources(path: Path, overrides: Sequence[str], diagnostics: Diagnostics)
 def _with_bases(
     path: Path, shown: str, open_files: tuple[Path, ...], diagnostics: Diagnostics
 ) -> SourceNode:
-    root = load_file(path, shown, diagnostics)
+    return _merged_with_bases(load_file(path, shown, diagnostics), path, open_files, diagnostics)
+
+
+def _merged_with_bases(
+    root: SourceNode, path: Path, open_files: tuple[Path, ...], diagnostics: Diagnostics
+) -> SourceNode:
+    """Return the config `root`, read from `path`, merged over the file that it extends."""
     if root.value is None:
         raise UserError(Diagnostic("the config is empty", root.place, "a mapping"))
     if not isinstance(root.value, Mapping):
@@ -112,7 +139,33 @@ def _merge(base: SourceNode, later: SourceNode, path: KeyPath) -> SourceNode:
 def _override(root: SourceNode, argument: str, number: int, diagnostics: Diagnostics) -> SourceNode:
     steps, at = _parse_path(argument, number)
     start = SourceLocation(COMMAND_LINE, number, at + 2)
-    value = load_text(argument[at + 1 :], start, diagnostics)
+    return _assigned(root, steps, load_text(argument[at + 1 :], start, diagnostics))
+
+
+def _override_by_key(root: SourceNode, key: Any, value: Any, values: PythonValues) -> SourceNode:
+    """Return `root` with a plain value at a dotted key."""
+    try:
+        steps, end = _parse_path(f"{key}=", 1)
+    except UserError:
+        steps, end = [], -1
+    if end != len(str(key)):
+        raise UserError(
+            Diagnostic(
+                "not a dotted key",
+                values.place((str(key),)),
+                "key.key[index].key",
+                hint="such as train.epochs or network.layers[0].Convolution.num_filter",
+            )
+        )
+    path = tuple(step for step, _ in steps)
+    placed = [(step, values.place(path[: depth + 1])) for depth, step in enumerate(path)]
+    return _assigned(root, placed, values.tree(value, path))
+
+
+def _assigned(
+    root: SourceNode, steps: Sequence[tuple[str | int, SourceLocation]], value: SourceNode
+) -> SourceNode:
+    """Return `root` with the value of an override at `steps`."""
     if steps[0][0] == "extends":
         hint = "write it in the config file"
         raise UserError(Diagnostic("extends cannot be overridden", steps[0][1], hint=hint))

@@ -21,6 +21,7 @@ from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable_error
+from mxrun.session.array_records import ArraySource
 from mxrun.session.budget import budgeted
 from mxrun.session.device import describe, host_loops, kind_of, open_device
 from mxrun.session.inference_outputs import (
@@ -53,6 +54,7 @@ class InferRequest:
     the network's. top: number of classes reported; classes: a file of their names. batch, threads,
     precision: replace the config's. allow_changes: also run if config or plugins have changed since
     training. allow_plugins: trust the run's plugins, from now on. runs: the folder of runs.
+    arrays, instead of inputs and split: records by input.
     """
 
     inputs: tuple[str, ...] = ()
@@ -67,6 +69,7 @@ class InferRequest:
     allow_changes: bool = False
     allow_plugins: bool = False
     runs: Path = field(default_factory=runs_folder)
+    arrays: Mapping[str, Array] | None = None
 
     @property
     def measured(self) -> bool:
@@ -322,6 +325,8 @@ def _source(
     if request.split is not None:
         return SplitSource(built, request.split, request.measured, trained.checkpoint.manifest)
     names = " and ".join(map(repr, (*data, *labels)))
+    if request.arrays is not None and not labels:
+        return ArraySource(built, _named_arrays(request.arrays, data), trained.checkpoint.manifest)
     if labels:
         raise UserError(
             Diagnostic(
@@ -339,6 +344,24 @@ def _source(
     manifest = trained.checkpoint.manifest
     scale = manifest.scales.get(data[0])
     return FileSource(built, request.inputs, data[0], scale, manifest.columns)
+
+
+def _named_arrays(arrays: Mapping[str, Array], data: Sequence[str]) -> Mapping[str, Array]:
+    """Return the arrays of the inputs `data`; a single array without a name is of the only input.
+
+    Raises UserError for other names.
+    """
+    if len(data) == 1 and [*arrays] == [""]:
+        return {data[0]: arrays[""]}
+    if arrays.keys() != {*data}:
+        raise UserError(
+            Diagnostic(
+                "the arrays are not those of the network's inputs",
+                expected=f"one array for each of {', '.join(data)}",
+                got=", ".join(arrays).strip() or "one array without a name",
+            )
+        )
+    return arrays
 
 
 def _outputs(
