@@ -17,7 +17,7 @@ from mxrun.base.near_names import listed, nearest
 from mxrun.base.params import Parameters
 from mxrun.io.classes import class_key
 from mxrun.io.dataset import Dataset, Field, Inputs, LazyField, register
-from mxrun.io.decode import SUFFIXES, read_image
+from mxrun.io.decode import SUFFIXES, image_channels, read_image
 from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.split import ALL, UnknownSplit, default_split
 
@@ -70,7 +70,7 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
     and webp. Hidden files are ignored. Images beside the classes' folders have no class: they are
     left out, and a note reports them. Images are decoded when their batch is made.
     """
-    channels = _channels(inputs)
+    channels = image_channels(inputs.get("data"))
     folder = user_path(options.path)
     folder = folder if split == ALL else folder / split
     # Folders whose names differ only in the Unicode encoding of accents are one class.
@@ -107,18 +107,6 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
         empty=tuple(names[number] for number in sorted(empty)),
         notes=_notes(folder),
     )
-
-
-def _channels(inputs: Inputs) -> int:
-    """Return 1 or 3, as the network's input requires."""
-    spec = inputs.get("data")
-    if spec is None:
-        return 3
-    if len(spec.shape) != 3 or spec.shape[0] not in (1, 3):
-        problem = "the network's input 'data' is not an image"
-        expected = "[1, height, width] for grey or [3, height, width] for colour"
-        raise UserError(Diagnostic(problem, None, expected, str(list(spec.shape))))
-    return spec.shape[0]
 
 
 def _read(images: list[Path], channels: int, index: int) -> NDArray[Any]:

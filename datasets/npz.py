@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field as Option
 from pydantic import StringConstraints
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters, Positive
-from mxrun.base.tensor import TensorSpec
-from mxrun.io.convert import first_unrepresentable, valid_range
-from mxrun.io.dataset import Dataset, Field, Inputs, register
+from mxrun.io.arrays import array_field
+from mxrun.io.dataset import Dataset, Inputs, register
 from mxrun.io.files import user_path
 from mxrun.io.npy import read_npz
 
@@ -46,22 +43,8 @@ def read(options: NpzOptions, split: str, inputs: Inputs) -> Dataset:
         problem = f"{path}: the records of an array are empty"
         raise UserError(Diagnostic(problem, None, "no axis of length 0", ", ".join(empty)))
     fields = {
-        name: _field(arrays[stored], spec, f"{path}: {stored}.npy", options.scale)
+        name: array_field(arrays[stored], spec, f"{path}: {stored}.npy", options.scale)
         for name, spec in inputs.items()
         for stored in (names[name],)
     }
     return Dataset("npz", fields, (), split)
-
-
-def _field(array: NDArray[Any], spec: TensorSpec, where: str, scale: float) -> Field:
-    """Return the column of an input; images without a channel axis get one."""
-    if spec.shape == (1, *array.shape[1:]):
-        array = array[:, np.newaxis]
-    if array.dtype == np.uint8 and spec.dtype == "float32":
-        return Field(array, scale)
-    at = first_unrepresentable(array, spec.dtype)
-    if at is not None:
-        record = np.unravel_index(at, array.shape)
-        problem = f"{where}: record {record[0]} cannot be converted to {spec.dtype}"
-        raise UserError(Diagnostic(problem, None, valid_range(spec.dtype), str(array[record])))
-    return Field(array.astype(spec.dtype, copy=False))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -88,3 +91,48 @@ class PhaseName(str, Enum):
 
     TRAIN = "train"
     INFER = "infer"
+
+
+# `key=`, `key.key=` or `key[0]=` at the beginning of an argument.
+_SETTING = re.compile(r"[A-Za-z_][\w.\[\]]*=")
+
+
+def divide_settings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the arguments that are paths, and those that are KEY=VALUE.
+
+    A file of such a name is a path.
+    """
+    paths: list[str] = []
+    settings: list[str] = []
+    for argument in arguments:
+        is_setting = _SETTING.match(argument) and not os.path.exists(argument)
+        (settings if is_setting else paths).append(argument)
+    return paths, settings
+
+
+class PrecisionName(str, Enum):
+    """Dtype of activations."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+Precision = Annotated[
+    PrecisionName | None,
+    typer.Option(
+        help="Type of activations; any checkpoint can run in both.", show_default="the run's"
+    ),
+]
+RunFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN", help="A run's folder, one of its checkpoints, or the name of a run."
+    ),
+]
+CheckpointName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHICH",
+        help="best, newest or a step; default: the best if the run saves it, else the newest.",
+    ),
+]

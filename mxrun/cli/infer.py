@@ -14,10 +14,14 @@ from mxrun.cli.arguments import (
     AllowChanges,
     AllowPlugins,
     BatchOrMax,
+    CheckpointName,
     Json,
+    Precision,
+    RunFolder,
     RunsFolder,
     Threads,
     batch_size,
+    divide_settings,
 )
 
 if TYPE_CHECKING:
@@ -43,31 +47,12 @@ _OF_SUFFIX = {
 }
 
 
-class PrecisionName(str, Enum):
-    """Dtype of activations."""
-
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
-
-
-Precision = Annotated[
-    PrecisionName | None,
-    typer.Option(
-        help="Type of activations; any checkpoint can run in both.", show_default="the run's"
-    ),
-]
-RunFolder = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RUN", help="A run's folder, one of its checkpoints, or the name of a run."
-    ),
-]
 Inputs = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="INPUT",
-        help="Images, .npy files, tables of numbers (csv), or folders of these; - reads one of "
-        "these from standard input.",
+        help="Images, .npy files, tables (csv), or folders of these; - reads one of these from "
+        "standard input. KEY=VALUE changes the data section: label=kind, header=true, data=[a,b].",
     ),
 ]
 SplitName = Annotated[
@@ -75,13 +60,6 @@ SplitName = Annotated[
     typer.Option(
         metavar="NAME",
         help="Run on data of the config instead of files: train, eval, or a split of the data set.",
-    ),
-]
-CheckpointName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WHICH",
-        help="best, newest or a step; default: the best if the run saves it, else the newest.",
     ),
 ]
 Top = Annotated[
@@ -140,6 +118,7 @@ def infer(
       mxrun infer runs/digits_lenet images/ --output jsonl > classes.jsonl
       mxrun infer runs/digits_lenet --split eval --json
       mxrun infer runs/digits_lenet images/ --outputs fc1 --to features.npy
+      mxrun infer runs/flowers flowers.csv label=kind --output csv
       cat rows.csv | mxrun infer runs/regression -
     """
     from mxrun.base.files import check_writable
@@ -150,7 +129,8 @@ def infer(
 
     check_writable(to)
     form = _output_format(output, to, top)
-    _check_records(inputs or (), split)
+    files, settings = divide_settings(inputs or ())
+    _check_records(files, split)
     if json and (output or to):
         given = f"--to {to}" if to else f"--output {output.value}" if output else ""
         raise typer.BadParameter(
@@ -158,10 +138,11 @@ def infer(
         )
     names = _output_names(outputs)
     request = command.InferRequest(
-        *(tuple(inputs or ()), split, checkpoint, names, top, classes, batch_size(batch), threads),
+        *(tuple(files), split, checkpoint, names, top, classes, batch_size(batch), threads),
         precision=precision.value if precision else None,
         allow_changes=allow_changes,
         allow_plugins=allow_plugins,
+        settings=tuple(settings),
         runs=runs_folder(runs),
     )
     inference = command.infer(run, request, write_note)

@@ -20,6 +20,7 @@ from mxrun.cli.check_op import check_op
 from mxrun.cli.command_group import CommandGroup
 from mxrun.cli.convert import convert
 from mxrun.cli.docs import docs
+from mxrun.cli.evaluate import evaluate
 from mxrun.cli.infer import infer
 from mxrun.cli.info import info
 from mxrun.cli.inspect_memory import inspect_memory
@@ -130,6 +131,7 @@ def _mxrun(
 
 for _command in (
     train,
+    evaluate,
     infer,
     check,
     inspect_memory,

@@ -7,9 +7,12 @@ from mxrun.config.marked import SourceNode
 from mxrun.config.names import Names
 from mxrun.config.parse import ConfigSource, Overrides, Parsed, RunConfig, load_config, parse
 from mxrun.config.schema import Data, DatasetSection, NetworkSection, Variable
+from mxrun.config.sources import COMMAND_LINE, PATHLESS, overridden
 from mxrun.config.training import StartFrom, Train
 
 __all__ = [
+    "COMMAND_LINE",
+    "PATHLESS",
     "Choice",
     "ConfigSource",
     "Data",
@@ -26,5 +29,6 @@ __all__ = [
     "Variable",
     "json_schema",
     "load_config",
+    "overridden",
     "parse",
 ]

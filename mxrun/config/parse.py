@@ -24,7 +24,7 @@ from mxrun.config.load import DEEPEST, LARGEST_FILE, MAX_VALUES
 from mxrun.config.marked import REQUIRED, SourceNode, located
 from mxrun.config.schema import Data, DatasetSection, NetworkSection, Settings, are_plugins
 from mxrun.config.section import Section
-from mxrun.config.sources import PATHLESS, read_sources
+from mxrun.config.sources import PATHLESS, Overrides, read_sources
 from mxrun.config.training import Train
 from mxrun.config.translate import translate
 
@@ -161,6 +161,17 @@ class Parsed:
         diagnostics = Diagnostics(self.expansion_problems, self.unknown)
         return _validate(replace(self.expanded, root=root), diagnostics)
 
+    def with_evaluation(self, section: SourceNode) -> Parsed:
+        """Return the config with `section` as its `data.eval`, validated again.
+
+        A config that cannot be read is returned as it is.
+        """
+        if self.expanded is None:
+            return self
+        root = _put(self.expanded.root, ("data", "eval"), section)
+        diagnostics = Diagnostics(self.expansion_problems, self.unknown)
+        return _validate(replace(self.expanded, root=root), diagnostics)
+
     @property
     def plugins(self) -> Mapping[str, SourceLocation]:
         """Places of the plugin files by name, if the list is valid, whatever is wrong elsewhere."""
@@ -195,9 +206,6 @@ class Parsed:
 
 ConfigSource: TypeAlias = str | PathLike[str] | Mapping[str, Any]
 """Path of a config file, or the config itself as plain values."""
-
-Overrides: TypeAlias = Sequence[str] | Mapping[str, Any]
-"""Arguments `key.key=value`, or plain values by dotted key."""
 
 
 def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:

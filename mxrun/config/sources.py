@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from mxrun.base.description import describe_value
 from mxrun.base.errors import PYTHON, Diagnostic, Diagnostics, SourceLocation, UserError
@@ -26,6 +26,9 @@ COMMAND_LINE = "<command line>"
 PATHLESS = (COMMAND_LINE, PYTHON)
 """Places without a file: paths in their values are relative to the working folder."""
 
+Overrides: TypeAlias = Sequence[str] | Mapping[str, Any]
+"""Arguments `key.key=value`, or plain values by dotted key."""
+
 _MAX_FILES = 32
 _STEP = re.compile(r'(?P<dot>\.?)(?:"(?P<quoted>[^"]*)"|(?P<word>[^.\[\]="]+)|\[(?P<index>\d+)\])')
 
@@ -34,9 +37,7 @@ _CHOICES = (("train", "optimizer"), ("train", "initializer"), ("train", "schedul
 
 
 def read_sources(
-    source: Path | Mapping[str, Any],
-    overrides: Sequence[str] | Mapping[str, Any],
-    diagnostics: Diagnostics,
+    source: Path | Mapping[str, Any], overrides: Overrides, diagnostics: Diagnostics
 ) -> SourceNode:
     """Return the merged tree of a config, the files it extends and the overrides.
 
@@ -44,12 +45,18 @@ def read_sources(
     dotted key. Problems are added to `diagnostics`; raises UserError if a file cannot be read at
     all.
     """
-    values = PythonValues(diagnostics)
     if isinstance(source, Path):
         root = _with_bases(source, str(source), (), diagnostics)
     else:
-        root = _merged_with_bases(values.tree(source, ()), Path(PYTHON), (), diagnostics)
+        given = PythonValues(diagnostics).tree(source, ())
+        root = _merged_with_bases(given, Path(PYTHON), (), diagnostics)
+    return overridden(root, overrides, diagnostics)
+
+
+def overridden(root: SourceNode, overrides: Overrides, diagnostics: Diagnostics) -> SourceNode:
+    """Return a tree with the values of `overrides`; problems are added to `diagnostics`."""
     if isinstance(overrides, Mapping):
+        values = PythonValues(diagnostics)
         for key, value in overrides.items():
             try:
                 root = _override_by_key(root, key, value, values)

@@ -114,7 +114,8 @@ class Dataset:
     `empty` lists classes that have a folder but no records. `notes` are remarks on what was read,
     one sentence each. `pipeline` turns records into rows and `inputs` are the specs of the rows
     that the network reads: both as given to `open_datasets`. `name` and `split` (`test[0:9000]`)
-    identify the records; `place` is where the config requests them.
+    identify the records; `place` is where the config requests them. `numbers` are the records'
+    numbers in the complete split, if these are a part of it.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Dataset:
     label_column: str = ""
     empty: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    numbers: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(column.records) for column in self.fields.values()}
@@ -237,7 +239,8 @@ class Dataset:
             for name, column in self.fields.items()
         }
         lazy = {name: column.part(rows) for name, column in self.lazy.items()}
-        return replace(self, fields=fields, lazy=lazy, split=str(split))
+        numbers = None if split.is_complete else np.arange(len(self))[rows]
+        return replace(self, fields=fields, lazy=lazy, split=str(split), numbers=numbers)
 
     def check(
         self, inputs: Inputs, places: Places, pipeline: Pipeline = NO_TRANSFORMS

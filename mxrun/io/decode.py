@@ -10,7 +10,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import InternalError
+from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.tensor import TensorSpec
 from mxrun.io.files import fail, unreadable_error
 from mxrun.io.jpeg import count_scans, is_jpeg
 
@@ -41,6 +42,20 @@ _DAMAGED = (
     struct.error,
     zlib.error,
 )
+
+
+def image_channels(spec: TensorSpec | None) -> int:
+    """Return the channels of images for an input: 1 for grey, 3 for colour, also without `spec`.
+
+    Raises UserError for an input that does not take images.
+    """
+    if spec is None:
+        return 3
+    if len(spec.shape) != 3 or spec.shape[0] not in (1, 3):
+        problem = "the network's input 'data' is not an image"
+        expected = "[1, height, width] for grey or [3, height, width] for colour"
+        raise UserError(Diagnostic(problem, None, expected, str(list(spec.shape))))
+    return spec.shape[0]
 
 
 def read_image(path: Path, channels: int) -> NDArray[np.uint8]:

@@ -47,6 +47,11 @@ def image_scale(scale: Scale | None) -> float:
     return _UNIT if scale is None else scale.images
 
 
+def takes_images(spec: TensorSpec) -> bool:
+    """Return whether an input takes images: grey or colour, [channels, height, width]."""
+    return len(spec.shape) == 3 and spec.shape[0] in (1, 3) and spec.dtype == "float32"
+
+
 def read_samples(path: Path, sample: Sample) -> Iterator[NDArray[Any]]:
     """Yield the rows of `sample.spec` in a file; see `samples`."""
     return samples(bytes(read_all_bytes(path)), path, sample)

@@ -13,6 +13,8 @@ from mxrun.report.tables import titled_table
 
 _MAX_COLUMNS = 16
 _MAX_MISTAKES = 12
+# Characters of all headings together, and of one at least.
+_MAX_HEADINGS, _MIN_HEADING = 48, 4
 
 
 def confusion_tables(evaluation: Mapping[str, Any], classes: Sequence[str] = ()) -> list[Table]:
@@ -36,10 +38,18 @@ def confusion_table(
     shown = map(printable, classes) if named else map(str, range(len(counts)))
     names = [Text(each) for each in shown]
     if len(counts) > _MAX_COLUMNS:
-        return _mistakes(name, counts, names)
+        mistakes = sorted(
+            (-count, label, predicted)
+            for label, row in enumerate(counts)
+            for predicted, count in enumerate(row)
+            if count and predicted != label
+        )
+        return mistakes_table(
+            name, [(label, best, -count) for count, label, best in mistakes], names
+        )
     table = titled_table(name)
     table.add_column("label \\ predicted", justify="right")
-    for predicted_name in names:
+    for predicted_name in _headings(names):
         table.add_column(predicted_name, justify="right")
     for label, row in enumerate(counts):
         cells = [
@@ -50,23 +60,27 @@ def confusion_table(
     return table
 
 
-def _mistakes(name: str, counts: Sequence[Sequence[float | None]], names: Sequence[Text]) -> Table:
-    """Return a table of the most frequent mistakes; ties are in order of the classes."""
-    mistakes = sorted(
-        (-count, label, predicted)
-        for label, row in enumerate(counts)
-        for predicted, count in enumerate(row)
-        if count and predicted != label
-    )
+def mistakes_table(
+    name: str, mistakes: Sequence[tuple[int, int, float]], names: Sequence[Text]
+) -> Table:
+    """Return a table of the most frequent mistakes: label, predicted class and count of each."""
     table = titled_table(f"{name}: mistakes")
     for heading in ("label", "predicted as", "count"):
         table.add_column(heading, justify="right")
-    for count, label, predicted in mistakes[:_MAX_MISTAKES]:
-        table.add_row(names[label], names[predicted], _count(-count))
+    for label, predicted, count in mistakes[:_MAX_MISTAKES]:
+        table.add_row(names[label], names[predicted], _count(count))
     if len(mistakes) > _MAX_MISTAKES:
-        rest = -sum(count for count, _, _ in mistakes[_MAX_MISTAKES:])
+        rest = sum(count for _, _, count in mistakes[_MAX_MISTAKES:])
         table.add_row("others", "", _count(rest))
     return table
+
+
+def _headings(names: Sequence[Text]) -> list[Text]:
+    """Return the names of the columns; long ones are cut, because the rows have them in full."""
+    longest = max(_MIN_HEADING, _MAX_HEADINGS // max(len(names), 1))
+    return [
+        name if len(name) <= longest else Text(f"{name.plain[: longest - 1]}…") for name in names
+    ]
 
 
 def _count(count: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -15,15 +15,13 @@ from mxrun.frontend.data import evaluation_pipeline
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.io.sample import Sample, array_samples
 from mxrun.session.records import Records, RecordSource
-from mxrun.train.checkpoint import Manifest
+from mxrun.train.checkpoint import Arrays, Manifest
 
 
 class ArraySource(RecordSource):
     """Records of arrays, one for each data input; they are read like .npy files."""
 
-    def __init__(
-        self, built: ModelDefinition, arrays: Mapping[str, npt.NDArray[Any]], manifest: Manifest
-    ) -> None:
+    def __init__(self, built: ModelDefinition, arrays: Arrays, manifest: Manifest) -> None:
         """Read all records. Raises UserError if one does not fit, or if their numbers differ.
 
         arrays: by input, [records, *record] or one record.
@@ -67,3 +65,21 @@ class ArraySource(RecordSource):
                     target[...] = self._rows[field][number]
                 slot.store()
             yield Records([("", number) for number in numbers])
+
+
+def named_arrays(arrays: Arrays, data: Sequence[str]) -> Arrays:
+    """Return the arrays of the inputs `data`; a single array without a name is of the only input.
+
+    Raises UserError for other names.
+    """
+    if len(data) == 1 and [*arrays] == [""]:
+        return {data[0]: arrays[""]}
+    if arrays.keys() != {*data}:
+        raise UserError(
+            Diagnostic(
+                "the arrays are not those of the network's inputs",
+                expected=f"one array for each of {', '.join(data)}",
+                got=", ".join(arrays).strip() or "one array without a name",
+            )
+        )
+    return arrays

@@ -17,12 +17,14 @@ from mxrun.base.tensor import Shape
 from mxrun.codegen.compilation import noted_compilations
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
+from mxrun.frontend import ModelDefinition
 from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable_error
-from mxrun.session.array_records import ArraySource
+from mxrun.session.array_records import ArraySource, named_arrays
 from mxrun.session.budget import budgeted
+from mxrun.session.data_part import DataPart, open_part
 from mxrun.session.device import describe, host_loops, kind_of, open_device
 from mxrun.session.inference_outputs import (
     OutputHead,
@@ -38,7 +40,7 @@ from mxrun.session.max_batch_size import MAX, BatchSize, largest_batch
 from mxrun.session.notes import Notify, ignore_note, note_missing_library
 from mxrun.session.parameter_init import zero_pinned
 from mxrun.session.planning import check_fits, chooser_for, team_size
-from mxrun.session.records import FileSource, Records, RecordSource, SplitSource
+from mxrun.session.records import DatasetSource, FileSource, Records, RecordSource
 from mxrun.session.trained_model import TrainedModel
 
 Array = npt.NDArray[Any]
@@ -53,8 +55,9 @@ class InferRequest:
     of its data set. checkpoint: `best`, `newest` or a step. outputs: layers whose outputs replace
     the network's. top: number of classes reported; classes: a file of their names. batch, threads,
     precision: replace the config's. allow_changes: also run if config or plugins have changed since
-    training. allow_plugins: trust the run's plugins, from now on. runs: the folder of runs.
-    arrays, instead of inputs and split: records by input.
+    training. allow_plugins: trust the run's plugins, from now on. settings: `KEY=VALUE` that change
+    the data section of a split, or the form of tables. runs: the folder of runs. arrays, instead of
+    inputs and split: records by input.
     """
 
     inputs: tuple[str, ...] = ()
@@ -68,6 +71,7 @@ class InferRequest:
     precision: str | None = None
     allow_changes: bool = False
     allow_plugins: bool = False
+    settings: tuple[str, ...] = ()
     runs: Path = field(default_factory=runs_folder)
     arrays: Mapping[str, Array] | None = None
 
@@ -205,6 +209,11 @@ class Inference:
         named = isinstance(label, int) and 0 <= label < len(self.classes)
         return {"label": label} | ({"label_name": self.classes[label]} if named else {})
 
+    @property
+    def metrics(self) -> Mapping[str, Any] | None:
+        """The loss and the metrics, after the last record, if they are measured."""
+        return self._source.metrics
+
     def summary(self) -> Row:
         """Return the run, its speed and its metrics as JSON; complete after the last record."""
         checkpoint = self.trained.checkpoint
@@ -222,8 +231,20 @@ class Inference:
             "seconds": self._seconds,
             "records_per_s": self._records / max(self._seconds, 1e-9),
             "classes": list(self.classes),
-            "metrics": self._source.metrics,
+            "metrics": self.metrics,
         }
+
+
+@dataclass(frozen=True)
+class InferenceSetup:
+    """What an inference runs: its outputs and records, for a network of any batch size.
+
+    measured: whether the losses are computed, which the source of records measures.
+    """
+
+    select: Callable[[ModelDefinition], Sequence[OutputHead]]
+    open_source: Callable[[TrainedModel, Sequence[OutputHead]], RecordSource]
+    measured: bool
 
 
 def prepare_inference(
@@ -234,23 +255,40 @@ def prepare_inference(
     Only inference is planned, for a batch no larger than the records of the files. notify: receives
     notes about long waits. Raises UserError for names that do not exist and unreadable records.
     """
+    setup = InferenceSetup(
+        lambda built: heads(built, request.outputs),
+        lambda model, selected: _source(model, request, selected),
+        request.measured,
+    )
+    return prepare(trained, request, setup, notify)
+
+
+def prepare(
+    trained: TrainedModel, request: InferRequest, setup: InferenceSetup, notify: Notify
+) -> Inference:
+    """Prepare a network for `setup`; of `request` only how to run is read. Raises UserError."""
     note_missing_library(trained.built.config, notify)
     with host_loops(trained.built.config):
-        return _prepared(trained, request, notify)
+        return _prepared(trained, request, setup, notify)
 
 
-def _prepared(trained: TrainedModel, request: InferRequest, notify: Notify) -> Inference:
+def _prepared(
+    trained: TrainedModel, request: InferRequest, setup: InferenceSetup, notify: Notify
+) -> Inference:
     if request.batch == MAX:
-        trained = trained.with_batch_size(_largest_batch(trained, request, notify))
+        trained = trained.with_batch_size(_largest_batch(trained, request, setup, notify))
     built = trained.built
-    selected = heads(built, request.outputs)
-    source = _source(trained, request, selected)
+    selected = setup.select(built)
+    source = setup.open_source(trained, selected)
     available = source.available(built.model.batch_size)
     if not available:
         raise UserError("there are no records to infer")
     batch_size = planned_batch(built, selected, available)
     outputs = _outputs(trained, request, selected, row_shapes(built, selected, batch_size))
-    plan = compile_plan(*_compile_request(trained, request, selected, source, batch_size, notify))
+    compiled = _compile_request(
+        trained, request, selected, source, (batch_size, setup.measured), notify
+    )
+    plan = compile_plan(*compiled)
     check_fits(plan)
     with noted_compilations(notify):
         executor = Executor(plan, open_device(built.config, plan.device))
@@ -261,13 +299,16 @@ def _prepared(trained: TrainedModel, request: InferRequest, notify: Notify) -> I
     return Inference(trained, source, executor, outputs, classes, batch_size)
 
 
-def _largest_batch(trained: TrainedModel, request: InferRequest, notify: Notify) -> int:
+def _largest_batch(
+    trained: TrainedModel, request: InferRequest, setup: InferenceSetup, notify: Notify
+) -> int:
     """Return the largest batch that fits, at most the number of records if it is known."""
-    selected = heads(trained.built, request.outputs)
-    source = _source(trained, request, selected)
+    selected = setup.select(trained.built)
+    source = setup.open_source(trained, selected)
 
     def compile_request(size: int) -> tuple[Symbol, CompileRequest]:
-        return _compile_request(trained, request, selected, source, size, ignore_note)
+        work = (size, setup.measured)
+        return _compile_request(trained, request, selected, source, work, ignore_note)
 
     largest = largest_batch(trained.built, compile_request, notify)
     if source.total is None or source.total >= largest:
@@ -281,15 +322,16 @@ def _compile_request(
     request: InferRequest,
     selected: Sequence[OutputHead],
     source: RecordSource,
-    batch_size: int,
+    work: tuple[int, bool],
     notify: Notify,
 ) -> tuple[Symbol, CompileRequest]:
-    """Return the symbol and the compile request for a batch size."""
+    """Return the symbol and the compile request; work: batch size, and whether to measure."""
     built = trained.built
+    batch_size, measured = work
     threads = team_size(built, training=False, threads=request.threads or _team_of(trained))
     device = describe(built.config, threads)
-    measured = built.model.symbol.heads if request.measured else ()
-    return subgraph(selected, measured), CompileRequest(
+    losses = built.model.symbol.heads if measured else ()
+    return subgraph(selected, losses), CompileRequest(
         inputs=batch_inputs(built, batch_size),
         shapes=known_shapes(built),
         staged=source.staged(batch_size),
@@ -323,10 +365,12 @@ def _source(
     built = trained.built
     data, labels = needed_inputs(built, selected)
     if request.split is not None:
-        return SplitSource(built, request.split, request.measured, trained.checkpoint.manifest)
+        opened = open_part(trained, DataPart(request.split, settings=request.settings))
+        metrics = built.training.metrics if request.measured else None
+        return DatasetSource(built, opened.dataset, metrics, opened.notes, path=opened.path)
     names = " and ".join(map(repr, (*data, *labels)))
     if request.arrays is not None and not labels:
-        return ArraySource(built, _named_arrays(request.arrays, data), trained.checkpoint.manifest)
+        return ArraySource(built, named_arrays(request.arrays, data), trained.checkpoint.manifest)
     if labels:
         raise UserError(
             Diagnostic(
@@ -343,25 +387,7 @@ def _source(
         )
     manifest = trained.checkpoint.manifest
     scale = manifest.scales.get(data[0])
-    return FileSource(built, request.inputs, data[0], scale, manifest.columns)
-
-
-def _named_arrays(arrays: Mapping[str, Array], data: Sequence[str]) -> Mapping[str, Array]:
-    """Return the arrays of the inputs `data`; a single array without a name is of the only input.
-
-    Raises UserError for other names.
-    """
-    if len(data) == 1 and [*arrays] == [""]:
-        return {data[0]: arrays[""]}
-    if arrays.keys() != {*data}:
-        raise UserError(
-            Diagnostic(
-                "the arrays are not those of the network's inputs",
-                expected=f"one array for each of {', '.join(data)}",
-                got=", ".join(arrays).strip() or "one array without a name",
-            )
-        )
-    return arrays
+    return FileSource(built, request.inputs, data[0], scale, manifest.columns, request.settings)
 
 
 def _outputs(

@@ -67,6 +67,21 @@ def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[OutputHead, ...
     )
 
 
+def predictions(built: ModelDefinition) -> dict[str, OutputHead]:
+    """Return the predictions that each loss compares with labels, by the loss's name.
+
+    A loss without labels, or with labels that are neither classes nor numbers, has none.
+    """
+    internals = {entry.name: entry for entry in built.model.symbol.get_internals().heads}
+    found = {}
+    for loss in built.model.losses:
+        if loss.label and (loss.task or loss.label_classes):
+            entry = internals[loss.output]
+            predicted = _prediction(entry) or entry
+            found[loss.name] = OutputHead(predicted.name, predicted, classes=False)
+    return found
+
+
 def _prediction(entry: NodeEntry) -> NodeEntry | None:
     """Return the prediction [batch, classes] of a loss with no output but the loss, or None."""
     node = entry.node

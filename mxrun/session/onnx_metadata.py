@@ -8,7 +8,7 @@ from typing import Any
 from mxrun.base.tensor import TensorSpec
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import evaluation_pipeline
-from mxrun.io.sample import image_scale
+from mxrun.io.sample import image_scale, takes_images
 from mxrun.session.synthetic_data import trained_on_synthetic_data
 from mxrun.session.trained_model import TrainedModel
 
@@ -56,7 +56,7 @@ def _preprocessing(
 
 def _image(spec: TensorSpec) -> dict[str, str]:
     """Return the order of axes and the colours of an input that takes images."""
-    if not _takes_images(spec):
+    if not takes_images(spec):
         return {}
     return {"layout": "CHW", "color": _COLORS[spec.shape[0]]}
 
@@ -64,9 +64,5 @@ def _image(spec: TensorSpec) -> dict[str, str]:
 def _scale(trained: TrainedModel, name: str, spec: TensorSpec) -> dict[str, float]:
     """Return the factors of bytes as in inference."""
     scale = trained.checkpoint.manifest.scales.get(name)
-    images = {"images": image_scale(scale)} if _takes_images(spec) else {}
+    images = {"images": image_scale(scale)} if takes_images(spec) else {}
     return images if scale is None else {**images, "arrays": scale.bytes}
-
-
-def _takes_images(spec: TensorSpec) -> bool:
-    return len(spec.shape) == 3 and spec.shape[0] in _COLORS and spec.dtype == "float32"

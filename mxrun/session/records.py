@@ -6,40 +6,42 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
-from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.near_names import nearest
+from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
+from mxrun.base.params import Parameters, check
 from mxrun.base.tensor import TensorSpec
+from mxrun.config import COMMAND_LINE, SourceNode, overridden
 from mxrun.executor.executor import Executor
-from mxrun.frontend import ModelDefinition, check_labels
+from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import evaluation_pipeline
+from mxrun.frontend.instantiate import ParameterPlaces
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.batch import SAMPLE_WEIGHT
-from mxrun.io.dataset import Dataset, DatasetRequest, open_datasets
+from mxrun.io.dataset import DATASETS, Dataset
 from mxrun.io.decode import SUFFIXES
 from mxrun.io.files import MAXIMUM_BYTES, unreadable_error, user_path
-from mxrun.io.fingerprint import fingerprint
 from mxrun.io.iterator import DataIterator
 from mxrun.io.prefetch import Staging, open_iterator, staging_specs
 from mxrun.io.record import Scale
 from mxrun.io.sample import Sample, read_samples, samples
-from mxrun.io.split import Split
 from mxrun.io.table import PLAIN, TableForm
 from mxrun.session.inference_outputs import label_inputs
 from mxrun.session.planning import staged_name
-from mxrun.train.checkpoint import Manifest
 from mxrun.train.loop import slots
 from mxrun.train.measure import LossTensors, Measure, Phase
+from mxrun.train.metric_kind import MetricKind
 
 STANDARD_INPUT = "-"
+# Data set whose options are the settings of tables if training read no tables, and its path.
+_TABLE, _PATH = "csv", "path"
 _FOLDER_SUFFIXES = (*SUFFIXES, ".npy", ".csv")
 
 
@@ -48,11 +50,13 @@ class Records:
     """Records of the batch in the io slots: one name per row, and labels.
 
     names: (file or data set, number of the record in it, from 0). labels: if known, class numbers
-    [count], or regression targets [count] or [count, numbers].
+    [count], or regression targets [count] or [count, numbers]. targets: if requested, the arrays
+    [count, ...] that losses read as labels, by input; valid until the next batch.
     """
 
     names: Sequence[tuple[str, int]]
     labels: npt.NDArray[Any] | None = None
+    targets: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 class RecordSource(ABC):
@@ -94,14 +98,17 @@ class FileSource(RecordSource):
         field: str,
         scale: Scale | None,
         columns: Sequence[str] = (),
+        settings: Sequence[str] = (),
     ) -> None:
         """Find the files; nothing is read yet.
 
-        scale: the factors of bytes in training. columns: names of a table's data columns. Raises
-        UserError for missing files.
+        scale: the factors of bytes in training. columns: names of a table's data columns. settings:
+        `KEY=VALUE` for the form of tables, such as `label=kind`. Raises UserError for missing files
+        and wrong settings.
         """
         pipeline = evaluation_pipeline(built.config.data)
-        table = _table_form(built, built.model.records[field].elements, tuple(columns))
+        size = built.model.records[field].elements
+        table = _table_form(built, size, tuple(columns), settings)
         self._field = field
         self._sample = Sample(built.model.records[field], pipeline, field, scale, table)
         self._records = self._read(_files(inputs))
@@ -142,12 +149,56 @@ class FileSource(RecordSource):
                 yield name, number, row
 
 
-def _table_form(built: ModelDefinition, size: int, columns: tuple[str, ...]) -> TableForm:
-    """Return the form of the config's own tables, with header and labels optional."""
+def _table_form(
+    built: ModelDefinition, size: int, columns: tuple[str, ...], settings: Sequence[str]
+) -> TableForm:
+    """Return the form of the config's own tables, with header and labels optional.
+
+    settings: keys of a table that take precedence. Raises UserError for wrong ones.
+    """
     request = built.data.get("train")
-    form: TableForm = getattr(request and request.options, "form", PLAIN)
-    header = "maybe" if form.header == "yes" else form.header
-    return replace(form, header=header, size=size, data=columns or form.data)
+    options = None if request is None else request.options
+    if not hasattr(options, "form"):
+        options = DATASETS.get(_TABLE).options(**{_PATH: STANDARD_INPUT}) if settings else None
+    given: Mapping[str, SourceNode] = {}
+    if options is not None and settings:
+        given = _given(settings)
+        options = _with_options(options, given)
+    form: TableForm = getattr(options, "form", PLAIN)
+    header = form.header if "header" in given or form.header == "no" else "maybe"
+    data = form.data if "data" in given else columns or form.data
+    return replace(form, header=header, size=size, data=data)
+
+
+def _given(settings: Sequence[str]) -> Mapping[str, SourceNode]:
+    """Return the values of `KEY=VALUE`. Raises UserError for others, and for a path."""
+    diagnostics = Diagnostics()
+    start = SourceLocation(COMMAND_LINE, 1, 1)
+    found = overridden(SourceNode({}, start), settings, diagnostics).value
+    assert isinstance(found, Mapping)
+    diagnostics += (
+        Diagnostic(
+            f"{key}= is no setting of a table",
+            found[key].start,
+            hint="name files behind the run, or use --split and KEY=VALUE for a data set",
+        )
+        for key in (_PATH, "dataset", "split")
+        if key in found
+    )
+    if diagnostics:
+        raise UserError(diagnostics)
+    return found
+
+
+def _with_options(options: Parameters, given: Mapping[str, SourceNode]) -> Parameters:
+    """Return a table's options with other values. Raises UserError for wrong ones."""
+    plain = {key: node.plain() for key, node in given.items()}
+    start = SourceLocation(COMMAND_LINE, 1, 1)
+    values = {**options.model_dump(), **plain}
+    changed, problems = check(type(options), values, ParameterPlaces(given, start))
+    if changed is None:
+        raise UserError(problems)
+    return changed
 
 
 def _files(inputs: Sequence[str]) -> list[str]:
@@ -200,31 +251,29 @@ def _standard_input() -> bytes:
     return content
 
 
-class SplitSource(RecordSource):
-    """Records of one of the config's data sections, or of another split of its data set.
+class DatasetSource(RecordSource):
+    """Records of a data set, in its order, through its pipeline.
 
-    They pass through the evaluation pipeline, in the data set's order. measured: the loss and the
-    config's metrics are computed meanwhile and stored in `metrics` at the end.
+    metrics: with these, the loss and the metrics are computed meanwhile and stored in `metrics` at
+    the end. targets: whether batches hold the labels that losses read. path: the file that holds
+    all records, if there is one.
     """
 
     def __init__(
-        self, built: ModelDefinition, split: str, measured: bool, manifest: Manifest
+        self,
+        built: ModelDefinition,
+        dataset: Dataset,
+        metrics: Collection[MetricKind] | None = None,
+        notes: Sequence[str] = (),
+        targets: bool = False,
+        path: str = "",
     ) -> None:
-        """Open the data set with the class numbers and column names of training in `manifest`.
-
-        Raises UserError if it cannot be read, and for a class that training did not have.
-        """
-        role, request = _section(built, split)
         self._model, self._data = built.model, built.config.data
         self._label_inputs = label_inputs(built)
-        self._metrics = built.training.metrics if measured else None
-        records = built.model.records
-        of_training = (manifest.classes, manifest.columns, manifest.label_column)
-        self._dataset = open_datasets({role: request}, records, *of_training)[role]
-        check_labels(built, {role: self._dataset})
-        self.total = len(self._dataset)
-        if split == role and _is_changed(self._dataset, manifest.data.get(role)):
-            self.notes = (f"the records of data.{role} are not those of the run",)
+        self._metrics, self._dataset = metrics, dataset
+        labels = dict.fromkeys(loss.label for loss in built.model.losses if loss.label)
+        self._targets = tuple(labels) if targets else ()
+        self.total, self.notes, self._path = len(dataset), tuple(notes), path
 
     def available(self, limit: int) -> int:
         """Return `limit`: losses are measured on batches of the network's own size."""
@@ -243,22 +292,32 @@ class SplitSource(RecordSource):
 
     def batches(self, executor: Executor, batch_size: int) -> Iterator[Records]:
         """Yield the batches of the data set."""
-        name = f"{self._dataset.name} {self._dataset.split}"
         labels = self._labels()
         with closing(self._iterator(executor, batch_size)) as iterator:
-            targets = slots(executor, iterator)
+            inputs = slots(executor, iterator)
             measure = None
             if self._metrics is not None:
                 phase = Phase(EVALUATE, iterator, self._metrics)
-                measure = Measure(executor, phase, self._model.losses, targets.arrays)
-            while (batch := iterator.next_into(targets.arrays)) is not None:
-                targets.store()
+                measure = Measure(executor, phase, self._model.losses, inputs.arrays)
+            while (batch := iterator.next_into(inputs.arrays)) is not None:
+                inputs.store()
                 indices = batch.indices[: batch.valid]
-                names = [(name, number) for number in indices.tolist()]
-                yield Records(names, None if labels is None else labels[indices])
+                names = [self._name(number) for number in indices.tolist()]
+                targets = {name: inputs.arrays[name][: batch.valid] for name in self._targets}
+                yield Records(names, None if labels is None else labels[indices], targets)
                 if measure is not None:
                     measure.update(batch.valid)
         self.metrics = None if measure is None else measure.values()
+
+    def _name(self, number: int) -> tuple[str, int]:
+        """Return the file of a record, if it has its own, or the data set and the number in it."""
+        dataset = self._dataset
+        for column in dataset.lazy.values():
+            if file := column.source(number):
+                return shown_path(file), 0
+        split = dataset.split.partition("[")[0]
+        name = self._path or f"{dataset.name} {split}".rstrip()
+        return name, number if dataset.numbers is None else int(dataset.numbers[number])
 
     def _iterator(self, executor: Executor, batch_size: int) -> DataIterator:
         """Return the iterator that fills the io slots of a plan for this batch size."""
@@ -298,36 +357,7 @@ def _label_axes(loss: LossTensors) -> int:
     return int(bool(loss.label) and (loss.classification is None or loss.classification.labelled))
 
 
-def _is_changed(dataset: Dataset, saved: str | None) -> bool:
-    """Return whether the records are known to differ from those with the fingerprint `saved`.
-
-    Lazily read columns are not compared, because that would read every file again.
-    """
-    return saved is not None and not dataset.lazy and fingerprint(dataset) != saved
-
-
-def _section(built: ModelDefinition, split: str) -> tuple[str, DatasetRequest]:
-    """Return the role and request of `split`: `train`, `eval`, or a split of the data set.
-
-    Raises UserError if there is no such split.
-    """
-    if built.missing:
-        raise UserError(built.missing)
-    pipeline = evaluation_pipeline(built.config.data)
-    if split in built.data:
-        return split, replace(built.data[split], pipeline=pipeline)
-    role = "eval" if "eval" in built.data else "train"
-    request = built.data[role]
-    # If the splits are defined by files, opening the data set checks the name.
-    if request.format.find_split is None and split not in request.format.splits:
-        known = [*built.data, *(name for name in request.format.splits if name not in built.data)]
-        raise UserError(
-            Diagnostic(
-                f"the config has no data called {split!r}",
-                place=built.config.key_place("data"),
-                expected=f"one of {', '.join(known)}",
-                got=split,
-                hint=nearest(split, known),
-            )
-        )
-    return role, replace(request, split=Split(split), pipeline=pipeline)
+def shown_path(file: str) -> str:
+    """Return a path relative to the working folder if it is below it."""
+    relative = os.path.relpath(file)
+    return file if relative.startswith(os.pardir) else relative

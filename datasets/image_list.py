@@ -1,0 +1,79 @@
+"""Images that a text file lists, each with its class."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field as Option
+
+from mxrun.base.params import Parameters
+from mxrun.io.dataset import Dataset, Field, Inputs, LazyField, register
+from mxrun.io.decode import image_channels, read_image
+from mxrun.io.files import user_path
+from mxrun.io.image_list import read_image_list
+
+
+class ImageListOptions(Parameters):
+    """The list."""
+
+    path: str = Option(
+        min_length=1,
+        description="the list: a text file with a row `file,label` for each image; tabs may "
+        "separate them, a header may name them, and files are relative to the list's folder",
+    )
+
+
+@register("image_list", ImageListOptions, ("all",), lazy=True)
+def read(options: ImageListOptions, split: str, inputs: Inputs) -> Dataset:
+    """Images of a list; data [channels, any, any] in 0..1, grey or colour as the network's input.
+
+    Labels are class numbers, or names of classes, which are numbered in the order of the sorted
+    names. Images are decoded when their batch is made.
+    """
+    path = user_path(options.path)
+    listed = read_image_list(path)
+    names = tuple(sorted(set(listed.labels)))
+    if all(name.isascii() and name.isdecimal() and len(name) < 10 for name in names):
+        names, labels = (), list(map(int, listed.labels))
+    else:
+        number_of = {name: number for number, name in enumerate(names)}
+        labels = [number_of[name] for name in listed.labels]
+    channels = image_channels(inputs.get("data"))
+    data = LazyField(
+        partial(_read, listed.files, channels),
+        len(listed.files),
+        (channels, None, None),
+        "uint8",
+        1 / 255,
+        content=partial(_digest, path, listed.files),
+        file=partial(_file, listed.files),
+    )
+    fields = {"label": Field(np.array(labels, np.int32))}
+    return Dataset("image_list", fields, names, split, lazy={"data": data})
+
+
+def _read(files: tuple[Path, ...], channels: int, index: int) -> NDArray[Any]:
+    return read_image(files[index], channels)
+
+
+def _file(files: tuple[Path, ...], index: int) -> str:
+    return str(files[index])
+
+
+def _digest(path: Path, files: tuple[Path, ...]) -> str:
+    """Return the SHA-256 of the list and of the bytes of its files.
+
+    A file that cannot be read counts by its name only, as in image folders.
+    """
+    digest = hashlib.sha256(path.read_bytes())
+    for file in files:
+        try:
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+        except OSError:
+            digest.update(b"unreadable")
+    return digest.hexdigest()

@@ -1,0 +1,102 @@
+"""Lists of images in text files: one image a line, its file and its class."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.decode import SUFFIXES
+from mxrun.io.files import read_all_bytes, unreadable_error
+
+# Names of the two columns in a header, in lower case.
+_FILES = ("file", "filename", "file_name", "path", "image")
+_LABELS = ("label", "class", "class_name", "kind", "category")
+_DELIMITERS = ("\t", ";", ",")
+# Bytes read to recognise a list.
+_HEAD = 1 << 16
+
+
+@dataclass(frozen=True)
+class ImageList:
+    """Images of a list, in its order, and the label of each one as written."""
+
+    files: tuple[Path, ...]
+    labels: tuple[str, ...]
+
+
+def is_image_list(path: Path) -> bool:
+    """Return whether one of the first two lines of a text file names an image.
+
+    Raises UserError if the file cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(_HEAD)
+    except (OSError, ValueError) as error:
+        raise unreadable_error(path, error) from error
+    rows = _rows(head.decode(errors="replace"))[:2]
+    return any(_is_image(cell) for _, cells in rows for cell in cells)
+
+
+def read_image_list(path: Path) -> ImageList:
+    """Read rows of a file's name and a class's name, separated by tabs, semicolons or commas.
+
+    A header may name the columns, in any order among others: file and label. Without one they are
+    the two columns, or, in lists of MXNet, the last and the second of three. Names of files are
+    relative to the list's folder. Raises UserError naming the line of a row that is incomplete or
+    whose file is missing.
+    """
+    try:
+        text = bytes(read_all_bytes(path)).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(Diagnostic(f"{path}: byte {error.start}: not UTF-8 text")) from error
+    rows = _rows(text)
+    if not rows:
+        raise UserError(Diagnostic(f"{path}: the list is empty", None, "rows of file,label"))
+    file, label, has_header = _columns(rows[0][1])
+    files, labels = [], []
+    for line, cells in rows[has_header:]:
+        if len(cells) <= max(file, label) or not cells[file] or not cells[label]:
+            problem = f"{path}:{line}: a row needs a file and a label"
+            raise UserError(Diagnostic(problem, None, "file,label", ",".join(cells)[:80]))
+        image = path.parent / cells[file]
+        if not image.is_file():
+            hint = f"names of files are relative to {path.parent}"
+            raise UserError(Diagnostic(f"{path}:{line}: {image} is not there", hint=hint))
+        files.append(image)
+        labels.append(cells[label])
+    if not files:
+        raise UserError(Diagnostic(f"{path}: the list has a header alone", None, "rows of images"))
+    return ImageList(tuple(files), tuple(labels))
+
+
+def _rows(text: str) -> list[tuple[int, list[str]]]:
+    """Return the line and the cells of each row that is not empty."""
+    lines = text.splitlines()
+    first = next((line for line in lines if line.strip()), "")
+    delimiter = next((each for each in _DELIMITERS if each in first), ",")
+    reader = csv.reader(lines, delimiter=delimiter)
+    return [
+        (reader.line_num, [cell.strip() for cell in cells])
+        for cells in reader
+        if any(map(str.strip, cells))
+    ]
+
+
+def _columns(first: Sequence[str]) -> tuple[int, int, bool]:
+    """Return the columns of files and labels, and whether the first row is a header."""
+    names = [cell.lower() for cell in first]
+    file = next((names.index(name) for name in _FILES if name in names), None)
+    label = next((names.index(name) for name in _LABELS if name in names), None)
+    if file is not None and label is not None:
+        return file, label, True
+    if len(first) == 3 and _is_image(first[2]) and not _is_image(first[0]):
+        return 2, 1, False
+    return 0, 1, not _is_image(first[0])
+
+
+def _is_image(cell: str) -> bool:
+    return cell.lower().endswith(SUFFIXES)

@@ -1,0 +1,194 @@
+"""Evaluation of a trained network: loss, metrics, figures of each class, and the worst records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mxrun.base.flags import runs_folder
+from mxrun.frontend import ModelDefinition
+from mxrun.session.data_part import DataPart, open_part
+from mxrun.session.head_statistics import HeadEvaluation, HeadStatistics, statistics_of
+from mxrun.session.inference import (
+    Inference,
+    InferenceBatch,
+    InferenceSetup,
+    InferRequest,
+    prepare,
+)
+from mxrun.session.inference_outputs import OutputHead, predictions
+from mxrun.session.max_batch_size import BatchSize
+from mxrun.session.notes import Notify, ignore_note
+from mxrun.session.records import DatasetSource
+from mxrun.session.trained_model import TrainedModel
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EvaluateRequest:
+    """Options of an evaluation.
+
+    data: the records, by default the run's `data.eval`. errors: number of the worst records to
+    report. checkpoint: `best`, `newest` or a step. batch, threads, precision: replace the config's.
+    allow_changes: also run if config or plugins have changed since training. allow_plugins: trust
+    the run's plugins, from now on. runs: the folder of runs.
+    """
+
+    data: DataPart = field(default_factory=DataPart)
+    errors: int = 0
+    checkpoint: str | None = None
+    batch: BatchSize | None = None
+    threads: int | None = None
+    precision: str | None = None
+    allow_changes: bool = False
+    allow_plugins: bool = False
+    runs: Path = field(default_factory=runs_folder)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Result of an evaluation.
+
+    checkpoint: the folder of the weights; step: the step of training; averaged: whether they are
+    moving averages. source: where the `records` come from. loss: the mean, with several losses the
+    sum of their means. metrics: by name, prefixed by the losses' names if there are several. heads:
+    one for each loss with labels. notes: notes for the user about weights and records.
+    """
+
+    run: str
+    checkpoint: str
+    step: int
+    averaged: bool
+    source: str
+    records: int
+    seconds: float
+    loss: float
+    metrics: Mapping[str, float]
+    heads: tuple[HeadEvaluation, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> Row:
+        """Return the evaluation as JSON."""
+        return {
+            "run": self.run,
+            "checkpoint": self.checkpoint,
+            "step": self.step,
+            "averaged": self.averaged,
+            "source": self.source,
+            "records": self.records,
+            "seconds": self.seconds,
+            "records_per_s": self.records / max(self.seconds, 1e-9),
+            "loss": self.loss,
+            "metrics": dict(self.metrics),
+            "heads": [head.to_json() for head in self.heads],
+            "notes": list(self.notes),
+        }
+
+
+def evaluate(
+    trained: TrainedModel,
+    request: EvaluateRequest,
+    notify: Notify = ignore_note,
+    advance: Callable[[int], None] = lambda records: None,
+) -> Evaluation:
+    """Evaluate a trained network on the records that `request` names.
+
+    notify: receives notes about long waits. advance: receives the number of finished records.
+    Raises UserError for records that cannot be read or do not fit the network, and for a class that
+    training did not have.
+    """
+    return prepare_evaluation(trained, request, notify).run(advance)
+
+
+class EvaluationRun:
+    """Evaluation that is ready to run, once; `total` is the number of its records."""
+
+    def __init__(self, inference: Inference, source: str, errors: int) -> None:
+        self._inference, self._source = inference, source
+        self.total, self.notes = inference.total, inference.notes
+        built = inference.trained.built
+        self._outputs = {name: head.name for name, head in predictions(built).items()}
+        self._losses = [loss for loss in built.model.losses if loss.name in self._outputs]
+        self._heads: dict[str, HeadStatistics] = {}
+        for loss in self._losses:
+            statistics = statistics_of(loss, inference.batch_size, errors)
+            if statistics is not None:
+                self._heads[loss.name] = statistics
+
+    def run(self, advance: Callable[[int], None] = lambda records: None) -> Evaluation:
+        """Run all batches; `advance` receives the number of finished records."""
+        trained, inference = self._inference.trained, self._inference
+        for head in self._heads.values():
+            head.measure(trained.built.training.metrics)
+        for batch in inference.batches(advance):
+            self._add(batch)
+        summary = inference.summary()
+        measured = dict(summary["metrics"])
+        loss = measured.pop("loss")
+        heads = tuple(
+            head.evaluation(self._own(measured, name), trained.classes)
+            for name, head in self._heads.items()
+        )
+        several = len(trained.built.model.losses) > 1
+        metrics = {
+            f"{head.name}.{name}" if several else name: value
+            for head in heads
+            for name, value in head.metrics.items()
+        }
+        return Evaluation(
+            run=summary["run"],
+            checkpoint=summary["checkpoint"],
+            step=summary["step"],
+            averaged=summary["averaged"],
+            source=self._source,
+            records=summary["records"],
+            seconds=summary["seconds"],
+            loss=loss,
+            metrics=metrics,
+            heads=heads,
+            notes=inference.notes,
+        )
+
+    def _add(self, batch: InferenceBatch) -> None:
+        """Add a batch to the statistics of every head."""
+        for loss in self._losses:
+            outputs = batch.arrays[self._outputs[loss.name]]
+            labels = batch.records.targets[loss.label]
+            self._heads[loss.name].add(batch.records.names, labels, outputs)
+
+    def _own(self, measured: Mapping[str, Any], name: str) -> dict[str, Any]:
+        """Return the metrics of one loss, which have its name as prefix if there are several."""
+        if len(self._inference.trained.built.model.losses) == 1:
+            return dict(measured)
+        prefix = f"{name}."
+        return {
+            key.removeprefix(prefix): value
+            for key, value in measured.items()
+            if key.startswith(prefix)
+        }
+
+
+def prepare_evaluation(
+    trained: TrainedModel, request: EvaluateRequest, notify: Notify = ignore_note
+) -> EvaluationRun:
+    """Open the records and prepare the network; nothing is evaluated yet. Raises UserError."""
+    sources: list[str] = []
+
+    def select(built: ModelDefinition) -> Sequence[OutputHead]:
+        return list(predictions(built).values())
+
+    def open_source(model: TrainedModel, selected: Sequence[OutputHead]) -> DatasetSource:
+        del selected
+        opened = open_part(model, request.data)
+        sources.append(opened.source)
+        metrics, notes = model.built.training.metrics, opened.notes
+        return DatasetSource(
+            model.built, opened.dataset, metrics, notes, targets=True, path=opened.path
+        )
+
+    how = InferRequest(batch=request.batch, threads=request.threads, precision=request.precision)
+    setup = InferenceSetup(select, open_source, measured=True)
+    return EvaluationRun(prepare(trained, how, setup, notify), sources[-1], request.errors)
