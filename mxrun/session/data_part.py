@@ -41,8 +41,8 @@ class DataPart:
 
     split: `train`, `eval`, or a split of the data set; by default `eval`. path: replaces the path
     of the data set, and the data set itself if it cannot be read from there. settings: `KEY=VALUE`
-    for further keys of the section, or plain values by key. arrays: records by input name, [records, ...], in place of
-    everything else; labels may be class names.
+    for further keys of the section, or plain values by key. arrays: records by input name,
+    [records, ...], in place of everything else; labels may be class names.
     """
 
     split: str | None = None
