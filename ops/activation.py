@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from mxrun.base.params import Parameters
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.register import implement, register
 from mxrun.operator.scalar import expm1, sigmoid, softplus, tanh, where
 from mxrun.operator.simple import (
@@ -70,6 +71,7 @@ class ActivationProperty(SimpleProperty[ActivationParameters]):
     """
 
     type_string = "Activation"
+    family = OperatorFamily.ACTIVATION
     parameter_type = ActivationParameters
 
     @property

@@ -15,6 +15,7 @@ from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import Shape, TensorSpec, unpacked
 from mxrun.codegen.scalar_value import ScalarGraph
 from mxrun.operator import scalar
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -49,6 +50,7 @@ class AddNProperty(OperatorProperty[AddNParameters]):
     """
 
     type_string = "add_n"
+    family = OperatorFamily.ELEMENTWISE
     parameter_type = AddNParameters
     precision = Precision.INHERIT
 

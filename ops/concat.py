@@ -13,6 +13,7 @@ from pydantic import Field
 from mxrun.base.dtype import item_size
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec, unpacked
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import (
     BackwardRequest,
     ConcatLayout,
@@ -51,6 +52,7 @@ class ConcatProperty(OperatorProperty[ConcatParameters]):
     """
 
     type_string = "Concat"
+    family = OperatorFamily.SHAPE
     parameter_type = ConcatParameters
 
     def list_arguments(self) -> tuple[str, ...]:

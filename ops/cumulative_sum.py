@@ -15,6 +15,7 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer
 from mxrun.codegen.jit import native, reduced_run, scan_columns, scan_line, share
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, Scratch, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -58,6 +59,7 @@ class CumsumProperty(InPlaceProperty[CumsumParameters]):
     """
 
     type_string = "cumsum"
+    family = OperatorFamily.REDUCTION
     parameter_type = CumsumParameters
 
     def list_arguments(self) -> tuple[str, ...]:

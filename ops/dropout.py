@@ -16,6 +16,7 @@ from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Real
 from mxrun.codegen.jit import native, random_words, share
 from mxrun.operator import scalar
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -84,6 +85,7 @@ class DropoutProperty(InPlaceProperty[DropoutParameters]):
     """
 
     type_string = "Dropout"
+    family = OperatorFamily.RANDOM
     parameter_type = DropoutParameters
 
     def list_outputs(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Int32s, Integer
 from mxrun.codegen.jit import native, share
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -62,6 +63,7 @@ class EmbeddingProperty(OperatorProperty[EmbeddingParameters]):
     """
 
     type_string = "Embedding"
+    family = OperatorFamily.DENSE
     parameter_type = EmbeddingParameters
 
     def list_arguments(self) -> tuple[str, ...]:

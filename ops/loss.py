@@ -11,6 +11,7 @@ import numpy.typing as npt
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, Kernel
 from mxrun.operator.native_kernel import KernelPart, native_kernel
 from mxrun.operator.operator import OperatorCall
@@ -51,6 +52,7 @@ class LossProperty(OperatorProperty[P]):
     use_sample_weight. Only data has a computed gradient.
     """
 
+    family = OperatorFamily.LOSS
     is_floating = True
     label_arguments: ClassVar[tuple[str, ...]] = ("label", "sample_weight")
     # Default dtype of label; None for a loss without labels.

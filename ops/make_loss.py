@@ -16,6 +16,7 @@ from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Integer, Real
 from mxrun.codegen.jit import native, share
 from mxrun.operator import scalar
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -52,6 +53,7 @@ class BlockGradProperty(ViewProperty[BlockGradParameters]):
     """output = data; data's gradient is zero, whatever the output's gradient is."""
 
     type_string = "BlockGrad"
+    family = OperatorFamily.ELEMENTWISE
     parameter_type = BlockGradParameters
     nonstandard_gradient = "Zero, whatever the output's gradient is."
 

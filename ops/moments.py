@@ -13,6 +13,7 @@ from pydantic import Field
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator import scalar
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -61,6 +62,7 @@ class MomentsProperty(OperatorProperty[MomentsParameters]):
     """
 
     type_string = "moments"
+    family = OperatorFamily.REDUCTION
     parameter_type = MomentsParameters
 
     def list_outputs(self) -> tuple[str, ...]:

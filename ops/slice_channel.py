@@ -10,6 +10,7 @@ from pydantic import Field
 
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -48,6 +49,7 @@ class SliceChannelProperty(OperatorProperty[SliceChannelParameters]):
     """
 
     type_string = "SliceChannel"
+    family = OperatorFamily.SHAPE
     parameter_type = SliceChannelParameters
 
     def list_outputs(self) -> tuple[str, ...]:

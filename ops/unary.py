@@ -15,6 +15,7 @@ from pydantic import Field
 
 from mxrun.base.params import Float32, Parameters
 from mxrun.operator import scalar
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.property import GradientKind
 from mxrun.operator.simple import (
     Gradient,
@@ -189,6 +190,8 @@ _STEPS: dict[str, tuple[str, Function]] = {
 }
 
 _ALIASES = {"_copy": ("identity",)}
+# Also functions of Activation, or used in its place.
+_ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh", "softsign"})
 
 
 class HardSigmoidParameters(Parameters):
@@ -213,10 +216,13 @@ def _register() -> None:
 def _add(
     name: str, text: str, backward: str, function: Function, gradient: Gradient | GradientKind
 ) -> None:
-    description = f"output = {text}, elementwise. {backward}"
-    simple_operator(name, *_ALIASES.get(name, ()), gradient=gradient, description=description)(
-        function
-    )
+    simple_operator(
+        name,
+        *_ALIASES.get(name, ()),
+        gradient=gradient,
+        description=f"output = {text}, elementwise. {backward}",
+        family=OperatorFamily.ACTIVATION if name in _ACTIVATIONS else OperatorFamily.ELEMENTWISE,
+    )(function)
 
 
 _register()
@@ -231,6 +237,7 @@ def hard_sigmoid_gradient(g: Scalar, y: Scalar, alpha: Scalar) -> Scalar:
     "hard_sigmoid",
     gradient=reads_output(hard_sigmoid_gradient),
     parameters=HardSigmoidParameters,
+    family=OperatorFamily.ACTIVATION,
 )
 def hard_sigmoid(x: Scalar, alpha: Scalar, beta: Scalar) -> Scalar:
     """output = max(0, min(1, alpha * data + beta)). Backward reads the output and its gradient."""

@@ -16,6 +16,7 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, TensorSpec, unpacked
 from mxrun.codegen.scalar_value import MAP_DTYPES
 from mxrun.operator import scalar
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -54,6 +55,7 @@ class CastProperty(InPlaceProperty[CastParameters]):
     """
 
     type_string = "Cast"
+    family = OperatorFamily.ELEMENTWISE
     parameter_type = CastParameters
 
     @property

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import InPlaceProperty
 
@@ -21,6 +22,7 @@ class ViewProperty(InPlaceProperty[P]):
     Backward reads only the output's gradient.
     """
 
+    family = OperatorFamily.SHAPE
     is_view = True
 
     def declare_backward_dependency(

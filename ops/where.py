@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator import scalar
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -58,6 +59,7 @@ class WhereProperty(OperatorProperty[WhereParameters]):
     """
 
     type_string = "where"
+    family = OperatorFamily.ELEMENTWISE
     parameter_type = WhereParameters
 
     def list_arguments(self) -> tuple[str, ...]:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.cli.arguments import Json, RunsFolder
+
+_ALL = "all"
+
+
+def _depth(text: str) -> int:
+    """Return a number of levels; no network has as many as stand for `all`."""
+    if text == _ALL:
+        return sys.maxsize
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise typer.BadParameter(f"{text!r} is neither a number from 1 on nor {_ALL!r}")
+    return int(text)
 
 
 def plot(
@@ -35,6 +48,16 @@ def plot(
         Path | None,
         typer.Option(metavar="FILE", help="Write a network in Graphviz's DOT language."),
     ] = None,
+    depth: Annotated[
+        int | None,
+        typer.Option(
+            parser=_depth,
+            metavar="N|all",
+            help="Levels of a network's blocks to draw unfolded: of stage1/unit2/conv, 1 folds "
+            "all of stage1 into one box, 2 folds stage1/unit2.",
+            show_default="all in small networks, in large ones as many as fit a page or two",
+        ),
+    ] = None,
     log: Annotated[
         bool | None,
         typer.Option(
@@ -49,7 +72,8 @@ def plot(
     """Draw a network, an operator, or the learning curves of runs.
 
     In the terminal each row of a network is a node. The lines to its left are tensors that lead to
-    the nodes that read them. KEY=VALUE overrides the config, or sets parameters of the operator.
+    the nodes that read them. Large networks are drawn with their blocks folded, equal blocks in a
+    row as one. KEY=VALUE overrides the config, or sets parameters of the operator.
     Figures with the same values share a panel of curves, and the learning rate has one if it
     changes.
 
@@ -58,6 +82,8 @@ def plot(
       mxrun plot digits_lenet
       mxrun plot net.yaml data.batch_size=1 --svg net.svg
       mxrun plot net.yaml --dot net.dot
+      mxrun plot resnet50_imagenet --depth 1
+      mxrun plot resnet50_imagenet --depth all --svg resnet50.svg
       mxrun plot runs/digits_lenet
       mxrun plot runs/digits_lenet --svg curves.svg --log
       mxrun plot runs/first runs/second
@@ -73,15 +99,17 @@ def plot(
     targets = [target, *(text for text in more or () if text not in settings)]
     check_outputs({Path(each): "TARGET" for each in targets}, {"--svg": svg, "--dot": dot})
     report = command.plot(targets, settings, runs)
+    if depth is not None and report["kind"] != "network":
+        raise UserError(Diagnostic("--depth is for networks", hint="--log changes curves"))
     write_notes(report.get("notes", ()))
     if svg is not None:
-        _write(svg, drawing(report, log))
+        _write(svg, drawing(report, log, depth))
     if dot is not None:
-        _write(dot, dot_text(report))
+        _write(dot, dot_text(report, depth))
     if json:
         write_json(report)
     elif svg is None and dot is None:
-        write_tables(parts(report, log))
+        write_tables(parts(report, log, depth))
 
 
 def _write(file: Path, text: str) -> None:

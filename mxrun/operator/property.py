@@ -14,6 +14,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.regression import Regression
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import Operator
 from mxrun.operator.shape import unify
 
@@ -108,6 +109,8 @@ class OperatorProperty(ABC, Generic[P]):
     is_internal: ClassVar[bool] = False
     # For a loss whose only output is the loss: the operator that computes predictions from `data`.
     prediction: ClassVar[str] = ""
+    # Family, which gives the colour of the operator in drawings.
+    family: ClassVar[OperatorFamily] = OperatorFamily.OTHER
     # Reason, as a sentence, why the contract checker cannot generate cases for this operator.
     unchecked: ClassVar[str] = ""
 

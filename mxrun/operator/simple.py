@@ -35,6 +35,7 @@ from mxrun.base.dtype import LARGEST_FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
 from mxrun.base.params import Float32, Parameters
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.map_kernel import MapImplementation
 from mxrun.operator.property import GradientKind, ResourceRequest
 from mxrun.operator.register import OPERATORS, Implementation, implement, register
@@ -96,6 +97,7 @@ def simple_operator(
     resource: AnyResource = (),
     description: str = "",
     nonstandard_gradient: str = "",
+    family: OperatorFamily = OperatorFamily.ELEMENTWISE,
 ) -> Callable[[F], F]:
     """Decorator: register a function as the operator `name`; the function itself is unchanged.
 
@@ -111,6 +113,7 @@ def simple_operator(
     description: the operator's documentation; by default the function's docstring.
     nonstandard_gradient: sentence that gives the gradient if it deliberately differs from the
         derivative.
+    family: gives the operator's colour in drawings.
 
     Raises UserError, at the function's line, for an invalid simple operator, and InternalError if
     the name is taken.
@@ -144,6 +147,7 @@ def simple_operator(
             parameters=kind,
             description=document,
             nonstandard_gradient=nonstandard_gradient,
+            family=family,
         )
         return function
 
@@ -157,6 +161,7 @@ def register_entry(
     parameters: type[Parameters] = NoParameters,
     description: str,
     nonstandard_gradient: str = "",
+    family: OperatorFamily = OperatorFamily.ELEMENTWISE,
     base: type[SimpleProperty[Any]] = SimpleProperty,
     loops: type[Implementation] = MapImplementation,
 ) -> None:
@@ -178,6 +183,7 @@ def register_entry(
         "parameter_type": parameters,
         "entry": entry,
         "nonstandard_gradient": nonstandard_gradient,
+        "family": family,
     }
     register(name, *aliases)(type(name, (base,), members))
     if entry.forward.is_map:

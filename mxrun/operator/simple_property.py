@@ -9,6 +9,7 @@ import numpy as np
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
@@ -40,6 +41,7 @@ class SimpleProperty(OperatorProperty[P]):
     An operator whose function depends on a parameter overrides `entry` to select one.
     """
 
+    family = OperatorFamily.ELEMENTWISE
     precision = Precision.INHERIT
 
     @property

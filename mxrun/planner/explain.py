@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from mxrun.graph.graph import MemoryClass, Step, StepKind, ValueId
 from mxrun.graph.naming import in_words
@@ -78,14 +79,27 @@ def pinned_tensors(phase: PhasePlan, pinned: Sequence[Block]) -> tuple[LiveTenso
     )
 
 
-def block_lifetimes(phase: PhasePlan) -> tuple[LiveTensor, ...]:
-    """Return the lifetimes of all blocks of a phase, each with the tensor that is read last.
+@dataclass(frozen=True)
+class BlockLifetime:
+    """Block of a phase, and the tensors that it holds one after the other.
 
-    first, last: the first and the last step of the block, not of the tensor.
+    block: first and last are the steps of the block; its tensor is the one that is read last.
+    held: each tensor with the steps at which it is the one that keeps the block live. Together they
+    cover the steps of the block.
     """
+
+    block: LiveTensor
+    held: tuple[LiveTensor, ...]
+
+
+def block_lifetimes(phase: PhasePlan) -> tuple[BlockLifetime, ...]:
+    """Return the lifetimes of all blocks of a phase and of the tensors in each."""
     reads = _Reads(phase)
     return tuple(
-        replace(reads.explain(block, block.last - 1), first=block.first, last=block.last - 1)
+        BlockLifetime(
+            replace(reads.explain(block, block.last - 1), first=block.first, last=block.last - 1),
+            tuple(reads.held(block)),
+        )
         for block in phase.blocks
     )
 
@@ -133,6 +147,22 @@ class _Reads:
             for each in (value, *(other for other in block.values if other != value))
         )
         return LiveTensor(name, *place, self._written[value], last, reason, tuple(shared))
+
+    def held(self, block: Block) -> Iterator[LiveTensor]:
+        """Yield the tensors that keep a block live one after the other.
+
+        A tensor written in place of another holds the block from the step that writes it.
+        """
+        starts = sorted({block.first, *(self._written[value] for value in block.values)})
+        found: LiveTensor | None = None
+        for start, end in pairwise((*starts, block.last)):
+            live = self.explain(block, start)
+            if found is not None and live.tensor != found.tensor:
+                yield found
+                found = None
+            found = replace(live, first=start if found is None else found.first, last=end - 1)
+        if found is not None:
+            yield found
 
     def _last_read(self, value: ValueId) -> tuple[int, str]:
         written = self._written[value]

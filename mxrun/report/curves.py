@@ -22,6 +22,7 @@ from mxrun.report.curve_panels import (
     rates,
     run_names,
 )
+from mxrun.report.palette import CURVE_COLOURS
 
 Report = Mapping[str, Any]
 
@@ -33,7 +34,6 @@ _WIDE = 150
 _GAP = 4
 _MARK = "o"
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_STYLES = ("blue", "yellow", "green", "magenta", "cyan", "red")
 _LINE = "⠒⠒"
 _BRAILLE = 0x2800
 # Bit of each dot, by column and row within a character.
@@ -120,7 +120,10 @@ class TerminalPanel:
         return [
             Text(title, "bold"),
             *(
-                Text(f"  {_letter(run)} {names[run]:<{longest}}{text}", _STYLES[run % len(_STYLES)])
+                Text(
+                    f"  {_letter(run)} {names[run]:<{longest}}{text}",
+                    CURVE_COLOURS[run % len(CURVE_COLOURS)],
+                )
                 for run, text in figures.items()
             ),
         ]
@@ -188,7 +191,11 @@ def _letter(run: int) -> str:
 
 def _style(curve: Curve, several: bool) -> str:
     """Return the colour of a run; of a part, if there is only one run."""
-    return _STYLES[(curve.run if several else curve.part == "eval") % len(_STYLES)]
+    return _colour(curve.run if several else curve.part == "eval")
+
+
+def _colour(number: int) -> str:
+    return CURVE_COLOURS[number % len(CURVE_COLOURS)]
 
 
 def _joined(series: Sequence[Sequence[tuple[int, int]]]) -> Iterator[tuple[int, int]]:

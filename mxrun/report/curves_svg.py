@@ -18,8 +18,20 @@ from mxrun.report.curve_panels import (
     run_names,
     ticks,
 )
+from mxrun.report.curves import shortened
 from mxrun.report.figures import metric_text
-from mxrun.report.svg import COLOURS, document, element, points, text, text_width
+from mxrun.report.palette import CURVE_COLOURS, LINE
+from mxrun.report.svg import (
+    SMALL_SIZE,
+    TITLE_SIZE,
+    document,
+    element,
+    grid_line,
+    points,
+    rectangle,
+    text,
+    text_width,
+)
 
 Report = Mapping[str, Any]
 
@@ -35,9 +47,9 @@ _HEAD = 48.0
 _LINE = 16.0
 _SAMPLE = 24.0
 _MAX_MARKS = 60
+# Minimum length of a panel's title.
+_MIN_LETTERS = 8
 _DASHES = "5 3"
-# Grey that is visible on light and on dark backgrounds.
-_GREY = "#8c959f"
 
 
 def curves_svg(report: Report, log: bool | None = None) -> str:
@@ -63,8 +75,9 @@ def curves_svg(report: Report, log: bool | None = None) -> str:
         parts.append(_moved(content, column * _panel_width(), head + row * _panel_height()))
     rows = -(-len(panels) // _COLUMNS)
     columns = min(max(len(panels), 1), _COLUMNS)
-    widths = [2 * _MARGIN + text_width(note, 10) for note in notes]
-    widths += [2 * _MARGIN + _SAMPLE + 6 + text_width(name, 10) for name in names]
+    widths = [2 * _MARGIN + text_width(note, SMALL_SIZE) for note in notes]
+    widths += [2 * _MARGIN + _SAMPLE + 6 + text_width(name, SMALL_SIZE) for name in names]
+    widths.append(2 * _MARGIN + text_width(title, TITLE_SIZE))
     width = max(columns * _panel_width(), *widths)
     description = f"Learning curves of {', '.join(names)}"
     return document(width, head + rows * _panel_height(), description, parts)
@@ -77,17 +90,21 @@ def _moved(content: str, x: float, y: float) -> str:
 def _legend(names: Sequence[str]) -> Iterator[str]:
     """Yield a line for each run with its colour, and one that explains the dashes."""
     for number, name in enumerate(names):
-        sample = _sample(_MARGIN, -4, COLOURS[number % len(COLOURS)], "train")
+        sample = _sample(_MARGIN, -4, _colour(number), "train")
         yield sample + text(name, _MARGIN + _SAMPLE + 6, 0, "faint")
-    middle = _MARGIN + _SAMPLE + 6 + text_width("train   ", 10)
+    middle = _MARGIN + _SAMPLE + 6 + text_width("train   ", SMALL_SIZE)
     yield "".join(
         (
-            _sample(_MARGIN, -4, _GREY, "train"),
+            _sample(_MARGIN, -4, LINE, "train"),
             text("train", _MARGIN + _SAMPLE + 6, 0, "faint"),
-            _sample(middle, -4, _GREY, "eval"),
+            _sample(middle, -4, LINE, "eval"),
             text("eval", middle + _SAMPLE + 6, 0, "faint"),
         )
     )
+
+
+def _colour(number: int) -> str:
+    return CURVE_COLOURS[number % len(CURVE_COLOURS)]
 
 
 def _panel_width() -> float:
@@ -118,34 +135,34 @@ class _PanelScale:
 def _panel(panel: CurvePanel, several: bool) -> Iterator[str]:
     single = panel.first == panel.last
     scale = _PanelScale(panel, panel.first - single, panel.last + single)
-    title = f"{panel.title}, logarithmic" if panel.axis.is_log else panel.title
-    yield text(title, _LEFT, _TOP - 12, "bold")
-    yield from _axes(scale)
     right = _LEFT + _WIDTH
+    labelled = [] if several or panel.title == LEARNING_RATE else panel.curves
+    for curve in reversed(labelled):
+        label = f"{curve.part} {metric_text(curve.last)}"
+        yield text(label, right, _TOP - 12, "faint", "end")
+        right -= text_width(label, SMALL_SIZE) + 6 + _SAMPLE
+        yield _sample(right, _TOP - 16, _colour(curve.part == "eval"), curve.part)
+        right -= 12
+    title = f"{panel.title}, logarithmic" if panel.axis.is_log else panel.title
+    letters = int((right - _LEFT) / text_width("m"))
+    yield text(shortened(title, max(letters, _MIN_LETTERS)), _LEFT, _TOP - 12, "bold")
+    yield from _axes(scale)
     for curve in panel.curves:
-        colour = COLOURS[(curve.run if several else curve.part == "eval") % len(COLOURS)]
-        if not several and panel.title != LEARNING_RATE:
-            label = f"{curve.part} {metric_text(curve.last)}"
-            yield text(label, right, _TOP - 12, "faint", "end")
-            right -= text_width(label, 10) + 6 + _SAMPLE
-            yield _sample(right, _TOP - 16, colour, curve.part)
-            right -= 12
-        yield from _curve(curve, scale, colour)
+        yield from _curve(curve, scale, _colour(curve.run if several else curve.part == "eval"))
 
 
 def _axes(scale: _PanelScale) -> Iterator[str]:
     right, bottom = _LEFT + _WIDTH, _TOP + _HEIGHT
-    grid = {"stroke": _GREY, "stroke_width": "0.5", "stroke_opacity": "0.5"}
     for value in scale.panel.axis.ticks(5):
         y = scale.down(value)
-        yield element("line", x1=_LEFT, x2=right, y1=y, y2=y, **grid)
+        yield grid_line(_LEFT, y, right, y)
         yield text(f"{value:.6g}", _LEFT - 6, y + 4, "faint", "end")
     for epoch in ticks(scale.first, scale.last, 6):
         if epoch == int(epoch):
             yield text(str(int(epoch)), scale.across(epoch), bottom + 16, "faint", "middle")
     yield text("epoch", right, bottom + 29, "faint", "end")
-    frame = {"fill": "none", "stroke": _GREY, "stroke_width": "1.2"}
-    yield element("rect", x=_LEFT, y=_TOP, width=_WIDTH, height=_HEIGHT, **frame)
+    frame: dict[str, str | float] = {"fill": "none", "stroke": LINE, "stroke_width": 1.2}
+    yield rectangle(_LEFT, _TOP, _WIDTH, _HEIGHT, class_="line", **frame)
 
 
 def _curve(curve: Curve, scale: _PanelScale, colour: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from itertools import pairwise
 _ORDER_SWEEPS = 8
 _PLACE_SWEEPS = 9
 _BETWEEN_BOXES = 28.0
-_BETWEEN_RANKS = 48.0
+_BETWEEN_RANKS = 46.0
 # The lane of a passing edge is a thin box; its high weight keeps the edge straight.
 _LANE_WIDTH = 12.0
 _LANE_WEIGHT = 50.0
@@ -52,13 +52,16 @@ class Edge:
 class NetworkLayout:
     """Positions of all boxes and edges.
 
-    corners: the upper left corner of each box. routes: the points of each edge, in order.
+    corners: the upper left corner of each box. routes: the points of each edge, in order. rank:
+    of each box. ranks: the upper and the lower edge of each rank.
     """
 
     width: float
     height: float
     corners: Mapping[str, Point]
     routes: tuple[tuple[Point, ...], ...]
+    rank: Mapping[str, int]
+    ranks: tuple[tuple[float, float], ...]
 
 
 @dataclass(eq=False)
@@ -253,6 +256,8 @@ def _layout(
         height=max(0.0, bottom - _BETWEEN_RANKS),
         corners={name: corner(item) for name, item in items.items()},
         routes=tuple(map(tuple, routes)),
+        rank={name: item.rank for name, item in items.items()},
+        ranks=tuple((top, top + height) for top, height in zip(tops, heights, strict=True)),
     )
 
 

@@ -6,8 +6,8 @@ STYLE = """
 body { margin: 16px; background: #ffffff; color: #1f2328;
   font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: 12px; }
 svg { max-width: 100%; height: auto; cursor: crosshair; }
-.block.lit { stroke: var(--ink); stroke-width: 1.5px; fill-opacity: 0.75; }
-.pointer { stroke: var(--ink); stroke-width: 1px; stroke-opacity: 0.6; pointer-events: none; }
+.block.lit { stroke: currentColor; stroke-width: 1.5px; fill-opacity: 0.75; }
+.pointer { stroke: currentColor; stroke-width: 1px; stroke-opacity: 0.6; pointer-events: none; }
 #tooltip { position: fixed; display: none; max-width: 48em; padding: 6px 9px; white-space: pre-wrap;
   overflow-wrap: anywhere; pointer-events: none; background: #1f2328; color: #ffffff;
   border-radius: 4px; }

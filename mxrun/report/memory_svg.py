@@ -9,7 +9,19 @@ from typing import Any
 from mxrun.graph.naming import in_words
 from mxrun.report.curve_panels import ticks
 from mxrun.report.figures import bytes_text
-from mxrun.report.svg import COLOURS, clean, document, element, text, text_width
+from mxrun.report.palette import INK, MEMORY_COLOURS, PAPER
+from mxrun.report.svg import (
+    SMALL_SIZE,
+    TITLE_SIZE,
+    clean,
+    document,
+    element,
+    grid_line,
+    line,
+    rectangle,
+    text,
+    text_width,
+)
 
 Report = Mapping[str, Any]
 
@@ -28,18 +40,15 @@ _MAX_BYTE_TICKS = 8
 # Minimum height, so that every block is visible, and minimum height of blocks with edges.
 _MIN_HEIGHT = 0.1
 _EDGED = 2.0
-_STYLE = """
-.edged { stroke: var(--paper); stroke-width: 0.4px; }
-.block:hover { stroke: var(--ink); stroke-width: 1.5px; }
-.peak { fill: none; stroke: var(--ink); stroke-width: 1.4px; }
-.bound { stroke: var(--ink); stroke-width: 1px; stroke-dasharray: 5 4; }
-"""
+# Seen in viewers with style sheets: the block under the pointer.
+_STYLE = ".mxrun .block:hover { stroke: #808080; stroke-width: 1.5px; }\n"
 
 
 def memory_svg(report: Report) -> str:
     """Return the drawing of the phase that sets the arena's size; equal reports give equal bytes.
 
-    The title of each rectangle has its tensor, bytes, lifetime and reason.
+    A block has a rectangle for each tensor that it holds, one after the other. The title of each
+    has its tensor, bytes, lifetime and reason.
     """
     course = report["timeline"][report["peak"]["phase"]]
     steps = [in_words(name) for name in course["operators"]]
@@ -54,7 +63,8 @@ def memory_svg(report: Report) -> str:
         *_peak(report, scale),
     ]
     below = _names_height(steps) if scale.step >= _NAMED else 40.0
-    width = LEFT + scale.width + _RIGHT
+    lines = (text_width(_title(report), TITLE_SIZE), text_width(_figures(report), SMALL_SIZE))
+    width = LEFT + max(scale.width, _WIDTH, *lines) + _RIGHT
     return document(width, top + _HEIGHT + below, f"Memory of {report['name']}", parts, _STYLE)
 
 
@@ -105,23 +115,18 @@ def _figures(report: Report) -> str:
     return ", ".join(f"{label} {bytes_text(report[key])}" for label, key in named)
 
 
-def _colours(report: Report) -> dict[str, str]:
-    return dict(zip(report["classes"], COLOURS, strict=False))
-
-
 def _legend(report: Report) -> tuple[list[str], float]:
     """Return the swatches of all classes with bytes, in rows, and the upper edge of the arena."""
     parts: list[str] = []
     x, y = LEFT, _HEAD
-    for name, colour in _colours(report).items():
-        figures = report["classes"][name]
+    for name, figures in report["classes"].items():
         if not figures["total_bytes"]:
             continue
         label = f"{name.replace('_', ' ')}, {bytes_text(figures['peak_bytes'])} at the peak"
         room = 28 + text_width(label) + 16
         if x > LEFT and x + room > LEFT + _WIDTH:
             x, y = LEFT, y + _LEGEND_ROW
-        parts.append(element("rect", x=x, y=y, width=20.0, height=13.0, rx=3.0, fill=colour))
+        parts.append(rectangle(x, y, 20.0, 13.0, rx=3.0, fill=MEMORY_COLOURS[name]))
         parts.append(text(label, x + 28, y + 11))
         x += room
     # The label of the peak is above the arena.
@@ -135,7 +140,7 @@ def _axes(scale: _ArenaScale, steps: Sequence[str]) -> Iterator[str]:
         spacing *= 2
     for offset in range(0, scale.nbytes + 1, spacing):
         y = scale.up(offset)
-        yield element("line", x1=LEFT, x2=right, y1=y, y2=y, class_="grid")
+        yield grid_line(LEFT, y, right, y)
         yield text(bytes_text(offset), LEFT - 6, y + 4, "faint", "end")
     if scale.step >= _NAMED:
         for position, name in enumerate(steps):
@@ -148,40 +153,44 @@ def _axes(scale: _ArenaScale, steps: Sequence[str]) -> Iterator[str]:
 
 def _rotated_label(name: str, x: float, y: float) -> str:
     """Return a rotated name that ends at (x, y), from below."""
-    turned = {"transform": f"rotate(-60 {x:.1f} {y:.1f})", "text_anchor": "end"}
-    return element("text", clean(name), x=x, y=y, class_="faint", **turned)
+    return text(name, x, y, "faint", "end", transform=f"rotate(-60 {x:.1f} {y:.1f})")
 
 
 def _names_height(steps: Sequence[str]) -> float:
     """Return the height of names rotated by 60 degrees."""
-    return 24 + 0.9 * max((text_width(name, 10) for name in steps), default=0.0)
+    return 24 + 0.9 * max((text_width(name, SMALL_SIZE) for name in steps), default=0.0)
 
 
 def drawn_blocks(report: Report) -> list[dict[str, Any]]:
-    """Return the drawn blocks: pinned blocks first, then those of the phase that sets the size."""
+    """Return what is drawn: pinned blocks first, then the tensors in each of the others, of the
+    phase that sets the size.
+    """
     phase = report["peak"]["phase"]
     last = max(0, len(report["timeline"][phase]["operators"]) - 1)
     pinned = [
         {**block, "first": 0, "last": last, "root": block["tensor"], "shared": []}
         for block in report["pinned"]
     ]
-    return [*pinned, *report["blocks"][phase]]
+    held = [{**block, **tensor} for block in report["blocks"][phase] for tensor in block["tensors"]]
+    return [*pinned, *held]
 
 
 def _blocks(report: Report, scale: _ArenaScale, steps: Sequence[str]) -> Iterator[str]:
-    colours = _colours(report)
     for block in drawn_blocks(report):
         top = scale.up(block["offset"] + block["bytes"])
         height = scale.up(block["offset"]) - top
-        yield element(
-            "rect",
+        edge: dict[str, str | float] = {}
+        if height >= _EDGED:
+            edge = {"stroke": PAPER, "stroke_width": 0.4}
+        yield rectangle(
+            scale.across(block["first"]),
+            top,
+            (block["last"] + 1 - block["first"]) * scale.step,
+            max(_MIN_HEIGHT, height),
             element("title", clean(_block_description(block, steps))),
-            class_="block edged" if height >= _EDGED else "block",
-            x=scale.across(block["first"]),
-            y=top,
-            width=(block["last"] + 1 - block["first"]) * scale.step,
-            height=max(_MIN_HEIGHT, height),
-            fill=colours[block["class"]],
+            class_="block",
+            fill=MEMORY_COLOURS[block["class"]],
+            **edge,
         )
 
 
@@ -191,11 +200,13 @@ def _block_description(block: Report, steps: Sequence[str]) -> str:
         in_words(block["tensor"]),
         f"{block['class'].replace('_', ' ')}: {block['bytes']:,} bytes at {block['offset']:,}",
     ]
-    if block["last"] - block["first"] < len(steps) - 1:
-        first, last = block["first"], block["last"]
-        lines.append(f"steps {first} to {last}: {steps[first]} to {steps[last]}")
-    else:
+    first, last = block["first"], block["last"]
+    if last - first == len(steps) - 1:
         lines.append("live at every step")
+    elif first == last:
+        lines.append(f"step {first}: {steps[first]}")
+    else:
+        lines.append(f"steps {first} to {last}: {steps[first]} to {steps[last]}")
     lines.append(block["reason"])
     if block["shared"]:
         lines.append(f"shares its bytes with: {', '.join(map(in_words, block['shared']))}")
@@ -207,11 +218,14 @@ def _peak(report: Report, scale: _ArenaScale) -> Iterator[str]:
     peak = report["peak"]
     x, bound = scale.across(peak["step"]), scale.up(report["lower_bound_bytes"])
     label = f"peak: {in_words(peak['operator'])}, step {peak['step']}, {bytes_text(peak['bytes'])}"
-    yield element("rect", class_="peak", x=x, y=scale.top - 3, width=scale.step, height=_HEIGHT + 6)
+    look: dict[str, str | float] = {"fill": "none", "stroke": INK}
+    frame = {**look, "class_": "outline peak", "stroke_width": 1.4}
+    yield rectangle(x, scale.top - 3, scale.step, _HEIGHT + 6, **frame)
     if x + text_width(label) <= LEFT + scale.width:
         yield text(label, x, scale.top - 9, "bold")
     else:
         yield text(label, x + scale.step, scale.top - 9, "bold", "end")
     if report["gap_bytes"]:
         right = LEFT + scale.width
-        yield element("line", class_="bound", x1=LEFT, x2=right, y1=bound, y2=bound)
+        dashes = {**look, "class_": "outline", "stroke_width": 1.0, "stroke_dasharray": "5 4"}
+        yield line(LEFT, bound, right, bound, **dashes)

@@ -17,38 +17,63 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from mxrun.report.figures import count_text
+from mxrun.report.network_fold import BLOCK, deepest, drawn_nodes, fold, network_size
+from mxrun.report.palette import FAMILY_COLOURS
 from mxrun.report.tables import titled_table
 
 Report = Mapping[str, Any]
 
 _MAX_LINE_LENGTH = 44
-_MARKS = {"operator": "●", "unapplied": "◌", "input": "○"}
+_LANES = "dim"
+_MARKS = {"operator": "●", "unapplied": "◌", "input": "○", BLOCK: "■"}
 _MEANINGS = {
-    "operator": "operator",
     "unapplied": "operator without connected inputs",
     "input": "input",
-    "variable": "variables beside the operator that reads them",
+    BLOCK: "folded block",
 }
 
 
-def network_parts(report: Report) -> list[Table | Text]:
-    """Return the network as a table, with the edges in its first column, and a legend."""
+def network_parts(report: Report, depth: int | None = None) -> list[Table | Text]:
+    """Return the network as a table, with the edges in its first column, and a legend.
+
+    depth: see `fold`.
+    """
     table = titled_table(network_title(report))
     for column in ("", "node", "operator", "output", "variables"):
         table.add_column(column, no_wrap=True, overflow="ellipsis")
-    drawn = drawn_nodes(report["nodes"])
+    nodes = report["nodes"]
+    drawn = fold(nodes, depth)
     previous = ""
     for node, lanes in zip(drawn, wiring(drawn), strict=True):
-        operator = "" if node["kind"] == "input" else node["operator"]
+        name, colour = node_title(node), FAMILY_COLOURS.get(node["family"], "")
         table.add_row(
-            Text(lanes, "cyan"),
-            Text(_without_shared(node["name"], previous)),
-            Text(operator),
+            _coloured(lanes, _MARKS[node["kind"]], colour),
+            Text(_without_shared(name, previous)),
+            Text(_operator(node), colour),
             Text("  ".join(shape_text(output["shape"]) for output in node["outputs"])),
-            Text("; ".join(variables_of(node, report["nodes"])), "dim"),
+            Text("; ".join(_details(node, nodes)), "dim"),
         )
-        previous = node["name"]
-    return [table, Text(_legend(report["nodes"]), "dim")]
+        previous = name
+    return [table, _legend(drawn), *_folding(nodes, drawn)]
+
+
+def _coloured(lanes: str, mark: str, colour: str) -> Text:
+    text = Text(lanes, _LANES)
+    text.stylize(f"not dim {colour}", lanes.index(mark), lanes.index(mark) + 1)
+    return text
+
+
+def _operator(node: Report) -> str:
+    if node["kind"] == BLOCK:
+        return f"{node['layers']} layers"
+    return "" if node["kind"] == "input" else str(node["operator"])
+
+
+def _details(node: Report, nodes: Sequence[Report]) -> list[str]:
+    if node["kind"] == BLOCK:
+        return [f"{count_text(node['elements'])} parameters", operators_text(node)]
+    return variables_of(node, nodes)
 
 
 def network_title(report: Report) -> str:
@@ -57,9 +82,23 @@ def network_title(report: Report) -> str:
     return str(report["name"]) if batch is None else f"{report['name']}, batch {batch}"
 
 
-def drawn_nodes(nodes: Sequence[Report]) -> list[Report]:
-    """Return the nodes that have a row; other variables are named beside their readers."""
-    return [node for node in nodes if node["kind"] != "variable"]
+def size_text(nodes: Sequence[Report]) -> str:
+    """Return the size of a network: `177 layers, 25.6 M parameters`."""
+    layers, elements = network_size(nodes)
+    return f"{layers} layer{'' if layers == 1 else 's'}, {count_text(elements)} parameters"
+
+
+def node_title(node: Report) -> str:
+    """Return the name of a node; of a folded block, with the number of equal ones."""
+    if node["kind"] != BLOCK:
+        return str(node["name"])
+    return f"{node['title']} ×{node['count']}" if node["count"] > 1 else str(node["title"])
+
+
+def operators_text(node: Report) -> str:
+    """Return the operators of a folded block, the most frequent first: `9 Convolution, 9 ...`."""
+    counts = sorted(node["operators"].items(), key=lambda item: -item[1])
+    return ", ".join(f"{count} {name}" for name, count in counts)
 
 
 def variables_of(node: Report, nodes: Sequence[Report]) -> list[str]:
@@ -67,7 +106,7 @@ def variables_of(node: Report, nodes: Sequence[Report]) -> list[str]:
     kinds = {other["name"]: other["kind"] for other in nodes}
     by_shape: dict[str, list[str]] = {}
     for part in node["inputs"]:
-        if part["node"] is None or kinds[part["node"]] == "variable":
+        if part["node"] is None or kinds.get(part["node"]) == "variable":
             own = part["node"] in (None, f"{node['name']}_{part['argument']}")
             name = part["argument"] if own else part["node"]
             by_shape.setdefault(shape_text(part["shape"]), []).append(name)
@@ -82,17 +121,28 @@ def shape_text(shape: Sequence[int | None] | None) -> str:
 
 
 def node_lines(node: Report, nodes: Sequence[Report]) -> Iterator[str]:
-    """Yield the lines of a node's box: name, operator, then its variables with their shapes."""
-    yield node["name"]
+    """Yield the lines of a node's box: its name, its operator or the size of a block, then its
+    variables with their shapes or the operators of a block.
+    """
+    yield node_title(node)
     if node["kind"] == "input":
         return
+    if node["kind"] == BLOCK:
+        yield f"{node['layers']} layers, {count_text(node['elements'])} parameters"
+        yield from _filled(operators_text(node).split(", "), ", ", ",")
+        return
     yield " ".join((node["operator"], *_parameter_texts(node["parameters"])))
+    yield from _filled(variables_of(node, nodes), "; ", ";")
+
+
+def _filled(parts: Sequence[str], separator: str, end: str) -> Iterator[str]:
+    """Yield lines of the parts, of limited length; all but the last end in `end`."""
     line = ""
-    for part in variables_of(node, nodes):
+    for part in parts:
         if line and len(line) + len(part) > _MAX_LINE_LENGTH:
-            yield line + ";"
+            yield line + end
             line = ""
-        line = f"{line}; {part}" if line else part
+        line = f"{line}{separator}{part}" if line else part
     if line:
         yield line
 
@@ -189,11 +239,31 @@ def _without_shared(name: str, previous: str) -> str:
     return name if shared == 0 else " " * (shared - 1) + name[shared - 1 :]
 
 
-def _legend(nodes: Sequence[Report]) -> str:
-    kinds = {node["kind"] for node in nodes}
-    parts = [
-        f"{_MARKS[kind]} {meaning}" if kind in _MARKS else meaning
-        for kind, meaning in _MEANINGS.items()
-        if kind in kinds
-    ]
-    return "  " + "   ".join(parts)
+def _legend(drawn: Sequence[Report]) -> Text:
+    """Return the families of the drawn operators in their colours, then the other marks."""
+    kinds = {node["kind"] for node in drawn}
+    text = Text(" ")
+    for family in drawn_families(drawn):
+        text.append(f" {_MARKS['operator']} {family} ", FAMILY_COLOURS[family])
+    for kind, meaning in _MEANINGS.items():
+        if kind in kinds:
+            text.append(f" {_MARKS[kind]} {meaning} ", "dim")
+    text.rstrip()
+    return text
+
+
+def drawn_families(drawn: Sequence[Report]) -> list[str]:
+    """Return the families of all operators, those in folded blocks too, in a fixed order."""
+    found = {node["family"] for node in drawn}
+    found.update(family for node in drawn for family in node.get("families", ()))
+    return [family for family in FAMILY_COLOURS if family in found]
+
+
+def _folding(nodes: Sequence[Report], drawn: Sequence[Report]) -> Iterator[Text]:
+    """Yield how to unfold blocks, if any are folded."""
+    rows, levels = len(drawn_nodes(nodes)), deepest(nodes)
+    if len(drawn) == rows:
+        return
+    counts = ((level, len(fold(nodes, level))) for level in range(1, levels))
+    choices = ", ".join(f"{level} ({count} rows)" for level, count in counts)
+    yield Text(f"  {rows} nodes in {len(drawn)} rows. --depth {choices} or all ({rows})", "dim")

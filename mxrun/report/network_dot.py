@@ -5,28 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mxrun.report.network import drawn_nodes, network_title, node_lines, shape_text
+from mxrun.report.network import network_title, node_lines, shape_text
+from mxrun.report.network_fold import BLOCK, fold
+from mxrun.report.palette import FAINT, FAMILY_COLOURS, LINE
 
 Report = Mapping[str, Any]
 
-_ATTRIBUTES = {
-    "input": 'shape=box, style="rounded"',
-    "unapplied": 'shape=box, style="dashed"',
-    "operator": "shape=box",
-}
+# Opacity of the colour that fills a box.
+_FILL = "29"
+_STYLES = {"input": "rounded", "operator": "filled", "unapplied": "filled,dashed", BLOCK: "bold"}
 
 
-def network_dot(report: Report) -> str:
+def network_dot(report: Report, depth: int | None = None) -> str:
     """Return a digraph: a box per node, an edge per tensor with its shape.
 
-    Deterministic: equal reports give equal bytes. Language: graphviz.org/doc/info/lang.html.
+    depth: see `fold`. Deterministic: equal reports give equal bytes. Language:
+    graphviz.org/doc/info/lang.html.
     """
     nodes = report["nodes"]
     lines = [
         f"digraph {_quoted(str(report['name']))} {{",
         f"  label={_quoted(network_title(report))};",
         "  labelloc=t;",
-        *(f"  {statement};" for statement in _statements(drawn_nodes(nodes), nodes)),
+        '  node [shape=box, fontname="DejaVu Sans Mono", fontsize=10];',
+        f'  edge [fontname="DejaVu Sans Mono", fontsize=9, color="{LINE}", fontcolor="{FAINT}"];',
+        *(f"  {statement};" for statement in _statements(fold(nodes, depth), nodes)),
         "}",
     ]
     return "\n".join(lines) + "\n"
@@ -37,7 +40,9 @@ def _statements(drawn: Sequence[Report], nodes: Sequence[Report]) -> Iterator[st
     by_name = {node["name"]: node for node in drawn}
     for node in drawn:
         label = "\n".join(node_lines(node, nodes))
-        attributes = f"label={_quoted(label)}, {_ATTRIBUTES[node['kind']]}"
+        attributes = f'label={_quoted(label)}, style="{_STYLES[node["kind"]]}"'
+        if colour := FAMILY_COLOURS.get(node["family"]):
+            attributes += f', color="{colour}", fillcolor="{colour}{_FILL}"'
         yield f"{_quoted(node['name'])} [{attributes}]"
     for node in drawn:
         for part in node["inputs"]:

@@ -16,19 +16,24 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def parts(report: Mapping[str, Any], log: bool | None = None) -> Sequence[RenderableType]:
-    """Return the drawing for a terminal; `log`: see `curve_panels`."""
-    return network_parts(report) if report["kind"] == "network" else curve_parts(report, log)
+def parts(
+    report: Mapping[str, Any], log: bool | None = None, depth: int | None = None
+) -> Sequence[RenderableType]:
+    """Return the drawing for a terminal; `log`: see `curve_panels`, `depth`: see `fold`."""
+    return network_parts(report, depth) if report["kind"] == "network" else curve_parts(report, log)
 
 
-def dot_text(report: Mapping[str, Any]) -> str:
-    """Return a network in the DOT language. Raises UserError for curves, which are no graph."""
+def dot_text(report: Mapping[str, Any], depth: int | None = None) -> str:
+    """Return a network in the DOT language; `depth`: see `fold`.
+
+    Raises UserError for curves, which are no graph.
+    """
     if report["kind"] != "network":
         hint = "--svg draws the curves"
         raise UserError(Diagnostic("--dot is for networks and operators", hint=hint))
-    return network_dot(report)
+    return network_dot(report, depth)
 
 
-def drawing(report: Mapping[str, Any], log: bool | None = None) -> str:
-    """Return the drawing as SVG; `log`: see `curve_panels`."""
-    return network_svg(report) if report["kind"] == "network" else curves_svg(report, log)
+def drawing(report: Mapping[str, Any], log: bool | None = None, depth: int | None = None) -> str:
+    """Return the drawing as SVG; `log`: see `curve_panels`, `depth`: see `fold`."""
+    return network_svg(report, depth) if report["kind"] == "network" else curves_svg(report, log)

@@ -1,44 +1,71 @@
-"""SVG elements as text, and the style shared by all drawings."""
+"""SVG elements as text, and the look shared by all drawings.
+
+Colours and fonts are attributes of the elements, which every viewer of SVG 1.1 understands, also
+those without style sheets. The style sheet only adds the colours of dark mode.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Mapping
 from xml.sax.saxutils import escape, quoteattr
 
-FONT_SIZE = 12.0
-# Width of a monospaced letter, as a fraction of the font size; 0.6 in nearly every font.
-_LETTER = 0.6
-# Hues visible on white and on black; the first ones are distinct for colour-blind readers (after
-# Okabe and Ito). Drawings with more classes repeat them.
-COLOURS = (
-    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9"),
-    *("#8a6fd1", "#7f7f7f", "#c0504d", "#6b8e23", "#1ca3a3", "#a0522d"),
+from mxrun.report.palette import (
+    FAINT,
+    FAINT_ON_BLACK,
+    INK,
+    INK_ON_BLACK,
+    LINE,
+    LINE_ON_BLACK,
+    PAPER,
+    PAPER_ON_BLACK,
 )
+
+FONT_SIZE = 12.0
+SMALL_SIZE = 10.0
+TITLE_SIZE = 16.0
+# Some viewers know only the first name of a list, so that it is one that most systems replace by a
+# monospaced font if they do not have it.
+_FONTS = "DejaVu Sans Mono, Menlo, Consolas, Liberation Mono, monospace"
+# Upper bounds on the width of a character, as fractions of the font size: of monospaced fonts, of
+# fonts that replace them for other scripts, and of wide characters.
+_LETTER, _FOREIGN, _WIDE = 0.61, 1.0, 1.25
+# Attributes of each style of text.
+_TEXT: Mapping[str, Mapping[str, str | float]] = {
+    "label": {"class_": "ink", "fill": INK},
+    "bold": {"class_": "ink", "fill": INK, "font_weight": "bold"},
+    "title": {"class_": "ink", "fill": INK, "font_weight": "bold", "font_size": TITLE_SIZE},
+    "faint": {"class_": "faint", "fill": FAINT, "font_size": SMALL_SIZE},
+}
 # Characters that no XML document may hold, even escaped (XML 1.0, section 2.2).
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_STYLE = """
-svg { --ink: #1f2328; --faint: #656d76; --paper: #ffffff; --line: #8c959f; color: var(--ink);
-  font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; font-size: 12px; }
-@media (prefers-color-scheme: dark) {
-  svg { --ink: #e6edf3; --faint: #9da7b3; --paper: #0d1117; --line: #768390; }
-}
-text { fill: var(--ink); }
-.paper { fill: var(--paper); }
-.faint { fill: var(--faint); font-size: 10px; }
-.title { font-size: 16px; font-weight: bold; }
-.bold { font-weight: bold; }
-.line { fill: none; stroke: var(--line); stroke-width: 1.2px; }
-.grid { stroke: var(--line); stroke-width: 0.5px; stroke-opacity: 0.5; }
+# All rules name the root's class: a drawing within a page changes nothing else there.
+_ROOT = "mxrun"
+_DARK = f"""
+@media (prefers-color-scheme: dark) {{
+  .{_ROOT} .ink {{ fill: {INK_ON_BLACK}; }}
+  .{_ROOT} .faint {{ fill: {FAINT_ON_BLACK}; }}
+  .{_ROOT} .paper {{ fill: {PAPER_ON_BLACK}; }}
+  .{_ROOT} .line {{ stroke: {LINE_ON_BLACK}; }}
+  .{_ROOT} .tip {{ fill: {LINE_ON_BLACK}; }}
+  .{_ROOT} .outline {{ stroke: {INK_ON_BLACK}; }}
+}}
 """
 
 
 def text_width(text: str, size: float = FONT_SIZE) -> float:
-    """Return the width of a text in pixels."""
-    return len(text) * size * _LETTER
+    """Return an upper bound on the width of a text in pixels."""
+    return size * sum(map(_letter_width, text))
 
 
-def element(name: str, content: str = "", **attributes: str | float) -> str:
+def _letter_width(letter: str) -> float:
+    if letter <= "\u024f" or letter in "…×":
+        return _LETTER
+    return _WIDE if unicodedata.east_asian_width(letter) in "WF" else _FOREIGN
+
+
+def element(name: str, content: str = "", /, **attributes: str | float) -> str:
     """Return an element; `content` is SVG already, `_` in an attribute name stands for `-`."""
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}={quoteattr(_value(value))}"
@@ -47,9 +74,38 @@ def element(name: str, content: str = "", **attributes: str | float) -> str:
     return f"<{name}{given}>{content}</{name}>" if content else f"<{name}{given}/>"
 
 
-def text(content: str, x: float, y: float, class_: str = "", anchor: str = "start") -> str:
-    """Return a line of text. `anchor`: its base line starts, is centred or ends at (x, y)."""
-    return element("text", clean(content), x=x, y=y, class_=class_ or "label", text_anchor=anchor)
+def text(
+    content: str,
+    x: float,
+    y: float,
+    style: str = "label",
+    anchor: str = "start",
+    **attributes: str | float,
+) -> str:
+    """Return a line of text in a style: label, bold, title or faint (small).
+
+    anchor: its base line starts, is centred or ends at (x, y).
+    """
+    look: dict[str, str | float] = {"text_anchor": anchor, **_TEXT[style], **attributes}
+    return element("text", clean(content), x=x, y=y, **look)
+
+
+def rectangle(
+    x: float, y: float, width: float, height: float, content: str = "", /, **attributes: str | float
+) -> str:
+    """Return a rectangle; its attributes give the colours, `content` holds SVG."""
+    return element("rect", content, x=x, y=y, width=width, height=height, **attributes)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, /, **attributes: str | float) -> str:
+    """Return a straight line in the colour of lines, unless `attributes` give another."""
+    look: dict[str, str | float] = {"class_": "line", "stroke": LINE, **attributes}
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, **look)
+
+
+def grid_line(x1: float, y1: float, x2: float, y2: float) -> str:
+    """Return a thin line behind a drawing."""
+    return line(x1, y1, x2, y2, stroke_width=0.5, stroke_opacity=0.5)
 
 
 def clean(content: str) -> str:
@@ -58,11 +114,14 @@ def clean(content: str) -> str:
 
 
 def document(width: float, height: float, title: str, parts: Iterable[str], style: str = "") -> str:
-    """Return a complete SVG document with a background, which follows the light or dark setting."""
+    """Return a complete SVG document on white, or on black where the viewer has a dark mode.
+
+    style: rules of a style sheet, for what viewers without style sheets may leave out.
+    """
     body = [
         element("title", clean(title)),
-        element("style", clean(_STYLE + style)),
-        element("rect", class_="paper", width="100%", height="100%"),
+        element("style", clean(_DARK + style)),
+        rectangle(0.0, 0.0, width, height, class_="paper", fill=PAPER),
         *parts,
     ]
     return (
@@ -74,6 +133,9 @@ def document(width: float, height: float, title: str, parts: Iterable[str], styl
             width=width,
             height=height,
             role="img",
+            class_=_ROOT,
+            font_family=_FONTS,
+            font_size=FONT_SIZE,
         )
         + "\n"
     )

@@ -99,9 +99,15 @@ class MemoryReport:
         return [_placed(live) for live in pinned_tensors(self.plan.largest_phase, self.plan.pinned)]
 
     def _blocks(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the reusable blocks by phase; first and last are steps, both inclusive."""
+        """Return the reusable blocks by phase; first and last are steps, both inclusive.
+
+        tensors: those that a block holds one after the other, with their steps.
+        """
         return {
-            name: [_lifetime(live) for live in block_lifetimes(phase)]
+            name: [
+                {**_lifetime(each.block), "tensors": [_held(live) for live in each.held]}
+                for each in block_lifetimes(phase)
+            ]
             for name, phase in self.plan.phases.items()
         }
 
@@ -139,6 +145,16 @@ def _placed(live: LiveTensor) -> dict[str, Any]:
 def _lifetime(live: LiveTensor) -> dict[str, Any]:
     times = {"first": live.first, "last": live.last}
     return _placed(live) | times | {"root": live.root, "shared": list(live.shared)}
+
+
+def _held(live: LiveTensor) -> dict[str, Any]:
+    return {
+        "tensor": live.tensor,
+        "first": live.first,
+        "last": live.last,
+        "reason": live.reason,
+        "shared": list(live.shared),
+    }
 
 
 def memory_report(run: Planned, phase: str) -> MemoryReport:

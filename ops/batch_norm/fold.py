@@ -9,6 +9,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.base.params import NotNegative, Parameters
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import ForwardCall, Operator
 from mxrun.operator.property import GradientKind, OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import register
@@ -37,6 +38,7 @@ class BatchNormFoldProperty(OperatorProperty[BatchNormFoldParameters]):
     """
 
     type_string = "_batch_norm_fold"
+    family = OperatorFamily.NORMALISATION
     parameter_type = BatchNormFoldParameters
     is_internal = True
 

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from mxrun.base.params import Float32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
     GradientKind,
@@ -81,6 +82,7 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
     """
 
     type_string = "BatchNorm"
+    family = OperatorFamily.NORMALISATION
     parameter_type = BatchNormParameters
     precision = Precision.INHERIT
 

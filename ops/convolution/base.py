@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
     PartialInference,
@@ -105,6 +106,8 @@ class WindowProductProperty(LinearProperty[P]):
     data [N, channels, spatial...], weight [of the windows' channels, of the images' channels in a
     group, kernel...], bias [num_filter], output [N, num_filter, spatial...].
     """
+
+    family = OperatorFamily.CONVOLUTION
 
     # Whether data are the windows and the output the images, as in a convolution's data gradient.
     transposed: ClassVar[bool]

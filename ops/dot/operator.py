@@ -13,6 +13,7 @@ from pydantic import Field
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import register
@@ -32,6 +33,7 @@ class DotParameters(Parameters):
 class MatrixProductProperty(OperatorProperty[DotParameters]):
     """output = lhs x rhs, as products of stored matrices. Backward reads out_grad, lhs and rhs."""
 
+    family = OperatorFamily.DENSE
     parameter_type = DotParameters
 
     def list_arguments(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PartialShape, Shape
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import PartialInference, PartialShapes, Precision
 from mxrun.operator.register import register
@@ -43,6 +44,7 @@ class FullyConnectedProperty(LinearProperty[FullyConnectedParameters]):
     """
 
     type_string = "FullyConnected"
+    family = OperatorFamily.DENSE
     parameter_type = FullyConnectedParameters
     precision = Precision.BFLOAT16
 

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
@@ -144,6 +145,7 @@ class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
     """
 
     type_string = "LeakyReLU"
+    family = OperatorFamily.ACTIVATION
     parameter_type = LeakyReLUParameters
 
     @property

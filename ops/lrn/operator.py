@@ -14,6 +14,7 @@ from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Integer, Real
 from mxrun.codegen.jit import native, share
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, same_shape
 from mxrun.operator.register import register
@@ -54,6 +55,7 @@ class LRNProperty(OperatorProperty[LRNParameters]):
     """
 
     type_string = "LRN"
+    family = OperatorFamily.NORMALISATION
     parameter_type = LRNParameters
 
     def list_outputs(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PartialShape, Shape
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, Precision
 from mxrun.operator.register import register
@@ -115,6 +116,7 @@ class PoolingProperty(OperatorProperty[PoolingParameters]):
     """
 
     type_string = "Pooling"
+    family = OperatorFamily.POOLING
     parameter_type = PoolingParameters
     precision = Precision.INHERIT
 

@@ -15,6 +15,7 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
 from mxrun.codegen.jit import find_rows, native, reduced_run, share
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -76,6 +77,7 @@ class IndexProperty(OperatorProperty[Any]):
     gradient is zero.
     """
 
+    family = OperatorFamily.REDUCTION
     formula: ClassVar[Callable[..., Any]]
     compiled: ClassVar[ReductionKind]
 

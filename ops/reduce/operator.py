@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator import scalar
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -152,6 +153,7 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
     The output of a reduction over all axes has shape [1].
     """
 
+    family = OperatorFamily.REDUCTION
     parameter_type: ClassVar[type[AxisParameters]] = ReduceParameters
     reduction: ClassVar[ReductionFunctions]
 

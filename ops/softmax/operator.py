@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes, same_shape
 from mxrun.operator.register import register
@@ -40,6 +41,7 @@ class SoftmaxParameters(Parameters):
 class SoftmaxProperty(InPlaceProperty[SoftmaxParameters]):
     """Common part of softmax and log_softmax. Backward reads the output and its gradient."""
 
+    family = OperatorFamily.ACTIVATION
     parameter_type = SoftmaxParameters
     is_floating = True
     logarithm: ClassVar[bool]

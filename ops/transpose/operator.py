@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PartialShape, Shape
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import register
@@ -22,6 +23,8 @@ T = TypeVar("T")
 
 class PermutationProperty(OperatorProperty[P]):
     """Axis i of the output is axis `axes(rank)[i]` of data. Backward reads only out_grad."""
+
+    family = OperatorFamily.SHAPE
 
     @abstractmethod
     def axes(self, rank: int) -> Shape:

@@ -17,10 +17,11 @@ from pages import opened
 from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
 from mxrun.graph.naming import in_words
-from mxrun.planner.plan import Plan
+from mxrun.planner.explain import block_lifetimes, live_tensors
+from mxrun.planner.plan import Block, Plan
 from mxrun.report.memory_csv import memory_csv
 from mxrun.report.memory_html import memory_html
-from mxrun.report.memory_svg import memory_svg
+from mxrun.report.memory_svg import drawn_blocks, memory_svg
 
 CASES = [
     ("digits_lenet", "train"),
@@ -67,24 +68,37 @@ def corner(rectangle: ElementTree.Element) -> tuple[float, float, float, float]:
     return x, y, x + width, y + height
 
 
+def held_tensors(plan: Plan) -> list[tuple[Block, int, int]]:
+    """Pinned blocks, then for each other block the steps of each tensor that it holds."""
+    phase = plan.largest_phase
+    lifetimes = block_lifetimes(phase)
+    assert len(lifetimes) == len(phase.blocks)
+    return [
+        *((block, 0, len(phase.steps)) for block in plan.pinned),
+        *(
+            (block, live.first, live.last + 1)
+            for block, lifetime in zip(phase.blocks, lifetimes, strict=True)
+            for live in lifetime.held
+        ),
+    ]
+
+
 def test_F1_the_drawing_has_each_block_at_its_place(
     inspected: tuple[Plan, dict[str, Any]],
 ) -> None:
     plan, report = inspected
     drawn = rectangles(memory_svg(report))
     phase = plan.largest_phase
-    blocks = [*plan.pinned, *phase.blocks]
-    assert len(drawn) == len(blocks)
+    expected = held_tensors(plan)
+    assert len(drawn) == len(expected)
     corners = [corner(rectangle) for rectangle in drawn]
     # The arena is as high as its blocks, and all steps have the same width.
     left, right = min(c[0] for c in corners), max(c[2] for c in corners)
     top, bottom = min(c[1] for c in corners), max(c[3] for c in corners)
     height, width = bottom - top, (right - left) / len(phase.steps)
-    for block, found in zip(blocks, corners, strict=True):
-        is_pinned = block in plan.pinned
-        steps = (0, len(phase.steps)) if is_pinned else (block.first, block.last)
-        assert found[0] == pytest.approx(left + steps[0] * width, abs=NEAR)
-        assert found[2] == pytest.approx(left + steps[1] * width, abs=2 * NEAR)
+    for (block, first, end), found in zip(expected, corners, strict=True):
+        assert found[0] == pytest.approx(left + first * width, abs=NEAR)
+        assert found[2] == pytest.approx(left + end * width, abs=2 * NEAR)
         assert found[3] == pytest.approx(
             bottom - height * block.offset / plan.planned_bytes, abs=2 * NEAR
         )
@@ -92,10 +106,31 @@ def test_F1_the_drawing_has_each_block_at_its_place(
             bottom - height * block.end / plan.planned_bytes, abs=2 * NEAR
         )
     colours: dict[str, set[str | None]] = {}
-    for block, rectangle in zip(blocks, drawn, strict=True):
+    for (block, _, _), rectangle in zip(expected, drawn, strict=True):
         colours.setdefault(block.memory_class.value, set()).add(rectangle.get("fill"))
     assert all(len(found) == 1 for found in colours.values())
     assert len(set.union(*colours.values())) == len(colours)
+
+
+def test_a_block_names_the_tensor_that_it_holds(inspected: tuple[Plan, dict[str, Any]]) -> None:
+    """At every step the drawing names the tensor that the table of live tensors names."""
+    plan, report = inspected
+    phase = plan.largest_phase
+    held = drawn_blocks(report)[len(plan.pinned) :]
+    for position in range(len(phase.steps)):
+        live = {
+            tensor.offset: (tensor.tensor, tensor.reason)
+            for tensor in live_tensors(phase, plan.pinned, position)
+            if not any(tensor.offset == block.offset for block in plan.pinned)
+        }
+        shown = {
+            each["offset"]: (each["tensor"], each["reason"])
+            for each in held
+            if each["first"] <= position <= each["last"]
+        }
+        assert shown == live
+    names = {each["tensor"] for block in report["blocks"][phase.name] for each in block["tensors"]}
+    assert len(names) > len(phase.blocks) / 2
 
 
 def test_F1_the_drawing_tells_classes_and_peak(inspected: tuple[Plan, dict[str, Any]]) -> None:
@@ -109,13 +144,13 @@ def test_F1_the_drawing_tells_classes_and_peak(inspected: tuple[Plan, dict[str, 
     peak = report["peak"]
     label = f"peak: {in_words(peak['operator'])}, step {peak['step']}"
     assert any(text.startswith(label) for text in texts)
-    (frame,) = [each for each in tree.iter(f"{SVG}rect") if each.get("class") == "peak"]
+    (frame,) = [each for each in tree.iter(f"{SVG}rect") if each.get("class") == "outline peak"]
     left, _, right, _ = corner(frame)
     middle = (left + right) / 2
     at_the_peak = [
         rectangle
         for rectangle in rectangles(drawing)
-        if corner(rectangle)[0] <= middle <= corner(rectangle)[2]
+        if corner(rectangle)[0] < middle < corner(rectangle)[2]
     ]
     assert len(at_the_peak) == len(peak["live"])
     assert memory_svg(report) == drawing
@@ -127,15 +162,16 @@ def test_F1_each_rectangle_tells_its_tensor_and_reason() -> None:
         (rectangle.findtext(f"{SVG}title") or "").splitlines()
         for rectangle in rectangles(memory_svg(report))
     ]
-    blocks = [*report["pinned"], *report["blocks"]["train"]]
-    for lines, block in zip(told, blocks, strict=True):
+    for lines, block in zip(told, drawn_blocks(report), strict=True):
         assert lines[0] == in_words(block["tensor"])
         assert f"{block['bytes']:,} bytes at {block['offset']:,}" in lines[1]
         assert lines[3] == block["reason"]
     by_name = {lines[0]: lines for lines in told}
     assert by_name["fc1_weight"][2:] == ["live at every step", "parameter"]
+    # relu1 runs after the pooling, in its place.
+    assert by_name["pool1_maxima"][2:4] == ["step 2: pool1", "relu1 reads it"]
     kept = by_name["pool1_output"]
-    assert kept[2].endswith("pool1 to backward of relu1")
+    assert kept[2] == "steps 3 to 32: relu1 to backward of relu1"
     assert kept[3] == "backward of relu1 reads it (output)"
 
 
@@ -192,7 +228,7 @@ def test_F7_each_row_of_the_page_knows_its_block(inspected: tuple[Plan, dict[str
     blocks = json.loads(page.data["script"][0])["blocks"]
     assert len(blocks) == len(rectangles(memory_svg(report)))
     assert [(size, offset) for _, size, offset, *_ in blocks] == [
-        (block.nbytes, block.offset) for block in (*plan.pinned, *plan.largest_phase.blocks)
+        (block.nbytes, block.offset) for block, _, _ in held_tensors(plan)
     ]
     rows = [int(value or "") for name, value in page.attributes if name == "data-block"]
     step = report["peak"]["step"]
@@ -214,7 +250,9 @@ def test_F1_no_name_becomes_markup() -> None:
     report["timeline"]["train"]["operators"][3] = evil
     report["peak"]["live"][0] |= {"tensor": evil, "root": evil, "reason": evil}
     for block in report["blocks"]["train"]:
-        block |= {"tensor": evil, "root": evil, "reason": evil, "shared": [evil]}
+        block["root"] = evil
+        for held in block["tensors"]:
+            held |= {"tensor": evil, "reason": evil, "shared": [evil]}
     report["what_if"]["changes"][0] |= {"change": evil, "config": evil}
     report["name"] = report["peak"]["operator"] = evil
     page = Page(memory_html(report))
@@ -229,7 +267,7 @@ def test_F1_no_name_becomes_markup() -> None:
 
 def test_F1_a_browser_tells_what_one_points_at(tmp_path: Path) -> None:
     report = inspect_memory(find_config("digits_lenet"), threads=1).to_json()
-    blocks = [*report["pinned"], *report["blocks"]["train"]]
+    blocks = drawn_blocks(report)
     index = next(i for i, block in enumerate(blocks) if block["tensor"] == "pool1_output")
     path = tmp_path / "arena.html"
     page = memory_html(report)
@@ -237,16 +275,16 @@ def test_F1_a_browser_tells_what_one_points_at(tmp_path: Path) -> None:
     pointing = POINT.replace("INDEX", str(index)).replace("STEPS", str(last + 1 - first))
     path.write_text(page.replace("</body>", pointing))
     shown = opened(path)
-    (told,) = re.findall(r'<div id="told"[^>]*>(.*?)</div>', shown, re.S)
+    (told,) = re.findall(r'<div id="tooltip"[^>]*>(.*?)</div>', shown, re.S)
     lines = told.splitlines()
     assert lines[0] == "pool1_output"
     assert f"{blocks[index]['bytes']:,} bytes" in lines[1]
-    assert lines[2].endswith("pool1 to backward of relu1")
+    assert lines[2].endswith("relu1 to backward of relu1")
     assert lines[3] == "backward of relu1 reads it (output)"
     assert "display: block" in shown
     (step,) = re.findall(r'<div id="step">(.*?)</div>', shown, re.S)
-    assert step.startswith(f"step {first}, pool1: ")
-    assert step.endswith("alive")
+    assert step.startswith(f"step {first}, relu1: ")
+    assert step.endswith(" live")
 
 
 def test_F7_a_browser_lists_what_is_alive_where_one_clicks(tmp_path: Path) -> None:
@@ -299,9 +337,8 @@ def test_files_are_written_beside_the_report(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
     assert (tmp_path / "arena.csv").read_text() == memory_csv(report)
     # JSON's keys are sorted, the classes with them; the drawing has them in their own order.
-    assert len(rectangles((tmp_path / "arena.svg").read_text())) == len(report["pinned"]) + len(
-        report["blocks"]["train"]
-    )
+    drawn = rectangles((tmp_path / "arena.svg").read_text())
+    assert len(drawn) == len(drawn_blocks(report))
     assert (tmp_path / "arena.html").read_text().startswith("<!DOCTYPE html>")
 
 

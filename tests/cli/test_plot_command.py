@@ -80,9 +80,10 @@ def test_a_network_in_dot_has_its_nodes_and_tensors(tmp_path: Path) -> None:
     assert lines[0] == 'digraph "digits_lenet" {'
     assert lines[1] == 'label="digits_lenet, batch 7";'
     label = "conv1\\nConvolution 3x3\\nweight 16x1x3x3; bias 16"
-    assert f'"conv1" [label="{label}", shape=box];' in lines
+    colours = 'color="#0072b2", fillcolor="#0072b229"'
+    assert f'"conv1" [label="{label}", style="filled", {colours}];' in lines
     assert '"data" -> "conv1" [label="7x1x8x8"];' in lines
-    assert '"label" [label="label", shape=box, style="rounded"];' in lines
+    assert '"label" [label="label", style="rounded"];' in lines
     report = result("plot", "digits_lenet", cwd=tmp_path)
     drawn = [node for node in report["nodes"] if node["kind"] != "variable"]
     names = {node["name"] for node in drawn}
@@ -92,19 +93,42 @@ def test_a_network_in_dot_has_its_nodes_and_tensors(tmp_path: Path) -> None:
     assert "--dot is for networks" in refused("plot", str(run), "--dot", "x.dot", cwd=tmp_path)
 
 
-def test_a_large_residual_network_stays_readable(tmp_path: Path) -> None:
+def test_an_unfolded_residual_network_stays_readable(tmp_path: Path) -> None:
     report = result("plot", str(RESNET), DATA, cwd=tmp_path)
     names = [node["name"] for node in report["nodes"] if node["kind"] != "variable"]
-    text = mxrun("plot", str(RESNET), DATA, cwd=tmp_path).stdout
+    text = succeeded(mxrun("plot", str(RESNET), DATA, "--depth", "all", cwd=tmp_path)).stdout
     rows = [line for line in text.splitlines() if "●" in line or "○" in line][:-1]
     assert len(rows) == len(names) > 170
     # Each unit's shortcut is a second lane, and no unit needs a third but for the label.
     assert all(row[2:8].rstrip() in {"●", "○", "├─●", "│ ●", "● │", "●─╯", "│ ○"} for row in rows)
     assert sum("●─╯" in row for row in rows) == 16 + 1
-    drawing = drawn(str(RESNET), DATA, cwd=tmp_path)
+    drawing = drawn(str(RESNET), DATA, "--depth", "all", cwd=tmp_path)
     shown = texts(drawing)
     assert set(names) <= set(shown)
     assert {"stage1", "stage1/unit1", "stage4/unit3"} <= set(shown)
+
+
+def test_a_large_network_is_folded_alike_everywhere(tmp_path: Path) -> None:
+    shown = texts(drawn("resnet50_imagenet", cwd=tmp_path))
+    text = succeeded(mxrun("plot", "resnet50_imagenet", cwd=tmp_path)).stdout
+    assert "stage3/unit2 … unit6 ×5" in shown
+    assert "50 layers, 5.59 M parameters" in shown
+    assert "/unit2 … unit6 ×5   50 layers" in text
+    assert "177 nodes in 28 rows. --depth 1 (11 rows), " in text
+    succeeded(mxrun("plot", "resnet50_imagenet", "--dot", "net.dot", cwd=tmp_path))
+    assert '"stage3/unit2/" -> "stage4/branch/"' in (tmp_path / "net.dot").read_text()
+    shown = texts(drawn("resnet50_imagenet", "--depth", "1", cwd=tmp_path))
+    assert {"stem", "stage1", "stage4"} <= set(shown)
+    assert not any("unit" in each for each in shown)
+
+
+def test_depths_that_mean_nothing_are_refused(tmp_path: Path) -> None:
+    for depth in ("0", "-1", "many"):
+        told = mxrun("plot", "digits_lenet", f"--depth={depth}", cwd=tmp_path)
+        assert told.returncode == 2
+        assert f"{depth!r} is neither a number from 1 on nor 'all'" in told.stderr
+    run = write_metrics(tmp_path / "run", [record(1, 0.5)])
+    assert "--depth is for networks" in refused("plot", str(run), "--depth=2", cwd=tmp_path)
 
 
 def test_curves_of_a_run_are_drawn(tmp_path: Path) -> None:

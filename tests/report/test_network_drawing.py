@@ -26,7 +26,13 @@ def node(name: str, *sources: str, kind: str = "operator", outputs: int = 1) -> 
         "parameters": {},
         "outputs": [{"name": f"output{i}", "shape": [2, 3]} for i in range(outputs)],
         "inputs": [
-            {"argument": f"arg{i}", "node": source, "output": 0, "shape": [2, 3]}
+            {
+                "argument": f"arg{i}",
+                "auxiliary": False,
+                "node": source,
+                "output": 0,
+                "shape": [2, 3],
+            }
             for i, source in enumerate(sources)
         ],
     }
