@@ -5,9 +5,9 @@ from mxrun.config.json_schema import json_schema
 from mxrun.config.layers import LayerConfig
 from mxrun.config.marked import SourceNode
 from mxrun.config.names import Names
-from mxrun.config.parse import ConfigSource, Overrides, Parsed, RunConfig, load_config, parse
+from mxrun.config.parse import ConfigSource, Parsed, RunConfig, load_config, parse
 from mxrun.config.schema import Data, DatasetSection, NetworkSection, Variable
-from mxrun.config.sources import COMMAND_LINE, PATHLESS, overridden
+from mxrun.config.sources import COMMAND_LINE, PATHLESS, Overrides, overridden
 from mxrun.config.training import StartFrom, Train
 
 __all__ = [

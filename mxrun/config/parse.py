@@ -73,6 +73,12 @@ class RunConfig(Settings):
         """Return the place of the key at `path`, or of the deepest existing key on the way."""
         return self._tree.find(*path).start
 
+    def plain(self) -> dict[str, Any]:
+        """Return the expanded config as plain values; loading them gives an equal config."""
+        values = _escaped(self._tree).plain()
+        assert isinstance(values, dict)
+        return values
+
     def resolved(self) -> str:
         """Return the expanded config as YAML text; reading it gives an equal config.
 
@@ -253,6 +259,16 @@ def _located(tree: SourceNode) -> SourceNode:
     for part in ("train", "eval"):
         tree = _changed(tree, ("data", part, "path"), _absolute)
     return _changed(tree, ("plugins",), _all_absolute)
+
+
+def _escaped(node: SourceNode) -> SourceNode:
+    """Return the tree with texts in which nothing is interpolated again."""
+    value = node.value
+    if isinstance(value, Mapping):
+        return replace(node, value={key: _escaped(part) for key, part in value.items()})
+    if isinstance(value, tuple):
+        return replace(node, value=tuple(map(_escaped, value)))
+    return replace(node, value=value.replace("${", "$${")) if isinstance(value, str) else node
 
 
 def _entries(node: SourceNode) -> int:
