@@ -1,9 +1,9 @@
 from mxrun.api.events import StopTraining as StopTraining
 from mxrun.api.inspection import MemoryPlan as MemoryPlan
 from mxrun.api.inspection import Network as Network
-from mxrun.api.model import Model as Model
+from mxrun.api.model import LoadedModel as LoadedModel
 from mxrun.api.model import load as load
-from mxrun.api.parameters import Parameters as Parameters
+from mxrun.api.parameters import ModelParameters as ModelParameters
 from mxrun.api.results import EvaluationResult as EvaluationResult
 from mxrun.api.results import Prediction as Prediction
 from mxrun.api.results import RunResult as RunResult

@@ -44,7 +44,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], shades: Shad
 
     shades: for each row the share of a shade behind each of its cells, 0 to 1.
     """
-    head = "".join(_cell("th", name, name) for name in columns)
+    rows = list(rows)
+    first = rows[0] if rows else columns
+    head = "".join(_cell("th", name, value) for name, value in zip(columns, first, strict=True))
     body = []
     for number, row in enumerate(rows):
         shade = [0.0] * len(row) if shades is None else shades[number]

@@ -17,7 +17,7 @@ from mxrun import library
 from mxrun.api.events import Callback, CallbackObserver, TextProgress, shows_progress
 from mxrun.api.html import section
 from mxrun.api.inspection import MemoryPlan, Network
-from mxrun.api.parameters import Parameters
+from mxrun.api.parameters import ModelParameters
 from mxrun.api.results import EvaluationResult, Prediction, RunResult
 from mxrun.base.errors import PYTHON, Diagnostic, MxrunError, Stopped, UserError
 from mxrun.base.files import write_bytes
@@ -59,7 +59,7 @@ def load(
     runs: str | os.PathLike[str] | None = None,
     allow_changes: bool = False,
     allow_plugins: bool = False,
-) -> Model:
+) -> LoadedModel:
     """Load a model from a config or from a run.
 
     source: the path of a YAML file, the name of a bundled config, a dictionary that holds the
@@ -91,12 +91,12 @@ def load(
             if allow_plugins and isinstance(config, Path):
                 trust_plugins(config)
             parsed = parse_config(config, changes)
-            return Model(parsed, folder)
+            return LoadedModel(parsed, folder)
         if allow_plugins:
             trust_plugins(run)
         requested = None if checkpoint is None else str(checkpoint)
         trained = TrainedModel.open(run, requested, allow_changes=allow_changes, overrides=changes)
-        return Model(trained.parsed, folder, trained)
+        return LoadedModel(trained.parsed, folder, trained)
 
 
 def _run(source: Source, runs: Path) -> Path | None:
@@ -125,7 +125,7 @@ def _plugin_errors() -> Iterator[None]:
         raise failure from error
 
 
-class Model:
+class LoadedModel:
     """Network with weights, made by `mxrun.load`.
 
     Everything is checked when the model is loaded; data are opened when they are needed. Models are
@@ -162,12 +162,12 @@ class Model:
         return Network(self._built)
 
     @property
-    def parameters(self) -> Parameters:
+    def parameters(self) -> ModelParameters:
         """Weights by name: reading copies, assigning checks the shape and changes the model.
 
         If training computed moving averages of the weights, these are the averages.
         """
-        return Parameters(self._built.model.learned, self._arrays, self._assign)
+        return ModelParameters(self._built.model.learned, self._arrays, self._assign)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -357,7 +357,7 @@ class Model:
         weights = "initial weights"
         if self._trained is not None:
             weights = f"weights of {self._trained.checkpoint.folder}"
-        return f"<Model {self.name}: {self.network.parameters:,} parameters, {weights}>"
+        return f"<LoadedModel {self.name}: {self.network.parameters:,} parameters, {weights}>"
 
     def _repr_html_(self) -> str:
         return section(self.network._repr_html_())

@@ -17,7 +17,7 @@ from mxrun.base.tensor import TensorSpec
 Array = npt.NDArray[Any]
 
 
-class Parameters(Mapping[str, Array]):
+class ModelParameters(Mapping[str, Array]):
     """Parameters and auxiliary states of a model by name, in the network's order.
 
     Reading gives a copy; assigning an array of the same shape changes the model. `fit` then starts
@@ -65,7 +65,7 @@ class Parameters(Mapping[str, Array]):
 
     def __repr__(self) -> str:
         total = sum(spec.elements for spec in self._specs.values())
-        return f"<Parameters: {len(self)} arrays, {total:,} numbers>"
+        return f"<ModelParameters: {len(self)} arrays, {total:,} numbers>"
 
     def _repr_html_(self) -> str:
         rows = [
