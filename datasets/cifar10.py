@@ -36,7 +36,9 @@ class Cifar10Options(Parameters):
 
     path: str = Option(
         min_length=1,
-        description="folder with data_batch_1.bin to data_batch_5.bin and test_batch.bin",
+        description="Folder with data_batch_1.bin to data_batch_5.bin and test_batch.bin. A "
+        "relative path starts at the config's folder.",
+        examples=["cifar-10-batches-bin"],
     )
 
 

@@ -23,10 +23,15 @@ class Cifar100Options(Parameters):
     """Folder of the files and choice between the two labels."""
 
     path: str = Option(
-        min_length=1, description="folder with train.bin, test.bin and the names of the classes"
+        min_length=1,
+        description="Folder with train.bin, test.bin and the names of the classes. A "
+        "relative path starts at the config's folder.",
+        examples=["cifar-100-binary"],
     )
     labels: Literal["fine", "coarse"] = Option(
-        default="fine", description="which labels: 100 fine or 20 coarse classes"
+        default="fine",
+        description="The labels: 100 fine or 20 coarse classes.",
+        examples=["coarse"],
     )
 
 

@@ -27,23 +27,32 @@ Named = int | Annotated[str, StringConstraints(min_length=1)]
 class CsvOptions(Parameters):
     """Path and format of the file, and choice of its columns."""
 
-    path: str = Option(min_length=1, description="the file")
+    path: str = Option(
+        min_length=1,
+        description="The file. A relative path starts at the config's folder.",
+        examples=["iris.csv"],
+    )
     data: tuple[Named, ...] | None = Option(
         default=None,
         min_length=1,
-        description="the data columns: names in the header or numbers, counted from 0; default: "
-        "all but the label",
+        description="The data columns: names in the header, or numbers counted from 0; default: "
+        "all but the label.",
+        examples=[[0, 1, 2, 3]],
     )
     label: Named | None = Option(
-        default=-1, description="the label column; default: the last; null: none"
+        default=-1,
+        description="The label column: its name in the header, or its number, counted from 0, or "
+        "from -1, the last; null: there is none.",
+        examples=[4],
     )
-    header: bool = Option(default=False, description="whether the first row names the columns")
+    header: bool = Option(default=False, description="Whether the first row names the columns.")
     delimiter: str | None = Option(
         default=None,
         min_length=1,
         max_length=1,
-        description="separator of the columns; default: a tab, a semicolon or a comma, as found in "
-        "the first row",
+        description="Separator of the columns, one character; default: a tab, a semicolon or a "
+        "comma, as found in the first row.",
+        examples=[";"],
     )
 
     @property

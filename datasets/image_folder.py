@@ -27,8 +27,10 @@ class ImageFolderOptions(Parameters):
 
     path: str = Option(
         min_length=1,
-        description="folder that contains a folder for each class; or one for each split, such as "
-        "train and test, that contains these",
+        description="Folder that contains a folder of images for each class; or a folder for each "
+        "split, such as train and val, that contains these. `split` names one of them. A relative "
+        "path starts at the config's folder.",
+        examples=["photos"],
     )
 
 

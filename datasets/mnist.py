@@ -23,8 +23,10 @@ class MnistOptions(Parameters):
 
     path: str = Option(
         min_length=1,
-        description="folder with train-images-idx3-ubyte, train-labels-idx1-ubyte and the "
-        "t10k- ones of the splits used, plain or .gz",
+        description="Folder with train-images-idx3-ubyte and train-labels-idx1-ubyte, and for the "
+        "split test the files t10k-... like these; plain or .gz. A relative path starts at the "
+        "config's folder.",
+        examples=["mnist"],
     )
 
 

@@ -20,12 +20,18 @@ Name = Annotated[str, StringConstraints(min_length=1)]
 class NpzOptions(Parameters):
     """Path of the archive, names of its arrays and scale of bytes."""
 
-    path: str = Option(min_length=1, description="the archive, as numpy.savez writes it")
+    path: str = Option(
+        min_length=1,
+        description="The archive, as numpy.savez writes it. A relative path starts at the config's "
+        "folder.",
+        examples=["data.npz"],
+    )
     arrays: dict[Name, Name] = Option(
         default={},
-        description="name of the array for each input of the network; default: the input's name",
+        description="Name of the array for each input of the network; default: the input's name.",
+        examples=[{"data": "x_train", "label": "y_train"}],
     )
-    scale: Positive = Option(default=1 / 255, description="factor that converts bytes to values")
+    scale: Positive = Option(default=1 / 255, description="Factor that converts bytes to values.")
 
 
 @register("npz", NpzOptions, ("all",))

@@ -16,11 +16,11 @@ from mxrun.io.files import MAXIMUM_BYTES
 class RegressionOptions(Parameters):
     """Number of records, noise and seed."""
 
-    records: int = Option(default=1024, ge=1, description="number of records of each split")
+    records: int = Option(default=1024, ge=1, description="Number of records of each split.")
     noise: NotNegative = Option(
-        default=0.05, description="standard deviation of the noise added to each label"
+        default=0.05, description="Standard deviation of the noise added to each label."
     )
-    seed: int = Option(default=0, ge=0, description="seed of function, data and noise")
+    seed: int = Option(default=0, ge=0, description="Seed of function, data and noise.")
 
 
 @register("regression", RegressionOptions, ("train", "test"), synthetic=True)

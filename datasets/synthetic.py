@@ -18,9 +18,11 @@ from mxrun.io.files import MAXIMUM_BYTES
 class SyntheticOptions(Parameters):
     """Number of records and classes, and seed."""
 
-    records: int = Option(default=1024, ge=1, description="number of records of each split")
-    classes: int = Option(default=10, ge=1, le=1 << 24, description="labels are 0 to classes - 1")
-    seed: int = Option(default=0, ge=0, description="seed of the records")
+    records: int = Option(default=1024, ge=1, description="Number of records of each split.")
+    classes: int = Option(
+        default=10, ge=1, le=1 << 24, description="Number of classes; labels are 0 to classes - 1."
+    )
+    seed: int = Option(default=0, ge=0, description="Seed of the records.")
 
 
 @register("synthetic", SyntheticOptions, ("train", "test"), synthetic=True)

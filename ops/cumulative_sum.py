@@ -33,7 +33,7 @@ class CumsumParameters(Parameters):
     axis: int | None = Field(
         default=None,
         ge=0,
-        description="Axis to sum along; by default the sums run over all elements.",
+        description="Axis to sum along; default: the sums run over all elements.",
     )
 
     def views(self, shape: Shape) -> tuple[int, int, int]:

@@ -49,7 +49,7 @@ class DropoutParameters(Parameters):
         default="training", description="Apply dropout in training only, or always."
     )
     axes: tuple[int, ...] = Field(
-        default=(), description="Axes along which all elements share one mask value."
+        default=(), description="Axes along which all elements share one mask value; default: none."
     )
     cudnn_off: bool | None = Field(
         default=False, description="Accepted for MXNet's models; has no effect."

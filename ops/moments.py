@@ -43,8 +43,8 @@ class MomentsParameters(Parameters):
 
     axes: AxesOption = Field(
         default=None,
-        description="Axes to reduce, negative from the end; all by default or if empty (which "
-        "MXNet rejects).",
+        description="Axes to reduce, negative from the end; default: all, as if empty (which MXNet "
+        "rejects).",
     )
     keepdims: bool = Field(default=False, description="Retain the reduced axes with size 1.")
 

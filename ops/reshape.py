@@ -39,7 +39,8 @@ class ReshapeParameters(Parameters):
     )
     reverse: bool = Field(default=False, description="Match shape with data's axes from the right.")
     target_shape: tuple[Annotated[Int32, Field(ge=0)], ...] = Field(
-        default=(), description="Old form of shape: one 0 is inferred from the number of elements."
+        default=(),
+        description="Old form of shape: one 0 is inferred from the element count; default: none.",
     )
     keep_highest: bool = Field(
         default=False, description="With target_shape: the first axis has data's size."
@@ -185,7 +186,7 @@ class SqueezeParameters(Parameters):
 
     axis: tuple[Int32, ...] | None = Field(
         default=None,
-        description="Axes of size 1 to remove, negative from the end; all by default.",
+        description="Axes of size 1 to remove, negative from the end; default: all.",
     )
 
     @field_validator("axis", mode="before")

@@ -21,6 +21,7 @@ from mxrun.cli.command_group import CommandGroup
 from mxrun.cli.convert import convert
 from mxrun.cli.docs import docs
 from mxrun.cli.evaluate import evaluate
+from mxrun.cli.help import help_
 from mxrun.cli.infer import infer
 from mxrun.cli.info import info
 from mxrun.cli.inspect_memory import inspect_memory
@@ -28,6 +29,7 @@ from mxrun.cli.ops import ops
 from mxrun.cli.plot import plot
 from mxrun.cli.runs import runs
 from mxrun.cli.schema import schema
+from mxrun.cli.show import show
 from mxrun.cli.train import train
 from mxrun.cli.verify import verify
 
@@ -144,6 +146,8 @@ for _command in (
     runs,
     schema,
     info,
+    show,
     docs,
 ):
     app.command()(_command)
+app.command("help")(help_)

@@ -13,6 +13,7 @@ from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.register import OPERATORS
 from mxrun.train.initializer import INITIALIZERS
 from mxrun.train.metric import METRICS
+from mxrun.train.schedule import SCHEDULES
 
 
 def schema() -> dict[str, Any]:
@@ -25,6 +26,7 @@ def schema() -> dict[str, Any]:
         },
         datasets={name: DATASETS.get(name).options.model_json_schema() for name in DATASETS},
         optimizers={name: OPTIMIZERS.get(name).model_json_schema() for name in OPTIMIZERS},
+        schedules={name: SCHEDULES.get(name).model_json_schema() for name in SCHEDULES},
         initializers={name: INITIALIZERS.get(name).model_json_schema() for name in INITIALIZERS},
         metrics={name: METRICS.get(name).model_json_schema() for name in METRICS},
         transforms={name: TRANSFORMS.get(name).model_json_schema() for name in TRANSFORMS},

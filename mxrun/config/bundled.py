@@ -10,7 +10,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
 
 _PACKAGE = "mxrun.configs"
-_SUFFIX = ".yaml"
+SUFFIX = ".yaml"
 # Name of the config file in a run's folder.
 _SAVED = "config.yaml"
 
@@ -23,12 +23,17 @@ def bundled_configs() -> dict[str, Path]:
         hint = "in a checkout run `pip install -e .` first"
         raise UserError(Diagnostic(f"{_PACKAGE} is not installed", hint=hint)) from error
     paths = (Path(str(entry)) for entry in folder.iterdir())
-    return {path.stem: path for path in sorted(paths) if path.suffix == _SUFFIX}
+    return {path.stem: path for path in sorted(paths) if path.suffix == SUFFIX}
+
+
+def is_bare_name(name: str) -> bool:
+    """Return whether a name has no folder, so that it may be that of a bundled config."""
+    return os.path.basename(name) == name
 
 
 def is_config(name: str) -> bool:
     """Return whether there is a file or a bundled config of that name."""
-    return os.path.isfile(name) or name.removesuffix(_SUFFIX) in bundled_configs()
+    return os.path.isfile(name) or name.removesuffix(SUFFIX) in bundled_configs()
 
 
 def find_config(name: str) -> Path:
@@ -39,7 +44,7 @@ def find_config(name: str) -> Path:
     if os.path.isfile(name):
         return Path(name)
     bundled = bundled_configs()
-    stem = name.removesuffix(_SUFFIX)
+    stem = name.removesuffix(SUFFIX)
     if stem in bundled:
         return bundled[stem]
     problem = f"{name} is a folder" if os.path.isdir(name) else f"there is no config {name!r}"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from mxrun.base.params import NULL
-from mxrun.config.layers import IMPLEMENTATIONS
-from mxrun.config.names import NAME, REFERENCE
+from mxrun.config.file_keys import BlockKeys, FileKeys, LayerKeys, RepeatKeys
+from mxrun.config.names import NAME
 from mxrun.config.schema import DatasetSection, Settings
-from mxrun.config.section import sections_in
+from mxrun.config.section import Section, sections_in
 
 Schema = dict[str, Any]
 Kinds = Mapping[str, Mapping[str, Any]]
@@ -19,31 +20,11 @@ _EXPRESSION: Schema = {
     "pattern": r"\$\{",
     "description": "Arithmetic, evaluated when the config is read.",
 }
-_OWN_LAYER_KEYS: Mapping[str, Schema] = {
-    "name": {
-        "type": "string",
-        "description": "The layer's name; default: the operator's name in lower case and a number.",
-    },
-    "inputs": {
-        "type": "array",
-        "items": {"type": "string", "pattern": f"^{REFERENCE}$"},
-        "description": "The layers whose outputs are the operator's tensors, by position.",
-    },
-    "implementation": {
-        "enum": list(IMPLEMENTATIONS),
-        "description": "The kernels to use; default: the config's.",
-    },
-    "fused": {
-        "type": "boolean",
-        "description": "Whether the layer may be fused with its neighbours into one operator; "
-        "default: true.",
-    },
-}
-
 _PARTS_BUILT_ELSEWHERE = (
     ("NetworkSection", "layers", "Layers"),
     ("Variable", "init", "Initializer"),
     ("Train", "optimizer", "Optimizer"),
+    ("Train", "schedule", "Schedule"),
     ("Train", "initializer", "Initializer"),
 )
 
@@ -52,6 +33,7 @@ def json_schema(
     operators: Kinds,
     datasets: Kinds,
     optimizers: Kinds,
+    schedules: Kinds,
     initializers: Kinds,
     metrics: Kinds,
     transforms: Kinds,
@@ -79,6 +61,7 @@ def json_schema(
     definitions["Optimizer"] = _choice(
         "The optimiser: how gradients change parameters.", optimizers
     )
+    definitions["Schedule"] = _choice("The learning-rate schedule over the steps.", schedules)
     definitions["Initializer"] = _choice("The initial values of parameters.", initializers)
     definitions["Metric"] = _choice("A metric, measured besides the loss.", metrics)
     definitions["Transform"] = _choice("A transform of a record.", transforms)
@@ -156,14 +139,14 @@ def _dataset(schema: Schema, datasets: Kinds) -> Schema:
 
 
 def _layer_definitions(operators: Kinds) -> Schema:
-    layers = {"$ref": "#/$defs/Layers"}
+    layers, own = {"$ref": "#/$defs/Layers"}, _properties(LayerKeys)
     one_layer = {
         "type": "object",
         "description": "An operator, a block or repeat, with its parameters.",
         "minProperties": 1,
         "maxProperties": 1,
         "properties": {
-            **{name: _operator(parameters) for name, parameters in operators.items()},
+            **{name: _operator(parameters, own) for name, parameters in operators.items()},
             "repeat": {"$ref": "#/$defs/Repeat"},
         },
         "additionalProperties": {
@@ -172,11 +155,7 @@ def _layer_definitions(operators: Kinds) -> Schema:
         },
     }
     bare = {"type": "string", "description": "An operator or block without parameters."}
-    count = {"type": "integer", "minimum": 0, "description": "Number of repetitions."}
-    parameters = {
-        "type": ["object", "null"],
-        "description": "The parameters and their defaults; null: must be given.",
-    }
+    repeat, block = _properties(RepeatKeys), _properties(BlockKeys)
     return {
         "Layers": {
             "type": "array",
@@ -187,24 +166,31 @@ def _layer_definitions(operators: Kinds) -> Schema:
         },
         "Repeat": {
             "type": "object",
-            "description": "Layers repeated; ${i} counts from 0.",
-            "properties": {"count": _with_expressions(count), "layers": layers},
+            "description": RepeatKeys.__doc__ or "",
+            "properties": {**repeat, "layers": layers},
             "required": ["count", "layers"],
             "additionalProperties": False,
         },
         "Block": {
             "type": "object",
-            "description": "A parameterised group of layers, used like an operator.",
-            "properties": {"parameters": parameters, "layers": layers},
+            "description": inspect.cleandoc(BlockKeys.__doc__ or ""),
+            "properties": {
+                "parameters": {
+                    "type": ["object", "null"],
+                    "description": block["parameters"]["description"],
+                },
+                "layers": layers,
+            },
             "required": ["layers"],
             "additionalProperties": False,
         },
     }
 
 
-def _operator(kind: Mapping[str, Any]) -> Schema:
+def _operator(kind: Mapping[str, Any], own: Schema) -> Schema:
+    """Return the schema of a layer; `own` are the keys that every layer has."""
     parameters = _parameters(kind)
-    parameters["properties"] |= _OWN_LAYER_KEYS
+    parameters["properties"] |= own
     parameters["additionalProperties"] = {
         "type": "string",
         "description": "A tensor argument: the name of a layer, an input or a variable.",
@@ -213,20 +199,30 @@ def _operator(kind: Mapping[str, Any]) -> Schema:
 
 
 def _file_keys() -> Schema:
-    return {
-        "extends": {
-            "type": "string",
-            "description": "Another config, relative to this file, over which this one is merged.",
-        },
-        "blocks": {
-            "type": "object",
-            "description": "Parameterised groups of layers, used like operators; in their layers "
-            "${parameter} is a parameter's value, and ${input} the tensor that the block is "
-            "applied to: the previous layer, or that in `inputs: [name]` where the block is used.",
-            "propertyNames": {"pattern": f"^{NAME}$"},
-            "additionalProperties": {"$ref": "#/$defs/Block"},
-        },
+    keys = _properties(FileKeys)
+    blocks = {
+        "type": "object",
+        "description": keys["blocks"]["description"],
+        "propertyNames": {"pattern": f"^{NAME}$"},
+        "additionalProperties": {"$ref": "#/$defs/Block"},
     }
+    return {**keys, "blocks": blocks}
+
+
+def _properties(model: type[Section]) -> Schema:
+    """Return the schemas of a model's keys; an optional key is left out, not null."""
+    return {
+        key: _with_expressions(_without_null(part))
+        for key, part in model.model_json_schema()["properties"].items()
+    }
+
+
+def _without_null(schema: Mapping[str, Any]) -> Schema:
+    members = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    if len(members) != 1:
+        return dict(schema)
+    kept = {key: part for key, part in schema.items() if key not in ("anyOf", "default", "title")}
+    return {**members[0], **kept}
 
 
 def _with_expressions(schema: Mapping[str, Any]) -> Schema:

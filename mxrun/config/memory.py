@@ -65,6 +65,7 @@ class MemorySection(Section):
         description="Limit of the arena: a size, such as 512 MiB, or a percentage of the reusable "
         "bytes that training needs without a budget. To stay within it, backward recomputes "
         "results of forward instead of storing them; default: no limit, all are stored.",
+        examples=["512 MiB", "50%"],
     )
     micro_batches: bool = Field(
         default=False,

@@ -20,19 +20,34 @@ from mxrun.config.training import Train
 
 
 class Variable(Section):
-    """Settings of the variables whose name equals the key or matches it as a pattern."""
+    """Settings of the variables whose names the key matches, as a name or a pattern with `*`."""
 
-    shape: Shape | None = Field(default=None, description="The shape, if it cannot be inferred.")
-    init: AnyChoice | None = Field(default=None, description="The variable's own initializer.")
-    lr_mult: NotNegative = Field(default=1.0, description="Factor of the learning rate.")
+    shape: Shape | None = Field(
+        default=None,
+        description="The shape; default: inferred from the layers that read the variable.",
+        examples=[[64, 10]],
+    )
+    init: AnyChoice | None = Field(
+        default=None,
+        description="The variable's own initializer; default: that of `train.initializer`, but 0 "
+        "for biases, betas and moving means, 1 for gammas and moving variances.",
+        examples=[{"normal": {"sigma": 0.01}}],
+    )
+    lr_mult: NotNegative = Field(
+        default=1.0,
+        description="Factor of the learning rate; 0 leaves the variable unchanged.",
+        examples=[0.1],
+    )
     wd_mult: NotNegative | None = Field(
         default=None,
-        description="Factor of the weight decay; default: 1, or 0 for biases, gammas and betas.",
+        description="Factor of the weight decay; default: 1, but 0 for biases, gammas and betas.",
+        examples=[0.0],
     )
     frozen: bool | None = Field(
         default=None,
         description="Whether training leaves the variable unchanged; default: false, but moving "
         "statistics (of BatchNorm) are frozen with their layer's parameters.",
+        examples=[True],
     )
 
 
@@ -41,22 +56,29 @@ class NetworkSection(Section):
 
     inputs: dict[Word, Shape] = Field(
         min_length=1,
-        description="The shape of one sample of each input; the batch axis is added.",
+        description="The shape of one sample of each input; the batch axis is added in front. "
+        "`[]` is a single number, such as a class number.",
         examples=[{"data": [1, 28, 28], "label": []}],
     )
     layers: tuple[AnyLayer, ...] = Field(
         min_length=1,
-        description="The layers, each {Operator: parameters}.",
+        description="The layers in order, each {Operator: parameters}; a layer reads the output of "
+        "the one above unless its `inputs` or tensor arguments name others.",
         examples=[
             [{"FullyConnected": {"num_hidden": 10}}, {"SoftmaxOutput": {"label": "label"}}],
         ],
     )
     variables: dict[str, Variable] = Field(
         default={},
-        description="Settings of variables, by name or pattern.",
+        description="Settings of variables (weights, biases, statistics), by name or by a pattern "
+        "with `*`. The weight of the layer `conv1` is called `conv1_weight`. If several match, "
+        "a name takes precedence over patterns, and a later pattern over an earlier one.",
+        examples=[{"conv*": {"frozen": True}}],
     )
     outputs: tuple[Reference, ...] = Field(
-        default=(), description="The layers whose outputs are the network's; default: the last."
+        default=(),
+        description="The layers whose outputs are the network's; default: the last layer.",
+        examples=[["softmax"]],
     )
 
 
@@ -67,24 +89,32 @@ class SplitSection(Section):
 
     of: Annotated[str, StringConstraints(min_length=1)] | None = Field(
         default=None,
-        description="The split's name, such as train or test; default: the section's usual split.",
+        description="The split's name, such as train or test; of an image_folder, any folder in "
+        "it; default: the section's usual split.",
         examples=["train"],
     )
     range: tuple[int, int] | None = Field(
-        default=None, description="The first record and the one after the last, counted from 0."
+        default=None,
+        description="The first record and the one after the last, counted from 0; default: all.",
+        examples=[[0, 9000]],
     )
     share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None, description="The fraction of the records to draw, such as 0.8."
+        default=None,
+        description="The fraction of the records to draw at random; default: all.",
+        examples=[0.8],
     )
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] | None = Field(
-        default=None, description="Seed of the selection of a share; default: 0."
+        default=None, description="Seed of the selection of a share; default: 0.", examples=[1]
     )
     stratify: bool | None = Field(
-        default=None, description="Whether the share is drawn from each class; default: false."
+        default=None,
+        description="Whether the same share is drawn from each class; default: false.",
+        examples=[True],
     )
     rest: bool = Field(
         default=False,
-        description="All records outside of the range or share of data.train: `split: rest`.",
+        description="Whether the part is all records outside of the range or share of "
+        "`data.train`; usually written `split: rest`.",
     )
 
     @model_validator(mode="before")
@@ -113,22 +143,25 @@ class DatasetSection(Section):
     OWN_KEYS: ClassVar[frozenset[str]] = frozenset({"dataset", "split", "shuffle", "transforms"})
 
     dataset: str = Field(
-        min_length=1, description="The data set's name, such as digits.", examples=["digits"]
+        min_length=1, description="The data set or file format.", examples=["digits"]
     )
     split: SplitSection | None = Field(
         default=None,
         description="The part to read: a name, a range, a share, or rest, the records outside of "
-        "data.train; default: the rest if data.train takes a share of the same records; else the "
-        "split with the section's usual name (train; val or test), or all.",
+        "data.train. Of an image_folder, a name is that of a folder in its path, such as val; "
+        "default: the rest if data.train takes a share of the same records; else the split with "
+        "the section's usual name (train; val or test), or all.",
+        examples=["train", {"share": 0.8, "seed": 1, "stratify": True}],
         json_schema_extra=_or_name,
     )
     shuffle: bool = Field(
-        default=False, description="Whether every epoch has its own random order."
+        default=False, description="Whether the records have a new random order in every epoch."
     )
     transforms: tuple[AnyChoice, ...] | None = Field(
         default=None,
-        description="Transforms of each record, in order; default of eval: those of train without "
-        "random ones.",
+        description="Transforms of each record, in order; default: none, and in data.eval those of "
+        "data.train without the random ones.",
+        examples=[["flip", {"pad_crop": {"pad": 4}}]],
     )
     options: Mapping[str, AnyOption] = Field(default={}, description="The data set's own options.")
 
@@ -145,20 +178,28 @@ class Data(Section):
         examples=[{"dataset": "digits", "split": "train"}],
     )
     eval: DatasetSection | None = Field(
-        default=None, description="The evaluation data; default: none."
+        default=None,
+        description="The evaluation data, which is measured after every epoch. If its data set is "
+        "that of data.train, it inherits every option that it does not set itself, except split "
+        "and shuffle; default: none.",
+        examples=[{"dataset": "digits", "split": "test"}],
     )
     last_batch: Literal["pad", "discard", "roll_over"] | None = Field(
         default=None,
         description="Treatment of an incomplete last batch: fill it with rows of weight 0, drop "
         "it, or move its records to the next epoch; default: pad.",
+        examples=["discard"],
     )
     workers: Annotated[int, Field(ge=1, le=256)] = Field(
         default=1,
-        description="Threads that read and transform records; results do not depend on it.",
+        description="Number of threads that read and transform records; results do not depend on "
+        "it.",
+        examples=[4],
     )
     prefetch: Annotated[int, Field(ge=1, le=16)] = Field(
         default=2,
         description="Number of batches made ahead if records are read from files or transformed.",
+        examples=[4],
     )
 
 
@@ -185,9 +226,17 @@ class Settings(Section):
         str,
         StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"),
         Written("a name of letters, digits, _ . and -, at most 100 characters"),
-    ] = Field(max_length=100, description="The run's name and folder; default: the file's name.")
+    ] = Field(
+        max_length=100,
+        description="The run's name, and that of its folder in the folder of runs; default: the "
+        "file's name.",
+        examples=["first_try"],
+    )
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
-        default=0, description="Seed of all random numbers."
+        default=0,
+        description="Seed of all random numbers: initial values, order of records, transforms, "
+        "dropout.",
+        examples=[1],
     )
     context: AnyContext = Field(
         default=DEFAULT_CONTEXT,
@@ -198,32 +247,39 @@ class Settings(Section):
         default=None,
         description="Number of threads of the compute team; default: chosen from the number of "
         "cores and the network's work by a fixed cost model, without measuring.",
+        examples=[2],
     )
     precision: Literal["float32", "bfloat16"] = Field(
         default="float32",
         description="The dtype of activations; parameters, statistics and losses are float32.",
+        examples=["bfloat16"],
     )
     implementation: Literal["preferred", "auto", "numpy", "onednn"] = Field(
         default="preferred",
         description="The kernels of layers without an implementation of their own: the first that "
-        "supports the layer, the fastest of all by timing, or those of one library if it has any.",
+        "supports the layer (preferred), the fastest of all by timing (auto), or those of one "
+        "library if it has any.",
+        examples=["auto"],
     )
     plugins: tuple[PluginFile, ...] = Field(
         default=(),
         description="Python files that register your own operators; a path is relative to the "
         "file in which it is written.",
+        examples=[["my_ops.py"]],
     )
     engine: Literal["naive"] = Field(default="naive", description="The engine that runs jobs.")
     backward: Literal["explicit_graph", "reverse"] = Field(
         default="explicit_graph",
-        description="Gradients as nodes of the graph, or by traversing forward in reverse order.",
+        description="Gradients as nodes of the graph, or by traversing forward in reverse order: "
+        "the same results, by a simpler way with which the first is checked.",
+        examples=["reverse"],
     )
     fuse: bool = Field(
         default=True,
         description="Whether chains of operators are fused if a fused operator exists.",
     )
     network: NetworkSection = Field(
-        description="The network.",
+        description="The network: its inputs and its layers.",
         examples=[
             {
                 "inputs": {"data": [64], "label": []},
@@ -235,14 +291,17 @@ class Settings(Section):
         ],
     )
     data: Data = Field(
-        description="The data.", examples=[{"batch_size": 64, "train": {"dataset": "digits"}}]
+        description="The data of training and evaluation.",
+        examples=[{"batch_size": 64, "train": {"dataset": "digits"}}],
     )
     train: Train = Field(
-        description="The training.",
+        description="The training: its length, optimizer, metrics and checkpoints.",
         examples=[{"epochs": 20, "optimizer": {"sgd": {"lr": 0.1}}}],
     )
     memory: MemorySection = Field(
-        default=MemorySection(), description="The memory that a run may use."
+        default=MemorySection(),
+        description="The memory that a run may use.",
+        examples=[{"budget": "512 MiB"}],
     )
 
     @field_validator("plugins")

@@ -7,6 +7,7 @@ number as the line, or the dotted key of a value that Python code gives.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,8 +16,10 @@ from typing import Any, TypeAlias
 
 from mxrun.base.description import describe_value
 from mxrun.base.errors import PYTHON, Diagnostic, Diagnostics, SourceLocation, UserError
+from mxrun.base.near_names import nearest
 from mxrun.base.validation import Path as KeyPath
 from mxrun.base.validation import dotted
+from mxrun.config.bundled import SUFFIX, bundled_configs, is_bare_name
 from mxrun.config.foreign_files import mxnet_symbol
 from mxrun.config.load import load_file, load_text
 from mxrun.config.marked import SourceNode
@@ -100,7 +103,7 @@ def _merged_with_bases(
         )
         return own
     open_files = (*open_files, _identity(path, base.place))
-    base_path = path.parent / base.value
+    base_path = _base_path(path.parent, base)
     if _identity(base_path, base.place) in open_files:
         problem = Diagnostic(
             "files extend one another in a circle",
@@ -111,6 +114,24 @@ def _merged_with_bases(
     if len(open_files) >= _MAX_FILES:
         raise UserError(Diagnostic(f"more than {_MAX_FILES} files extend one another", base.place))
     return _merge(_load_base(base_path, base.place, open_files, diagnostics), own, ())
+
+
+def _base_path(folder: Path, base: SourceNode) -> Path:
+    """Return the path of the config that `extends:` names: a file, else a bundled config.
+
+    Raises UserError with the nearest bundled names if there is neither.
+    """
+    name = str(base.value)
+    path = folder / name
+    if os.path.lexists(path) or not is_bare_name(name):
+        return path
+    bundled = bundled_configs()
+    stem = name.removesuffix(SUFFIX)
+    if stem in bundled:
+        return bundled[stem]
+    expected = f"a file in the folder of this config, or one of {', '.join(bundled)}"
+    hint = nearest(stem, bundled)
+    raise UserError(Diagnostic(f"there is no config {name!r}", base.place, expected, hint=hint))
 
 
 def _identity(path: Path, place: SourceLocation) -> Path:

@@ -52,25 +52,37 @@ class CheckpointSection(Section):
     every: AnyInterval = Field(
         default=Interval(1, "epochs"),
         json_schema_extra={"default": str(Interval(1, "epochs"))},
-        description="Interval between checkpoints: 1 epoch, 500 steps, 10 minutes; the last step "
-        "is always saved.",
+        description="Interval between checkpoints, in steps, epochs or minutes; the last step is "
+        "always saved.",
+        examples=["500 steps"],
     )
-    keep: Size = Field(default=3, description="Number of newest checkpoints that are retained.")
+    keep: Size = Field(
+        default=3, description="Number of newest checkpoints that are retained.", examples=[2]
+    )
     best: str | None = Field(
         default=None,
-        description="The metric whose best checkpoint is retained as well, such as accuracy.",
+        description="The metric whose best checkpoint is retained as well: loss, or the name of a "
+        "metric's figure in the output, such as f1_macro; default: none.",
+        examples=["accuracy"],
     )
 
 
 class EarlyStoppingSection(Section):
     """Criterion that ends the run when evaluations no longer improve."""
 
-    metric: str = Field(default="loss", description="The metric that has to improve.")
+    metric: str = Field(
+        default="loss",
+        description="The metric that has to improve: loss, or the name of a metric's figure in the "
+        "output, such as f1_macro. Its direction is known.",
+        examples=["accuracy"],
+    )
     patience: Size = Field(
         description="Successive evaluations without improvement that end the run.", examples=[3]
     )
     min_delta: NotNegative = Field(
-        default=0.0, description="Least change that counts as an improvement."
+        default=0.0,
+        description="Least change that counts as an improvement, in the metric's unit.",
+        examples=[0.001],
     )
 
 
@@ -100,6 +112,7 @@ class StartFrom(Section):
         default=None,
         description="Which of the run's checkpoints: best, newest or a step; default: the best if "
         "the run saves one, else the newest, as for infer.",
+        examples=["best"],
     )
     averaged: bool = Field(
         default=True,
@@ -107,10 +120,15 @@ class StartFrom(Section):
         "evaluations did; else the weights themselves.",
     )
     load: tuple[str, ...] = Field(
-        default=("*",), min_length=1, description="Patterns of the names to load; default: all."
+        default=("*",),
+        min_length=1,
+        description="Patterns, with `*`, of the names of the variables to load.",
+        examples=[["conv*"]],
     )
     skip: tuple[str, ...] = Field(
-        default=(), description="Patterns of the names that keep their initial values."
+        default=(),
+        description="Patterns of the names that keep their initial values, though `load` matches.",
+        examples=[["head_*"]],
     )
     strict: bool = Field(
         default=True,
@@ -126,38 +144,51 @@ class Train(Section):
 
     epochs: Size = Field(description="Number of passes over the training data.", examples=[20])
     optimizer: AnyChoice = Field(
-        description="The optimiser: how gradients change parameters.",
+        description="The optimizer: how gradients change parameters.",
         examples=[{"sgd": {"lr": 0.1}}],
     )
     schedule: AnyChoice = Field(
         default=CONSTANT,
-        description="The learning-rate schedule over the steps; default: constant.",
+        description="The learning-rate schedule over the steps.",
+        examples=["cosine"],
     )
     accumulate: Size = Field(
         default=1,
         description="Number of batches whose gradients are summed for one update.",
+        examples=[4],
     )
     average: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None,
-        description="Decay factor of a moving average of all weights, which evaluation then uses.",
+        description="Decay factor, for each update, of a moving average of all weights, which "
+        "evaluation and inference then use; default: no average.",
+        examples=[0.999],
     )
     initializer: AnyChoice = Field(
         default=XAVIER,
-        description="The initial values of parameters; default: xavier.",
+        description="The initial values of parameters; biases, betas and moving means start at 0, "
+        "gammas and moving variances at 1.",
+        examples=["msra"],
     )
     start_from: StartFrom | None = Field(
-        default=None, description="Warm start: another run whose parameters are the initial values."
+        default=None,
+        description="Warm start: another run whose parameters are the initial values; default: "
+        "none.",
+        examples=[{"run": "runs/digits_lenet", "load": ["conv*"]}],
     )
     metrics: tuple[AnyChoice, ...] | None = Field(
         default=None,
         description="The metrics of training and evaluation besides the loss, each a name or "
-        "{name: {parameter: value}}, such as {f1: {average: macro}} or {top_k: {k: 3}}; default: "
-        "accuracy and cross_entropy for classes, mse for numbers.",
+        "{name: {parameter: value}}, such as {f1: {average: macro}}; default: accuracy and "
+        "cross_entropy for classes, mse for numbers.",
+        examples=[["accuracy", {"top_k": {"k": 3}}]],
     )
     early_stopping: EarlyStoppingSection | None = Field(
-        default=None, description="Criterion to end the run early; default: none."
+        default=None,
+        description="Criterion to end the run early; default: none.",
+        examples=[{"metric": "accuracy", "patience": 5}],
     )
     checkpoint: CheckpointSection = Field(
         default=CheckpointSection(),
         description="Checkpoints: their interval, and which are retained.",
+        examples=[{"every": "1 epoch", "keep": 2, "best": "accuracy"}],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Float32, Positive
@@ -21,17 +21,28 @@ Strength = Annotated[float, Field(ge=0, le=1)]
 class Normalize(Transform):
     """Compute (value - mean) / std per channel.
 
-    Channels are the first axis of a record of any rank.
+    Channels are the first axis of a record of any rank. Bytes of images are scaled to 0..1 before.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}]
+        }
+    )
     works_on_values: ClassVar[bool] = True
     leaves_unit_range: ClassVar[bool] = True
 
     mean: Float32 | tuple[Float32, ...] = Field(
-        default=0.0, description="mean of all channels, or one per channel"
+        default=0.0,
+        description="Subtracted from the values: a number for all channels, or a list with one "
+        "for each.",
+        examples=[[0.485, 0.456, 0.406]],
     )
     std: Positive | tuple[Positive, ...] = Field(
-        default=1.0, description="standard deviation of all channels, or one per channel"
+        default=1.0,
+        description="Divisor of the differences: a number for all channels, or a list with one "
+        "for each.",
+        examples=[[0.229, 0.224, 0.225]],
     )
 
     @property
@@ -80,9 +91,15 @@ class ColorJitter(Transform):
     works_on_values: ClassVar[bool] = True
     requires_unit_values: ClassVar[bool] = True
 
-    brightness: Strength = Field(default=0.0, description="greatest relative change of brightness")
-    contrast: Strength = Field(default=0.0, description="greatest relative change of contrast")
-    saturation: Strength = Field(default=0.0, description="greatest relative change of saturation")
+    brightness: Strength = Field(
+        default=0.0, description="Greatest relative change of brightness.", examples=[0.4]
+    )
+    contrast: Strength = Field(
+        default=0.0, description="Greatest relative change of contrast.", examples=[0.4]
+    )
+    saturation: Strength = Field(
+        default=0.0, description="Greatest relative change of saturation.", examples=[0.4]
+    )
 
     @property
     def required_change(self) -> str:

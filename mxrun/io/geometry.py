@@ -28,7 +28,9 @@ class Resize(Transform):
     `size: [height, width]` gives exactly these sides. Bytes stay bytes.
     """
 
-    size: Side | Sides = Field(description="the shorter side, or [height, width]")
+    size: Side | Sides = Field(
+        description="The shorter side, or [height, width], in pixels.", examples=[256]
+    )
 
     def output(self, shape: RecordShape) -> RecordShape:
         """Return [channels, *size], with the longer side computed by the ratio if `size` is one
@@ -57,7 +59,9 @@ class Resize(Transform):
 class _Crop(Transform):
     """Crop of fixed size; a single number is the side of a square."""
 
-    size: Side | Sides = Field(description="the square's side, or [height, width]")
+    size: Side | Sides = Field(
+        description="The side of a square, or [height, width], in pixels.", examples=[224]
+    )
 
     def output(self, shape: RecordShape) -> RecordShape:
         """Return [channels, *size]; raises UserError if the image is smaller."""
@@ -112,11 +116,19 @@ class RandomResizedCrop(Transform):
     larger of `size` / 0.875, then the centre is cut out.
     """
 
-    size: Side | Sides = Field(description="the square's side, or [height, width]")
-    area: Bounds = Field(
-        default=(0.08, 1.0), description="least and greatest area, as a fraction of the image's"
+    size: Side | Sides = Field(
+        description="The side of a square, or [height, width], in pixels.", examples=[224]
     )
-    ratio: Bounds = Field(default=(3 / 4, 4 / 3), description="least and greatest width / height")
+    area: Bounds = Field(
+        default=(0.08, 1.0),
+        description="Least and greatest area, as fractions of the image's.",
+        examples=[[0.25, 1.0]],
+    )
+    ratio: Bounds = Field(
+        default=(3 / 4, 4 / 3),
+        description="Least and greatest width / height.",
+        examples=[[0.8, 1.25]],
+    )
 
     @field_validator("area", "ratio")
     @classmethod
@@ -187,7 +199,9 @@ class _Augmentation(Transform):
 class Flip(_Augmentation):
     """Mirror left and right with a probability; in evaluation nothing."""
 
-    probability: float = Field(default=0.5, ge=0, le=1, description="probability of mirroring")
+    probability: float = Field(
+        default=0.5, ge=0, le=1, description="Probability of mirroring.", examples=[0.3]
+    )
 
     @property
     def required_change(self) -> str:
@@ -204,7 +218,7 @@ class PadCrop(_Augmentation):
     """Pad with zeros, then crop to the original size at random; in evaluation nothing."""
 
     # Evaluation needs no transform, as the centre crop of the padded image is the image.
-    pad: Side = Field(description="the border's width in pixels")
+    pad: Side = Field(description="Width of the border in pixels.", examples=[4])
 
     def apply(self, record: Record, draw: Draw) -> Record:
         """Return the crop, computed without making the padded image."""
@@ -225,7 +239,7 @@ class Cutout(_Augmentation):
     Cutout", 2017.
     """
 
-    size: Side = Field(description="the square's side in pixels")
+    size: Side = Field(description="Side of the square in pixels.", examples=[8])
 
     def apply(self, record: Record, draw: Draw) -> Record:
         """Return a copy of the record with the square set to zero."""

@@ -14,9 +14,9 @@ from mxrun.io.record import Draw, Record, RecordShape, Transform, register
 class OneHot(Transform):
     """Convert a class number to float32 [classes]: 1 at the class, 0 elsewhere."""
 
-    classes: int = Option(ge=1, le=1 << 20, description="number of classes")
+    classes: int = Option(ge=1, le=1 << 20, description="Number of classes.", examples=[10])
     label: str = Option(
-        default="label", min_length=1, description="name of the field that holds the classes"
+        default="label", min_length=1, description="Name of the field that holds the class numbers."
     )
 
     @property

@@ -42,18 +42,27 @@ class Optimizer(Parameters):
 
     update: ClassVar[str]
 
-    lr: NotNegative = Field(0.01, description="The learning rate.")
-    wd: NotNegative = Field(0.0, description="Weight decay; not on biases, gammas and betas.")
+    lr: NotNegative = Field(0.01, description="The learning rate.", examples=[0.1])
+    wd: NotNegative = Field(
+        0.0,
+        description="Weight decay; not on biases, gammas and betas, unless their wd_mult says so.",
+        examples=[0.0001],
+    )
     rescale_grad: Positive | None = Field(
-        None, description="Factor of every gradient; default: 1 / batch size."
+        None,
+        description="Factor of every gradient; default: 1 / batch size.",
+        examples=[0.01],
     )
     clip_gradient: Positive | None = Field(
-        None, description="Gradients are clipped to [-x, x]; default: not at all."
+        None,
+        description="Elements of rescaled gradients are clipped to [-x, x]; default: not at all.",
+        examples=[1.0],
     )
     clip_global_norm: Positive | None = Field(
         None,
         description="Upper bound on the norm of all rescaled gradients together; if it is larger, "
         "all are scaled down to it; default: none.",
+        examples=[5.0],
     )
 
     def operator(self) -> tuple[str, Mapping[str, object]]:

@@ -25,6 +25,12 @@ def write_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
         sys.stdout.write(canonical_json(value))
 
 
+def write_text(text: str) -> None:
+    """Write a text as it is. Raises UserError if it cannot be written."""
+    with standard_output():
+        sys.stdout.write(text)
+
+
 def write_tables(parts: Sequence[RenderableType]) -> None:
     """Write tables and lines. Raises UserError if they cannot be written."""
     from mxrun.report.console import stdout

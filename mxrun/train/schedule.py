@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from mxrun.base.params import Int32, NotNegative, Parameters, Positive
 from mxrun.base.registry import Registry
@@ -68,12 +68,14 @@ class Schedule(Parameters):
     depends_on_length: ClassVar[bool] = True
     """Whether the rate of a step depends on the number of steps of the complete run."""
 
-    warmup_steps: Count = Field(0, description="Number of warm-up steps, until the full rate.")
+    warmup_steps: Count = Field(
+        0, description="Number of warm-up steps, until the full rate.", examples=[500]
+    )
     warmup_mode: Literal["linear", "constant"] = Field(
         "linear", description="Whether the rate grows during the warm-up or stays at warmup_begin."
     )
     warmup_begin: Part = Field(
-        0.0, description="Rate at the start of the warm-up, as a factor of lr."
+        0.0, description="Rate at the start of the warm-up, as a factor of lr.", examples=[0.1]
     )
 
     def rate(self, step: int, total_steps: int, steps_per_epoch: int, base: float) -> float:
@@ -115,10 +117,17 @@ class StepDecay(Schedule):
     MXNet's FactorScheduler, and with a stop_factor_lr of 0 PyTorch's StepLR.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"epochs": 30, "factor": 0.1}, {"steps": 1000}]}
+    )
     depends_on_length: ClassVar[bool] = False
 
-    steps: PositiveCount | None = Field(None, description="Steps between two reductions.")
-    epochs: PositiveCount | None = Field(None, description="Or epochs between two reductions.")
+    steps: PositiveCount | None = Field(
+        None, description="Steps between two reductions; default: `epochs` is given instead."
+    )
+    epochs: PositiveCount | None = Field(
+        None, description="Epochs between two reductions; default: `steps` is given instead."
+    )
     factor: Reduction = Field(0.1, description="Factor of every reduction.")
     stop_factor_lr: NotNegative = Field(
         1e-8, description="Lower bound on the reduced learning rate."
@@ -149,13 +158,22 @@ class MultiStep(Schedule):
     MXNet's MultiFactorScheduler and PyTorch's MultiStepLR.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"epochs": [30, 60], "factor": 0.1}, {"steps": [1000, 2000]}]
+        }
+    )
     depends_on_length: ClassVar[bool] = False
 
     steps: Milestones | None = Field(
-        None, description="The steps after which the rate is reduced, in increasing order."
+        None,
+        description="The steps after which the rate is reduced, in increasing order; default: "
+        "`epochs` is given instead.",
     )
     epochs: Milestones | None = Field(
-        None, description="Or the epochs after which it is reduced, in increasing order."
+        None,
+        description="The epochs after which the rate is reduced, in increasing order; default: "
+        "`steps` is given instead.",
     )
     factor: Reduction = Field(0.1, description="Factor of every reduction.")
 
@@ -179,7 +197,9 @@ class Cosine(Schedule):
     MXNet's CosineScheduler and PyTorch's CosineAnnealingLR.
     """
 
-    final: NotNegative = Field(0.0, description="The last step's rate, as a factor of lr.")
+    final: NotNegative = Field(
+        0.0, description="The last step's rate, as a factor of lr.", examples=[0.01]
+    )
 
     def relative(self, moment: Moment) -> float:
         """Return the factor, from 1 to final."""
@@ -192,7 +212,9 @@ class Linear(Schedule):
     MXNet's PolyScheduler of power 1 and PyTorch's LinearLR.
     """
 
-    final: NotNegative = Field(0.0, description="The last step's rate, as a factor of lr.")
+    final: NotNegative = Field(
+        0.0, description="The last step's rate, as a factor of lr.", examples=[0.01]
+    )
 
     def relative(self, moment: Moment) -> float:
         """Return the factor, from 1 to final."""
@@ -206,7 +228,9 @@ class Polynomial(Schedule):
     """
 
     power: Positive = Field(2.0, description="The exponent.")
-    final: NotNegative = Field(0.0, description="The last step's rate, as a factor of lr.")
+    final: NotNegative = Field(
+        0.0, description="The last step's rate, as a factor of lr.", examples=[0.01]
+    )
 
     def relative(self, moment: Moment) -> float:
         """Return the factor, from 1 to final."""
@@ -222,7 +246,9 @@ class Exponential(Schedule):
 
     depends_on_length: ClassVar[bool] = False
 
-    factor: Reduction = Field(description="Factor of the rate from one epoch to the next.")
+    factor: Reduction = Field(
+        description="Factor of the rate from one epoch to the next.", examples=[0.95]
+    )
 
     def relative(self, moment: Moment) -> float:
         """Return factor^(epochs elapsed), with fractions of epochs."""
@@ -280,10 +306,14 @@ class Plateau(Schedule):
 
     metric: str = Field(
         "loss",
-        description="The observed metric: of the evaluation, or of training if there is none.",
+        description="The observed metric, of the evaluation, or of training if there is none: "
+        "loss, or the name of a metric's figure, such as accuracy.",
+        examples=["accuracy"],
     )
     mode: Literal["min", "max"] | None = Field(
-        None, description="Whether less or more is better; default: that of the metric."
+        None,
+        description="Whether less or more is better; default: that of the metric.",
+        examples=["max"],
     )
     factor: Reduction = Field(0.1, description="Factor of every reduction.")
     patience: Count = Field(10, description="Observations without improvement that are tolerated.")

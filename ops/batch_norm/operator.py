@@ -56,10 +56,12 @@ class BatchNormParameters(Parameters):
         default=False, description="Accepted for MXNet's models; has no effect."
     )
     min_calib_range: Float32 | None = Field(
-        default=None, description="Accepted for MXNet's quantized models; has no effect."
+        default=None,
+        description="Accepted for MXNet's quantized models; has no effect; default: none.",
     )
     max_calib_range: Float32 | None = Field(
-        default=None, description="Accepted for MXNet's quantized models; has no effect."
+        default=None,
+        description="Accepted for MXNet's quantized models; has no effect; default: none.",
     )
 
 

@@ -35,13 +35,13 @@ class WindowProductParameters(LinearParameters):
     )
     num_filter: Int32 = Field(ge=1, description="Number of output channels.", examples=[8])
     stride: tuple[Positive, ...] = Field(
-        default=(), description="Distance between windows along each axis; default 1."
+        default=(), description="Distance between windows along each axis; default: 1."
     )
     dilate: tuple[Positive, ...] = Field(
-        default=(), description="Distance between kernel elements along each axis; default 1."
+        default=(), description="Distance between kernel elements along each axis; default: 1."
     )
     pad: tuple[NonNegative, ...] = Field(
-        default=(), description="Zeros added at both ends of each axis; default 0."
+        default=(), description="Zeros added at both ends of each axis; default: 0."
     )
     num_group: Int32 = Field(
         default=1,
@@ -57,13 +57,14 @@ class WindowProductParameters(LinearParameters):
     )
     no_bias: bool = Field(default=False, description="Omit the bias.")
     cudnn_tune: Literal["off", "limited_workspace", "fastest"] | None = Field(
-        default=None, description="Accepted for MXNet's models; has no effect."
+        default=None, description="Accepted for MXNet's models; has no effect; default: none."
     )
     cudnn_off: bool = Field(
         default=False, description="Accepted for MXNet's models; has no effect."
     )
     layout: AxisOrder | None = Field(
-        default=None, description="Logical axis order; channels always follow the batch."
+        default=None,
+        description="Axis order; channels follow the batch; default: by the number of axes.",
     )
 
     @model_validator(mode="after")

@@ -23,12 +23,12 @@ class DeconvolutionParameters(WindowProductParameters):
     adj: tuple[NonNegative, ...] = Field(
         default=(),
         description="Positions added at the end of each axis of the output, fewer than stride; "
-        "default 0.",
+        "default: 0.",
     )
     target_shape: tuple[NonNegative, ...] = Field(
         default=(),
-        description="Sizes of the output, from which pad and adj are then computed; all zeros "
-        "mean not given.",
+        description="Sizes of the output, from which pad and adj are then computed; default: not "
+        "given, as if all are 0.",
     )
     workspace: Int32 = Field(
         default=512,

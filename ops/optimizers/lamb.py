@@ -222,10 +222,10 @@ class Lamb(Adam):
         1e-6, description="Added to the root of the squared gradient's moving average."
     )
     lower_bound: Positive | None = Field(
-        None, description="Lower bound on the norm of a weight; default: none."
+        None, description="Lower bound on the norm of a weight; default: none.", examples=[0.001]
     )
     upper_bound: Positive | None = Field(
-        None, description="Upper bound on the norm of a weight; default: none."
+        None, description="Upper bound on the norm of a weight; default: none.", examples=[10.0]
     )
     bias_correction: bool = Field(
         True, description="Whether the bias of the moving averages' start at 0 is corrected."

@@ -119,7 +119,7 @@ class RMSProp(Optimizer):
     epsilon: Positive = Field(1e-8, description="Added to the average of squares, under the root.")
     centered: bool = Field(False, description="Whether Graves's centered form is used.")
     clip_weights: Positive | None = Field(
-        None, description="Weights are clipped to [-x, x]; default: not at all."
+        None, description="Weights are clipped to [-x, x]; default: not at all.", examples=[10.0]
     )
 
     def operator(self) -> tuple[str, Mapping[str, object]]:

@@ -72,7 +72,9 @@ class Sgd(Optimizer):
 
     update = "sgd_mom_update"
 
-    momentum: Fraction = Field(0.0, description="Momentum: the factor of the last step.")
+    momentum: Fraction = Field(
+        0.0, description="Momentum: the factor of the last step.", examples=[0.9]
+    )
 
     def operator(self) -> tuple[str, Mapping[str, object]]:
         """Return `sgd_mom_update`, or without momentum the stateless `sgd_update`."""

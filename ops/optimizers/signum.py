@@ -80,7 +80,7 @@ class Signum(Optimizer):
 
     momentum: Fraction = Field(0.9, description="Decay factor of the gradient's moving average.")
     wd_lh: NotNegative = Field(
-        0.0, description="Weight decay outside of the sign; requires momentum."
+        0.0, description="Weight decay outside of the sign; requires momentum.", examples=[0.0001]
     )
 
     @model_validator(mode="after")

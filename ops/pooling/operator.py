@@ -47,21 +47,22 @@ class PoolingParameters(Parameters):
         "stride, rounded up, for one axis without pad.",
     )
     stride: tuple[Positive, ...] = Field(
-        default=(), description="Distance between windows along each axis; default 1."
+        default=(), description="Distance between windows along each axis; default: 1."
     )
     pad: tuple[NonNegative, ...] = Field(
         default=(),
-        description="Positions added at both ends of each axis; default 0. For max and avg it "
-        "must be smaller than the kernel.",
+        description="Positions added at both ends of each axis; for max and avg fewer than the "
+        "kernel's; default: 0.",
     )
     p_value: Annotated[int, Field(ge=1, le=3)] | None = Field(
-        default=None, description="Exponent p of lp pooling; required for lp."
+        default=None, description="Exponent p of lp pooling, which requires it; default: none."
     )
     count_include_pad: bool | None = Field(
-        default=None, description="Count padding in avg; default true."
+        default=None, description="Whether padding counts in avg; default: true."
     )
     layout: AxisOrder | None = Field(
-        default=None, description="Logical axis order; channels always follow the batch."
+        default=None,
+        description="Axis order; channels follow the batch; default: by the number of axes.",
     )
 
     @model_validator(mode="after")

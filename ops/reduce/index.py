@@ -35,7 +35,7 @@ class IndexParameters(Parameters):
 
     axis: int | None = Field(
         default=None,
-        description="Axis to search, negative from the end; by default all elements are one row.",
+        description="Axis to search, negative from the end; default: all elements are one row.",
     )
     keepdims: bool = Field(default=False, description="Retain the searched axes with size 1.")
 

@@ -59,7 +59,7 @@ class AxisParameters(Parameters):
 
     axis: AxesOption = Field(
         default=None,
-        description="Axis or axes to reduce, negative from the end; all by default or if empty.",
+        description="Axis or axes to reduce, negative from the end; default: all, as if empty.",
     )
     keepdims: bool = Field(default=False, description="Retain the reduced axes with size 1.")
 

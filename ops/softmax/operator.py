@@ -27,7 +27,7 @@ class SoftmaxParameters(Parameters):
 
     axis: int = Field(default=-1, description="Axis of the classes; negative from the end.")
     temperature: Float32 | None = Field(
-        default=None, description="Divisor of data before the softmax; default 1."
+        default=None, description="Divisor of data before the softmax; default: 1."
     )
 
     @field_validator("temperature")

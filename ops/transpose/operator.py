@@ -70,7 +70,7 @@ class TransposeParameters(Parameters):
     """Parameters of transpose (MXNet's)."""
 
     axes: tuple[Annotated[Int32, Field(ge=0)], ...] = Field(
-        default=(), description="data's axis for each axis of the output; reversed by default."
+        default=(), description="data's axis for each axis of the output; default: reversed."
     )
 
     @model_validator(mode="after")

@@ -265,7 +265,7 @@ def test_F1_no_name_becomes_markup() -> None:
     ElementTree.fromstring(memory_svg(report))
 
 
-def test_F1_a_browser_tells_what_one_points_at(tmp_path: Path) -> None:
+def test_F1_a_browser_shows_the_block_under_the_pointer(tmp_path: Path) -> None:
     report = inspect_memory(find_config("digits_lenet"), threads=1).to_json()
     blocks = drawn_blocks(report)
     index = next(i for i, block in enumerate(blocks) if block["tensor"] == "pool1_output")
@@ -275,8 +275,8 @@ def test_F1_a_browser_tells_what_one_points_at(tmp_path: Path) -> None:
     pointing = POINT.replace("INDEX", str(index)).replace("STEPS", str(last + 1 - first))
     path.write_text(page.replace("</body>", pointing))
     shown = opened(path)
-    (told,) = re.findall(r'<div id="tooltip"[^>]*>(.*?)</div>', shown, re.S)
-    lines = told.splitlines()
+    (tooltip,) = re.findall(r'<div id="tooltip"[^>]*>(.*?)</div>', shown, re.S)
+    lines = tooltip.splitlines()
     assert lines[0] == "pool1_output"
     assert f"{blocks[index]['bytes']:,} bytes" in lines[1]
     assert lines[2].endswith("relu1 to backward of relu1")

@@ -57,6 +57,16 @@ def test_another_choice_replaces_the_one_extended(tmp_path: Path) -> None:
     assert (xavier.kind, parameters) == ("xavier", {"magnitude": 2, "rnd_type": "gaussian"})
 
 
+def test_extends_finds_bundled_configs_unless_there_is_a_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "extends: digits_lenet\ntrain: {epochs: 3}\n")
+    config = load_config(path)
+    assert (config.data.batch_size, config.train.epochs) == (64, 3)
+    # A file in the same folder takes precedence.
+    network(tmp_path, "    - C\n").rename(tmp_path / "digits_lenet.yaml")
+    config = load_config(write(tmp_path, "extends: digits_lenet.yaml\n"))
+    assert [layer.operator for layer in config.network.layers] == ["C"]
+
+
 def test_extends_in_a_circle_and_bases_that_are_missing(tmp_path: Path) -> None:
     path = write(tmp_path, "extends: other.yaml\n")
     write(tmp_path, "a: 1\nextends: run.yaml\n", "other.yaml")
@@ -64,9 +74,13 @@ def test_extends_in_a_circle_and_bases_that_are_missing(tmp_path: Path) -> None:
     assert "circle" in problem.problem
     assert problem.place == SourceLocation(str(tmp_path / "other.yaml"), 2, 10)
     assert problem.got == "run.yaml -> other.yaml -> run.yaml"
-    (problem,) = parse(write(tmp_path, "extends: none.yaml\n")).diagnostics
+    (problem,) = parse(write(tmp_path, "extends: bases/none.yaml\n")).diagnostics
     assert "no such file" in problem.problem
     assert problem.chain == (f"extended from {path}:1:10",)
+    (problem,) = parse(write(tmp_path, "extends: digit_lenet\n")).diagnostics
+    assert problem.problem == "there is no config 'digit_lenet'"
+    assert problem.place == SourceLocation(str(path), 1, 10)
+    assert problem.hint == "did you mean 'digits_lenet'?"
     problems = parse(write(tmp_path, "extends: [a]\n")).diagnostics
     assert "extends: names a file" in [problem.problem for problem in problems]
 

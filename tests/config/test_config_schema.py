@@ -422,6 +422,7 @@ def test_P15_the_json_schema_describes_every_field() -> None:
         operators,
         datasets,
         {"sgd": sgd},
+        {"cosine": {"description": "C.", "properties": {"final": integer}}},
         {"constant": constant},
         {"top_k": {"description": "T.", "properties": {"k": integer}}},
         {"flip": flip},
@@ -443,8 +444,14 @@ def test_P15_the_json_schema_describes_every_field() -> None:
     initializers = schema["$defs"]["Initializer"]["anyOf"]
     assert initializers[0]["enum"] == ["constant"]
     assert initializers[1]["properties"]["constant"]["required"] == ["value"]
-    assert schema["$defs"]["Train"]["properties"]["initializer"]["$ref"] == "#/$defs/Initializer"
-    metrics = schema["$defs"]["Train"]["properties"]["metrics"]["anyOf"][0]["items"]
+    train = schema["$defs"]["Train"]["properties"]
+    assert train["initializer"]["$ref"] == "#/$defs/Initializer"
+    assert train["schedule"]["$ref"] == "#/$defs/Schedule"
+    assert schema["$defs"]["Schedule"]["anyOf"][0]["enum"] == ["cosine"]
+    assert {"name", "inputs", "implementation", "precision", "fused"} <= set(
+        layer["A"]["properties"]
+    )
+    metrics = train["metrics"]["anyOf"][0]["items"]
     assert metrics == {"$ref": "#/$defs/Metric"}
     assert schema["$defs"]["Metric"]["anyOf"][0]["enum"] == ["top_k"]
     assert schema["$defs"]["CheckpointSection"]["properties"]["every"]["default"] == "1 epoch"
@@ -462,6 +469,6 @@ def test_P15_the_json_schema_describes_every_field() -> None:
 def test_the_json_schema_knows_that_a_split_may_be_its_name() -> None:
     text = {"type": "string", "description": "A folder."}
     datasets = {"mnist": {"description": "Digits.", "properties": {"path": text}}}
-    (section,) = json_schema({}, datasets, {}, {}, {}, {})["$defs"]["DatasetSection"]["anyOf"]
+    (section,) = json_schema({}, datasets, {}, {}, {}, {}, {})["$defs"]["DatasetSection"]["anyOf"]
     split = section["properties"]["split"]["anyOf"]
     assert split[0] == {"type": "string", "minLength": 1}

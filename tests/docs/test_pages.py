@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from doc_pages import LANGUAGES, Reader, blocks_of, compare
+from pydantic import BaseModel
 
 from mxrun.commands.docs import DocsPage, pages
+from mxrun.config.schema import Settings
 
 PAGES = {page.name: page for page in pages()}
 # Pages generated from the program have blocks that are read, not run.
@@ -30,6 +33,22 @@ def test_links_to_other_pages_exist(page: DocsPage) -> None:
         folder = Path(page.name).parent
         linked = (folder / target).as_posix().removesuffix(".md")
         assert linked in PAGES, f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_keys_in_the_text_exist(name: str) -> None:
+    for key in re.findall(r"`((?:network|data|train|memory)\.[a-z_.]+)", PAGES[name].text):
+        section: type[BaseModel] | None = Settings
+        for word in key.rstrip(".").split("."):
+            assert section is None or word in section.model_fields, key
+            section = section and model_in(section.model_fields[word].annotation)
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the section in the annotation of a key, if it has one."""
+    kinds = (annotation, *get_args(annotation))
+    models = (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+    return next(models, None)
 
 
 def test_a_shown_line_that_is_not_printed_is_found() -> None:

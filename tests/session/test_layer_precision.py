@@ -17,7 +17,7 @@ from mxrun.operator.property import Precision
 from mxrun.operator.register import OPERATORS, create
 from mxrun.session.planning import load, plan_for
 
-README = Path(__file__).parents[2] / "README.md"
+SPEED_PAGE = Path(__file__).parents[2] / "mxrun" / "docs" / "speed.md"
 CONVOLUTION = "Convolution: {name: conv, num_filter: 16, kernel: [3, 3], precision: bfloat16}"
 
 
@@ -104,14 +104,14 @@ def test_the_precision_of_a_whole_network_never_complains(tmp_path: Path) -> Non
         assert plan_for(load(path, overrides), training=True).phases
 
 
-def test_the_readme_names_all_that_computes_in_float32_alone() -> None:
+def test_the_documentation_names_all_that_computes_in_float32_alone() -> None:
     library.load()
     full = set()
     for name in OPERATORS:
         known = OPERATORS.get(name)
         if known.precision is Precision.FLOAT32 and not (known.is_internal or known.is_view):
             full.add(name)
-    sentence = re.search(r"is refused: the losses, (.*?)\. ", README.read_text())
+    sentence = re.search(r"is refused: the losses, (.*?)\. ", SPEED_PAGE.read_text())
     assert sentence is not None
     named = set(re.findall(r"`(\w+)`", sentence[1]))
     assert named < full

@@ -1,0 +1,57 @@
+"""`mxrun show`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mxrun.cli.arguments import Json
+
+Name = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME", help="Name of a bundled config, or a config file; without it, all bundled."
+    ),
+]
+Resolved = Annotated[
+    bool,
+    typer.Option(
+        "--resolved",
+        help="Print it with everything that it extends, and without blocks and expressions.",
+    ),
+]
+
+
+def show(name: Name = None, resolved: Resolved = False, json: Json = False) -> None:
+    """Print a bundled config, or list all of them.
+
+    A bundled config is a start for one of your own: print it into a file and change that. With its
+    name alone, `extends: NAME` builds on it without a copy.
+
+    \b
+    Examples:
+      mxrun show
+      mxrun show digits_lenet
+      mxrun show resnet20_cifar10 > mine.yaml
+      mxrun show resnet152_imagenet --resolved
+    """
+    from mxrun.commands import show as command
+    from mxrun.report.result import write_json, write_tables, write_text
+
+    if name is not None:
+        text = command.text_of(name, resolved)
+        if json:
+            write_json({"name": name, "text": text})
+        else:
+            write_text(text)
+        return
+    if resolved:
+        raise typer.BadParameter("--resolved needs the name of a config")
+    rows = command.bundled()
+    if json:
+        write_json({"configs": [row.to_json() for row in rows]})
+    else:
+        from mxrun.report.bundled import bundled_table
+
+        write_tables([bundled_table([row.to_json() for row in rows])])

@@ -1,0 +1,425 @@
+"""Reference of everything that a config may contain, from the models that validate it.
+
+The texts, types, defaults and examples are those of the sections' keys and of the registered
+optimizers, schedules, initializers, metrics, transforms, data sets and operators.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from mxrun import library
+from mxrun.base.description import describe_field, flow
+from mxrun.base.errors import SourceLocation
+from mxrun.base.keywords import REPEAT
+from mxrun.base.near_names import folded
+from mxrun.base.registry import Registry
+from mxrun.base.validation import annotation_at
+from mxrun.config.choice import Choice
+from mxrun.config.dump import dump
+from mxrun.config.file_keys import FileKeys, LayerKeys, RepeatKeys
+from mxrun.config.marked import located
+from mxrun.config.schema import DatasetSection, Settings
+from mxrun.config.section import Section
+from mxrun.io.dataset import DATASETS, DatasetFormat
+from mxrun.io.record import TRANSFORMS
+from mxrun.operator.optimizer import OPTIMIZERS
+from mxrun.operator.optimizer_property import OptimizerProperty
+from mxrun.operator.register import OPERATORS
+from mxrun.train.initializer import INITIALIZERS
+from mxrun.train.metric import METRICS
+from mxrun.train.schedule import SCHEDULES
+
+EntryKind = Literal["config", "section", "key", "choice", "kind", "operator"]
+KeyPath = tuple[str, ...]
+# Function from the value of a key to the part of a config that sets it.
+Wrap = Callable[[Any], dict[str, Any]]
+
+# Name of a key that the user chooses, in paths.
+PLACEHOLDER = "NAME"
+_EXAMPLE_PLACE = SourceLocation("<example>", 1, 1)
+_DEFAULT = re.compile(r"; default: (?P<words>.*?)\.?$")
+
+_OPTIMIZER, _SCHEDULE = ("train", "optimizer"), ("train", "schedule")
+_INITIALIZER, _METRICS = ("train", "initializer"), ("train", "metrics")
+_DATASET, _TRANSFORMS = ("data", "train", "dataset"), ("data", "train", "transforms")
+LAYERS: KeyPath = ("network", "layers")
+# Keys whose values are kinds of a registry.
+CHOICES: Mapping[KeyPath, Registry[Any]] = {
+    _DATASET: DATASETS,
+    _TRANSFORMS: TRANSFORMS,
+    _OPTIMIZER: OPTIMIZERS,
+    _SCHEDULE: SCHEDULES,
+    _INITIALIZER: INITIALIZERS,
+    _METRICS: METRICS,
+}
+# Sections and choices that are explained at another path.
+_SAME: Mapping[KeyPath, KeyPath] = {
+    ("data", "eval"): ("data", "train"),
+    ("network", "variables", PLACEHOLDER, "init"): _INITIALIZER,
+}
+
+
+@dataclass(frozen=True)
+class ReferenceEntry:
+    """What is known of one part of a config.
+
+    path: the keys that lead to it; `NAME` stands for a name that the user chooses. shared: the path
+    of the entry with the same content, which is `path` itself unless the content has several
+    places. accepts: type and range in words. default: the default in words, empty if the key is
+    required or has none of its own. example: YAML of a part of a config. entries: the keys of a
+    section or a kind, or the kinds of a choice.
+    """
+
+    path: KeyPath
+    shared: KeyPath
+    kind: EntryKind
+    description: str
+    accepts: str = ""
+    is_required: bool = False
+    default: str = ""
+    example: str = ""
+    entries: tuple[ReferenceEntry, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The last key of the path."""
+        return self.path[-1] if self.path else ""
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the description, on one line."""
+        return first_sentence(self.description)
+
+    def walk(self) -> Iterator[ReferenceEntry]:
+        """Yield the entry and all entries below it."""
+        yield self
+        for entry in self.entries:
+            yield from entry.walk()
+
+
+def first_sentence(text: str) -> str:
+    """Return the text up to the first full stop before a capital letter, on one line."""
+    line = " ".join(text.partition("\n\n")[0].split())
+    return re.split(r"(?<=[.])\s+(?=[A-Z`])", line)[0]
+
+
+def config_reference() -> ReferenceEntry:
+    """Return the reference of a config; its entries are the settings of a run and the sections."""
+    library.load()
+    keys = [*_keys(Settings, _KeyPlace()), *_keys(FileKeys, _KeyPlace())]
+    keys.sort(key=lambda entry: entry.kind == "section")
+    return ReferenceEntry((), (), "config", "Config of a run.", entries=tuple(keys))
+
+
+@dataclass(frozen=True)
+class _KeyPlace:
+    """Place of the keys of a section, a kind or an operator.
+
+    path, shared: as in ReferenceEntry. wrap: function from a mapping of the keys to the part of a
+    config that contains it. complete: examples of this mapping, for keys that belong together.
+    required: keys without which the others are invalid, with example values.
+    """
+
+    path: KeyPath = ()
+    shared: KeyPath = ()
+    wrap: Wrap = dict
+    complete: Sequence[Mapping[str, Any]] = ()
+    required: Mapping[str, Any] = field(default_factory=dict)
+
+    def example(self, name: str, value: Any) -> str:
+        """Return YAML of a part of a config with the key; empty without a value for it."""
+        together = next((each for each in self.complete if name in each), None)
+        if together is None and value is None:
+            return ""
+        return yaml_text(self.wrap(dict(together or {**self.required, name: value})))
+
+    def set(self, name: str, value: Any) -> dict[str, Any]:
+        """Return a part of a config in which a key has a value."""
+        return self.wrap({**self.required, name: value})
+
+    def below(self, name: str) -> tuple[KeyPath, KeyPath]:
+        """Return `path` and `shared` of a key."""
+        path = (*self.path, name)
+        return path, _SAME.get(path, (*self.shared, name))
+
+
+def _keys(model: type[BaseModel], place: _KeyPlace) -> tuple[ReferenceEntry, ...]:
+    """Return the entries of a model's keys."""
+    names = [name for name in model.model_fields if (model, name) != (DatasetSection, "options")]
+    return tuple(_key(model, name, place) for name in names)
+
+
+def _key(model: type[BaseModel], name: str, place: _KeyPlace) -> ReferenceEntry:
+    field = model.model_fields[name]
+    path, shared = place.below(name)
+    entries = _below(model, name, place)
+    is_section = bool(entries) and shared not in (*CHOICES, LAYERS)
+    description, default = _described(field)
+    value = _example(field)
+    if value is None and shared[: len(LAYERS)] == LAYERS:
+        lists = (each for each in place.required.values() if isinstance(each, (list, tuple)))
+        value = _typical(field.annotation, len(next(lists, (1,))))
+    return ReferenceEntry(
+        path,
+        shared,
+        "choice" if shared in CHOICES else "section" if is_section else "key",
+        description,
+        describe_field(field),
+        field.is_required() and not default,
+        default,
+        place.example(name, value),
+        entries,
+    )
+
+
+def _below(model: type[BaseModel], name: str, place: _KeyPlace) -> tuple[ReferenceEntry, ...]:
+    """Return the entries below a key: those of a section, or the kinds of a choice."""
+    field = model.model_fields[name]
+    path, shared = place.below(name)
+    if (registry := CHOICES.get(shared)) is not None:
+        is_list = get_origin(annotation_at(model, (name,))) is tuple
+        return _kinds(registry, path, shared, place, name, is_list)
+    if shared == LAYERS:
+        return _layers(path)
+    inner = annotation_at(model, (name,))
+    examples = [each for each in field.examples or () if isinstance(each, Mapping)]
+    if get_origin(inner) is dict and _is_section(below := annotation_at(model, (name, ""))):
+        user_name = next(iter(examples[0])) if examples else PLACEHOLDER
+        complete = [part for each in examples for part in each.values()]
+        wrap: Wrap = lambda keys: place.set(name, {user_name: keys})  # noqa: E731
+        inside = _KeyPlace((*path, PLACEHOLDER), (*shared, PLACEHOLDER), wrap, complete)
+        return _keys(below, replace(inside, required=_required(below)))
+    if not _is_section(inner):
+        return ()
+    inside = _KeyPlace(path, shared, partial(place.set, name), examples)
+    if len(path) == 1:
+        # The required keys of the sections network, data and train are in every config.
+        return _keys(inner, replace(inside, complete=()))
+    return _keys(inner, replace(inside, required=_required(inner)))
+
+
+def _kinds(
+    registry: Registry[Any],
+    path: KeyPath,
+    shared: KeyPath,
+    place: _KeyPlace,
+    name: str,
+    is_list: bool,
+) -> tuple[ReferenceEntry, ...]:
+    """Return the entries of the kinds of a choice; `is_list`: whether the key takes several."""
+
+    def wrap(kind: str, keys: dict[str, Any]) -> dict[str, Any]:
+        if registry is DATASETS:
+            return place.wrap({name: kind, **keys})
+        value = {kind: keys} if keys else kind
+        return place.set(name, [value] if is_list else value)
+
+    entries = []
+    for kind in registry:
+        entry = registry.get(kind)
+        model = entry.options if isinstance(entry, DatasetFormat) else entry
+        doc = entry.doc if isinstance(entry, DatasetFormat) else entry.__doc__
+        inside = _KeyPlace((*path, kind), (*shared, kind), partial(wrap, kind))
+        entries.append(_kind(model, doc or "", "kind", inside))
+    return tuple(entries)
+
+
+def _kind(model: type[BaseModel], doc: str, kind: EntryKind, place: _KeyPlace) -> ReferenceEntry:
+    """Return the entry of a kind or an operator, whose keys are the fields of `model`."""
+    extra = model.model_config.get("json_schema_extra")
+    given = extra.get("examples") if isinstance(extra, Mapping) else None
+    complete = (
+        [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
+    )
+    required = _required(model)
+    explicit = (
+        {name: field.examples[0]} for name, field in model.model_fields.items() if field.examples
+    )
+    example = next(iter(complete), None) or required or next(explicit, {})
+    return ReferenceEntry(
+        place.path,
+        place.shared,
+        kind,
+        inspect.cleandoc(doc),
+        example=yaml_text(place.wrap(dict(example))),
+        entries=_keys(model, replace(place, complete=complete, required=required)),
+    )
+
+
+def _layers(path: KeyPath) -> tuple[ReferenceEntry, ...]:
+    """Return the entries of a layer's own keys, of `repeat` and of the operators."""
+
+    def of_layer(keys: dict[str, Any]) -> dict[str, Any]:
+        if "inputs" in keys:
+            return _network([{"elemwise_add": keys}])
+        return _network([{"Convolution": {"num_filter": 16, "kernel": [3, 3], **keys}}])
+
+    def of_operator(name: str, keys: dict[str, Any]) -> dict[str, Any]:
+        return _network([{name: keys} if keys else name])
+
+    repeat = _KeyPlace(
+        (*path, REPEAT),
+        (*path, REPEAT),
+        lambda keys: _network([{REPEAT: keys}]),
+        required=_required(RepeatKeys),
+    )
+    operators = []
+    for name in OPERATORS:
+        known = OPERATORS.get(name)
+        if not known.is_internal and not issubclass(known, OptimizerProperty):
+            place = _KeyPlace((*path, name), (*path, name), partial(of_operator, name))
+            model = known.parameter_type
+            operators.append(_kind(model, known.__doc__ or "", "operator", place))
+    return (
+        *_keys(LayerKeys, _KeyPlace(path, path, of_layer)),
+        ReferenceEntry(
+            repeat.path,
+            repeat.shared,
+            "section",
+            inspect.cleandoc(RepeatKeys.__doc__ or ""),
+            "mapping",
+            example=yaml_text(repeat.wrap(dict(repeat.required))),
+            entries=_keys(RepeatKeys, repeat),
+        ),
+        *operators,
+    )
+
+
+def _network(layers: list[Any]) -> dict[str, Any]:
+    return {"network": {"layers": layers}}
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Section)
+
+
+def _required(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the required keys of a model with example values."""
+    return {
+        name: _example(field) for name, field in model.model_fields.items() if field.is_required()
+    }
+
+
+def _example(field: FieldInfo) -> Any:
+    """Return the first example of a field, else one that follows from its default or its type.
+
+    None if there is none.
+    """
+    if field.examples:
+        return field.examples[0]
+    default = None if field.is_required() else field.get_default()
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, (int, float, str)):
+        return default
+    if isinstance(default, Choice):
+        return default.kind
+    if isinstance(default, tuple) and default:
+        return list(default)
+    return None
+
+
+def _typical(annotation: Any, length: int) -> Any:
+    """Return a value of the type of an operator's parameter that has no example.
+
+    length: that of a list.
+    """
+    arguments = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return arguments[0]
+    if get_origin(annotation) is tuple:
+        return [_typical(arguments[0], length)] * length
+    if isinstance(annotation, type):
+        return {int: 1, float: 1.0, bool: True}.get(annotation)
+    # The first member of a union, or the type that is annotated.
+    return _typical(arguments[0], length) if arguments else None
+
+
+def _described(field: FieldInfo) -> tuple[str, str]:
+    """Return the description of a field without its words on the default, and the default."""
+    text = " ".join((field.description or "").split())
+    found = _DEFAULT.search(text)
+    words = found["words"] if found else ""
+    text = f"{text[: found.start()]}." if found else text
+    # The name of a run is required by the model, but has a default in a config.
+    if field.is_required() or words:
+        return text, words
+    default = field.get_default()
+    if default is None:
+        return text, ""
+    if isinstance(default, BaseModel):
+        return text, ""
+    return text, default.kind if isinstance(default, Choice) else flow(_plain(default))
+
+
+def _plain(value: Any) -> Any:
+    plain = isinstance(value, (bool, int, float, str, tuple, Mapping))
+    return value if plain else str(value)
+
+
+def find(root: ReferenceEntry, key: str) -> list[ReferenceEntry]:
+    """Return the entries that a key names: all of its path or the last parts, in any spelling.
+
+    Parts in between may be left out: `data.train.path` is the path of every data set. Of entries
+    with the same content only the first is returned. If there are several, they include those of
+    which only the singular or the plural is `key`.
+    """
+    wanted = [part for part in re.sub(r"\[[^\]]*\]", "", key).split(".") if not part.isdecimal()]
+    entries = [entry for entry in root.walk() if entry.path]
+    for is_same in (str.__eq__, _is_alike):
+        for fits in (_is_path, _is_end, _is_within):
+            found = [entry for entry in entries if fits(wanted, entry.path, is_same)]
+            if len(found) > 1 and len(_distinct(found)) > 1:
+                found = [entry for entry in entries if fits(wanted, entry.path, _is_alike)]
+            if found:
+                return _distinct(found)
+    return []
+
+
+Same = Callable[[str, str], bool]
+
+
+def _is_alike(part: str, name: str) -> bool:
+    """Return whether two names differ only in case, separators and a plural's s."""
+    return folded(part).removesuffix("s") == folded(name).removesuffix("s")
+
+
+def _is_path(wanted: Sequence[str], path: KeyPath, is_same: Same) -> bool:
+    return len(wanted) == len(path) and _is_end(wanted, path, is_same)
+
+
+def _is_end(wanted: Sequence[str], path: KeyPath, is_same: Same) -> bool:
+    end = path[len(path) - len(wanted) :]
+    return 0 < len(wanted) <= len(path) and all(
+        is_same(part, name) or (name == PLACEHOLDER and part != wanted[-1])
+        for part, name in zip(wanted, end, strict=True)
+    )
+
+
+def _is_within(wanted: Sequence[str], path: KeyPath, is_same: Same) -> bool:
+    """Return whether the parts occur in the path in their order, the last one at its end."""
+    names = iter(path[:-1])
+    return (
+        bool(wanted)
+        and is_same(wanted[-1], path[-1])
+        and all(any(is_same(part, name) for name in names) for part in wanted[:-1])
+    )
+
+
+def _distinct(entries: Sequence[ReferenceEntry]) -> list[ReferenceEntry]:
+    return list({entry.shared: entry for entry in reversed(entries)}.values())[::-1]
+
+
+def yaml_text(part: Mapping[str, Any]) -> str:
+    """Return the YAML of a part of a config."""
+    # `dump` escapes the expressions of blocks.
+    return dump(located(part, _EXAMPLE_PLACE)).replace("$${", "${")

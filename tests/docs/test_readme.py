@@ -1,0 +1,48 @@
+"""README.md: short, with links that lead somewhere, and true where it shows commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from doc_pages import LANGUAGES, Reader, blocks_of
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def test_it_has_at_most_200_lines() -> None:
+    assert len(README.splitlines()) <= 200
+
+
+def test_its_first_commands_install_mxrun() -> None:
+    train, test = (block.text for block in blocks_of(README) if block.language == "sh")
+    for command in train, test:
+        assert command.count("\n") == 1
+        assert command.startswith("python3 -m venv .venv && .venv/bin/pip install ")
+    assert train.endswith(" . && .venv/bin/mxrun train digits_lenet\n")
+    assert test.endswith(" -e '.[test]' && .venv/bin/pytest\n")
+
+
+@pytest.mark.commands
+def test_a_reader_takes_the_tour(tmp_path: Path) -> None:
+    # The installing commands are run by continuous integration, in a fresh clone.
+    with Reader(tmp_path) as reader:
+        for block in blocks_of(README):
+            assert block.language in LANGUAGES, f"line {block.line}: {block.language}"
+            if block.language != "sh":
+                reader.run(block)
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(
+        {
+            *re.findall(r"`((?:\.?\w+/)+[\w.]*)`", README),
+            *re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", README),
+        }
+    ),
+)
+def test_its_paths_and_links_exist(path: str) -> None:
+    assert (ROOT / path).exists()

@@ -1,0 +1,308 @@
+"""Pages of the reference, generated from the program; run this file to write them.
+
+python tests/support/reference_pages.py
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import typer.models
+
+from mxrun.cli.main import app
+from mxrun.commands.ops import operators
+from mxrun.operator.property import Precision
+from mxrun.operator.register import OPERATORS
+from mxrun.session.reference import LAYERS, ReferenceEntry, config_reference
+
+COMMAND = "python tests/support/reference_pages.py"
+FOLDER = Path(str(files("mxrun") / "docs" / "reference"))
+_NOTE = "\nThis page is generated from the program. `mxrun help` shows the same for one key.\n"
+# Pages of choices: name, title, key, and an introduction.
+_CHOICES = (
+    (
+        "transforms",
+        "Transforms of records",
+        "data.train.transforms",
+        "Transforms change the records of `data.train` and `data.eval`, in the order in which they "
+        "are listed, before they are batched.",
+    ),
+    ("optimizers", "Optimizers", "train.optimizer", "The optimizer changes the parameters."),
+    (
+        "schedules",
+        "Learning-rate schedules",
+        "train.schedule",
+        "A schedule gives the learning rate of each step, from the optimizer's `lr`.",
+    ),
+    (
+        "initializers",
+        "Initializers",
+        "train.initializer",
+        "Initializers give the parameters' values before training: `train.initializer` those of "
+        "all weights, `init` of `network.variables` those of some.",
+    ),
+    (
+        "metrics",
+        "Metrics",
+        "train.metrics",
+        "Metrics are measured in training and in evaluation, besides the loss. Parameters follow "
+        "the name: `{f1: {average: macro}}`.",
+    ),
+    (
+        "datasets",
+        "Data sets and file formats",
+        "data.train.dataset",
+        "The options of a data set are keys of `data.train` and `data.eval`, beside `dataset`.",
+    ),
+)
+# Families of operators: the files of the folder `ops` that implement them, by title.
+_FAMILIES: Mapping[str, Sequence[str]] = {
+    "Layers with weights": (
+        "fully_connected",
+        "convolution",
+        "embedding",
+    ),
+    "Activations": ("activation", "leaky_relu", "softmax"),
+    "Pooling": ("pooling",),
+    "Normalisation and regularisation": ("batch_norm", "lrn", "dropout", "moments"),
+    "Losses": (
+        "softmax_output",
+        "softmax_cross_entropy",
+        "regression_output",
+        "make_loss",
+        "smooth_l1",
+    ),
+    "Shapes and joins": (
+        "concat",
+        "flatten",
+        "reshape",
+        "slice_channel",
+        "transpose",
+    ),
+    "Products of matrices": ("dot",),
+    "Reductions": ("reduce", "cumulative_sum"),
+    "Arithmetic of two tensors, or a tensor and a number": (
+        "binary",
+        "scalar",
+        "add_n",
+        "where",
+    ),
+    "Functions of each element": ("unary", "unary_cast", "clip"),
+    "Updates of optimizers": ("optimizers",),
+}
+
+
+def reference_pages() -> dict[str, str]:
+    """Return the text of every page by its name in the folder `reference`."""
+    root = config_reference()
+    by_path = {".".join(entry.path): entry for entry in root.walk()}
+    pages = {"settings": _settings(root)}
+    for name in ("network", "data", "train", "memory"):
+        pages[name] = _section_page(by_path[name])
+    for name, title, key, about in _CHOICES:
+        pages[name] = _choice_page(title, key, about, by_path[key])
+    pages["operators"] = _operators()
+    pages["commands"] = _commands()
+    return {name: re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n" for name, text in pages.items()}
+
+
+def _settings(root: ReferenceEntry) -> str:
+    lines = ["# Reference: the settings of a run", _NOTE]
+    lines += ["These keys are at the top of a config. The sections have pages of their own: "]
+    lines[-1] += ", ".join(
+        f"[{name}]({name}.md)" for name in ("network", "data", "train", "memory")
+    )
+    lines[-1] += ".\n"
+    for entry in root.entries:
+        if entry.name not in ("network", "data", "train", "memory"):
+            lines += _key(entry)
+    return "\n".join(lines)
+
+
+def _section_page(entry: ReferenceEntry) -> str:
+    lines = [f"# Reference: the section `{entry.name}`", _NOTE, f"{entry.description}\n"]
+    lines += _fence(entry.example)
+    for below in entry.entries:
+        lines += _key(below)
+    return "\n".join(lines)
+
+
+def _choice_page(title: str, key: str, about: str, choice: ReferenceEntry) -> str:
+    lines = [f"# Reference: {title[0].lower()}{title[1:]}", _NOTE, f"{about}\n"]
+    lines += _fence(choice.example)
+    lines += ["| kind | about |", "|---|---|"]
+    lines += [
+        f"| [`{kind.name}`](#{kind.name}) | {_cell(kind.summary)} |" for kind in choice.entries
+    ]
+    lines.append("")
+    for kind in choice.entries:
+        lines += [f"## {kind.name}", "", f"{kind.description}\n", *_fence(kind.example)]
+        if kind.entries:
+            lines += ["| key | accepts | default | meaning | example |", "|---|---|---|---|---|"]
+            lines += map(_row, kind.entries)
+            lines.append("")
+    return "\n".join(lines)
+
+
+def _key(entry: ReferenceEntry, level: int = 2) -> list[str]:
+    """Return the lines on a key, and on the keys below it if it is a section."""
+    lines = [f"{'#' * level} {'.'.join(entry.path)}", "", f"{entry.description}\n"]
+    if entry.accepts:
+        lines.append(f"- Accepts: {entry.accepts}")
+    if entry.kind != "section" or entry.default or entry.is_required:
+        lines.append(f"- Default: {_default(entry)}")
+    lines += ["", *_fence(entry.example)]
+    if entry.path[: len(LAYERS)] == LAYERS and len(entry.path) == len(LAYERS):
+        lines.append("The operators are listed in [operators](operators.md).\n")
+        entries = [each for each in entry.entries if each.kind != "operator"]
+    elif entry.shared != entry.path:
+        return [*lines, f"Its keys are those of `{'.'.join(entry.shared)}`.\n"]
+    else:
+        entries = list(entry.entries)
+    if entry.kind == "choice":
+        page = next(name for name, _, key, _ in _CHOICES if key == ".".join(entry.shared))
+        kinds = ", ".join(f"`{kind.name}`" for kind in entries)
+        return [*lines, f"The kinds, see [{page}]({page}.md): {kinds}.\n"]
+    for below in entries:
+        lines += _key(below, min(level + 1, 4))
+    return lines
+
+
+def _row(key: ReferenceEntry) -> str:
+    example = key.example.splitlines()
+    shown = f"`{example[1].strip()}`" if len(example) == 2 else ""
+    cells = (f"`{key.name}`", key.accepts, _default(key), key.description, shown)
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _default(entry: ReferenceEntry) -> str:
+    return "required" if entry.is_required else entry.default
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _fence(text: str, language: str = "yaml") -> list[str]:
+    return [f"```{language}", text.rstrip("\n"), "```", ""] if text else []
+
+
+def _operators() -> str:
+    """Return the page of the operators, by family."""
+    summaries = {each["name"]: each for each in operators()}
+    lines = ["# Reference: operators", _NOTE]
+    lines.append(
+        "A layer is an operator's name with its parameters. `mxrun ops NAME` shows everything "
+        "about one: tensors, parameters, formulas, gradients, kernels. Operators marked with * "
+        "compute in float32 alone, also with `precision: bfloat16`.\n"
+    )
+    families = {name: family for family, names in _FAMILIES.items() for name in names}
+    for family in _FAMILIES:
+        lines += [f"## {family}", "", "| operator | also called | about |", "|---|---|---|"]
+        for name, each in summaries.items():
+            if families[_file_of(name)] == family:
+                star = "*" if _computes_in_float32(name) else ""
+                aliases = ", ".join(f"`{alias}`" for alias in each["aliases"])
+                lines.append(f"| `{name}`{star} | {aliases} | {_cell(each['summary'])} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _file_of(operator: str) -> str:
+    """Return the file or folder of `ops` that implements an operator."""
+    module = OPERATORS.get(operator).__module__
+    return module.removeprefix("mxrun.ops.").split(".")[0]
+
+
+def _computes_in_float32(name: str) -> bool:
+    known = OPERATORS.get(name)
+    return known.precision is Precision.FLOAT32 and not known.is_view
+
+
+def command_names() -> dict[str, Callable[..., None]]:
+    """Return the functions of the commands by name."""
+    return {
+        each.callback.__name__.removesuffix("_").replace("_", "-"): each.callback
+        for each in app.registered_commands
+        if each.callback is not None
+    }
+
+
+def _commands() -> str:
+    """Return the page of the commands, with their arguments and options."""
+    lines = ["# Reference: commands", _NOTE, "`mxrun COMMAND --help` shows the same for one.\n"]
+    lines += ["| command | about |", "|---|---|"]
+    for name, function in command_names().items():
+        summary = inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
+        lines.append(f"| [`{name}`](#{name}) | {_cell(summary)} |")
+    lines.append("")
+    for name, function in command_names().items():
+        lines += [f"## {name}", "", *_command(name, function)]
+    return "\n".join(lines)
+
+
+def _command(name: str, function: Callable[..., None]) -> list[str]:
+    """Return the lines on a command: usage, help with examples, arguments and options."""
+    hints = get_type_hints(function, include_extras=True)
+    arguments, options = [], []
+    for parameter in inspect.signature(function).parameters.values():
+        annotation, *information = get_args(hints[parameter.name]) or [None]
+        info = next((each for each in information if hasattr(each, "help")), None)
+        if info is None:
+            continue
+        is_required = parameter.default is inspect.Parameter.empty
+        default = "required" if is_required else _usual(info, parameter.default)
+        if isinstance(info, typer.models.ArgumentInfo):
+            usage = info.metavar if is_required else f"[{info.metavar}]"
+            arguments.append((usage, info.metavar, info.help, default))
+        else:
+            flag = "/".join(info.param_decls or [f"--{parameter.name.replace('_', '-')}"])
+            value = "" if _is_flag(annotation) else f" {info.metavar or _choices(annotation)}"
+            options.append((flag + value, info.help, default))
+    text, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\b\n")
+    examples, _, after = rest.partition("\n\n")
+    usage = " ".join(["mxrun", name, *(each[0] for each in arguments)])
+    lines = [f"`{usage}{' [OPTIONS]' if options else ''}`\n", text]
+    lines += [*_fence(inspect.cleandoc(examples.partition("\n")[2]), "sh"), f"{after}\n"]
+    rows = [*(each[1:] for each in arguments), *options]
+    if rows:
+        lines += ["| argument or option | meaning | default |", "|---|---|---|"]
+        lines += [
+            f"| `{_cell(name)}` | {_cell(help)} | {default} |" for name, help, default in rows
+        ]
+    return [*lines, ""]
+
+
+def _is_flag(annotation: Any) -> bool:
+    return annotation is bool or bool in get_args(annotation)
+
+
+def _choices(annotation: Any) -> str:
+    kinds = [each for each in (annotation, *get_args(annotation)) if hasattr(each, "__members__")]
+    return "|".join(member.value for kind in kinds for member in kind) or "VALUE"
+
+
+def _usual(info: Any, default: Any) -> str:
+    if isinstance(info.show_default, str):
+        return info.show_default
+    return "" if default in (None, False) else str(getattr(default, "value", default))
+
+
+def write_pages() -> None:
+    """Write all pages, and remove those that are no longer generated."""
+    pages = reference_pages()
+    FOLDER.mkdir(exist_ok=True)
+    for path in FOLDER.glob("*.md"):
+        if path.stem not in pages:
+            path.unlink()
+    for name, text in pages.items():
+        (FOLDER / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_pages()
