@@ -1,3 +1,60 @@
-"""mxrun: neural networks from a YAML file, with everything known before the first step."""
+"""mxrun: neural networks from a YAML file, with everything known before the first step.
+
+`mxrun.load` opens a config or a run from Python; its module is imported when it is first used.
+"""
 
 __version__ = "0.1.0"
+
+# Module of each public name; `__init__.pyi` has their types.
+_MODULES = {
+    "EpochDone": "mxrun.train.observer",
+    "EvaluationResult": "mxrun.api.results",
+    "MemoryPlan": "mxrun.api.inspection",
+    "LoadedModel": "mxrun.api.model",
+    "MxrunError": "mxrun.base.errors",
+    "Network": "mxrun.api.inspection",
+    "Note": "mxrun.train.observer",
+    "ModelParameters": "mxrun.api.parameters",
+    "Prediction": "mxrun.api.results",
+    "RunResult": "mxrun.api.results",
+    "RunStarted": "mxrun.train.observer",
+    "StepDone": "mxrun.train.observer",
+    "StopTraining": "mxrun.api.events",
+    "Stopped": "mxrun.base.errors",
+    "UserError": "mxrun.base.errors",
+    "load": "mxrun.api.model",
+}
+
+__all__ = [
+    "EpochDone",
+    "EvaluationResult",
+    "LoadedModel",
+    "MemoryPlan",
+    "ModelParameters",
+    "MxrunError",
+    "Network",
+    "Note",
+    "Prediction",
+    "RunResult",
+    "RunStarted",
+    "StepDone",
+    "StopTraining",
+    "Stopped",
+    "UserError",
+    "__version__",
+    "load",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'mxrun' has no attribute {name!r}")
+    from importlib import import_module
+
+    value: object = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

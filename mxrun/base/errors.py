@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 MAX_SHOWN = 20
 """Maximum number of diagnostics shown for one error; the others are only counted."""
 
+PYTHON = "<python>"
+"""File of the positions of values that Python code gives."""
+
 
 @dataclass(frozen=True, order=True)
 class SourceLocation:
@@ -25,6 +28,19 @@ class SourceLocation:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, order=True)
+class KeyLocation(SourceLocation):
+    """Position of a value that Python code gives: the dotted key, such as `train.epochs`.
+
+    `line` and `column` only order such positions; `file` is `PYTHON`.
+    """
+
+    key: str
+
+    def __str__(self) -> str:
+        return self.key
 
 
 def location_of(function: Callable[..., object]) -> SourceLocation:

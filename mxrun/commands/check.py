@@ -2,42 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from mxrun.base.tensor import Shape
 from mxrun.config.bundled import find_config
-from mxrun.frontend import ModelDefinition
-from mxrun.graph.node import NodeEntry
+from mxrun.session.layer_report import CheckReport, check_report
 from mxrun.session.planning import load, trust_plugins
 
-
-@dataclass(frozen=True)
-class LayerRow:
-    """Row of the layer table; FLOPs are those of forward for a batch."""
-
-    name: str
-    operator: str
-    output_shapes: tuple[Shape, ...]
-    parameters: int
-    flops: int
-
-
-@dataclass(frozen=True)
-class CheckReport:
-    """Layers and totals of a valid config."""
-
-    name: str
-    batch_size: int
-    rows: tuple[LayerRow, ...]
-    parameters: int
-    flops: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON."""
-        return asdict(self)
+__all__ = ["CheckReport", "check"]
 
 
 def check(
@@ -50,36 +22,4 @@ def check(
     path = find_config(str(config))
     if allow_plugins:
         trust_plugins(path, overrides)
-    built = load(path, overrides)
-    rows = tuple(_layer_rows(built))
-    return CheckReport(
-        name=built.config.name,
-        batch_size=built.config.data.batch_size,
-        rows=rows,
-        parameters=sum(row.parameters for row in rows),
-        flops=sum(row.flops for row in rows),
-    )
-
-
-def _layer_rows(built: ModelDefinition) -> Iterator[LayerRow]:
-    """Yield one row per operator; a shared parameter counts for its first reader."""
-    model = built.model
-    specs = model.parameters
-    counted: set[str] = set()
-    for node in model.symbol.nodes:
-        if node.prop is None:
-            continue
-        names = [entry.name for entry in node.inputs if entry.name in specs]
-        parameters = sum(specs[name].elements for name in names if name not in counted)
-        counted.update(names)
-        arguments = [model.inference.spec(entry).shape for entry in node.argument_entries()]
-        outputs = [
-            model.inference.spec(NodeEntry(node, index)).shape for index in range(node.num_outputs)
-        ]
-        yield LayerRow(
-            name=node.name,
-            operator=node.operator,
-            output_shapes=tuple(outputs[: node.prop.num_visible_outputs]),
-            parameters=parameters,
-            flops=node.prop.flops(arguments, outputs),
-        )
+    return check_report(load(path, overrides))

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mxrun import __version__
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_outputs, write_bytes
 from mxrun.base.flags import runs_folder
 from mxrun.config.bundled import find_config, is_config
 from mxrun.convert.onnx_model import OPSET, Array
 from mxrun.frontend import ModelDefinition
-from mxrun.session.onnx_export import initial_arrays, onnx_model
-from mxrun.session.onnx_metadata import onnx_metadata
+from mxrun.session.onnx_export import initial_arrays
+from mxrun.session.onnx_file import onnx_file
 from mxrun.session.planning import load, trust_plugins
 from mxrun.session.trained_model import TrainedModel
 from mxrun.train.run_directory import find_run, is_run
-
-# Protobuf's limit for one message; larger models would need a separate file of parameters.
-_MAX_FILE_BYTES = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -93,18 +89,7 @@ def convert(request: ConvertRequest) -> Converted:
     source = _source(request, named)
     check_outputs({named: "SOURCE"}, {"--output": request.file})
     built, arrays = source.built, source.arrays
-    model = onnx_model(built, arrays, any_batch=request.batch is None)
-    metadata = onnx_metadata(built, source.trained, [value.name for value in model.inputs])
-    model = replace(model, producer_version=__version__, metadata=metadata)
-    content = model.encoded()
-    if len(content) > _MAX_FILE_BYTES:
-        raise UserError(
-            Diagnostic(
-                "the model is too large for one ONNX file",
-                expected=f"at most {_MAX_FILE_BYTES:,} bytes",
-                got=f"{len(content):,}",
-            )
-        )
+    model, content = onnx_file(built, arrays, source.trained, any_batch=request.batch is None)
     write_bytes(request.file, content)
     return Converted(
         file=request.file,
@@ -113,7 +98,7 @@ def convert(request: ConvertRequest) -> Converted:
         operators=len(model.nodes),
         inputs={value.name: (value.dtype, value.shape) for value in model.inputs},
         outputs={value.name: (value.dtype, value.shape) for value in model.outputs},
-        metadata=metadata,
+        metadata=model.metadata,
         notes=source.notes,
     )
 

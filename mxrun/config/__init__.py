@@ -6,19 +6,22 @@ from mxrun.config.json_schema import json_schema
 from mxrun.config.layers import LayerConfig
 from mxrun.config.marked import SourceNode
 from mxrun.config.names import Names
-from mxrun.config.parse import Parsed, RunConfig, load_config, parse
+from mxrun.config.parse import ConfigSource, Parsed, RunConfig, load_config, parse
 from mxrun.config.schema import Data, DatasetSection, NetworkSection, Variable
-from mxrun.config.sources import COMMAND_LINE, overridden
+from mxrun.config.sources import COMMAND_LINE, PATHLESS, Overrides, overridden
 from mxrun.config.training import StartFrom, Train
 
 __all__ = [
     "COMMAND_LINE",
+    "PATHLESS",
     "Choice",
+    "ConfigSource",
     "Data",
     "DatasetSection",
     "LayerConfig",
     "Names",
     "NetworkSection",
+    "Overrides",
     "Parsed",
     "RunConfig",
     "SourceNode",

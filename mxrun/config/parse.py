@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
-from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
+from mxrun.base.errors import PYTHON, Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.validation import Path as KeyPath
 from mxrun.base.validation import dotted
 from mxrun.config.context import DEFAULT_CONTEXT, split_context
@@ -24,7 +24,7 @@ from mxrun.config.load import DEEPEST, LARGEST_FILE, MAX_VALUES
 from mxrun.config.marked import REQUIRED, SourceNode, located
 from mxrun.config.schema import Data, DatasetSection, NetworkSection, Settings, are_plugins
 from mxrun.config.section import Section
-from mxrun.config.sources import COMMAND_LINE, read_sources
+from mxrun.config.sources import PATHLESS, Overrides, read_sources
 from mxrun.config.training import Train
 from mxrun.config.translate import translate
 
@@ -39,6 +39,8 @@ _WITHOUT_EFFECT: tuple[KeyPath, ...] = (
     ("data", "prefetch"),
     ("memory",),
 )
+# Name of a config given as plain values.
+_NAME = "model"
 _INFERENCE = ("network", "precision", "data")
 _TRAIN_CHOICES = ("optimizer", "schedule", "initializer", "metrics")
 
@@ -70,6 +72,12 @@ class RunConfig(Settings):
     def key_place(self, *path: str | int) -> SourceLocation:
         """Return the place of the key at `path`, or of the deepest existing key on the way."""
         return self._tree.find(*path).start
+
+    def plain(self) -> dict[str, Any]:
+        """Return the expanded config as plain values; loading them gives an equal config."""
+        values = _escaped(self._tree).plain()
+        assert isinstance(values, dict)
+        return values
 
     def resolved(self) -> str:
         """Return the expanded config as YAML text; reading it gives an equal config.
@@ -203,6 +211,10 @@ class Parsed:
         return self.tree.find(*path).start
 
 
+ConfigSource: TypeAlias = str | PathLike[str] | Mapping[str, Any]
+"""Path of a config file, or the config itself as plain values."""
+
+
 def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
     """Read, expand and validate a config file; `overrides` are `key.key=value`.
 
@@ -214,25 +226,30 @@ def load_config(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Run
     return parsed.config
 
 
-def parse(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Parsed:
-    """Parse like `load_config`, but return the problems and the valid parts, never raise."""
+def parse(source: ConfigSource, overrides: Overrides = ()) -> Parsed:
+    """Parse like `load_config`, but return the problems and the valid parts, never raise.
+
+    A config given as plain values is called `model` unless it has a name.
+    """
     diagnostics = Diagnostics()
+    origin = source if isinstance(source, Mapping) else Path(source)
+    name, shown = (origin.stem, str(source)) if isinstance(origin, Path) else (_NAME, PYTHON)
     try:
-        tree = read_sources(Path(path), overrides, diagnostics)
-        expanded = expand(_named(tree, Path(path)), diagnostics)
+        tree = read_sources(origin, overrides, diagnostics)
+        expanded = expand(_named(tree, name), diagnostics)
         expanded = replace(expanded, root=_located(expanded.root))
     except UserError as error:
-        nothing = SourceNode(None, SourceLocation(str(path), 1, 1))
+        nothing = SourceNode(None, SourceLocation(shown, 1, 1))
         return Parsed(None, _ordered([*diagnostics, *error.diagnostics]), nothing)
     return _validate(expanded, diagnostics)
 
 
-def _named(tree: SourceNode, path: Path) -> SourceNode:
-    """Return the tree with a name, by default the file's."""
+def _named(tree: SourceNode, name: str) -> SourceNode:
+    """Return the tree with a name, by default `name`."""
     assert isinstance(tree.value, Mapping)
     if "name" in tree.value:
         return tree
-    return replace(tree, value={"name": SourceNode(path.stem, tree.place), **tree.value})
+    return replace(tree, value={"name": SourceNode(name, tree.place), **tree.value})
 
 
 def _located(tree: SourceNode) -> SourceNode:
@@ -243,6 +260,16 @@ def _located(tree: SourceNode) -> SourceNode:
     for part in ("train", "eval"):
         tree = _changed(tree, ("data", part, "path"), _absolute)
     return _changed(tree, ("plugins",), _all_absolute)
+
+
+def _escaped(node: SourceNode) -> SourceNode:
+    """Return the tree with texts in which nothing is interpolated again."""
+    value = node.value
+    if isinstance(value, Mapping):
+        return replace(node, value={key: _escaped(part) for key, part in value.items()})
+    if isinstance(value, tuple):
+        return replace(node, value=tuple(map(_escaped, value)))
+    return replace(node, value=value.replace("${", "$${")) if isinstance(value, str) else node
 
 
 def _entries(node: SourceNode) -> int:
@@ -295,7 +322,7 @@ def _without(node: SourceNode, path: KeyPath) -> SourceNode:
 def _absolute(path: SourceNode) -> SourceNode:
     if not isinstance(path.value, str) or not path.value or path.is_placeholder:
         return path
-    folder = "" if path.place.file == COMMAND_LINE else os.path.dirname(path.place.file)
+    folder = "" if path.place.file in PATHLESS else os.path.dirname(path.place.file)
     return replace(path, value=os.path.abspath(os.path.join(folder, path.value)))
 
 

@@ -1,9 +1,9 @@
-"""Merging of a config's sources: files linked by `extends:`, and command-line overrides.
+"""Merging of a config's sources: files linked by `extends:`, dictionaries, and overrides.
 
 Mappings merge deeply and the later takes precedence; lists and scalars are replaced entirely, but a
 mapping in the place of a list of layers edits it (`layer_edits`). The name of a run is not
-inherited. Every value retains the place where it was written: its own file, or `<command line>`
-with the argument's number as the line.
+inherited. Every value retains the place where it was written: its own file, `<command line>` with
+the argument's number as the line, or the dotted key of a value that Python code gives.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from mxrun.base.description import describe_value
-from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
+from mxrun.base.errors import PYTHON, Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.near_names import nearest
 from mxrun.base.validation import Path as KeyPath
 from mxrun.base.validation import dotted
@@ -23,8 +24,14 @@ from mxrun.config.foreign_files import mxnet_symbol
 from mxrun.config.layer_edits import EDITS, edits_of, is_layers, with_edits
 from mxrun.config.load import load_file, load_text
 from mxrun.config.marked import SourceNode
+from mxrun.config.python_values import PythonValues
 
 COMMAND_LINE = "<command line>"
+PATHLESS = (COMMAND_LINE, PYTHON)
+"""Places without a file: paths in their values are relative to the working folder."""
+
+Overrides: TypeAlias = Sequence[str] | Mapping[str, Any]
+"""Arguments `key.key=value`, or plain values by dotted key."""
 
 _MAX_FILES = 32
 _STEP = re.compile(r'(?P<dot>\.?)(?:"(?P<quoted>[^"]*)"|(?P<word>[^.\[\]="]+)|\[(?P<index>\d+)\])')
@@ -33,16 +40,33 @@ _STEP = re.compile(r'(?P<dot>\.?)(?:"(?P<quoted>[^"]*)"|(?P<word>[^.\[\]="]+)|\[
 _CHOICES = (("train", "optimizer"), ("train", "initializer"), ("train", "schedule"))
 
 
-def read_sources(path: Path, overrides: Sequence[str], diagnostics: Diagnostics) -> SourceNode:
-    """Return the merged tree of a config file, the files it extends and the overrides.
+def read_sources(
+    source: Path | Mapping[str, Any], overrides: Overrides, diagnostics: Diagnostics
+) -> SourceNode:
+    """Return the merged tree of a config, the files it extends and the overrides.
 
-    Problems are added to `diagnostics`; raises UserError if a file cannot be read at all.
+    source: a file, or the config itself. overrides: arguments `key.key=value`, or plain values by
+    dotted key. Problems are added to `diagnostics`; raises UserError if a file cannot be read at
+    all.
     """
-    return overridden(_with_bases(path, str(path), (), diagnostics), overrides, diagnostics)
+    if isinstance(source, Path):
+        root = _with_bases(source, str(source), (), diagnostics)
+    else:
+        given = PythonValues(diagnostics).tree(source, ())
+        root = _merged_with_bases(given, Path(PYTHON), (), diagnostics)
+    return overridden(root, overrides, diagnostics)
 
 
-def overridden(root: SourceNode, overrides: Sequence[str], diagnostics: Diagnostics) -> SourceNode:
+def overridden(root: SourceNode, overrides: Overrides, diagnostics: Diagnostics) -> SourceNode:
     """Return a tree with the values of `overrides`; problems are added to `diagnostics`."""
+    if isinstance(overrides, Mapping):
+        values = PythonValues(diagnostics)
+        for key, value in overrides.items():
+            try:
+                root = _override_by_key(root, key, value, values)
+            except UserError as error:
+                diagnostics += error.diagnostics
+        return root
     for number, argument in enumerate(overrides, 1):
         try:
             root = _override(root, argument, number, diagnostics)
@@ -54,7 +78,13 @@ def overridden(root: SourceNode, overrides: Sequence[str], diagnostics: Diagnost
 def _with_bases(
     path: Path, shown: str, open_files: tuple[Path, ...], diagnostics: Diagnostics
 ) -> SourceNode:
-    root = load_file(path, shown, diagnostics)
+    return _merged_with_bases(load_file(path, shown, diagnostics), path, open_files, diagnostics)
+
+
+def _merged_with_bases(
+    root: SourceNode, path: Path, open_files: tuple[Path, ...], diagnostics: Diagnostics
+) -> SourceNode:
+    """Return the config `root`, read from `path`, merged over the file that it extends."""
     if root.value is None:
         raise UserError(Diagnostic("the config is empty", root.place, "a mapping"))
     if not isinstance(root.value, Mapping):
@@ -161,7 +191,33 @@ def _merge(base: SourceNode, later: SourceNode, path: KeyPath) -> SourceNode:
 def _override(root: SourceNode, argument: str, number: int, diagnostics: Diagnostics) -> SourceNode:
     steps, at = _parse_path(argument, number)
     start = SourceLocation(COMMAND_LINE, number, at + 2)
-    value = load_text(argument[at + 1 :], start, diagnostics)
+    return _assigned(root, steps, load_text(argument[at + 1 :], start, diagnostics))
+
+
+def _override_by_key(root: SourceNode, key: Any, value: Any, values: PythonValues) -> SourceNode:
+    """Return `root` with a plain value at a dotted key."""
+    try:
+        steps, end = _parse_path(f"{key}=", 1)
+    except UserError:
+        steps, end = [], -1
+    if end != len(str(key)):
+        raise UserError(
+            Diagnostic(
+                "not a dotted key",
+                values.place((str(key),)),
+                "key.key[index].key",
+                hint="such as train.epochs or network.layers[0].Convolution.num_filter",
+            )
+        )
+    path = tuple(step for step, _ in steps)
+    placed = [(step, values.place(path[: depth + 1])) for depth, step in enumerate(path)]
+    return _assigned(root, placed, values.tree(value, path))
+
+
+def _assigned(
+    root: SourceNode, steps: Sequence[tuple[str | int, SourceLocation]], value: SourceNode
+) -> SourceNode:
+    """Return `root` with the value of an override at `steps`."""
     if steps[0][0] == "extends":
         hint = "write it in the config file"
         raise UserError(Diagnostic("extends cannot be overridden", steps[0][1], hint=hint))

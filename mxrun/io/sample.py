@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,23 @@ def samples(content: bytes, name: Path | str, sample: Sample) -> Iterator[NDArra
     the training data has no bytes. Raises UserError naming the file if it cannot be read or a
     record does not fit.
     """
+    return _rows(_records(content, name, sample), name, sample)
+
+
+def array_samples(array: NDArray[Any], name: str, sample: Sample) -> Iterator[NDArray[Any]]:
+    """Yield the rows of `sample.spec` in an array, which is read like a .npy file; see `samples`.
+
+    `name` is the array's name for error messages.
+    """
+    return _rows(_array_records(array, name, sample), name, sample)
+
+
+def _rows(
+    records: Iterable[tuple[Record, float | None]], name: Path | str, sample: Sample
+) -> Iterator[NDArray[Any]]:
+    """Yield records as the network reads them: transformed and scaled."""
     spec, field = sample.spec, sample.field
-    for number, (record, scale) in enumerate(_records(content, name, sample)):
+    for number, (record, scale) in enumerate(records):
         try:
             transformed = sample.pipeline.apply(field, record, scale, Draws(0, 0, number))
         except UserError as error:
@@ -99,12 +114,7 @@ def _records(
     """Yield the file's records before transforms, each with the scale factor of its values."""
     spec = sample.spec
     if content.startswith(_NPY):
-        array = read_npy(io.BytesIO(content), name)
-        scale = None
-        if array.dtype == np.uint8 and sample.scale is not None:
-            scale = sample.scale.bytes
-        array = _converted(array, name, spec.dtype) if scale is None else array
-        yield from ((record, scale) for record in _split(array, sample))
+        yield from _array_records(read_npy(io.BytesIO(content), name), name, sample)
     elif content.startswith(_IMAGES):
         if len(spec.shape) != 3 or spec.shape[0] not in (1, 3):
             problem = f"{name}: the network's input is not an image"
@@ -118,6 +128,17 @@ def _records(
         for row in _converted(table.values, name, spec.dtype):
             fits = row.size == math.prod(spec.shape)
             yield row.reshape(spec.shape) if fits else row, None
+
+
+def _array_records(
+    array: NDArray[Any], name: Path | str, sample: Sample
+) -> Iterator[tuple[Record, float | None]]:
+    """Yield an array's records before transforms, each with the scale factor of its values."""
+    scale = None
+    if array.dtype == np.uint8 and sample.scale is not None:
+        scale = sample.scale.bytes
+    array = _converted(array, name, sample.spec.dtype) if scale is None else array
+    yield from ((record, scale) for record in _split(array, sample))
 
 
 def _require_table(content: bytes, name: Path | str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.near_names import nearest
-from mxrun.config import COMMAND_LINE, SourceNode, overridden
+from mxrun.config import COMMAND_LINE, PATHLESS, Overrides, SourceNode, overridden
 from mxrun.frontend import ModelDefinition, check_labels
 from mxrun.frontend.data import data_requests, evaluation_pipeline
 from mxrun.io.arrays import array_field
@@ -41,13 +41,13 @@ class DataPart:
 
     split: `train`, `eval`, or a split of the data set; by default `eval`. path: replaces the path
     of the data set, and the data set itself if it cannot be read from there. settings: `KEY=VALUE`
-    for further keys of the section. arrays: records by input name, [records, ...], in place of
-    everything else; labels may be class names.
+    for further keys of the section, or plain values by key. arrays: records by input name,
+    [records, ...], in place of everything else; labels may be class names.
     """
 
     split: str | None = None
     path: str | None = None
-    settings: tuple[str, ...] = ()
+    settings: Overrides = ()
     arrays: Mapping[str, Array] | None = None
 
     @property
@@ -288,7 +288,7 @@ def _of_arrays(built: ModelDefinition, arrays: Mapping[str, Array], manifest: Ma
 
 def _is_changed_path(section: Mapping[str, SourceNode]) -> bool:
     """Return whether a section has a path from the command line."""
-    return "path" in section and section["path"].place.file == COMMAND_LINE
+    return "path" in section and section["path"].place.file in PATHLESS
 
 
 def _entries(node: SourceNode) -> dict[str, SourceNode]:

@@ -22,6 +22,7 @@ from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable_error
+from mxrun.session.array_records import ArraySource, named_arrays
 from mxrun.session.budget import budgeted
 from mxrun.session.data_part import DataPart, open_part
 from mxrun.session.device import describe, host_loops, kind_of, open_device
@@ -55,7 +56,8 @@ class InferRequest:
     the network's. top: number of classes reported; classes: a file of their names. batch, threads,
     precision: replace the config's. allow_changes: also run if config or plugins have changed since
     training. allow_plugins: trust the run's plugins, from now on. settings: `KEY=VALUE` that change
-    the data section of a split, or the form of tables. runs: the folder of runs.
+    the data section of a split, or the form of tables. runs: the folder of runs. arrays, instead of
+    inputs and split: records by input.
     """
 
     inputs: tuple[str, ...] = ()
@@ -71,6 +73,7 @@ class InferRequest:
     allow_plugins: bool = False
     settings: tuple[str, ...] = ()
     runs: Path = field(default_factory=runs_folder)
+    arrays: Mapping[str, Array] | None = None
 
     @property
     def measured(self) -> bool:
@@ -366,6 +369,8 @@ def _source(
         metrics = built.training.metrics if request.measured else None
         return DatasetSource(built, opened.dataset, metrics, opened.notes, path=opened.path)
     names = " and ".join(map(repr, (*data, *labels)))
+    if request.arrays is not None and not labels:
+        return ArraySource(built, named_arrays(request.arrays, data), trained.checkpoint.manifest)
     if labels:
         raise UserError(
             Diagnostic(

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from mxrun import library
 from mxrun.base.device import DeviceDescription
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.errors import PYTHON, Diagnostic, UserError
 from mxrun.base.keywords import AUTO
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.compiler.team_size import team_for
-from mxrun.config import Parsed, parse
+from mxrun.config import ConfigSource, Overrides, Parsed, parse
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.io.order import LastBatch
@@ -43,7 +43,7 @@ def load(
 
 
 def parse_config(
-    path: str | Path, overrides: Sequence[str] = (), needs_device: bool = True
+    source: ConfigSource, overrides: Overrides = (), needs_device: bool = True
 ) -> Parsed:
     """Parse a config and load its plugins; `build` raises its diagnostics.
 
@@ -51,8 +51,8 @@ def parse_config(
     cannot be loaded.
     """
     library.load()
-    parsed = parse(path, overrides)
-    load_plugins(parsed, path)
+    parsed = parse(source, overrides)
+    load_plugins(parsed, PYTHON if isinstance(source, Mapping) else Path(source))
     return with_device_checked(parsed) if needs_device else parsed
 
 

@@ -10,7 +10,7 @@ from mxrun import library
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.near_names import nearest
 from mxrun.config import Parsed, RunConfig
-from mxrun.config.sources import COMMAND_LINE
+from mxrun.config.sources import PATHLESS
 from mxrun.operator.register import OPERATORS
 from mxrun.session.trusted_plugins import is_known, owner_of, remember
 from mxrun.train.run_directory import is_run_config
@@ -19,7 +19,7 @@ _SUFFIX = ".py"
 
 
 def load_plugins(parsed: Parsed, config: str | Path, allow: bool = False) -> None:
-    """Load the plugins of the config in the file `config`.
+    """Load the plugins of the config in the file `config`, or given as plain values in `PYTHON`.
 
     allow: also those named by the config of a run's folder that this user never ran before. Raises
     UserError for plugins that cannot be loaded or are not trusted, with all other diagnostics of
@@ -41,7 +41,7 @@ def _permit(config: Path, named_at: SourceLocation, allow: bool, plugin: library
     A file that a user's own config, command line or flag names is trusted from then on. A file that
     the config in a run's folder extends is not the user's choice either.
     """
-    asking = {Path(named_at.file), *((config,) if named_at.file != COMMAND_LINE else ())}
+    asking = {Path(named_at.file), *((config,) if named_at.file not in PATHLESS else ())}
     if allow or not any(map(is_run_config, asking)):
         remember(plugin.sha256, plugin.path)
     elif not is_known(plugin.sha256):

@@ -96,6 +96,10 @@ class Run:
             self._warm_start = WarmStartSource.read(self.built, self._runs)
         return self._warm_start
 
+    def start_from(self, source: WarmStartSource) -> None:
+        """Begin the run with these parameters, whatever `train.start_from` says."""
+        self._warm_start = source
+
     def _iterator(self, role: str) -> DataIterator:
         """Return the iterator of a data set.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.config import Parsed
+from mxrun.config import Overrides, Parsed
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.graph import MemoryClass
@@ -52,19 +52,20 @@ class TrainedModel:
         batch: int | None = None,
         allow_changes: bool = False,
         needs_device: bool = True,
+        overrides: Overrides = (),
     ) -> TrainedModel:
         """Read a run's folder or one of its checkpoints.
 
         requested: `best`, `newest` or a step; by default the best if the run saves one, else the
         newest. batch: replaces the config's batch size. needs_device: whether the config's device
-        must be there. Raises UserError for a folder of another kind, for an unusable checkpoint,
-        and if config or plugins differ from those of training; with `allow_changes` the differences
-        become notes.
+        must be there. overrides: change the run's config. Raises UserError for a folder of another
+        kind, for an unusable checkpoint, and if config or plugins differ from those of training;
+        with `allow_changes` the differences become notes.
         """
         run = run_of(path)
         if not (run / CONFIG_FILE).is_file():
             raise _no_run(path, run)
-        parsed = parse_config(run / CONFIG_FILE, needs_device=needs_device)
+        parsed = parse_config(run / CONFIG_FILE, overrides, needs_device)
         built = build(parsed, batch)
         selected = select_checkpoint(path, requested)
         checkpoint = selected.checkpoint

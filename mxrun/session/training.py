@@ -36,6 +36,7 @@ from mxrun.session.variables import (
     variable_groups,
     warm_start,
 )
+from mxrun.session.warm_start import WarmStartSource
 from mxrun.train.checkpoint import PlanRecord
 from mxrun.train.checkpoint_manager import CheckpointManager, newest_checkpoint
 from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
@@ -59,7 +60,9 @@ class TrainRequest:
 
     existing: treatment of an existing run of the same name. allow_changes: resume even if the run
     differs. profile: time every call. started_at: start of the process on the monotonic clock.
-    batch: replaces the config's data.batch_size. runs: the folder of runs.
+    batch: replaces the config's data.batch_size. runs: the folder of runs. interruption: ends the
+    run early. initial: parameters that a run begins with, instead of those of its config; they are
+    saved at once, because the config does not tell them.
     """
 
     existing: Existing = "refuse"
@@ -68,6 +71,8 @@ class TrainRequest:
     started_at: float = 0.0
     batch: BatchSize | None = None
     runs: Path = field(default_factory=runs_folder)
+    interruption: Interruption = field(default_factory=Interruption)
+    initial: WarmStartSource | None = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,8 @@ def _train(parsed: Parsed, observer: Observer, request: TrainRequest) -> Trainin
         saved = saved_plan(request.runs / built.config.name)
     with noted_compilations(observer.note):
         run = _open_run(built, request.runs, observer.note, saved)
+    if request.initial is not None:
+        run.start_from(request.initial)
     try:
         return _Training(run, observer, request).run()
     finally:
@@ -226,7 +233,7 @@ class _Training:
         self._run, self._observer, self._request = run, observer, request
         self._path = request.runs / run.built.config.name
         # Entered once there is state to save; until then a signal ends the process at once.
-        self._interruption = Interruption()
+        self._interruption = request.interruption
         self._awaited_record = ""
         for iterator in run.iterators.values():
             iterator.watch_waits(self._wait)
@@ -267,6 +274,8 @@ class _Training:
         resumed_from = None if checkpoint is None else checkpoint.manifest.progress.step
         self._report_start(loop, resumed_from)
         try:
+            if self._request.initial is not None and checkpoint is None:
+                saver.save(loop.progress)
             saver.after_step(loop.progress, self._interrupted())
             waited_s, started_at = core_wait_s(), time.perf_counter()
             result = loop.run(saver, self._interrupted)
@@ -339,7 +348,7 @@ class _Training:
         )
 
     def _interrupted(self) -> bool:
-        return self._interruption.signal is not None
+        return self._interruption.requested
 
     def _wait(self, seconds: float, record: str) -> None:
         """Handle a wait for a batch: raise WaitEnded after a stop signal, report a slow record."""

@@ -23,24 +23,30 @@ class Interruption:
     handlers only between two instructions of the main thread, and the next may be a long step away;
     so a separate thread waits for that SIGINT. Outside the main thread, where Python cannot install
     handlers, no signal is recorded.
+
+    ends_process: if false, a second SIGINT raises KeyboardInterrupt instead.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ends_process: bool = True) -> None:
         self.signal: str | None = None
+        self.reason: str | None = None
+        self._ends_process = ends_process
         self._before: dict[int, Any] = {}
         self._wakeup_before = -1
         self._pipe = -1
         self._watcher: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        if self._ends_process:
             received, self._pipe = os.pipe()
             os.set_blocking(self._pipe, False)
             self._watcher = threading.Thread(target=_watch, args=(received,), daemon=True)
             self._watcher.start()
             self._wakeup_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
-            heard = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
-            self._before = {number: signal.signal(number, self._handle) for number in heard}
+        heard = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._handle) for number in heard}
         return self
 
     def __exit__(
@@ -49,14 +55,25 @@ class Interruption:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
         if self._watcher is not None:
-            for number, handler in self._before.items():
-                signal.signal(number, handler)
             signal.set_wakeup_fd(self._wakeup_before)
             os.close(self._pipe)
             self._watcher.join()
 
+    def request(self, reason: str) -> None:
+        """Request the end of the run, as a signal does, for a reason of the caller's."""
+        self.reason = self.reason or reason
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal or a caller has requested the end of the run."""
+        return self.signal is not None or self.reason is not None
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if not self._ends_process and self.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
         self.signal = self.signal or signal.Signals(number).name
 
 

@@ -99,6 +99,13 @@ class EpochDone:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Note:
+    """Event at any time: a note to the user."""
+
+    text: str
+
+
 class Observer(Protocol):
     """Receiver of the loop's events, in order; `step_done` is called at most ten times a second."""
 

@@ -41,13 +41,18 @@ MAY_IMPORT = {
         "base config codegen runtime operator graph passes planner compiler device ops contract "
         "executor io datasets convert peers train frontend report library"
     ),
+    "api": (
+        "base config codegen runtime operator graph passes planner compiler device executor io "
+        "convert train frontend report library session"
+    ),
     "commands": (
         "base config codegen runtime operator graph passes planner compiler device contract "
         "executor io convert peers train frontend report library session"
     ),
     # library: main.py turns exceptions of plugins into errors for the user, wherever they occur.
     "cli": "base commands report library",
-    "__init__": "",
+    # By name, when one of its names is first used.
+    "__init__": "api",
     "__main__": "cli",
 }
 PROVIDED = "mxrun.device.cpu."

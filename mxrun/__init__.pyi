@@ -1,0 +1,19 @@
+from mxrun.api.events import StopTraining as StopTraining
+from mxrun.api.inspection import MemoryPlan as MemoryPlan
+from mxrun.api.inspection import Network as Network
+from mxrun.api.model import LoadedModel as LoadedModel
+from mxrun.api.model import load as load
+from mxrun.api.parameters import ModelParameters as ModelParameters
+from mxrun.api.results import EvaluationResult as EvaluationResult
+from mxrun.api.results import Prediction as Prediction
+from mxrun.api.results import RunResult as RunResult
+from mxrun.base.errors import MxrunError as MxrunError
+from mxrun.base.errors import Stopped as Stopped
+from mxrun.base.errors import UserError as UserError
+from mxrun.train.observer import EpochDone as EpochDone
+from mxrun.train.observer import Note as Note
+from mxrun.train.observer import RunStarted as RunStarted
+from mxrun.train.observer import StepDone as StepDone
+
+__version__: str
+__all__: list[str]

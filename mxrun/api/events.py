@@ -1,0 +1,112 @@
+"""Events of a training for Python callbacks, and progress as text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import TypeAlias
+
+from mxrun.report.figures import count_text, metric_text
+from mxrun.report.printable import printable
+from mxrun.train.interruption import Interruption
+from mxrun.train.metric_kind import Figure
+from mxrun.train.observer import EpochDone, Note, RunStarted, StepDone
+
+Event: TypeAlias = RunStarted | StepDone | EpochDone | Note
+Callback: TypeAlias = Callable[[Event], object]
+
+
+class StopTraining(Exception):
+    """Raised by a callback to end the training: the run is saved, and `resume=True` continues it.
+
+    Its text becomes the reason in `RunResult.why`.
+    """
+
+
+class CallbackObserver:
+    """Observer that hands the events of a training to callbacks, in order.
+
+    notes: the texts of all notes so far.
+    """
+
+    def __init__(self, callbacks: Iterable[Callback], interruption: Interruption) -> None:
+        self._callbacks, self._interruption = tuple(callbacks), interruption
+        self.notes: list[str] = []
+
+    def run_started(self, event: RunStarted) -> None:
+        """Handle the start of the run."""
+        self._emit(event)
+
+    def note(self, text: str) -> None:
+        """Handle a note to the user."""
+        self.notes.append(text)
+        self._emit(Note(text))
+
+    def step_done(self, event: StepDone) -> None:
+        """Handle a step; at most ten times a second."""
+        self._emit(event)
+
+    def epoch_done(self, event: EpochDone) -> None:
+        """Handle an epoch's evaluation."""
+        self._emit(event)
+
+    def _emit(self, event: Event) -> None:
+        for callback in self._callbacks:
+            try:
+                callback(event)
+            except StopTraining as stop:
+                self._interruption.request(str(stop) or "a callback stopped the training")
+
+
+class TextProgress:
+    """Callback that writes a line for each epoch to standard error, and the current step below."""
+
+    def __init__(self) -> None:
+        self._run: RunStarted | None = None
+        self._width = 0
+
+    def __call__(self, event: Event) -> None:
+        """Write an event."""
+        if isinstance(event, Note):
+            self._write(f"mxrun: {event.text}\n")
+        elif isinstance(event, RunStarted):
+            self._run = event
+            steps = f"{event.epochs} epochs of {event.steps_per_epoch} steps"
+            size = f"{count_text(event.parameters)} parameters"
+            self._write(f"{event.name}: {size}, {steps}, batch {event.batch_size}\n")
+        elif isinstance(event, StepDone):
+            self._write(f"{self._epoch(event.epoch)}  step {event.step}  {_text(event.metrics)}")
+        else:
+            evaluation = f"  eval {_text(event.evaluation)}" if event.evaluation else ""
+            self._write(f"{self._epoch(event.epoch)}  {_text(event.train)}{evaluation}\n")
+
+    def close(self) -> None:
+        """Remove the line of the current step."""
+        self._write("")
+
+    def _epoch(self, epoch: int) -> str:
+        epochs = epoch if self._run is None else self._run.epochs
+        return f"epoch {epoch:>{len(str(epochs))}}/{epochs}"
+
+    def _write(self, text: str) -> None:
+        """Replace the unfinished line by `text`."""
+        blank = f"\r{' ' * self._width}\r" if self._width else ""
+        # A closed terminal does not end the training.
+        with suppress(OSError):
+            sys.stderr.write(blank + printable(text))
+            sys.stderr.flush()
+        self._width = 0 if text.endswith("\n") else len(text)
+
+
+def shows_progress(requested: bool | None) -> bool:
+    """Return whether to show progress: as requested, by default on a terminal or in a notebook."""
+    if requested is not None:
+        return requested
+    return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
+
+
+def _text(metrics: Mapping[str, Figure]) -> str:
+    """Return the metrics that are numbers on one line: `loss 0.1234  accuracy 0.9800`."""
+    numbers = {name: value for name, value in metrics.items() if not isinstance(value, list)}
+    return "  ".join(f"{name} {metric_text(value)}" for name, value in numbers.items())

@@ -1,0 +1,477 @@
+"""Models: networks with weights, loaded from configs and runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun import library
+from mxrun.api.events import Callback, CallbackObserver, TextProgress, shows_progress
+from mxrun.api.html import section
+from mxrun.api.inspection import MemoryPlan, Network
+from mxrun.api.parameters import ModelParameters
+from mxrun.api.results import EvaluationResult, Prediction, RunResult
+from mxrun.base.errors import PYTHON, Diagnostic, MxrunError, Stopped, UserError
+from mxrun.base.files import write_bytes
+from mxrun.base.flags import runs_folder
+from mxrun.config import Parsed
+from mxrun.config.bundled import find_config, is_config
+from mxrun.frontend import ModelDefinition, build
+from mxrun.session.data_part import EVAL, TRAIN, DataPart
+from mxrun.session.device import host_loops
+from mxrun.session.evaluation import EvaluateRequest, evaluate
+from mxrun.session.inference import InferRequest, prepare_inference
+from mxrun.session.inference_outputs import label_inputs
+from mxrun.session.max_batch_size import BatchSize, max_batch_size
+from mxrun.session.memory_report import memory_report
+from mxrun.session.micro_batches import planned
+from mxrun.session.onnx_file import onnx_file
+from mxrun.session.planning import parse_config, trust_plugins
+from mxrun.session.trained_model import TrainedModel
+from mxrun.session.training import Existing, TrainRequest, TrainSummary, train_config
+from mxrun.session.unsaved_model import save_model, start_values, unsaved_model
+from mxrun.session.warm_start import WarmStartSource
+from mxrun.train.checkpoint import Arrays
+from mxrun.train.interruption import Interruption
+from mxrun.train.run_directory import METRICS_FILE, RunDirectory, find_run, is_run, run_of
+
+Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+Records: TypeAlias = (
+    npt.ArrayLike | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]
+)
+
+_ONNX = ".onnx"
+
+
+def load(
+    source: Source,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    checkpoint: str | int | None = None,
+    runs: str | os.PathLike[str] | None = None,
+    allow_changes: bool = False,
+    allow_plugins: bool = False,
+) -> LoadedModel:
+    """Load a model from a config or from a run.
+
+    source: the path of a YAML file, the name of a bundled config, a dictionary that holds the
+    config, the folder of a run or of one of its checkpoints, or the name of a run. The name of a
+    bundled config goes before that of a run. Paths in a dictionary, and of `extends` there, are
+    relative to the working folder; a dictionary without `name` is called `model`.
+
+    overrides: values by dotted key, such as `{"train.epochs": 3}`, like KEY=VALUE of the commands.
+    checkpoint: of a run, `best`, `newest` or a step; by default the best if the run saves it, else
+    the newest. runs: the folder of runs, by default MXRUN_RUNS or `runs`. allow_changes: load a
+    run's weights although its config or plugins have changed. allow_plugins: trust the plugins that
+    the config names, from now on.
+
+    A model of a config has its initial weights (or those of `train.start_from`), with the bits with
+    which `mxrun train` begins; a model of a run has the weights that `mxrun infer` uses. Raises
+    UserError with every problem of the config, or if there is no such config or run.
+    """
+    folder = runs_folder(None if runs is None else Path(runs))
+    changes = dict(overrides or {})
+    with _plugin_errors():
+        library.load()
+        run = _run(source, folder)
+        if run is None:
+            if checkpoint is not None:
+                raise UserError(
+                    Diagnostic("checkpoint selects a checkpoint of a run", got="a config")
+                )
+            config = source if isinstance(source, Mapping) else find_config(os.fspath(source))
+            if allow_plugins and isinstance(config, Path):
+                trust_plugins(config)
+            parsed = parse_config(config, changes)
+            return LoadedModel(parsed, folder)
+        if allow_plugins:
+            trust_plugins(run)
+        requested = None if checkpoint is None else str(checkpoint)
+        trained = TrainedModel.open(run, requested, allow_changes=allow_changes, overrides=changes)
+        return LoadedModel(trained.parsed, folder, trained)
+
+
+def _run(source: Source, runs: Path) -> Path | None:
+    """Return the folder of the run, or of the checkpoint, that `source` names; None for configs."""
+    if isinstance(source, Mapping):
+        return None
+    path = Path(source)
+    if path.is_dir() and is_run(path):
+        return path
+    if is_config(os.fspath(source)):
+        return None
+    found = find_run(path, runs)
+    return found if found != path else None
+
+
+@contextmanager
+def _plugin_errors() -> Iterator[None]:
+    """Context manager that explains exceptions of plugins, as the commands do."""
+    try:
+        yield
+    # A plugin is the user's code and may raise any exception.
+    except Exception as error:
+        failure = None if isinstance(error, MxrunError) else library.plugin_failure(error)
+        if failure is None:
+            raise
+        raise failure from error
+
+
+class LoadedModel:
+    """Network with weights, made by `mxrun.load`.
+
+    Everything is checked when the model is loaded; data are opened when they are needed. Models are
+    independent of each other and may be used in several threads; `predict` during a `fit` in
+    another thread uses the weights from before. Memory is freed with the model.
+    """
+
+    def __init__(self, parsed: Parsed, runs: Path, trained: TrainedModel | None = None) -> None:
+        """Use `mxrun.load`. trained: the weights; by default the config's initial ones."""
+        self._parsed, self._runs = parsed, runs
+        self._built: ModelDefinition = trained.built if trained is not None else build(parsed)
+        self._trained = trained
+        # Weights with which `fit` begins, instead of the config's.
+        self._start: WarmStartSource | None = None
+        if trained is not None:
+            self._start = _start_of(trained, trained.checkpoint.folder)
+        self._initial: Arrays | None = None
+        self._result: RunResult | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the config, and of the run that `fit` makes."""
+        return self._built.config.name
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The expanded config as a new dictionary, which `mxrun.load` reads again."""
+        config: dict[str, Any] = _lists(self._built.config.plain())
+        return config
+
+    @property
+    def network(self) -> Network:
+        """Layers of the network, with a drawing in notebooks."""
+        return Network(self._built)
+
+    @property
+    def parameters(self) -> ModelParameters:
+        """Weights by name: reading copies, assigning checks the shape and changes the model.
+
+        If training computed moving averages of the weights, these are the averages.
+        """
+        return ModelParameters(self._built.model.learned, self._arrays, self._assign)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes that were learned; empty if they have none or before training."""
+        return () if self._trained is None else self._trained.classes
+
+    @property
+    def result(self) -> RunResult | None:
+        """The run that trained this model, by `fit` or before it was loaded; None without one."""
+        if self._result is None and self._trained is not None:
+            folder = run_of(self._trained.checkpoint.folder)
+            # A model that was saved by itself has no history.
+            if (folder / METRICS_FILE).exists():
+                self._result = _saved_result(folder, self._trained)
+        return self._result
+
+    def check(self) -> Network:
+        """Return the layers of the network; problems are raised when a model is loaded."""
+        return self.network
+
+    def fit(
+        self,
+        callbacks: Iterable[Callback] = (),
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+        allow_changes: bool = False,
+        profile: bool = False,
+        batch: BatchSize | None = None,
+        progress: bool | None = None,
+    ) -> RunResult:
+        """Train as `mxrun train` does, to the same bits, and save the run in the folder of runs.
+
+        callbacks: called with each event, in order: RunStarted, StepDone (at most ten a second),
+        EpochDone, Note. One that raises `mxrun.StopTraining` ends the run after the current step;
+        it is saved and can be resumed. resume: continue the run of the same name; with more
+        `train.epochs` a finished run goes on. overwrite: replace the run of the same name.
+        allow_changes: resume although the config or the data have changed. profile: time every
+        operator. batch: replaces data.batch_size; `max` is the largest that fits. progress: write a
+        line for each epoch to standard error; by default on a terminal and in a notebook.
+
+        Training begins with the weights that the model was loaded with, or that were assigned, and
+        not with those of an earlier `fit`: `fit(overwrite=True)` gives the same run again. To train
+        a result further as another run, load it: `mxrun.load(result.folder, {"name": "longer"})`.
+
+        Afterwards the model has the weights that `mxrun infer` would use: the best if the config
+        saves it, else the last. Ctrl-C and a notebook's stop button end the current step, save, and
+        raise KeyboardInterrupt; a second one stops at once. SIGTERM and SIGHUP raise
+        `mxrun.Stopped`. Signals reach only a training in the main thread. Raises UserError for
+        errors in config, data or run folder, before the first step.
+        """
+        if resume and overwrite:
+            problem = "resume continues the run and overwrite replaces it: give only one of them"
+            raise UserError(problem)
+        existing: Existing = "resume" if resume else "overwrite" if overwrite else "refuse"
+        interruption = Interruption(ends_process=False)
+        shown = TextProgress() if shows_progress(progress) else None
+        observer = CallbackObserver((*([shown] if shown else []), *callbacks), interruption)
+        request = TrainRequest(
+            existing,
+            allow_changes,
+            profile,
+            started_at=time.monotonic(),
+            batch=batch,
+            runs=self._runs,
+            interruption=interruption,
+            initial=self._start,
+        )
+        folder = self._runs / self.name
+        try:
+            with _plugin_errors():
+                trained = train_config(self._parsed, observer, request)
+        except Stopped as stop:
+            self._reopen(folder, allow_changes)
+            why = f"{interruption.reason}: {stop}" if interruption.reason else str(stop)
+            self._result = RunResult(folder, "stopped", why, notes=tuple(observer.notes))
+            if interruption.signal == "SIGINT":
+                raise KeyboardInterrupt(str(stop)) from stop
+            if interruption.signal is not None:
+                raise
+            return self._result
+        finally:
+            if shown is not None:
+                shown.close()
+        self._reopen(folder, allow_changes)
+        times = None if trained.profile is None else trained.profile.to_json()
+        result = _finished_result(folder, trained.summary, tuple(observer.notes))
+        self._result = replace(result, profile=times)
+        return self._result
+
+    def evaluate(
+        self,
+        data: str | os.PathLike[str] | Mapping[str, npt.ArrayLike] | tuple[Any, Any] | None = None,
+        *,
+        errors: int = 0,
+        batch: BatchSize | None = None,
+        **settings: Any,
+    ) -> EvaluationResult:
+        """Measure the loss and the metrics, as `mxrun evaluate` does.
+
+        data: by default the config's data.eval. `"train"` and `"eval"` are the config's sections;
+        another text is a path if something is there, else a split of the data set. Arrays are given
+        as (data, labels) for a network with one input, or by input; labels may be class names.
+        errors: number of the worst records to report. batch: replaces the config's batch size.
+        settings: keys of the data section that differ, such as `header=True`.
+
+        Raises UserError for records that cannot be read or do not fit the network.
+        """
+        part = _part(self._built, data, settings)
+        with _plugin_errors():
+            request = EvaluateRequest(part, errors=errors, batch=batch)
+            return EvaluationResult(evaluate(self._model(), request))
+
+    def predict(
+        self,
+        data: Records,
+        *,
+        outputs: Sequence[str] = (),
+        batch: BatchSize | None = None,
+    ) -> Prediction:
+        """Run the network on records, as `mxrun infer` does.
+
+        data: an array [records, ...] or one record, read like a .npy file (bytes are scaled as in
+        training, then the transforms of evaluation are applied); a path of an image, a .npy file, a
+        table or a folder; a list of paths; or a dictionary of arrays by input. outputs: layers
+        whose outputs are returned instead of the network's. batch: replaces the config's.
+
+        Raises UserError for records that cannot be read or do not fit, and for unknown layers.
+        """
+        arrays, inputs = _inputs(data)
+        request = InferRequest(inputs, outputs=tuple(outputs), batch=batch, arrays=arrays)
+        with _plugin_errors():
+            inference = prepare_inference(self._model(), request)
+            batches = list(inference.batches())
+        first = inference.outputs[0]
+        return Prediction(
+            {
+                output.name: np.concatenate([batch.arrays[output.name] for batch in batches])
+                for output in inference.outputs
+            },
+            [name for batch in batches for name in batch.records.names],
+            first.classes if first.top else (),
+            tuple(inference.notes),
+        )
+
+    def plan(
+        self,
+        phase: Literal["train", "infer"] = "train",
+        *,
+        batch: BatchSize | None = None,
+        threads: int | None = None,
+    ) -> MemoryPlan:
+        """Return the plan of the memory of training (with its evaluation) or of inference.
+
+        Nothing is allocated and no data are read. batch, threads: replace the config's. Raises
+        UserError if the config's memory budget cannot be met.
+        """
+        training = phase == "train"
+        if not training and phase != "infer":
+            raise UserError(Diagnostic("unknown phase", None, "train or infer", repr(phase)))
+        with _plugin_errors(), host_loops(self._built.config):
+            built = build(self._parsed, max_batch_size(batch, self._parsed, training, threads))
+            return MemoryPlan(memory_report(planned(built, training, threads), phase))
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Save the config and the weights in a folder, and return its path.
+
+        `mxrun.load`, `mxrun infer` and `mxrun evaluate` open the folder like a run. It has no
+        optimizer states: `fit(resume=True)` needs the run itself. A path that ends in `.onnx` is
+        written as an ONNX model for batches of any size. Raises UserError if something is there
+        already, unless `overwrite` is set, or if it cannot be written.
+        """
+        target = Path(path)
+        if target.suffix == _ONNX:
+            self._save_onnx(target, overwrite)
+        else:
+            save_model(self._model(), target, overwrite)
+        return target
+
+    def _save_onnx(self, path: Path, overwrite: bool) -> None:
+        if path.exists() and not overwrite:
+            raise UserError(Diagnostic(f"{path} exists", hint="overwrite=True replaces it"))
+        _, content = onnx_file(self._built, self._arrays(), self._trained, any_batch=True)
+        write_bytes(path, content)
+
+    def __repr__(self) -> str:
+        weights = "initial weights"
+        if self._trained is not None:
+            weights = f"weights of {self._trained.checkpoint.folder}"
+        return f"<LoadedModel {self.name}: {self.network.parameters:,} parameters, {weights}>"
+
+    def _repr_html_(self) -> str:
+        return section(self.network._repr_html_())
+
+    def _arrays(self) -> Arrays:
+        """Return the weights by name; they must not be changed."""
+        if self._trained is not None:
+            return self._trained.arrays
+        if self._initial is None:
+            self._initial = start_values(self._built, self._runs)
+        return self._initial
+
+    def _assign(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Replace the values of a parameter."""
+        arrays = {**self._arrays(), name: array}
+        if self._trained is None:
+            self._initial = arrays
+            self._start = WarmStartSource(Path(PYTHON), arrays)
+        else:
+            self._trained = replace(self._trained, arrays=arrays)
+            self._start = _start_of(self._trained, Path(PYTHON))
+
+    def _model(self) -> TrainedModel:
+        """Return the model with what the data of training tell about records."""
+        if self._trained is not None:
+            return self._trained
+        folder = self._runs / self.name
+        return unsaved_model(self._parsed, self._built, self._arrays(), folder)
+
+    def _reopen(self, folder: Path, allow_changes: bool) -> None:
+        """Take the weights of a run that has been trained."""
+        self._trained = TrainedModel.open(folder, allow_changes=allow_changes)
+
+
+def _start_of(trained: TrainedModel, source: Path) -> WarmStartSource:
+    """Return the weights of a model as those with which a run begins."""
+    return WarmStartSource(source, trained.arrays, classes=trained.classes)
+
+
+def _saved_result(folder: Path, trained: TrainedModel) -> RunResult:
+    """Return the result of a run on disk."""
+    content = RunDirectory(folder).summary()
+    summary = None if content is None else TrainSummary.from_json(content)
+    if summary is not None:
+        return _finished_result(folder, summary, ())
+    step = trained.checkpoint.manifest.progress.step
+    return RunResult(folder, "stopped", f"stopped, saved after step {step}")
+
+
+def _finished_result(folder: Path, summary: TrainSummary, notes: tuple[str, ...]) -> RunResult:
+    """Return the result of a run that came to its end."""
+    ended = "early_stopping" if summary.stopped_early else "finished"
+    early = " by early stopping" if summary.stopped_early else ""
+    why = f"finished{early} after {summary.epochs} epochs, {summary.steps} steps"
+    return RunResult(folder, ended, why, summary.to_json(), notes=notes)
+
+
+def _part(built: ModelDefinition, data: Any, settings: Mapping[str, Any]) -> DataPart:
+    """Return the records that the arguments of `evaluate` name."""
+    if data is None:
+        return DataPart(settings=settings)
+    if isinstance(data, (str, os.PathLike)):
+        named = os.fspath(data)
+        is_split = isinstance(data, str) and (named in (TRAIN, EVAL) or not os.path.exists(named))
+        if is_split:
+            return DataPart(split=named, settings=settings)
+        return DataPart(path=named, settings=settings)
+    if settings:
+        given = ", ".join(settings)
+        raise UserError(Diagnostic("arrays take no settings of a data section", got=given))
+    if isinstance(data, tuple):
+        data = _pair(built, data)
+    if not isinstance(data, Mapping):
+        expected = "a path, a split, (data, labels), or arrays by input"
+        got = type(data).__name__
+        raise UserError(Diagnostic("evaluate cannot read this", None, expected, got))
+    return DataPart(arrays={name: np.asarray(array) for name, array in data.items()})
+
+
+def _pair(built: ModelDefinition, pair: tuple[Any, ...]) -> dict[str, Any]:
+    """Return (data, labels) by the names of the network's inputs."""
+    labels = [name for name in built.model.records if name in label_inputs(built)]
+    inputs = [name for name in built.model.records if name not in labels]
+    if len(pair) != 2 or len(inputs) != 1 or len(labels) != 1:
+        raise UserError(
+            Diagnostic(
+                "(data, labels) is for networks with one input and one label",
+                None,
+                f"arrays by input: {', '.join((*inputs, *labels))}",
+                f"{len(pair)} arrays",
+            )
+        )
+    return {inputs[0]: pair[0], labels[0]: pair[1]}
+
+
+def _inputs(data: Records) -> tuple[dict[str, npt.NDArray[Any]] | None, tuple[str, ...]]:
+    """Return the arrays by input, or else the paths, that the argument of `predict` names."""
+    if isinstance(data, (str, os.PathLike)):
+        return None, (os.fspath(data),)
+    if isinstance(data, Mapping):
+        return {name: np.asarray(array) for name, array in data.items()}, ()
+    if isinstance(data, (list, tuple)) and data:
+        paths = [os.fspath(each) for each in data if isinstance(each, (str, os.PathLike))]
+        if len(paths) == len(data):
+            return None, tuple(paths)
+    array = np.asarray(data)
+    if array.dtype.kind not in "fiub":
+        expected = "numbers, a path, a list of paths, or arrays by input"
+        raise UserError(Diagnostic("predict cannot read this", None, expected, str(array.dtype)))
+    return {"": array}, ()
+
+
+def _lists(value: Any) -> Any:
+    """Return plain values with lists instead of tuples."""
+    if isinstance(value, Mapping):
+        return {key: _lists(part) for key, part in value.items()}
+    return [_lists(part) for part in value] if isinstance(value, tuple) else value

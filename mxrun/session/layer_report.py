@@ -1,0 +1,73 @@
+"""Layers of a network: their shapes, parameters and operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mxrun.base.tensor import Shape
+from mxrun.frontend import ModelDefinition
+from mxrun.graph.node import NodeEntry
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """Row of the layer table; FLOPs are those of forward for a batch."""
+
+    name: str
+    operator: str
+    output_shapes: tuple[Shape, ...]
+    parameters: int
+    flops: int
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """Layers and totals of a valid config."""
+
+    name: str
+    batch_size: int
+    rows: tuple[LayerRow, ...]
+    parameters: int
+    flops: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON."""
+        return asdict(self)
+
+
+def check_report(built: ModelDefinition) -> CheckReport:
+    """Return the layers and totals of a network."""
+    rows = tuple(_layer_rows(built))
+    return CheckReport(
+        name=built.config.name,
+        batch_size=built.config.data.batch_size,
+        rows=rows,
+        parameters=sum(row.parameters for row in rows),
+        flops=sum(row.flops for row in rows),
+    )
+
+
+def _layer_rows(built: ModelDefinition) -> Iterator[LayerRow]:
+    """Yield one row per operator; a shared parameter counts for its first reader."""
+    model = built.model
+    specs = model.parameters
+    counted: set[str] = set()
+    for node in model.symbol.nodes:
+        if node.prop is None:
+            continue
+        names = [entry.name for entry in node.inputs if entry.name in specs]
+        parameters = sum(specs[name].elements for name in names if name not in counted)
+        counted.update(names)
+        arguments = [model.inference.spec(entry).shape for entry in node.argument_entries()]
+        outputs = [
+            model.inference.spec(NodeEntry(node, index)).shape for index in range(node.num_outputs)
+        ]
+        yield LayerRow(
+            name=node.name,
+            operator=node.operator,
+            output_shapes=tuple(outputs[: node.prop.num_visible_outputs]),
+            parameters=parameters,
+            flops=node.prop.flops(arguments, outputs),
+        )

@@ -1,0 +1,102 @@
+"""Models whose weights are in no checkpoint: initial values, and saving of such a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mxrun.config import Parsed
+from mxrun.frontend import ModelDefinition
+from mxrun.io.dataset import Dataset, open_datasets
+from mxrun.session.device import describe
+from mxrun.session.onnx_export import initial_arrays
+from mxrun.session.planning import team_size
+from mxrun.session.plugins import plugin_hashes
+from mxrun.session.trained_model import TrainedModel
+from mxrun.session.warm_start import WarmStartSource
+from mxrun.train.checkpoint import (
+    AUXILIARY_FILE,
+    FORMAT,
+    PARAMETERS_FILE,
+    Arrays,
+    Checkpoint,
+    Manifest,
+    PlanRecord,
+    RunState,
+    save_checkpoint,
+)
+from mxrun.train.progress import Progress
+from mxrun.train.run_directory import RunDirectory
+
+
+def start_values(built: ModelDefinition, runs: Path) -> Arrays:
+    """Return the values with which a run of the config begins, by name, in the network's order.
+
+    Raises UserError if the run that `train.start_from` names in the folder `runs` cannot be read.
+    """
+    values = {**initial_arrays(built), **WarmStartSource.read(built, runs).arrays}
+    return {name: values[name] for name in built.model.learned}
+
+
+def unsaved_model(
+    parsed: Parsed, built: ModelDefinition, arrays: Arrays, folder: Path
+) -> TrainedModel:
+    """Return the model of a config with these weights, as if a run had saved them in `folder`.
+
+    Classes, columns and scales are those of the config's training data, which are read unless the
+    config lacks their path. Raises UserError if they cannot be read.
+    """
+    dataset = None
+    if not built.missing:
+        dataset = open_datasets({"train": built.data["train"]}, built.model.records)["train"]
+    state = _state(built, dataset)
+    manifest = Manifest(**state.model_dump(), format=FORMAT, files={})
+    parameters, auxiliary = _groups(built, arrays)
+    checkpoint = Checkpoint(folder, manifest, parameters, {}, auxiliary, {})
+    return TrainedModel(parsed, built, checkpoint, arrays, averaged=False, notes=())
+
+
+def _state(built: ModelDefinition, dataset: Dataset | None) -> RunState:
+    """Return the state of a run before its first step."""
+    config, threads = built.config, team_size(built, training=True)
+    device = describe(config, threads)
+    return RunState(
+        progress=Progress(),
+        due=True,
+        seed=config.seed,
+        plan=PlanRecord(
+            device=device.family, threads=threads, library=device.library, implementations={}
+        ),
+        config_sha256=config.sha256(),
+        inference_sha256=config.inference_sha256(),
+        data={},
+        classes=() if dataset is None else dataset.classes,
+        columns=() if dataset is None else dataset.columns,
+        label_column="" if dataset is None else dataset.label_column,
+        plugins=plugin_hashes(config),
+        scales={} if dataset is None else dataset.scales,
+    )
+
+
+def _groups(built: ModelDefinition, arrays: Arrays) -> tuple[Arrays, Arrays]:
+    """Return the parameters and the auxiliary states among `arrays`."""
+    parameters = built.model.parameters
+    return (
+        {name: array for name, array in arrays.items() if name in parameters},
+        {name: array for name, array in arrays.items() if name not in parameters},
+    )
+
+
+def save_model(model: TrainedModel, folder: Path, overwrite: bool = False) -> None:
+    """Save a model as a run's folder: its config, and a checkpoint of its weights alone.
+
+    Raises UserError if the folder has a run, unless `overwrite` is set, and if it cannot be
+    written.
+    """
+    directory = RunDirectory.create(folder, model.built.config.resolved(), overwrite)
+    manifest = model.checkpoint.manifest
+    progress = manifest.progress.with_(best=None)
+    fields = {name: getattr(manifest, name) for name in RunState.model_fields}
+    state = RunState(**{**fields, "progress": progress, "due": True})
+    parameters, auxiliary = _groups(model.built, model.arrays)
+    groups = {PARAMETERS_FILE: parameters} | ({AUXILIARY_FILE: auxiliary} if auxiliary else {})
+    save_checkpoint(directory.path, state, groups)

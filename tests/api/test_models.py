@@ -1,0 +1,226 @@
+"""Models in Python do what the commands do, to the same bits."""
+
+from __future__ import annotations
+
+import gc
+import json
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import mxrun as command
+from commands import succeeded
+
+import mxrun
+from mxrun.runtime.resident import resident_bytes
+
+pytestmark = pytest.mark.commands
+
+DIGITS = "digits_lenet"
+SHORT = {"train.epochs": 2}
+IMAGES = np.arange(5 * 64).reshape(5, 8, 8).astype(np.uint8) % 17
+
+
+def saved(folder: Path) -> dict[str, bytes]:
+    """Return the files of a run's newest checkpoint, without those that have its name."""
+    newest = max(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    files = {path.name: path.read_bytes() for path in newest.iterdir()}
+    return files | {"metrics.jsonl": (folder / "metrics.jsonl").read_bytes()}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run that the command has trained."""
+    folder = tmp_path_factory.mktemp("trained")
+    succeeded(command("train", DIGITS, "train.epochs=2", "name=run", cwd=folder))
+    return folder / "runs" / "run"
+
+
+def test_fit_is_the_command(trained: Path, empty_folder: Path) -> None:
+    model = mxrun.load(DIGITS, {**SHORT, "name": "run"})
+    initial = dict(model.parameters)
+    result = model.fit(progress=False)
+    assert saved(result.folder) == saved(trained)
+    assert (result.folder, result.ended) == (Path("runs/run"), "finished")
+    # Again from the beginning, not from the result.
+    assert any((model.parameters[name] != initial[name]).any() for name in initial)
+    with pytest.raises(mxrun.UserError, match=r"^runs/run holds another run\n  hint: --resume"):
+        model.fit(progress=False)
+    assert saved(model.fit(overwrite=True, progress=False).folder) == saved(trained)
+
+
+def test_results_of_a_run(trained: Path) -> None:
+    result = mxrun.load(trained).result
+    assert result is not None
+    records = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    assert [dict(record) for record in result.history] == records
+    accuracies = [record["eval"]["accuracy"] for record in records]
+    assert result.curve("accuracy").tolist() == accuracies
+    assert result.best is not None
+    assert (result.best.metric, result.best.value) == ("accuracy", max(accuracies))
+    with pytest.raises(KeyError, match="no eval metric 'f2'; measured: accuracy"):
+        result.curve("f2")
+
+
+def test_predict_is_the_command(trained: Path, empty_folder: Path) -> None:
+    np.save("images.npy", IMAGES)
+    succeeded(command("infer", str(trained), "images.npy", "--to", "out.npy"))
+    model = mxrun.load(trained)
+    expected = np.load("out.npy")
+    for data in (IMAGES, "images.npy", ["images.npy"], {"data": IMAGES}):
+        predicted = model.predict(data)
+        assert np.array_equal(predicted.values, expected)
+        assert np.array_equal(np.asarray(predicted), expected)
+    assert predicted.names == [str(number) for number in expected.argmax(axis=1)]
+    assert [name for name, _ in predicted.top(10)[0]] != sorted(predicted.classes)
+    predicted.values[...] = 0
+    assert np.array_equal(model.predict(IMAGES).values, expected)
+    features = model.predict(IMAGES, outputs=["fc1", "fc2"])
+    assert {name: each.shape for name, each in features.outputs.items()} == {
+        "fc1": (5, 64),
+        "fc2": (5, 10),
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ({"image": IMAGES}, "the arrays are not those of the network's inputs"),
+        (np.zeros((2, 3, 3)), "record 0 does not fit the network's input 'data'"),
+        (np.array(["a"]), "predict cannot read this|there is no such file"),
+        ("missing.png", "missing.png: there is no such file or folder"),
+        (np.zeros((0, 1, 8, 8)), "there are no records to infer"),
+    ],
+)
+def test_records_that_do_not_fit(trained: Path, data: object, problem: str) -> None:
+    with pytest.raises(mxrun.UserError, match=problem):
+        mxrun.load(trained).predict(data)  # type: ignore[arg-type]
+
+
+def test_evaluate_is_the_command(trained: Path, empty_folder: Path) -> None:
+    done = succeeded(command("evaluate", str(trained), "--json"))
+    expected = json.loads(done.stdout)
+    model = mxrun.load(trained)
+    evaluated = model.evaluate()
+    assert (evaluated.loss, evaluated.metrics) == (expected["loss"], expected["metrics"])
+    assert evaluated.confusion is not None
+    assert evaluated.confusion.tolist() == expected["heads"][0]["confusion_matrix"]
+    assert model.evaluate("train").records > evaluated.records == model.evaluate("test").records
+    # Of the network's own predictions as labels, all are right; labels may be names.
+    predicted = model.predict(IMAGES)
+    pair = (IMAGES[:, np.newaxis], np.array(predicted.names))
+    assert model.evaluate(pair)["accuracy"] == 1.0
+    assert model.evaluate({"data": pair[0], "label": predicted.numbers})["accuracy"] == 1.0
+    with pytest.raises(mxrun.UserError, match="splt: unknown parameter 'splt'"):
+        model.evaluate(splt="test")
+
+
+def test_the_plan_is_the_command(empty_folder: Path) -> None:
+    expected = json.loads(succeeded(command("inspect-memory", DIGITS, "--json")).stdout)
+    plan = mxrun.load(DIGITS).plan()
+    varying = ("outside", "planning_ms")
+    found = json.loads(json.dumps(plan.to_json()))
+    assert {**found, **{key: expected[key] for key in varying}} == expected
+    assert sum(block.nbytes for block in plan.live_at_peak) == plan.peak_bytes
+    assert max(block.offset + block.nbytes for block in plan.blocks) == plan.planned_bytes
+    model = mxrun.load(DIGITS)
+    assert model.plan("infer").planned_bytes < plan.planned_bytes
+    assert model.plan(batch=1).planned_bytes < plan.planned_bytes
+
+
+def test_assigned_parameters_are_used_and_saved(empty_folder: Path) -> None:
+    model = mxrun.load(DIGITS, {**SHORT, "name": "mine", "train.epochs": 1})
+    before = model.predict(IMAGES).values
+    weight = model.parameters["fc2_weight"]
+    weight[...] = 0
+    assert np.array_equal(model.predict(IMAGES).values, before)
+    model.parameters["fc2_weight"] = weight
+    assert not np.array_equal(model.predict(IMAGES).values, before)
+    with pytest.raises(mxrun.UserError, match=r"shape \[10, 64\]"):
+        model.parameters["fc2_weight"] = weight.T
+    with pytest.raises(mxrun.UserError, match="not finite"):
+        model.parameters["fc2_weight"] = weight * np.nan
+    with pytest.raises(KeyError, match="did you mean 'fc2_weight'"):
+        model.parameters["fc2_wieght"] = weight
+    model.save("kept")
+    assert not mxrun.load("kept").parameters["fc2_weight"].any()
+    assert np.array_equal(mxrun.load("kept").predict(IMAGES).values, model.predict(IMAGES).values)
+    succeeded(command("evaluate", "kept"))
+    result = model.fit(progress=False)
+    assert result.summary["started_from"]["run"] == "<python>"
+    # A resumed beginning has the assigned weights too, because they were saved before a step.
+    other = mxrun.load("kept", {"name": "other", "train.epochs": 1})
+    assert (
+        saved(other.fit(progress=False).folder)["parameters.safetensors"]
+        == (saved(result.folder)["parameters.safetensors"])
+    )
+
+
+def stop_after(epoch: int, stop: Callable[[], None]) -> Callable[[object], None]:
+    def callback(event: object) -> None:
+        if isinstance(event, mxrun.EpochDone) and event.epoch == epoch:
+            stop()
+
+    return callback
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def good_enough() -> None:
+    raise mxrun.StopTraining("good enough")
+
+
+def test_a_callback_stops_and_fit_resumes(trained: Path, empty_folder: Path) -> None:
+    model = mxrun.load(DIGITS, {**SHORT, "name": "run"})
+    events: list[object] = []
+    stopped = model.fit([events.append, stop_after(1, good_enough)], progress=False)
+    assert (stopped.ended, stopped.why.partition(":")[0]) == ("stopped", "good enough")
+    assert [event.epoch for event in events if isinstance(event, mxrun.EpochDone)] == [1]
+    assert saved(model.fit(resume=True, progress=False).folder) == saved(trained)
+
+
+def test_ctrl_c_saves_and_raises(trained: Path, empty_folder: Path) -> None:
+    model = mxrun.load(DIGITS, {**SHORT, "name": "run"})
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt, match="saved in runs/run"):
+        model.fit([stop_after(1, interrupt)], progress=False)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert model.result is not None
+    assert model.result.ended == "stopped"
+    assert saved(model.fit(resume=True, progress=False).folder) == saved(trained)
+
+
+def test_models_train_in_threads(trained: Path, empty_folder: Path) -> None:
+    def train(folder: str) -> Path:
+        model = mxrun.load(DIGITS, {**SHORT, "name": "run"}, runs=folder)
+        return model.fit(progress=False).folder
+
+    with ThreadPoolExecutor() as threads:
+        folders = list(threads.map(train, ("a", "b", "c")))
+    for folder in folders:
+        assert saved(folder) == saved(trained)
+
+
+def test_models_free_their_memory(empty_folder: Path) -> None:
+    if resident_bytes() is None:
+        pytest.skip("the system does not report resident bytes")
+
+    def used(number: int) -> int:
+        config = {"train.epochs": 1, "name": f"run{number}"}
+        model = mxrun.load(DIGITS, {**config, "data.batch_size": 256})
+        model.fit(progress=False)
+        model.predict(np.zeros((256, 8, 8), np.uint8))
+        del model
+        gc.collect()
+        resident = resident_bytes()
+        assert resident is not None
+        return resident.total
+
+    arena = mxrun.load(DIGITS, {"data.batch_size": 256}).plan().planned_bytes
+    figures = [used(number) for number in range(8)]
+    assert figures[-1] - figures[2] < 2 * arena
