@@ -22,13 +22,6 @@ class DeconvolutionParameters(WindowProductParameters):
     kernel, stride, dilate and pad are those of the corresponding convolution.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"kernel": [3, 3], "num_filter": 8, "stride": [2, 2], "pad": [1, 1], "adj": [1, 1]}
-            ]
-        }
-    )
     adj: Annotated[tuple[NonNegative, ...], PerAxis()] = Field(
         default=(),
         description="Positions added at the end of each axis of the output, fewer than stride; "
@@ -47,6 +40,14 @@ class DeconvolutionParameters(WindowProductParameters):
         "body unfolds at once.",
     )
     no_bias: bool = Field(default=True, description="Omit the bias.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"kernel": [3, 3], "num_filter": 8, "stride": [2, 2], "pad": [1, 1], "adj": [1, 1]}
+            ]
+        }
+    )
 
     @model_validator(mode="after")
     def _sizes_consistent(self) -> DeconvolutionParameters:
