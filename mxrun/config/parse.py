@@ -228,11 +228,10 @@ def parse(path: str | PathLike[str], overrides: Sequence[str] = ()) -> Parsed:
 
 
 def _named(tree: SourceNode, path: Path) -> SourceNode:
-    """Return the tree with a name, by default the file's."""
+    """Return the tree with a name as its first key, by default the file's."""
     assert isinstance(tree.value, Mapping)
-    if "name" in tree.value:
-        return tree
-    return replace(tree, value={"name": SourceNode(path.stem, tree.place), **tree.value})
+    name = tree.value.get("name", SourceNode(path.stem, tree.place))
+    return replace(tree, value={"name": name, **tree.value})
 
 
 def _located(tree: SourceNode) -> SourceNode:
