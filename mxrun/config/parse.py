@@ -245,11 +245,10 @@ def parse(source: ConfigSource, overrides: Overrides = ()) -> Parsed:
 
 
 def _named(tree: SourceNode, name: str) -> SourceNode:
-    """Return the tree with a name, by default `name`."""
+    """Return the tree with a name as its first key, by default `name`."""
     assert isinstance(tree.value, Mapping)
-    if "name" in tree.value:
-        return tree
-    return replace(tree, value={"name": SourceNode(name, tree.place), **tree.value})
+    named = tree.value.get("name", SourceNode(name, tree.place))
+    return replace(tree, value={"name": named, **tree.value})
 
 
 def _located(tree: SourceNode) -> SourceNode:
