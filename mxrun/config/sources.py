@@ -296,9 +296,9 @@ def _with_edit(
     value: SourceNode,
     path: KeyPath,
 ) -> SourceNode:
-    """Return a list of layers with an override added to the edits of the command line."""
-    edits = edits_of(layers)
-    is_own = bool(edits) and edits[-1].place.file == COMMAND_LINE
-    own = edits[-1] if is_own else SourceNode({}, steps[0][1] if steps else value.place)
+    """Return a list of layers with an override added to the edits by earlier overrides."""
+    edits, place = edits_of(layers), steps[0][1] if steps else value.place
+    is_own = bool(edits) and edits[-1].place.file == place.file
+    own = edits[-1] if is_own else SourceNode({}, place)
     merged = _assign(own, steps, value, path) if steps else _merge(own, value, path)
     return with_edits(layers, *(edits[:-1] if is_own else edits), merged)
