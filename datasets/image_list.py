@@ -23,8 +23,9 @@ class ImageListOptions(Parameters):
 
     path: str = Option(
         min_length=1,
-        description="the list: a text file with a row `file,label` for each image; tabs may "
-        "separate them, a header may name them, and files are relative to the list's folder",
+        description="The list: a text file with a row `file,label` for each image. Tabs may "
+        "separate them, a header may name them, and files are relative to the list's folder.",
+        examples=["photos.csv"],
     )
 
 

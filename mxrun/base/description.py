@@ -34,6 +34,19 @@ class Written:
     text: str
 
 
+@dataclass(frozen=True)
+class PerAxis:
+    """Annotation of a list with one number for each spatial axis of a layer's first tensor.
+
+    In a config one number stands for all axes.
+    """
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        """Return the schema of the list or of one of its numbers."""
+        numbers = handler(core_schema)
+        return {"anyOf": [numbers, numbers["items"]]}
+
+
 def describe_field(field: FieldInfo) -> str:
     """Return the type and range of a field in words: `integer >= 1`."""
     return _with_limits(describe_type(field.annotation), field.metadata)
@@ -87,7 +100,10 @@ def _with_limits(text: str, rules: Sequence[Any]) -> str:
                 ranges.append(f"within {_RANGES[key, limit]}")
             elif limit is not None and limit != -LARGEST_FLOAT32:
                 bounds.append(f"{sign} {limit}")
-    return f"{text} {' and '.join([*sorted(bounds, reverse=True), *ranges])}".rstrip()
+    text = f"{text} {' and '.join([*sorted(bounds, reverse=True), *ranges])}".rstrip()
+    if any(isinstance(rule, PerAxis) for rule in rules):
+        text += ", or one number for all axes"
+    return text
 
 
 def _limit(rule: object, key: str) -> Any:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, TypeVar
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.foreign_names import hint_for
 from mxrun.base.near_names import listed, nearest
 
 T = TypeVar("T")
@@ -73,6 +74,7 @@ class Registry(Generic[T]):
 
     def unknown(self, name: str) -> Diagnostic:
         """Return the diagnostic for a name that is not registered."""
-        names = [*self._entries, *self._aliases]
-        hint = nearest(name, names) or f"known: {listed(sorted(names))}"
+        names = list(self.names())
+        hint = hint_for(self.kind, name) or nearest(name, names)
+        hint = hint or f"known: {listed(sorted(names))}"
         return Diagnostic(f"unknown {self.kind} {name!r}", hint=hint)

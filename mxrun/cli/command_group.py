@@ -1,14 +1,19 @@
-"""Group of commands that suggests a command for an unknown name."""
+"""Group of commands: suggestions for unknown names, and usage errors as JSON with --json."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
 from mxrun.base.near_names import folded, near_names
+from mxrun.cli import json_errors
 
+# UsageError of click, which some versions of Typer contain and others import.
+_USAGE_ERROR: type[Any] = typer.BadParameter.__bases__[0]
 # Names of these commands in other programs, in the form that `folded` returns.
 _ALIASES: Mapping[str, str] = {
     "export": "convert",
@@ -44,7 +49,23 @@ _ALIASES: Mapping[str, str] = {
 
 
 class CommandGroup(TyperGroup):
-    """Typer group with its own suggestions; those of Typer compare letters only (export: plot)."""
+    """Typer group with its own suggestions; those of Typer compare letters only (export: plot).
+
+    With --json, usage errors are also written to standard output as JSON.
+    """
+
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
+        """Return the context of a command line."""
+        wants_json = json_errors.is_requested(args)
+        with _usage_errors(wants_json):
+            context = super().make_context(info_name, args, *more, **extra)
+        context.meta[__name__] = wants_json
+        return context
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with _usage_errors(ctx.meta[__name__]):
+            return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command named by the first argument, or fail with a suggestion."""
@@ -52,6 +73,18 @@ class CommandGroup(TyperGroup):
         if name and not name.startswith("-") and name not in self.commands:
             ctx.fail(f"No such command {name!r}. {suggestion(name, self.commands)}")
         return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def _usage_errors(wants_json: bool) -> Iterator[None]:
+    """Context manager that writes usage errors as JSON if that is requested, and raises them."""
+    try:
+        yield
+    except _USAGE_ERROR as error:
+        if wants_json:
+            command = "mxrun" if error.ctx is None else error.ctx.command_path
+            json_errors.write_usage_error(error.format_message(), command, error.exit_code)
+        raise
 
 
 def suggestion(name: str, commands: Mapping[str, object]) -> str:

@@ -39,7 +39,9 @@ def help_(context: typer.Context, key: Key = None, json: Json = False) -> None:
     from mxrun.report.result import write_json, write_tables
 
     group = context.parent.command.commands  # type: ignore[union-attr]
-    commands = {name: inspect.cleandoc(each.help).split("\n")[0] for name, each in group.items()}
+    commands = {
+        name: inspect.cleandoc(each.help or "").split("\n")[0] for name, each in group.items()
+    }
     if key is None:
         overview = {**command.overview(), "commands": commands}
         if json:

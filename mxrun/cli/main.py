@@ -6,6 +6,7 @@ Each command imports its dependencies when it runs, so that `--help` stays fast.
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from typing import Annotated
 
@@ -14,6 +15,7 @@ import typer
 from mxrun import __version__
 from mxrun.base.cache_files import distrusted
 from mxrun.base.errors import MxrunError, OperatorRaised, UserError
+from mxrun.cli import json_errors
 from mxrun.cli.bench import bench
 from mxrun.cli.check import check
 from mxrun.cli.check_op import check_op
@@ -45,7 +47,7 @@ app = typer.Typer(
 )
 
 
-_STANDARD_ERROR = 2
+_STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
 _OUT_OF_MEMORY = (
     "mxrun: out of memory: this process can get no more memory; files saved so far stay\n"
     "  hint: allow the process more memory, or use less at a time: a smaller batch, fewer "
@@ -57,10 +59,11 @@ def run() -> int:
     """Run the command named on the command line, and return its exit code.
 
     A failed write to a standard stream and a failed memory allocation are reported to the user,
-    like any UserError.
+    like any UserError. With --json errors are also written to standard output (`json_errors`).
     """
+    wants_json = json_errors.is_requested(sys.argv[1:])
     try:
-        return _run()
+        return _run(wants_json)
     except (MemoryError, OperatorRaised) as error:
         if not isinstance(error.__cause__ or error, MemoryError):
             raise
@@ -68,10 +71,12 @@ def run() -> int:
     # may be no memory for either.
     with suppress(OSError):
         os.write(_STANDARD_ERROR, _OUT_OF_MEMORY.encode())
+        if wants_json:
+            os.write(_STANDARD_OUTPUT, json_errors.OUT_OF_MEMORY.encode())
     return UserError.exit_code
 
 
-def _run() -> int:
+def _run(wants_json: bool) -> int:
     """Run the command and report MxrunErrors; other exceptions propagate."""
     try:
         try:
@@ -94,6 +99,8 @@ def _run() -> int:
         from mxrun.report.console import print_error
 
         print_error(error)
+        if wants_json:
+            json_errors.write_error(error)
         return error.exit_code
     finally:
         _report_unused_cache_files()

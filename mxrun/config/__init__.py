@@ -1,6 +1,7 @@
 """Config files: from YAML text to a frozen, validated RunConfig with source locations."""
 
 from mxrun.config.choice import Choice
+from mxrun.config.expand import removal_hint
 from mxrun.config.json_schema import json_schema
 from mxrun.config.layers import LayerConfig
 from mxrun.config.marked import SourceNode
@@ -31,4 +32,5 @@ __all__ = [
     "load_config",
     "overridden",
     "parse",
+    "removal_hint",
 ]

@@ -10,7 +10,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
 
 _PACKAGE = "mxrun.configs"
-SUFFIX = ".yaml"
+_SUFFIX = ".yaml"
 # Name of the config file in a run's folder.
 _SAVED = "config.yaml"
 
@@ -23,17 +23,17 @@ def bundled_configs() -> dict[str, Path]:
         hint = "in a checkout run `pip install -e .` first"
         raise UserError(Diagnostic(f"{_PACKAGE} is not installed", hint=hint)) from error
     paths = (Path(str(entry)) for entry in folder.iterdir())
-    return {path.stem: path for path in sorted(paths) if path.suffix == SUFFIX}
+    return {path.stem: path for path in sorted(paths) if path.suffix == _SUFFIX}
 
 
-def is_bare_name(name: str) -> bool:
-    """Return whether a name has no folder, so that it may be that of a bundled config."""
-    return os.path.basename(name) == name
+def bundled_config(name: str) -> Path | None:
+    """Return the path of the bundled config of that name, with or without .yaml, or None."""
+    return bundled_configs().get(name.removesuffix(_SUFFIX))
 
 
 def is_config(name: str) -> bool:
     """Return whether there is a file or a bundled config of that name."""
-    return os.path.isfile(name) or name.removesuffix(SUFFIX) in bundled_configs()
+    return os.path.isfile(name) or bundled_config(name) is not None
 
 
 def find_config(name: str) -> Path:
@@ -43,10 +43,9 @@ def find_config(name: str) -> Path:
     """
     if os.path.isfile(name):
         return Path(name)
-    bundled = bundled_configs()
-    stem = name.removesuffix(SUFFIX)
-    if stem in bundled:
-        return bundled[stem]
+    if (found := bundled_config(name)) is not None:
+        return found
+    bundled, stem = bundled_configs(), name.removesuffix(_SUFFIX)
     problem = f"{name} is a folder" if os.path.isdir(name) else f"there is no config {name!r}"
     saved = os.path.join(name, _SAVED)
     hint = f"write {saved}" if os.path.isfile(saved) else nearest(Path(stem).name, bundled)

@@ -15,35 +15,38 @@ _MAX_KEY_LENGTH = 1000
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
-def dump(root: SourceNode) -> str:
-    """Return the YAML text of a config: sections in block style, short collections on one line."""
-    return "\n".join(_block(root, 0, top=True)) + "\n"
+def dump(root: SourceNode, width: int = _WIDTH) -> str:
+    """Return the YAML text of a config: sections in block style, short collections on one line.
+
+    width: maximum length of the lines of these collections.
+    """
+    return "\n".join(_block(root, 0, width, top=True)) + "\n"
 
 
-def _block(node: SourceNode, indent: int, *, top: bool = False) -> Iterator[str]:
+def _block(node: SourceNode, indent: int, width: int, *, top: bool = False) -> Iterator[str]:
     """Yield the lines of a collection in block style, each indented by `indent` spaces."""
     space = " " * indent
     if isinstance(node.value, Mapping):
         for key, part in node.value.items():
-            yield from _entry(_head(key, space), part, indent, split=top)
+            yield from _entry(_head(key, space), part, indent, width, split=top)
     elif isinstance(node.value, tuple):
         for item in node.value:
             short = _flow(item)
-            if not _has_parts(item) or indent + 2 + len(short) <= _WIDTH:
+            if not _has_parts(item) or indent + 2 + len(short) <= width:
                 yield f"{space}- {_unbraced(item, short)}"
             else:
-                first, *rest = _block(item, indent + 2)
+                first, *rest = _block(item, indent + 2, width)
                 yield f"{space}- {first.lstrip()}"
                 yield from rest
 
 
-def _entry(head: str, part: SourceNode, indent: int, *, split: bool) -> Iterator[str]:
+def _entry(head: str, part: SourceNode, indent: int, width: int, *, split: bool) -> Iterator[str]:
     short = _flow(part)
-    if not _has_parts(part) or (not split and len(head) + 1 + len(short) <= _WIDTH):
+    if not _has_parts(part) or (not split and len(head) + 1 + len(short) <= width):
         yield f"{head} {short}"
         return
     yield head
-    yield from _block(part, indent + 2)
+    yield from _block(part, indent + 2, width)
 
 
 def _has_parts(node: SourceNode) -> bool:

@@ -29,10 +29,20 @@ from mxrun.base.keywords import REPEAT
 from mxrun.base.near_names import Suggestions, nearest
 from mxrun.config.arithmetic import RESERVED
 from mxrun.config.interpolate import Interpolator, mentions
+from mxrun.config.layer_edits import (
+    CHANGE,
+    INSERT_AFTER,
+    INSERT_BEFORE,
+    REMOVE,
+    REPLACE,
+    LayerEdits,
+    read_edits,
+    without_list,
+)
 from mxrun.config.layers import LayerConfig
 from mxrun.config.load import MAX_VALUES
 from mxrun.config.marked import SourceNode
-from mxrun.config.names import LONGEST_NAME, Names, automatic_stem, is_name, is_word
+from mxrun.config.names import LONGEST_NAME, Names, automatic_stem, is_name, is_word, scope_of
 
 RESERVED_PARAMETERS = frozenset({"name", "inputs", "input", "i", *RESERVED})
 
@@ -46,26 +56,58 @@ class BlockDefinition:
     place: SourceLocation
     parameters: Mapping[str, SourceNode]
     layers: SourceNode
+    edits: tuple[LayerEdits, ...]
+
+
+@dataclass(frozen=True)
+class _ScopedEdits:
+    """Edits of the layers within a scope, whose names are relative to it."""
+
+    edits: LayerEdits
+    scope: str
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """Context in which layers are expanded: scope, values of names, and enclosing blocks."""
+    """Context in which layers are expanded.
+
+    scope, values of names, and enclosing blocks. prefix: beginning of automatic names. edits: those
+    that apply to the layers, oldest first.
+    """
 
     scope: str = ""
     names: Mapping[str, SourceNode] = field(default_factory=dict)
     chain: tuple[str, ...] = ()
     blocks: tuple[str, ...] = ()
+    prefix: str = ""
+    edits: tuple[_ScopedEdits, ...] = ()
+
+
+@dataclass(frozen=True)
+class _NamedItem:
+    """Layer or use of a block, interpolated, with its full name.
+
+    takes_input: whether an expression in it mentions the input of the block around it.
+    """
+
+    kind: str
+    body: SourceNode
+    name: SourceNode
+    takes_input: bool
 
 
 @dataclass(frozen=True)
 class Expanded:
-    """Tree without blocks and expressions, the chain of each layer, and the place of each block."""
+    """Tree without blocks and expressions, the chain of each layer, and the place of each block.
+
+    removed: the place of the edit that removed each layer or block, by full name.
+    """
 
     root: SourceNode
     layers: tuple[SourceNode, ...]
     chains: tuple[tuple[str, ...], ...]
     blocks: Mapping[str, SourceLocation]
+    removed: Mapping[str, SourceLocation] = field(default_factory=dict)
 
 
 def expand(root: SourceNode, diagnostics: Diagnostics) -> Expanded:
@@ -86,11 +128,16 @@ def expand(root: SourceNode, diagnostics: Diagnostics) -> Expanded:
     inputs = _entries(_entries(network).get("inputs"))
     expander = _Expander(blocks, tuple(inputs), interpolator, diagnostics)
     if isinstance(layers.value, tuple):
-        expander.layers(layers, _Frame())
-        layers = replace(layers, value=tuple(expander.flat))
+        edits = read_edits(layers, diagnostics)
+        expander.layers(layers, _Frame(edits=tuple(_ScopedEdits(each, "") for each in edits)))
+        for own in (*edits, *(each for block in blocks.values() for each in block.edits)):
+            diagnostics += own.problems()
+        layers = SourceNode(tuple(expander.flat), layers.place, layers.key_place)
+    elif isinstance(layers.value, Mapping):
+        diagnostics.add(without_list("network.layers", layers))
     network = replace(network, value={**_entries(network), "layers": layers})
     root = replace(root, value={**_entries(root), "network": network})
-    return Expanded(root, tuple(expander.flat), tuple(expander.chains), places)
+    return Expanded(root, tuple(expander.flat), tuple(expander.chains), places, expander.removed)
 
 
 def _entries(node: SourceNode | None) -> Mapping[str, SourceNode]:
@@ -122,7 +169,9 @@ def _block(name: str, body: SourceNode, diagnostics: Diagnostics) -> BlockDefini
             hint = nearest(key, ("parameters", "layers")) or "a block has parameters and layers"
             diagnostics.add(Diagnostic(f"unknown key {key!r}", part.start, hint=hint))
     layers = entries.get("layers")
-    if layers is None or not isinstance(layers.value, tuple) or not layers.value:
+    if layers is not None and isinstance(layers.value, Mapping):
+        diagnostics.add(without_list(f"block {name!r}", layers))
+    elif layers is None or not isinstance(layers.value, tuple) or not layers.value:
         place = layers.place if layers else body.start
         diagnostics.add(Diagnostic(f"block {name!r} needs layers", place, "a list of layers"))
     parameters = entries.get("parameters")
@@ -137,7 +186,8 @@ def _block(name: str, body: SourceNode, diagnostics: Diagnostics) -> BlockDefini
             diagnostics.add(Diagnostic(problem, part.start, hint="choose another name"))
     if layers is None or len(diagnostics) > before:
         return None
-    return BlockDefinition(body.start, _entries(parameters), layers)
+    edits = read_edits(layers, diagnostics)
+    return BlockDefinition(body.start, _entries(parameters), layers, edits)
 
 
 class _Expander:
@@ -152,6 +202,7 @@ class _Expander:
     ) -> None:
         self.flat: list[SourceNode] = []
         self.chains: list[tuple[str, ...]] = []
+        self.removed: dict[str, SourceLocation] = {}
         self._blocks = blocks
         self._interpolator = interpolator
         self._diagnostics = diagnostics
@@ -202,17 +253,71 @@ class _Expander:
             )
         elif operator == REPEAT:
             self._repeat(body, frame)
-        elif operator in self._blocks:
-            self._use(operator, body, frame)
         else:
-            self._layer(operator, body, frame)
+            takes_input = mentions(body, "input")
+            body = self._interpolator.interpolate(body, frame.names, frame.chain)
+            name = self._full_name(operator, body, frame)
+            self._edited(_NamedItem(operator, body, name, takes_input), frame, frame.edits)
 
-    def _layer(self, operator: str, body: SourceNode, frame: _Frame) -> None:
-        takes_input = mentions(body, "input")
-        body = self._interpolator.interpolate(body, frame.names, frame.chain)
-        name = self._full_name(operator, body, frame)
+    def _edited(self, item: _NamedItem, frame: _Frame, edits: tuple[_ScopedEdits, ...]) -> None:
+        """Expand a layer or block as `edits` make it; what they add is subject to later edits."""
+        if not edits:
+            expand_item = self._use if item.kind in self._blocks else self._layer
+            expand_item(item, frame)
+            return
+        own, name = edits[0], str(item.name.value)
+        local = name[len(own.scope) + 1 :] if own.scope else name
+        own.edits.meet(local)
+        later = replace(frame, edits=edits[1:], prefix=f"{name.rpartition('/')[2]}_")
+        self._inserted(own.edits.find(INSERT_BEFORE, local), later)
+        removed = own.edits.find(REMOVE, local)
+        replacement = own.edits.find(REPLACE, local)
+        if removed is not None:
+            self.removed[name] = removed.place
+        elif replacement is not None:
+            self._replaced(item, replacement, later)
+        else:
+            change = own.edits.find(CHANGE, local)
+            item = item if change is None else self._changed(item, change, frame)
+            self._edited(item, frame, edits[1:])
+        self._inserted(own.edits.find(INSERT_AFTER, local), later)
+
+    def _inserted(self, layers: SourceNode | None, frame: _Frame) -> None:
+        if layers is not None:
+            self.layers(layers, frame)
+
+    def _replaced(self, item: _NamedItem, replacement: SourceNode, frame: _Frame) -> None:
+        """Expand what stands in the place of an item: a layer of its name, or layers within it."""
+        name = str(item.name.value)
+        if isinstance(replacement.value, tuple):
+            self.layers(replacement, replace(frame, scope=name, prefix=""))
+            return
+        if isinstance(replacement.value, str):
+            empty = SourceNode({}, replacement.place, replacement.place)
+            replacement = replace(replacement, value={replacement.value: empty})
+        assert isinstance(replacement.value, Mapping)
+        given = {}
+        for kind, body in replacement.value.items():
+            entries = {} if body.value is None else body.value
+            if isinstance(entries, Mapping) and kind != REPEAT:
+                own = name[len(frame.scope) + 1 :] if frame.scope else name
+                named = SourceNode(own, item.name.place, item.name.key_place)
+                body = replace(body, value={"name": named, **entries})
+            given[kind] = body
+        self._item(replace(replacement, value=given), frame)
+
+    def _changed(self, item: _NamedItem, change: SourceNode, frame: _Frame) -> _NamedItem:
+        """Return an item with the parameters of `change` instead of its own."""
+        takes_input = item.takes_input or mentions(change, "input")
+        given = _entries(self._interpolator.interpolate(change, frame.names, frame.chain))
+        body = replace(item.body, value={**_entries(item.body), **given})
+        name = self._full_name(item.kind, body, frame) if "name" in given else item.name
+        return _NamedItem(item.kind, body, name, takes_input)
+
+    def _layer(self, item: _NamedItem, frame: _Frame) -> None:
+        operator, body, name = item.kind, item.body, item.name
         entries = {"name": name, **{k: v for k, v in _entries(body).items() if k != "name"}}
-        if self._given_input and not takes_input and "inputs" not in entries:
+        if self._given_input and not item.takes_input and "inputs" not in entries:
             given = SourceNode(self._given_input, body.start)
             entries["inputs"] = SourceNode((given,), body.start, body.start)
         self._given_input = None
@@ -234,9 +339,9 @@ class _Expander:
             self._problem(
                 frame, "not a name", given.place, expected=expected, got=describe_value(given.value)
             )
-        stem = prefix + (automatic_stem(kind) or "layer")
+        stem = prefix + frame.prefix + (automatic_stem(kind) or "layer")
         number = self._automatic.get(stem, 0)
-        while f"{stem}{number}" in self._names:
+        while f"{stem}{number}" in self._names or f"{stem}{number}" in self.removed:
             number += 1
         self._automatic[stem] = number + 1
         if len(stem) + 6 > LONGEST_NAME:
@@ -270,21 +375,22 @@ class _Expander:
             names = {**frame.names, "i": SourceNode(index, count.place)}
             self.layers(layers, replace(frame, names=names))
 
-    def _use(self, kind: str, body: SourceNode, frame: _Frame) -> None:
+    def _use(self, item: _NamedItem, frame: _Frame) -> None:
+        kind, body, name = item.kind, item.body, str(item.name.value)
         block = self._blocks[kind]
         if kind in frame.blocks or len(frame.blocks) >= _DEEPEST_BLOCKS:
             circle = " -> ".join((*frame.blocks[-5:], kind))
             self._problem(frame, "blocks contain one another in a circle", body.start, got=circle)
             return
-        body = self._interpolator.interpolate(body, frame.names, frame.chain)
-        name = str(self._full_name(kind, body, frame).value)
         self._take_inputs(kind, body, frame)
         names = self._arguments(kind, block, body, frame)
         source = self._given_input or self._previous
         if source is not None:
             names["input"] = SourceNode(source, body.start)
         chain = (*frame.chain, f"block {kind!r} is used as {name!r} at {body.start}")
-        self.layers(block.layers, _Frame(name, names, chain, (*frame.blocks, kind)))
+        edits = (*(_ScopedEdits(each, name) for each in block.edits), *frame.edits)
+        blocks = (*frame.blocks, kind)
+        self.layers(block.layers, _Frame(name, names, chain, blocks, edits=edits))
 
     def _take_inputs(self, kind: str, body: SourceNode, frame: _Frame) -> None:
         given = _entries(body).get("inputs")
@@ -302,7 +408,8 @@ class _Expander:
             return
         found = self._names.resolve(items[0].value, frame.scope)
         if found is None:
-            hint = self._suggestions.nearest(items[0].value, self._names)
+            hint = removal_hint(items[0].value, frame.scope, self.removed)
+            hint = hint or self._suggestions.nearest(items[0].value, self._names)
             hint = hint or "a layer is used after it is defined"
             problem = f"there is no layer {items[0].value!r} before this one"
             self._problem(frame, problem, items[0].place, hint=hint)
@@ -333,3 +440,21 @@ class _Expander:
                 names[key] = self._interpolator.interpolate(default, names, frame.chain)
             self._interpolator.check_depth(names[key])
         return names
+
+
+def removal_hint(reference: str, scope: str, removed: Mapping[str, SourceLocation]) -> str:
+    """Return the hint for a reference, written in `scope`, to a layer that an edit removes.
+
+    Empty if none of that name was removed.
+    """
+    name = reference.partition("[")[0]
+    scope = "" if name.startswith("/") else scope
+    name = name.lstrip("/")
+    while True:
+        full = f"{scope}/{name}" if scope else name
+        for gone in (full, scope_of(full)):
+            if gone in removed:
+                return f"{gone!r} is removed at {removed[gone]}"
+        if not scope:
+            return ""
+        scope = scope_of(scope)

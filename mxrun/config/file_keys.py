@@ -17,6 +17,7 @@ from mxrun.config.section import Section
 Layers = Annotated[
     tuple[AnyLayer, ...], Written("[{Operator: {parameter: value}}, ...]"), Field(min_length=1)
 ]
+Inserted = Annotated[dict[str, Layers], Written("{layer: [{Operator: {parameter: value}}, ...]}")]
 
 
 class LayerKeys(Section):
@@ -88,6 +89,48 @@ class BlockKeys(Section):
     )
 
 
+class LayerEditKeys(Section):
+    """Edits of the layers of the config that a file extends, by their names there.
+
+    They stand in the place of the list of layers, of a network or of a block. Names are those that
+    `mxrun check` shows; that of a block means the whole block. All edits of a file refer to the
+    layers of the config that it extends, so their order does not matter, and all other layers keep
+    their names.
+    """
+
+    change: Annotated[
+        dict[str, dict[str, Any] | None], Written("{layer: {parameter: value}, ...}")
+    ] = Field(
+        default={},
+        description="New values of parameters of layers, or of uses of blocks; all others stay.",
+        examples=[{"fc2": {"num_hidden": 3}}],
+    )
+    replace: Annotated[
+        dict[str, AnyLayer | Layers], Written("{layer: {Operator: {parameter: value}}, ...}")
+    ] = Field(
+        default={},
+        description="The layer in the place of another, whose name it has if it gives none of its "
+        "own; or several, in whose names that of the other stands in front, as in a block.",
+        examples=[{"relu1": {"Activation": {"act_type": "tanh"}}}],
+    )
+    insert_before: Inserted = Field(
+        default={},
+        description="Layers before a layer. Their automatic names begin with its name.",
+        examples=[{"pool2": [{"Dropout": {"p": 0.3}}]}],
+    )
+    insert_after: Inserted = Field(
+        default={},
+        description="Layers after a layer. Their automatic names begin with its name.",
+        examples=[{"relu1": [{"Dropout": {"p": 0.3}}]}],
+    )
+    remove: Annotated[tuple[str, ...], Written("[layer, ...]")] = Field(
+        default=(),
+        description="Layers, or uses of blocks, that are left out. The next layer then reads the "
+        "one before; a layer that names a removed one is an error.",
+        examples=[["pool2"]],
+    )
+
+
 class FileKeys(Section):
     """Keys of a file beside those of a run."""
 
@@ -95,7 +138,8 @@ class FileKeys(Section):
         default=None,
         description="Another config over which this one is merged: a file, relative to this one's "
         "folder, or the name of a bundled config. Mappings merge key by key; other values, lists "
-        "too, are replaced; default: none.",
+        "too, are replaced, but a mapping in the place of `layers` edits them by name. The run's "
+        "name is not inherited; default: none.",
         examples=["digits_lenet"],
     )
     blocks: dict[Word, BlockKeys] = Field(

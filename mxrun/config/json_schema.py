@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mxrun.base.params import NULL
-from mxrun.config.file_keys import BlockKeys, FileKeys, LayerKeys, RepeatKeys
+from mxrun.config.file_keys import BlockKeys, FileKeys, LayerEditKeys, LayerKeys, RepeatKeys
+from mxrun.config.layer_edits import CHANGE, INSERT_AFTER, INSERT_BEFORE, REMOVE, REPLACE
 from mxrun.config.names import NAME
 from mxrun.config.schema import DatasetSection, Settings
 from mxrun.config.section import Section, sections_in
@@ -21,7 +22,7 @@ _EXPRESSION: Schema = {
     "description": "Arithmetic, evaluated when the config is read.",
 }
 _PARTS_BUILT_ELSEWHERE = (
-    ("NetworkSection", "layers", "Layers"),
+    ("NetworkSection", "layers", "EditableLayers"),
     ("Variable", "init", "Initializer"),
     ("Train", "optimizer", "Optimizer"),
     ("Train", "schedule", "Schedule"),
@@ -162,8 +163,14 @@ def _layer_definitions(operators: Kinds) -> Schema:
             "description": "The layers, in order; each takes the previous one's output as its "
             "first tensor.",
             "minItems": 1,
-            "items": {"anyOf": [bare, one_layer]},
+            "items": {"$ref": "#/$defs/Layer"},
         },
+        "Layer": {"description": "A layer.", "anyOf": [bare, one_layer]},
+        "EditableLayers": {
+            "description": "The layers, or edits of the layers of an extended config.",
+            "anyOf": [layers, {"$ref": "#/$defs/LayerEdits"}],
+        },
+        "LayerEdits": _layer_edits(),
         "Repeat": {
             "type": "object",
             "description": RepeatKeys.__doc__ or "",
@@ -179,11 +186,44 @@ def _layer_definitions(operators: Kinds) -> Schema:
                     "type": ["object", "null"],
                     "description": block["parameters"]["description"],
                 },
-                "layers": layers,
+                "layers": {"$ref": "#/$defs/EditableLayers"},
             },
             "required": ["layers"],
             "additionalProperties": False,
         },
+    }
+
+
+def _layer_edits() -> Schema:
+    layer, layers = {"$ref": "#/$defs/Layer"}, {"$ref": "#/$defs/Layers"}
+    changed = {
+        "type": ["object", "null"],
+        "description": "The new parameters of the layer; it keeps all others.",
+    }
+    edits = {CHANGE: changed, REPLACE: {"anyOf": [layer, layers]}}
+    edits |= {INSERT_BEFORE: layers, INSERT_AFTER: layers}
+    properties = _properties(LayerEditKeys)
+    by_layer = {
+        kind: {
+            "type": "object",
+            "description": properties[kind]["description"],
+            "additionalProperties": edit,
+        }
+        for kind, edit in edits.items()
+    }
+    names = {"type": "string", "description": "The name of a layer or block."}
+    return {
+        "type": "object",
+        "description": inspect.cleandoc(LayerEditKeys.__doc__ or ""),
+        "properties": {
+            **by_layer,
+            REMOVE: {
+                "type": "array",
+                "description": properties[REMOVE]["description"],
+                "items": names,
+            },
+        },
+        "additionalProperties": False,
     }
 
 

@@ -138,7 +138,7 @@ class Parsed:
     `layers` holds every well-formed layer, so that operators can be checked in the same pass.
     `network`, `data` and `train` are set if those sections are valid. `blocks` gives the place of
     each block's definition: a block hides an operator of the same name. `unknown`: see
-    `Diagnostics`.
+    `Diagnostics`. removed: the place of the edit that removed each layer or block, by full name.
     """
 
     config: RunConfig | None
@@ -152,6 +152,7 @@ class Parsed:
     expanded: Expanded | None = field(default=None, repr=False)
     expansion_problems: tuple[Diagnostic, ...] = ()
     unknown: frozenset[SourceLocation] = frozenset()
+    removed: Mapping[str, SourceLocation] = field(default_factory=dict)
 
     def with_values(self, values: Mapping[KeyPath, Any]) -> Parsed:
         """Return the config with these plain values instead of its own, validated again.
@@ -359,6 +360,7 @@ def _validate(expanded: Expanded, diagnostics: Diagnostics) -> Parsed:
         expanded=expanded,
         expansion_problems=expansion_problems,
         unknown=frozenset(diagnostics.unknown),
+        removed=expanded.removed,
     )
 
 

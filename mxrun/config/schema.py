@@ -63,7 +63,8 @@ class NetworkSection(Section):
     layers: tuple[AnyLayer, ...] = Field(
         min_length=1,
         description="The layers in order, each {Operator: parameters}; a layer reads the output of "
-        "the one above unless its `inputs` or tensor arguments name others.",
+        "the one above unless its `inputs` or tensor arguments name others. In a config that "
+        "extends another, a mapping of edits changes, replaces, inserts and removes its layers.",
         examples=[
             [{"FullyConnected": {"num_hidden": 10}}, {"SoftmaxOutput": {"label": "label"}}],
         ],
@@ -113,8 +114,8 @@ class SplitSection(Section):
     )
     rest: bool = Field(
         default=False,
-        description="Whether the part is all records outside of the range or share of "
-        "`data.train`; usually written `split: rest`.",
+        description="In data.eval, whether the part is all records outside of the range or share "
+        "of data.train; usually written `split: rest`.",
     )
 
     @model_validator(mode="before")
@@ -151,7 +152,12 @@ class DatasetSection(Section):
         "data.train. Of an image_folder, a name is that of a folder in its path, such as val; "
         "default: the rest if data.train takes a share of the same records; else the split with "
         "the section's usual name (train; val or test), or all.",
-        examples=["train", {"share": 0.8, "seed": 1, "stratify": True}],
+        examples=[
+            "train",
+            {"share": 0.8, "seed": 1, "stratify": True},
+            {"of": "train", "range": [0, 1000]},
+            {"rest": True},
+        ],
         json_schema_extra=_or_name,
     )
     shuffle: bool = Field(

@@ -1,13 +1,13 @@
 """Merging of a config's sources: files linked by `extends:`, dictionaries, and overrides.
 
-Mappings merge deeply and the later takes precedence; lists and scalars are replaced entirely. Every
-value retains the place where it was written: its own file, `<command line>` with the argument's
-number as the line, or the dotted key of a value that Python code gives.
+Mappings merge deeply and the later takes precedence; lists and scalars are replaced entirely, but a
+mapping in the place of a list of layers edits it (`layer_edits`). The name of a run is not
+inherited. Every value retains the place where it was written: its own file, `<command line>` with
+the argument's number as the line, or the dotted key of a value that Python code gives.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,8 +19,9 @@ from mxrun.base.errors import PYTHON, Diagnostic, Diagnostics, SourceLocation, U
 from mxrun.base.near_names import nearest
 from mxrun.base.validation import Path as KeyPath
 from mxrun.base.validation import dotted
-from mxrun.config.bundled import SUFFIX, bundled_configs, is_bare_name
+from mxrun.config.bundled import bundled_config, bundled_configs
 from mxrun.config.foreign_files import mxnet_symbol
+from mxrun.config.layer_edits import EDITS, edits_of, is_layers, with_edits
 from mxrun.config.load import load_file, load_text
 from mxrun.config.marked import SourceNode
 from mxrun.config.python_values import PythonValues
@@ -99,11 +100,16 @@ def _merged_with_bases(
     own = replace(root, value={k: v for k, v in root.value.items() if k != "extends"})
     if not isinstance(base.value, str) or not base.value:
         diagnostics.add(
-            Diagnostic("extends: names a file", base.place, "a path", describe_value(base.value))
+            Diagnostic(
+                "extends: names a config",
+                base.place,
+                "a path, or the name of a bundled config",
+                describe_value(base.value),
+            )
         )
         return own
     open_files = (*open_files, _identity(path, base.place))
-    base_path = _base_path(path.parent, base)
+    base_path = _base_path(path.parent, base.value, base.place)
     if _identity(base_path, base.place) in open_files:
         problem = Diagnostic(
             "files extend one another in a circle",
@@ -113,25 +119,38 @@ def _merged_with_bases(
         raise UserError(problem)
     if len(open_files) >= _MAX_FILES:
         raise UserError(Diagnostic(f"more than {_MAX_FILES} files extend one another", base.place))
-    return _merge(_load_base(base_path, base.place, open_files, diagnostics), own, ())
+    inherited = _load_base(base_path, base.place, open_files, diagnostics)
+    assert isinstance(inherited.value, Mapping)
+    unnamed = {key: part for key, part in inherited.value.items() if key != "name"}
+    return _merge(replace(inherited, value=unnamed), own, ())
 
 
-def _base_path(folder: Path, base: SourceNode) -> Path:
-    """Return the path of the config that `extends:` names: a file, else a bundled config.
+def _base_path(folder: Path, name: str, place: SourceLocation) -> Path:
+    """Return the path of an extended config: a file relative to `folder`, or a bundled config.
 
-    Raises UserError with the nearest bundled names if there is neither.
+    Raises UserError if there is neither.
     """
-    name = str(base.value)
     path = folder / name
-    if os.path.lexists(path) or not is_bare_name(name):
+    try:
+        exists = path.exists()
+    except (OSError, ValueError):
+        # Reading the file reports the reason.
+        exists = True
+    if exists:
         return path
-    bundled = bundled_configs()
-    stem = name.removesuffix(SUFFIX)
-    if stem in bundled:
-        return bundled[stem]
-    expected = f"a file in the folder of this config, or one of {', '.join(bundled)}"
-    hint = nearest(stem, bundled)
-    raise UserError(Diagnostic(f"there is no config {name!r}", base.place, expected, hint=hint))
+    bundled = bundled_config(name)
+    if bundled is None:
+        known = bundled_configs()
+        raise UserError(
+            Diagnostic(
+                "extends: there is no such file or bundled config",
+                place,
+                f"a path relative to this file, or one of {', '.join(known)}",
+                name,
+                nearest(Path(name).stem, known),
+            )
+        )
+    return bundled
 
 
 def _identity(path: Path, place: SourceLocation) -> Path:
@@ -153,7 +172,12 @@ def _load_base(
 
 
 def _merge(base: SourceNode, later: SourceNode, path: KeyPath) -> SourceNode:
-    """Merge `later` over `base`: mappings key by key, everything else replaced."""
+    """Merge `later` over `base`: mappings key by key, everything else replaced.
+
+    A mapping over a list of layers becomes an edit of it.
+    """
+    if is_layers(path) and isinstance(base.value, tuple) and isinstance(later.value, Mapping):
+        return with_edits(base, *edits_of(base), later)
     if not (isinstance(base.value, Mapping) and isinstance(later.value, Mapping)):
         return later
     if path in _CHOICES and set(base.value) != set(later.value):
@@ -234,6 +258,8 @@ def _assign(
     path: KeyPath,
 ) -> SourceNode:
     """Return `node` with `value` at `steps`; missing mappings on the way are created."""
+    if is_layers(path) and isinstance(node.value, tuple) and _is_edit(steps, value):
+        return _with_edit(node, steps, value, path)
     if not steps:
         return replace(value, key_place=node.key_place)
     (step, place), *rest = steps
@@ -250,8 +276,29 @@ def _assign(
     entries = {} if node.value is None else node.value
     if not isinstance(entries, Mapping):
         hint = f"write an index: {dotted((*path, 0))}" if isinstance(entries, tuple) else ""
+        if is_layers(path) and hint:
+            hint += f", or an edit of a layer by name: {', '.join(EDITS)}"
         problem = f"{where} has no key {step!r}"
         raise UserError(Diagnostic(problem, place, "a mapping", describe_value(node.value), hint))
     child = entries.get(step, SourceNode(None, place, place))
     changed = replace(_assign(child, rest, value, inner), key_place=place)
     return replace(node, value={**entries, step: changed})
+
+
+def _is_edit(steps: Sequence[tuple[str | int, SourceLocation]], value: SourceNode) -> bool:
+    """Return whether an override of a list of layers edits it: `.change.fc1=...`, `={...}`."""
+    return steps[0][0] in EDITS if steps else isinstance(value.value, Mapping)
+
+
+def _with_edit(
+    layers: SourceNode,
+    steps: Sequence[tuple[str | int, SourceLocation]],
+    value: SourceNode,
+    path: KeyPath,
+) -> SourceNode:
+    """Return a list of layers with an override added to the edits of the command line."""
+    edits = edits_of(layers)
+    is_own = bool(edits) and edits[-1].place.file == COMMAND_LINE
+    own = edits[-1] if is_own else SourceNode({}, steps[0][1] if steps else value.place)
+    merged = _assign(own, steps, value, path) if steps else _merge(own, value, path)
+    return with_edits(layers, *(edits[:-1] if is_own else edits), merged)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, InstanceOf, WithJsonSchema
 
@@ -137,6 +137,12 @@ class StartFrom(Section):
     )
 
 
+ClassWeightsForm = Annotated[
+    Literal["balanced"] | dict[str, NotNegative] | tuple[NotNegative, ...],
+    Written("balanced, {class: weight} or [weight, ...], with weights >= 0"),
+]
+
+
 class Train(Section):
     """Training: its length, optimiser, metrics and checkpoints."""
 
@@ -174,6 +180,14 @@ class Train(Section):
         description="Warm start: another run whose parameters are the initial values; default: "
         "none.",
         examples=[{"run": "runs/digits_lenet", "load": ["conv*"]}],
+    )
+    class_weights: ClassWeightsForm | None = Field(
+        default=None,
+        description="Factors of the loss and gradient of each class's records in training, by "
+        "class name, as a list in the order of the classes, or balanced: n / (k * n_class) for n "
+        "records of k classes. Classes that a mapping leaves out have 1. The loss of training is "
+        "then a weighted mean; evaluation and metrics are not weighted; default: none.",
+        examples=["balanced", {"cat": 2.0}],
     )
     metrics: tuple[AnyChoice, ...] | None = Field(
         default=None,

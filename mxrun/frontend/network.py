@@ -9,7 +9,8 @@ from mxrun.base.dtype import BFLOAT16
 from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import check
-from mxrun.config import LayerConfig, Names, Parsed, SourceNode
+from mxrun.config import LayerConfig, Names, Parsed, SourceNode, removal_hint
+from mxrun.frontend.axes import Ranks, with_axes
 from mxrun.frontend.instantiate import ParameterPlaces
 from mxrun.frontend.model import is_loss
 from mxrun.graph.node import Node, NodeEntry, topological
@@ -25,6 +26,8 @@ _OURS = (SAMPLE_WEIGHT, _WEIGHTED)
 # Parameter with the number of arguments, of operators with arguments arg0, arg1, ...
 _COUNT = "num_args"
 _NUMBERED = re.compile(r"arg([0-9]{1,4})")
+# Number of spatial axes of an image.
+_USUAL_AXES = 2
 # Maximum number of outputs that a diagnostic lists individually.
 _MAX_NAMED_OUTPUTS = 8
 
@@ -57,6 +60,8 @@ class _Wiring:
         network = parsed.network
         self.inputs = () if network is None else tuple(network.inputs)
         self.declared = {} if network is None else network.variables
+        given = {} if network is None else network.inputs
+        self.ranks = Ranks({name: (None, *shape) for name, shape in given.items()})
         for name in self.inputs:
             place = parsed.key_place("network", "inputs", name)
             self._check_reserved(name, place)
@@ -131,6 +136,9 @@ class _Wiring:
             values[_WEIGHTED] = True
         if _COUNT in fields:
             values[_COUNT] = self._count(layer)
+        # After another problem the first tensor may be a stand-in of unknown rank.
+        axes = _USUAL_AXES if len(self.diagnostics) else None
+        values = with_axes(property_class, values, self._data(layer), self.ranks, axes)
         places = ParameterPlaces(layer.parameters, layer.place)
         parameters, wrong = check(property_class.parameter_type, values, places)
         for problem in wrong:
@@ -145,6 +153,18 @@ class _Wiring:
         arguments = (*prop.list_arguments(), *prop.list_auxiliary_states())
         self._unknown_keys(layer, (*fields, *arguments), (*fields, *arguments))
         return prop
+
+    def _data(self, layer: LayerConfig) -> NodeEntry | None:
+        """Return a layer's first tensor; None if its reference is wrong, reported elsewhere."""
+        given = layer.inputs[0] if layer.inputs else layer.parameters.get("data")
+        if given is None:
+            return self.previous
+        found = (
+            self.names.resolve(given.value, layer.scope) if isinstance(given.value, str) else None
+        )
+        if found is None or found[1] >= self.nodes[found[0]].num_outputs:
+            return None
+        return NodeEntry(self.nodes[found[0]], found[1])
 
     def _check_precision(self, layer: LayerConfig, property_class: type[AnyProperty]) -> None:
         """Report a layer that requests bfloat16 but would run in float32."""
@@ -415,7 +435,8 @@ class _Wiring:
                 chain=chain,
             )
         known = [*self.names, *self.variables, *self.declared]
-        hint = self.suggestions.nearest(name, known) or f"known here: {listed(known)}"
+        hint = removal_hint(reference, layer.scope if layer else "", self.parsed.removed)
+        hint = hint or self.suggestions.nearest(name, known) or f"known here: {listed(known)}"
         return Diagnostic(
             f"nothing is named {reference!r}",
             place,

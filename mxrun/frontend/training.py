@@ -9,6 +9,7 @@ from mxrun.base.dtype import LARGEST_FLOAT32
 from mxrun.base.errors import Diagnostic, Diagnostics, UserError
 from mxrun.base.near_names import nearest
 from mxrun.config import Choice, Parsed, Train
+from mxrun.frontend.class_weights import ClassWeighting, class_weighting
 from mxrun.frontend.instantiate import instantiate
 from mxrun.frontend.model import Model
 from mxrun.graph.lower import lower
@@ -31,7 +32,7 @@ class TrainingSetup:
     rules: the update of each parameter that is not frozen. clipping: limit on the global norm of
     all gradients. initializers: of every parameter. metrics: each is measured for the losses that
     it fits. accumulate: batches summed in one update. average: momentum of the weights' moving
-    average. watch: decisions that depend on evaluations.
+    average. watch: decisions that depend on evaluations. class_weights: None without them.
     """
 
     optimizer: Optimizer
@@ -45,6 +46,7 @@ class TrainingSetup:
     average: float | None
     watch: EvaluationMonitor
     policy: Policy
+    class_weights: ClassWeighting | None = None
 
 
 def build_training(
@@ -83,6 +85,7 @@ def build_training(
     diagnostics += _unsupported(parsed, model, initializers)
     diagnostics += _beyond_float32(parsed, optimizer, multipliers)
     watch = _watch(parsed, train, model, metrics, schedule, diagnostics)
+    weighting = class_weighting(parsed, train, model, diagnostics)
     if len(diagnostics) > before:
         return None
     together = batch_size * train.accumulate
@@ -102,6 +105,7 @@ def build_training(
             train.checkpoint.keep,
             train.checkpoint.best,
         ),
+        class_weights=weighting,
     )
 
 

@@ -88,6 +88,9 @@ class ColorJitter(Transform):
     are clipped to 0..1.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"brightness": 0.4, "contrast": 0.4, "saturation": 0.4}]}
+    )
     works_on_values: ClassVar[bool] = True
     requires_unit_values: ClassVar[bool] = True
 

@@ -6,8 +6,6 @@ import importlib
 from collections.abc import Iterator
 from typing import TypeVar
 
-from mxrun.base.errors import Diagnostic
-from mxrun.base.near_names import nearest
 from mxrun.base.registry import Registry
 
 T = TypeVar("T")
@@ -33,7 +31,6 @@ class DeclaredRegistry(Registry[T]):
     def __iter__(self) -> Iterator[str]:
         return iter(sorted({*self._entries, *self._modules}))
 
-    def unknown(self, name: str) -> Diagnostic:
-        """Return the diagnostic for a name that is neither registered nor declared."""
-        hint = nearest(name, self) or f"known: {', '.join(self)}"
-        return Diagnostic(f"unknown {self.kind} {name!r}", hint=hint)
+    def names(self) -> Iterator[str]:
+        """Yield every name, registered or declared."""
+        return iter(self)

@@ -10,10 +10,14 @@ from mxrun.base.near_names import folded
 
 @dataclass(frozen=True)
 class Counterpart:
-    """mxrun operator, with example parameters, that corresponds to one of another framework."""
+    """mxrun operator, with example parameters, that corresponds to one of another framework.
+
+    note: the rest of what replaces the other, as the end of a sentence.
+    """
 
     operator: str
     parameters: str = ""
+    note: str = ""
 
     @property
     def layer(self) -> str:
@@ -31,24 +35,55 @@ def missing(name: str) -> str:
     return _MISSING.get(folded(name), "")
 
 
+def elsewhere(name: str) -> str:
+    """Return where a config says what the foreign `name`, which is no layer here, does; else
+    empty.
+    """
+    return _ELSEWHERE.get(folded(name), "")
+
+
 _LABEL = "label: label"
 _NEURONS = Counterpart("FullyConnected", "num_hidden: 10")
-_MAXIMUM = Counterpart("Pooling", "pool_type: max, kernel: [2, 2], stride: [2, 2]")
-_AVERAGE = Counterpart("Pooling", "pool_type: avg, kernel: [2, 2], stride: [2, 2]")
+_MAXIMUM = Counterpart("Pooling", "pool_type: max, kernel: 2, stride: 2")
+_AVERAGE = Counterpart("Pooling", "pool_type: avg, kernel: 2, stride: 2")
 _GLOBAL = Counterpart("Pooling", "pool_type: avg, global_pool: true")
-_TRANSPOSED = Counterpart("Deconvolution", "num_filter: 16, kernel: [2, 2], stride: [2, 2]")
-_CLASSES = Counterpart("SoftmaxOutput", _LABEL)
+_GLOBAL_MAXIMUM = Counterpart("Pooling", "pool_type: max, global_pool: true")
+_CONVOLUTION = Counterpart("Convolution", "num_filter: 16, kernel: 3")
+_TRANSPOSED = Counterpart("Deconvolution", "num_filter: 16, kernel: 2, stride: 2")
+_DEPTHWISE = Counterpart(
+    "Convolution", "num_filter: 16, kernel: 3, num_group: 16", ", one group for each channel"
+)
+_SEPARABLE = Counterpart(
+    "Convolution",
+    "num_filter: 16, kernel: 3, num_group: 16",
+    ", then Convolution: {num_filter: 32, kernel: 1}",
+)
+_CLASSES = Counterpart("SoftmaxOutput", _LABEL, ", which contains the softmax")
 _SQUARES = Counterpart("LinearRegressionOutput", _LABEL)
 _ABSOLUTE = Counterpart("MAERegressionOutput", _LABEL)
-_LOGISTIC = Counterpart("LogisticRegressionOutput", _LABEL)
+_LOGISTIC = Counterpart("LogisticRegressionOutput", _LABEL, ", which contains the sigmoid")
+_DIMENSIONS = ("1d", "2d", "3d")
+
+
+def _with_dimensions(*stems: str) -> tuple[str, ...]:
+    """Return the stems without and with a number of dimensions: maxpool, maxpool1d, ..."""
+    return tuple(stem + suffix for stem in stems for suffix in ("", *_DIMENSIONS))
+
 
 # Keys are folded names, see `folded`.
 _COUNTERPARTS: Mapping[str, Counterpart] = {
-    "conv1d": Counterpart("Convolution", "num_filter: 16, kernel: [3]"),
-    "conv2d": Counterpart("Convolution", "num_filter: 16, kernel: [3, 3]"),
-    "conv3d": Counterpart("Convolution", "num_filter: 16, kernel: [3, 3, 3]"),
-    **dict.fromkeys(("convtranspose2d", "conv2dtranspose"), _TRANSPOSED),
-    **dict.fromkeys(("linear", "dense", "innerproduct"), _NEURONS),
+    **dict.fromkeys(_with_dimensions("conv", "lazyconv"), _CONVOLUTION),
+    "convolutionv1": _CONVOLUTION,
+    **dict.fromkeys(
+        (
+            *_with_dimensions("convtranspose", "lazyconvtranspose"),
+            *(f"conv{dimensions}transpose" for dimensions in _DIMENSIONS),
+        ),
+        _TRANSPOSED,
+    ),
+    **dict.fromkeys(_with_dimensions("depthwiseconv"), _DEPTHWISE),
+    **dict.fromkeys(_with_dimensions("separableconv"), _SEPARABLE),
+    **dict.fromkeys(("linear", "lazylinear", "dense", "innerproduct", "fc", "gemm"), _NEURONS),
     **{
         each: Counterpart("Activation", f"act_type: {each}")
         for each in ("relu", "sigmoid", "tanh", "softsign")
@@ -58,45 +93,132 @@ _COUNTERPARTS: Mapping[str, Counterpart] = {
         each: Counterpart("LeakyReLU", f"act_type: {each}")
         for each in ("prelu", "elu", "selu", "gelu", "rrelu")
     },
-    **dict.fromkeys(("maxpool", "maxpool2d", "maxpooling2d"), _MAXIMUM),
-    **dict.fromkeys(("avgpool", "avgpool2d", "averagepooling2d"), _AVERAGE),
+    "relu6": Counterpart("clip", "a_min: 0, a_max: 6"),
+    "hardtanh": Counterpart("clip", "a_min: -1, a_max: 1"),
+    "clamp": Counterpart("clip", "a_min: 0, a_max: 1"),
+    **dict.fromkeys((*_with_dimensions("maxpool", "maxpooling"), "poolingv1"), _MAXIMUM),
+    **dict.fromkeys(_with_dimensions("avgpool", "averagepool", "averagepooling"), _AVERAGE),
     **dict.fromkeys(
-        ("globalavgpool", "globalavgpool2d", "globalaveragepooling2d", "adaptiveavgpool2d"), _GLOBAL
+        _with_dimensions(
+            "globalavgpool", "globalaveragepool", "globalaveragepooling", "adaptiveavgpool"
+        ),
+        _GLOBAL,
     ),
     **dict.fromkeys(
-        ("batchnorm1d", "batchnorm2d", "batchnorm3d", "batchnormalization"),
+        _with_dimensions("globalmaxpool", "globalmaxpooling", "adaptivemaxpool"), _GLOBAL_MAXIMUM
+    ),
+    **dict.fromkeys(
+        (*_with_dimensions("batchnorm")[1:], "batchnormalization", "batchnormv1", "syncbatchnorm"),
         Counterpart("BatchNorm"),
     ),
     "localresponsenorm": Counterpart("LRN", "nsize: 5"),
     **dict.fromkeys(
-        ("crossentropy", "crossentropyloss", "softmaxloss", "softmaxcrossentropyloss"), _CLASSES
+        ("dropout1d", "dropout2d", "dropout3d", "spatialdropout1d", "spatialdropout2d"),
+        Counterpart("Dropout", "p: 0.5", ", which drops single values"),
     ),
-    **dict.fromkeys(("mse", "mseloss", "l2loss"), _SQUARES),
-    **dict.fromkeys(("mae", "l1loss"), _ABSOLUTE),
-    **dict.fromkeys(("bceloss", "bcewithlogitsloss", "binarycrossentropy"), _LOGISTIC),
+    **dict.fromkeys(
+        (
+            *("crossentropy", "crossentropyloss", "softmaxloss", "softmaxcrossentropyloss"),
+            *("categoricalcrossentropy", "sparsecategoricalcrossentropy", "nllloss"),
+        ),
+        _CLASSES,
+    ),
+    **dict.fromkeys(("mse", "mseloss", "l2loss", "meansquarederror"), _SQUARES),
+    **dict.fromkeys(("mae", "l1loss", "meanabsoluteerror"), _ABSOLUTE),
+    **dict.fromkeys(
+        (
+            *("bce", "bceloss", "bcewithlogitsloss", "binarycrossentropy"),
+            *("sigmoidbinarycrossentropyloss", "sigmoidbceloss"),
+        ),
+        _LOGISTIC,
+    ),
+    **dict.fromkeys(
+        ("smoothl1loss", "huberloss", "huber"),
+        Counterpart("smooth_l1", "scalar: 1", " of the difference, then MakeLoss"),
+    ),
     **dict.fromkeys(("add", "plus"), Counterpart("elemwise_add", "lhs: a, rhs: b")),
+    **dict.fromkeys(("subtract", "sub"), Counterpart("elemwise_sub", "lhs: a, rhs: b")),
     **dict.fromkeys(("multiply", "mul"), Counterpart("elemwise_mul", "lhs: a, rhs: b")),
+    **dict.fromkeys(("divide", "div"), Counterpart("elemwise_div", "lhs: a, rhs: b")),
+    "maximum": Counterpart("broadcast_maximum", "lhs: a, rhs: b"),
+    "minimum": Counterpart("broadcast_minimum", "lhs: a, rhs: b"),
+    **dict.fromkeys(("pow", "power"), Counterpart("broadcast_power", "lhs: a, rhs: b")),
+    "neg": Counterpart("negative"),
+    **{f"reduce{each}": Counterpart(each, "axis: 1") for each in ("mean", "sum", "max", "min")},
     **dict.fromkeys(("cat", "concatenate"), Counterpart("Concat", "inputs: [a, b]")),
+    **dict.fromkeys(("chunk", "unbind"), Counterpart("SliceChannel", "num_outputs: 2")),
     **dict.fromkeys(("matmul", "mm"), Counterpart("dot", "lhs: a, rhs: b")),
     "bmm": Counterpart("batch_dot", "lhs: a, rhs: b"),
     "permute": Counterpart("transpose", "axes: [0, 2, 1]"),
-    "view": Counterpart("Reshape", "shape: [0, -1]"),
+    **dict.fromkeys(("view", "unflatten"), Counterpart("Reshape", "shape: [0, -1]")),
     "unsqueeze": Counterpart("expand_dims", "axis: 1"),
     "detach": Counterpart("BlockGrad"),
+    **dict.fromkeys(("astype", "type"), Counterpart("Cast", "dtype: float32")),
 }
 _MISSING: Mapping[str, str] = {
     **dict.fromkeys(
-        ("rnn", "lstm", "gru", "rnncell", "lstmcell", "grucell", "simplernn", "bidirectional"),
+        (
+            *("rnn", "lstm", "gru", "rnncell", "lstmcell", "grucell", "simplernn", "bidirectional"),
+            *("convlstm1d", "convlstm2d", "convlstm3d", "timedistributed"),
+        ),
         "recurrent layers",
     ),
     **dict.fromkeys(("layernorm", "layernormalization"), "layer normalization"),
+    **dict.fromkeys(("rmsnorm", "rmsnormalization"), "root mean square normalization"),
     **dict.fromkeys(("groupnorm", "groupnormalization"), "group normalization"),
     **dict.fromkeys(
-        ("instancenorm", "instancenorm2d", "instancenormalization"), "instance normalization"
+        (*_with_dimensions("instancenorm"), "instancenormalization"), "instance normalization"
+    ),
+    **dict.fromkeys(("l2normalization", "unitnormalization"), "L2 normalization"),
+    **dict.fromkeys(
+        (
+            *("multiheadattention", "attention", "additiveattention", "groupqueryattention"),
+            *("scaleddotproductattention", "transformer", "transformerencoder"),
+            *("transformerdecoder", "transformerencoderlayer", "transformerdecoderlayer"),
+        ),
+        "attention layers",
     ),
     **dict.fromkeys(
-        ("multiheadattention", "attention", "transformer", "transformerencoder"), "attention layers"
+        (*_with_dimensions("upsample", "upsampling"), "interpolate", "pixelshuffle"),
+        "upsampling layers",
     ),
-    **dict.fromkeys(("upsample", "upsampling", "upsampling2d", "interpolate"), "upsampling layers"),
+    **dict.fromkeys(
+        (
+            *_with_dimensions("zeropadding", "zeropad", "reflectionpad", "replicationpad"),
+            *("pad", "constantpad2d"),
+        ),
+        "padding layers (Convolution and Pooling have pad)",
+    ),
+    **dict.fromkeys(
+        (*_with_dimensions("cropping"), "crop", "slice", "sliceaxis", "slicelike", "narrow"),
+        "layers that cut out a part (SliceChannel divides a tensor)",
+    ),
+    **dict.fromkeys(("silu", "swish", "mish", "hardswish", "glu"), "this activation function"),
+    **dict.fromkeys(("stack", "tile", "repeatvector"), "repeating or stacking layers"),
+    **dict.fromkeys(("gather", "gathernd", "take", "pick", "indexselect"), "gathering layers"),
+    **dict.fromkeys(("topk", "sort", "argsort"), "sorting layers"),
+    "embeddingbag": "embedding bags",
     "ctcloss": "connectionist temporal classification",
+    **dict.fromkeys(("kldivloss", "kldivergence"), "Kullback-Leibler divergence"),
+    **dict.fromkeys(
+        ("hingeloss", "svmoutput", "multimarginloss", "tripletmarginloss"), "margin losses"
+    ),
+    **dict.fromkeys(("roipooling", "roialign", "spatialtransformer"), "layers for regions"),
+}
+_ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("input", "inputlayer", "placeholder", "variable"),
+        "inputs are declared in network.inputs, variables in network.variables",
+    ),
+    **dict.fromkeys(
+        ("sequential", "hybridsequential", "module", "modulelist", "model"),
+        "layers are listed one after the other; `blocks:` gives a group of layers a name",
+    ),
+    **dict.fromkeys(
+        ("custom", "lambda"), "operators of your own are Python files that `plugins:` lists"
+    ),
+    **dict.fromkeys(
+        ("normalization", "rescaling", "randomflip", "randomcrop", "resizing"),
+        "records are prepared by data.train.transforms",
+    ),
 }

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, ClassVar, TypeVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
@@ -40,6 +40,7 @@ class Optimizer(Parameters):
     update: name of the update operator.
     """
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"lr": 0.1}]})
     update: ClassVar[str]
 
     lr: NotNegative = Field(0.01, description="The learning rate.", examples=[0.1])

@@ -12,7 +12,7 @@ from mxrun.base.keywords import OPERATOR_NAME, is_operator_name
 from mxrun.base.near_names import Suggestions
 from mxrun.base.params import Parameters, check, from_strings
 from mxrun.base.registry import Registry
-from mxrun.operator.foreign_names import counterpart, missing
+from mxrun.operator.foreign_names import counterpart, elsewhere, missing
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.property import OperatorProperty
 
@@ -67,10 +67,17 @@ def unknown_operator(name: str, suggestions: Suggestions, others: Iterable[str] 
     """
     problem, known = f"unknown operator {name!r}", counterpart(name)
     if known is not None:
-        return Diagnostic(problem, hint=f"mxrun calls it {known.layer}")
+        return Diagnostic(problem, hint=f"mxrun calls it {known.layer}{known.note}")
     if lacking := missing(name):
         return Diagnostic(problem, hint=f"mxrun has no {lacking} yet; {_LISTED}")
-    public = [each for each in OPERATORS.names() if not OPERATORS.get(each).is_internal]
+    if place := elsewhere(name):
+        return Diagnostic(problem, hint=place)
+    # MXNet has public operators whose names begin with _; they are suggested to those who know.
+    public = [
+        each
+        for each in OPERATORS.names()
+        if not OPERATORS.get(each).is_internal and each.startswith("_") <= name.startswith("_")
+    ]
     return Diagnostic(problem, hint=suggestions.nearest(name, [*public, *others]) or _LISTED)
 
 

@@ -18,12 +18,8 @@ def bundled_table(configs: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("config", no_wrap=True)
     table.add_column("about")
     table.add_column("data set")
-    table.add_column("sample", no_wrap=True)
     table.add_column("parameters", justify="right", no_wrap=True)
     for config in configs:
-        sample = "x".join(map(str, config["inputs"]["data"]))
         size = count_text(config["parameters"])
-        table.add_row(
-            *map(Text, (config["name"], config["about"], config["dataset"], sample, size))
-        )
+        table.add_row(*map(Text, (config["name"], config["about"], config["dataset"], size)))
     return table

@@ -41,6 +41,8 @@ def _statements(drawn: Sequence[Report], nodes: Sequence[Report]) -> Iterator[st
     for node in drawn:
         label = "\n".join(node_lines(node, nodes))
         attributes = f'label={_quoted(label)}, style="{_STYLES[node["kind"]]}"'
+        if node["kind"] == BLOCK:
+            attributes += f', color="{LINE}"'
         if colour := FAMILY_COLOURS.get(node["family"]):
             attributes += f', color="{colour}", fillcolor="{colour}{_FILL}"'
         yield f"{_quoted(node['name'])} [{attributes}]"

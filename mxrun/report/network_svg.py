@@ -273,7 +273,7 @@ def _group(name: str, area: _Area) -> Iterator[str]:
         stroke_width=1.0,
         stroke_opacity="0.5",
     )
-    yield text(name, area.left + 5, area.top + 10, "faint")
+    yield text(name, area.left + 5, area.top + 9, "faint")
 
 
 def _legend(drawn: Sequence[_NodeBox], width: float) -> tuple[list[str], float]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -20,18 +20,28 @@ _MAX_OTHERS = 6
 
 def overview_parts(overview: Report) -> list[RenderableType]:
     """Return the tables of a config's keys, of what else can be looked up, and of the commands."""
-    topics = titled_table("to choose from: mxrun help NAME", "name", "about", "kinds")
-    for topic in overview["topics"]:
-        topics.add_row(*map(Text, (topic["name"], topic["about"], listed(topic["kinds"], 6))))
-    commands = titled_table("commands: mxrun COMMAND --help", "command", "about")
-    for name, about in overview["commands"].items():
-        commands.add_row(name, Text(about))
+    topics = [(each["name"], listed(each["kinds"], 6)) for each in overview["topics"]]
     return [
-        _keys("sections of a config: mxrun help SECTION", overview["sections"], "key"),
-        _keys("settings of a run, at the top of a config", overview["settings"], "key"),
-        topics,
-        commands,
+        _lines("sections of a config: mxrun help SECTION", "key", _about(overview["sections"])),
+        _lines("settings of a run, at the top of a config", "key", _about(overview["settings"])),
+        _lines("to choose from: mxrun help NAME", "name", topics),
+        _lines("commands: mxrun COMMAND --help", "command", overview["commands"].items()),
     ]
+
+
+def _about(rows: Sequence[Report]) -> list[tuple[str, str]]:
+    return [(row["key"], row["about"]) for row in rows]
+
+
+def _lines(title: str, column: str, rows: Iterable[tuple[str, str]]) -> Table:
+    """Return a table with a line for each row; texts that do not fit are cut."""
+    table = titled_table(title)
+    table.expand = True
+    table.add_column(column, no_wrap=True)
+    table.add_column("about", no_wrap=True, overflow="ellipsis", ratio=1)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
 
 
 def report_parts(report: Report) -> list[RenderableType]:
@@ -61,15 +71,19 @@ def _entry(entry: Report) -> list[RenderableType]:
         facts.add_row("  accepts", Text(entry["accepts"]))
     if entry["required"] or entry["default"]:
         facts.add_row("  default", Text("required" if entry["required"] else entry["default"]))
-    parts: list[RenderableType] = [title, Text(textwrap.indent(entry["description"], "  "))]
+    parts: list[RenderableType] = [title, _indented(entry["description"])]
     parts += [facts] if facts.row_count else []
     if entry["example"]:
-        parts += [Text("example", "bold"), Text(textwrap.indent(entry["example"].rstrip(), "  "))]
+        parts += [Text("example", "bold"), _indented(entry["example"])]
     if entry["entries"]:
         parts += [Text(), _below(entry)]
     if entry["operators"]:
         parts.append(Text(f"{len(entry['operators'])} operators: mxrun help operators"))
     return parts
+
+
+def _indented(text: str) -> Padding:
+    return Padding(Text(text.rstrip()), (0, 0, 0, 2))
 
 
 def _below(entry: Report) -> Table:

@@ -166,8 +166,11 @@ def _table_form(
         options = _with_options(options, given)
     form: TableForm = getattr(options, "form", PLAIN)
     header = form.header if "header" in given or form.header == "no" else "maybe"
-    data = form.data if "data" in given else columns or form.data
-    return replace(form, header=header, size=size, data=data)
+    if "data" in given:
+        # The label of training need not be among the columns.
+        label = form.label if "label" in given else None
+        return replace(form, header=header, size=size, label=label)
+    return replace(form, header=header, size=size, data=columns or form.data)
 
 
 def _given(settings: Sequence[str]) -> Mapping[str, SourceNode]:

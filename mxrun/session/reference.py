@@ -21,13 +21,14 @@ from mxrun.base.description import describe_field, flow
 from mxrun.base.errors import SourceLocation
 from mxrun.base.keywords import REPEAT
 from mxrun.base.near_names import folded
+from mxrun.base.params import check
 from mxrun.base.registry import Registry
 from mxrun.base.validation import annotation_at
 from mxrun.config.choice import Choice
 from mxrun.config.dump import dump
-from mxrun.config.file_keys import FileKeys, LayerKeys, RepeatKeys
+from mxrun.config.file_keys import FileKeys, LayerEditKeys, LayerKeys, RepeatKeys
 from mxrun.config.marked import located
-from mxrun.config.schema import DatasetSection, Settings
+from mxrun.config.schema import DatasetSection, Settings, SplitSection
 from mxrun.config.section import Section
 from mxrun.io.dataset import DATASETS, DatasetFormat
 from mxrun.io.record import TRANSFORMS
@@ -45,7 +46,11 @@ Wrap = Callable[[Any], dict[str, Any]]
 
 # Name of a key that the user chooses, in paths.
 PLACEHOLDER = "NAME"
+# Bundled config whose layers the examples of edits name.
+_EXTENDED = "digits_lenet"
 _EXAMPLE_PLACE = SourceLocation("<example>", 1, 1)
+# Examples fit into a terminal of 80 columns, indented.
+_EXAMPLE_WIDTH = 76
 _DEFAULT = re.compile(r"; default: (?P<words>.*?)\.?$")
 
 _OPTIMIZER, _SCHEDULE = ("train", "optimizer"), ("train", "schedule")
@@ -62,8 +67,10 @@ CHOICES: Mapping[KeyPath, Registry[Any]] = {
     _METRICS: METRICS,
 }
 # Sections and choices that are explained at another path.
+_REST = ("data", "eval", "split", "rest")
 _SAME: Mapping[KeyPath, KeyPath] = {
     ("data", "eval"): ("data", "train"),
+    _REST: _REST,
     ("network", "variables", PLACEHOLDER, "init"): _INITIALIZER,
 }
 
@@ -125,8 +132,9 @@ class _KeyPlace:
     """Place of the keys of a section, a kind or an operator.
 
     path, shared: as in ReferenceEntry. wrap: function from a mapping of the keys to the part of a
-    config that contains it. complete: examples of this mapping, for keys that belong together.
-    required: keys without which the others are invalid, with example values.
+    config that contains it. complete: examples of this mapping, for keys that belong together; the
+    first is also the context of other keys. required: keys without which the others are invalid,
+    with example values.
     """
 
     path: KeyPath = ()
@@ -140,7 +148,8 @@ class _KeyPlace:
         together = next((each for each in self.complete if name in each), None)
         if together is None and value is None:
             return ""
-        return yaml_text(self.wrap(dict(together or {**self.required, name: value})))
+        others = next(iter(self.complete), self.required)
+        return yaml_text(self.wrap(dict(together or {**others, name: value})))
 
     def set(self, name: str, value: Any) -> dict[str, Any]:
         """Return a part of a config in which a key has a value."""
@@ -154,7 +163,10 @@ class _KeyPlace:
 
 def _keys(model: type[BaseModel], place: _KeyPlace) -> tuple[ReferenceEntry, ...]:
     """Return the entries of a model's keys."""
-    names = [name for name in model.model_fields if (model, name) != (DatasetSection, "options")]
+    left_out: set[tuple[type[BaseModel], str]] = {(DatasetSection, "options")}
+    if place.path != _REST[:-1]:
+        left_out.add((SplitSection, "rest"))
+    names = [name for name in model.model_fields if (model, name) not in left_out]
     return tuple(_key(model, name, place) for name in names)
 
 
@@ -166,8 +178,7 @@ def _key(model: type[BaseModel], name: str, place: _KeyPlace) -> ReferenceEntry:
     description, default = _described(field)
     value = _example(field)
     if value is None and shared[: len(LAYERS)] == LAYERS:
-        lists = (each for each in place.required.values() if isinstance(each, (list, tuple)))
-        value = _typical(field.annotation, len(next(lists, (1,))))
+        value = _typical(model, name, place.required)
     return ReferenceEntry(
         path,
         shared,
@@ -194,17 +205,17 @@ def _below(model: type[BaseModel], name: str, place: _KeyPlace) -> tuple[Referen
     examples = [each for each in field.examples or () if isinstance(each, Mapping)]
     if get_origin(inner) is dict and _is_section(below := annotation_at(model, (name, ""))):
         user_name = next(iter(examples[0])) if examples else PLACEHOLDER
-        complete = [part for each in examples for part in each.values()]
         wrap: Wrap = lambda keys: place.set(name, {user_name: keys})  # noqa: E731
-        inside = _KeyPlace((*path, PLACEHOLDER), (*shared, PLACEHOLDER), wrap, complete)
+        inside = _KeyPlace((*path, PLACEHOLDER), (*shared, PLACEHOLDER), wrap)
         return _keys(below, replace(inside, required=_required(below)))
     if not _is_section(inner):
         return ()
     inside = _KeyPlace(path, shared, partial(place.set, name), examples)
-    if len(path) == 1:
+    required = _required(inner)
+    if len(path) == 1 and required:
         # The required keys of the sections network, data and train are in every config.
         return _keys(inner, replace(inside, complete=()))
-    return _keys(inner, replace(inside, required=_required(inner)))
+    return _keys(inner, replace(inside, required=required))
 
 
 def _kinds(
@@ -241,15 +252,17 @@ def _kind(model: type[BaseModel], doc: str, kind: EntryKind, place: _KeyPlace) -
         [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
     )
     required = _required(model)
-    explicit = (
-        {name: field.examples[0]} for name, field in model.model_fields.items() if field.examples
-    )
-    example = next(iter(complete), None) or required or next(explicit, {})
+    if kind == "operator":
+        # Operators' examples of optional parameters make them complete.
+        required = {
+            key: _example(each) for key, each in model.model_fields.items() if each.examples
+        }
+    example = next(iter(complete), None) or required
     return ReferenceEntry(
         place.path,
         place.shared,
         kind,
-        inspect.cleandoc(doc),
+        _paragraphs(doc),
         example=yaml_text(place.wrap(dict(example))),
         entries=_keys(model, replace(place, complete=complete, required=required)),
     )
@@ -279,19 +292,29 @@ def _layers(path: KeyPath) -> tuple[ReferenceEntry, ...]:
             place = _KeyPlace((*path, name), (*path, name), partial(of_operator, name))
             model = known.parameter_type
             operators.append(_kind(model, known.__doc__ or "", "operator", place))
+
+    def of_edit(edits: dict[str, Any]) -> dict[str, Any]:
+        return {"extends": _EXTENDED, "network": {"layers": edits}}
+
     return (
         *_keys(LayerKeys, _KeyPlace(path, path, of_layer)),
+        *_keys(LayerEditKeys, _KeyPlace(path, path, of_edit)),
         ReferenceEntry(
             repeat.path,
             repeat.shared,
             "section",
-            inspect.cleandoc(RepeatKeys.__doc__ or ""),
+            _paragraphs(RepeatKeys.__doc__ or ""),
             "mapping",
             example=yaml_text(repeat.wrap(dict(repeat.required))),
             entries=_keys(RepeatKeys, repeat),
         ),
         *operators,
     )
+
+
+def _paragraphs(doc: str) -> str:
+    """Return a docstring with every paragraph on one line."""
+    return "\n\n".join(" ".join(each.split()) for each in inspect.cleandoc(doc).split("\n\n"))
 
 
 def _network(layers: list[Any]) -> dict[str, Any]:
@@ -328,20 +351,28 @@ def _example(field: FieldInfo) -> Any:
     return None
 
 
-def _typical(annotation: Any, length: int) -> Any:
-    """Return a value of the type of an operator's parameter that has no example.
+def _typical(model: type[BaseModel], name: str, required: Mapping[str, Any]) -> Any:
+    """Return a valid value of an operator's parameter that has no example; None if there is none.
 
-    length: that of a list.
+    required: the required parameters, whose lists have the length that others must have.
     """
+    length = next((len(each) for each in required.values() if isinstance(each, (list, tuple))), 1)
+    candidates = _candidates(model.model_fields[name].annotation, length)
+    return next((each for each in candidates if check(model, {**required, name: each})[0]), None)
+
+
+def _candidates(annotation: Any, length: int) -> Iterator[Any]:
+    """Yield values of a type; lists have `length` items."""
     arguments = get_args(annotation)
     if get_origin(annotation) is Literal:
-        return arguments[0]
-    if get_origin(annotation) is tuple:
-        return [_typical(arguments[0], length)] * length
-    if isinstance(annotation, type):
-        return {int: 1, float: 1.0, bool: True}.get(annotation)
-    # The first member of a union, or the type that is annotated.
-    return _typical(arguments[0], length) if arguments else None
+        yield from arguments
+    elif get_origin(annotation) is tuple:
+        yield from ([each] * length for each in _candidates(arguments[0], length))
+    elif annotation in (int, float, bool):
+        yield annotation(1)
+    elif arguments:
+        # The first member of a union, or the type that is annotated.
+        yield from _candidates(arguments[0], length)
 
 
 def _described(field: FieldInfo) -> tuple[str, str]:
@@ -422,4 +453,4 @@ def _distinct(entries: Sequence[ReferenceEntry]) -> list[ReferenceEntry]:
 def yaml_text(part: Mapping[str, Any]) -> str:
     """Return the YAML of a part of a config."""
     # `dump` escapes the expressions of blocks.
-    return dump(located(part, _EXAMPLE_PLACE)).replace("$${", "${")
+    return dump(located(part, _EXAMPLE_PLACE), _EXAMPLE_WIDTH).replace("$${", "${")

@@ -58,10 +58,15 @@ class Run:
     def __init__(
         self, built: ModelDefinition, plan: Plan, datasets: Mapping[str, Dataset], runs: Path
     ) -> None:
-        """`runs`: the folder of the runs that `train.start_from` can name."""
+        """`runs`: the folder of the runs that `train.start_from` can name.
+
+        Raises UserError for class weights of classes that the training data do not have.
+        """
         self.built = built
         self.plan = plan
         self.datasets = datasets
+        weighting = built.training.class_weights
+        self.class_weights = None if weighting is None else weighting.of(datasets["train"])
         self.executor = Executor(plan, open_device(built.config, plan.device))
         names = staged_names(built)
         self._staged = [HostArrays(self.executor, batch.values()) for batch in names]
@@ -155,7 +160,8 @@ class Run:
 
     def phase(self, name: str, role: str, partial: tuple[str, ...] = ()) -> Phase:
         """Return one phase with its iterator and metrics."""
-        return Phase(name, self.iterators[role], self.built.training.metrics, partial)
+        weights = self.class_weights if role == "train" else None
+        return Phase(name, self.iterators[role], self.built.training.metrics, partial, weights)
 
     def read_batches(self) -> None:
         """Read the first batch of each data set. Raises UserError if that fails."""

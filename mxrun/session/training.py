@@ -219,7 +219,11 @@ def _open_run(
     read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
     for note in (*read, *micro_batch_notes(planned_run), *budget_notes(planned_run.plan)):
         notify(note)
-    return Run(planned_run.built, planned_run.plan, datasets, runs)
+    run = Run(planned_run.built, planned_run.plan, datasets, runs)
+    weighting = built.training.class_weights
+    if weighting is not None and run.class_weights is not None:
+        notify(weighting.note(run.class_weights, datasets["train"]))
+    return run
 
 
 class _Training:

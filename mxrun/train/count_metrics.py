@@ -12,7 +12,7 @@ from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from mxrun.train.class_loop import BEST
 from mxrun.train.classification_metrics import ClassMetricKind, counted
@@ -39,6 +39,7 @@ class CountKind(ClassMetricKind):
 class AveragedKind(CountKind):
     """Ratio of counts of one class, of all classes together, or averaged over classes."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"average": "macro"}]})
     average: Average = Field(
         default="binary",
         examples=["macro"],
@@ -108,6 +109,7 @@ class FBeta(AveragedKind):
     A beta above 1 gives recall more weight, one below 1 precision.
     """
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"beta": 0.5, "average": "macro"}]})
     name: ClassVar[str] = "fbeta"
 
     beta: Annotated[float, Field(gt=0)] = Field(

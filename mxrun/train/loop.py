@@ -20,6 +20,7 @@ from mxrun.graph.update_rule import SCHEDULE
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import DataIterator, RecordError
 from mxrun.operator.optimizer import Optimizer
+from mxrun.train.class_weights import RowWeights
 from mxrun.train.divergence import (
     Diverged,
     EvaluationDiverged,
@@ -116,6 +117,8 @@ class TrainingLoop:
         self._train, self._evaluation = train, evaluation
         self._slots = slots(executor, train.iterator)
         batch = self._slots.arrays
+        weights = train.class_weights
+        self._row_weights = None if weights is None else RowWeights(weights, batch)
         self.measure = Measure(executor, train, losses, batch)
         self._evaluation_measure = (
             None if evaluation is None else Measure(executor, evaluation, losses, batch)
@@ -301,6 +304,8 @@ class TrainingLoop:
         self._draw_from(step * self._pace.accumulate + batch_number, part)
         batch = self._train.iterator.next_into(self._slots.arrays)
         assert batch is not None
+        if self._row_weights is not None:
+            self._row_weights.write(batch.valid)
         self._slots.store()
         return batch
 

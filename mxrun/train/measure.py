@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from mxrun.base.regression import Regression
 from mxrun.executor.executor import Executor
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.io.iterator import DataIterator
+from mxrun.train.class_weights import ClassWeights
 from mxrun.train.metric_kind import Figure, MetricKind, Metrics
 from mxrun.train.predictions import Array, Task
 
@@ -43,19 +45,22 @@ class LossTensors:
 class Phase:
     """Phase with its data and metrics; each metric is measured for all losses that it supports.
 
-    `partial` are further programs that run some of its batches.
+    `partial` are further programs that run some of its batches. `class_weights`: those of its
+    loss, if any; metrics are not weighted.
     """
 
     name: str
     iterator: DataIterator
     metrics: Collection[MetricKind]
     partial: tuple[str, ...] = ()
+    class_weights: ClassWeights | None = None
 
 
 class MeasuredLoss:
     """Mean of one loss, and its metrics, over batches.
 
-    Ignored labels and padded rows do not count. Nothing is allocated per batch.
+    Ignored labels and padded rows do not count. With class weights the mean is weighted: sum of
+    weight * loss / sum of weight. Nothing is allocated per batch.
     """
 
     def __init__(
@@ -65,12 +70,14 @@ class MeasuredLoss:
         self._losses = {name: executor.result(name, loss.loss).mirror() for name in programs}
         self._weight = slots[SAMPLE_WEIGHT]
         rows = len(self._weight)
+        # Rows that are records, for metrics; with class weights those of the loss differ.
+        self._is_record = self._weight if phase.class_weights is None else np.zeros(rows, "f4")
         classification = loss.classification
         self._per_row, self._ignored = 1, None
         if classification is not None:
             self._per_row = classification.predictions // rows
             self._ignored = classification.ignored if classification.labelled else None
-        # Sum of the loss, and number of predictions in it.
+        # Sum of the loss, and number of predictions in it, or sum of their weights.
         self._totals = np.zeros(2)
         self.is_finite = True
         self._metrics = Metrics(phase.metrics, loss.task, rows)
@@ -97,7 +104,9 @@ class MeasuredLoss:
         loss = mirror.array.item()
         self.is_finite = math.isfinite(loss)
         self._totals[0] += loss
-        if self._ignored is None:
+        if self._is_record is not self._weight:
+            self._add_weights(valid)
+        elif self._ignored is None:
             self._totals[1] += valid * self._per_row
         else:
             np.not_equal(self._labels_by_row, self._ignored, out=self._counted)
@@ -105,7 +114,16 @@ class MeasuredLoss:
         if self.metrics:
             output = self._outputs[program]
             output.load()
-            self._metrics.update(self._label, output.array, self._weight)
+            self._metrics.update(self._label, output.array, self._is_record)
+
+    def _add_weights(self, valid: int) -> None:
+        """Add the weights of a batch's records to their sum; there is one label for each row."""
+        self._is_record[:valid], self._is_record[valid:] = 1, 0
+        counted: Any = True
+        if self._ignored is not None:
+            np.not_equal(self._labels_by_row, self._ignored, out=self._counted)
+            counted = self._counted[:valid, 0]
+        self._totals[1] += np.add.reduce(self._weight[:valid], dtype=np.float64, where=counted)
 
     def mean(self) -> float:
         """Return the mean loss of the predictions that count; NaN if there are none."""

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
+from mxrun.base.description import PerAxis
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
 from mxrun.operator.family import OperatorFamily
@@ -30,17 +31,17 @@ MEBIBYTE = 1 << 20
 class WindowProductParameters(LinearParameters):
     """Parameters of Convolution, and of Deconvolution with other defaults (both are MXNet's)."""
 
-    kernel: Annotated[tuple[Positive, ...], Field(min_length=1, max_length=3)] = Field(
+    kernel: Annotated[tuple[Positive, ...], PerAxis(), Field(min_length=1, max_length=3)] = Field(
         description="Window size: (w,), (h, w) or (d, h, w).", examples=[(3, 3)]
     )
     num_filter: Int32 = Field(ge=1, description="Number of output channels.", examples=[8])
-    stride: tuple[Positive, ...] = Field(
+    stride: Annotated[tuple[Positive, ...], PerAxis()] = Field(
         default=(), description="Distance between windows along each axis; default: 1."
     )
-    dilate: tuple[Positive, ...] = Field(
+    dilate: Annotated[tuple[Positive, ...], PerAxis()] = Field(
         default=(), description="Distance between kernel elements along each axis; default: 1."
     )
-    pad: tuple[NonNegative, ...] = Field(
+    pad: Annotated[tuple[NonNegative, ...], PerAxis()] = Field(
         default=(), description="Zeros added at both ends of each axis; default: 0."
     )
     num_group: Int32 = Field(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from mxrun.base.description import PerAxis
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PartialShape, Shape
 from mxrun.operator.register import register
@@ -20,12 +22,19 @@ class DeconvolutionParameters(WindowProductParameters):
     kernel, stride, dilate and pad are those of the corresponding convolution.
     """
 
-    adj: tuple[NonNegative, ...] = Field(
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"kernel": [3, 3], "num_filter": 8, "stride": [2, 2], "pad": [1, 1], "adj": [1, 1]}
+            ]
+        }
+    )
+    adj: Annotated[tuple[NonNegative, ...], PerAxis()] = Field(
         default=(),
         description="Positions added at the end of each axis of the output, fewer than stride; "
         "default: 0.",
     )
-    target_shape: tuple[NonNegative, ...] = Field(
+    target_shape: Annotated[tuple[NonNegative, ...], PerAxis()] = Field(
         default=(),
         description="Sizes of the output, from which pad and adj are then computed; default: not "
         "given, as if all are 0.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from mxrun.base.params import Float32
 from mxrun.operator.optimizer import Fraction, Optimizer, register_optimizer
@@ -70,6 +70,7 @@ class SgdMomUpdateProperty(OptimizerProperty):
 class Sgd(Optimizer):
     """Stochastic gradient descent; with momentum, the last step is stored in a state `mom`."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"lr": 0.1, "momentum": 0.9}]})
     update = "sgd_mom_update"
 
     momentum: Fraction = Field(

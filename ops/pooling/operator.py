@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from mxrun.base.description import PerAxis
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PartialShape, Shape
 from mxrun.operator.family import OperatorFamily
@@ -26,7 +27,7 @@ Array = npt.NDArray[Any]
 class PoolingParameters(Parameters):
     """Parameters of Pooling (MXNet's names and defaults)."""
 
-    kernel: Annotated[tuple[Positive, ...], Field(max_length=3)] = Field(
+    kernel: Annotated[tuple[Positive, ...], PerAxis(), Field(max_length=3)] = Field(
         default=(),
         description="Window size: (w,), (h, w) or (d, h, w); not needed by global_pool.",
         examples=[(2, 2)],
@@ -46,10 +47,10 @@ class PoolingParameters(Parameters):
         description="Rounds the output size down (valid) or up (full); same gives size / "
         "stride, rounded up, for one axis without pad.",
     )
-    stride: tuple[Positive, ...] = Field(
+    stride: Annotated[tuple[Positive, ...], PerAxis()] = Field(
         default=(), description="Distance between windows along each axis; default: 1."
     )
-    pad: tuple[NonNegative, ...] = Field(
+    pad: Annotated[tuple[NonNegative, ...], PerAxis()] = Field(
         default=(),
         description="Positions added at both ends of each axis; for max and avg fewer than the "
         "kernel's; default: 0.",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PartialShape, Shape
@@ -69,6 +69,7 @@ def _rank(*shapes: PartialShape) -> int | None:
 class TransposeParameters(Parameters):
     """Parameters of transpose (MXNet's)."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"axes": [1, 0]}]})
     axes: tuple[Annotated[Int32, Field(ge=0)], ...] = Field(
         default=(), description="data's axis for each axis of the output; default: reversed."
     )

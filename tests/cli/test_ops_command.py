@@ -13,6 +13,7 @@ from commands import mxrun, refused, result, succeeded
 from mxrun import library
 from mxrun.commands.check import check
 from mxrun.commands.ops import operator
+from mxrun.config.file_keys import LayerKeys
 from mxrun.operator.register import OPERATORS
 from mxrun.session.planning import load
 
@@ -36,7 +37,7 @@ REST: dict[str, Any] = {
 
 def operators_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """The schemas of the layers' parameters, by operator."""
-    one_layer = schema["$defs"]["Layers"]["items"]["anyOf"][1]["properties"]
+    one_layer = schema["$defs"]["Layer"]["anyOf"][1]["properties"]
     return {name: part for name, part in one_layer.items() if name != "repeat"}
 
 
@@ -184,7 +185,7 @@ def test_P15_schema_and_ops_say_the_same(tmp_path: Path) -> None:
     done = mxrun("schema", cwd=tmp_path)
     schemas = operators_schema(json.loads(done.stdout))
     assert sorted(schemas) == NAMES
-    own_keys = {"name", "inputs", "implementation", "fused"}
+    own_keys = set(LayerKeys.model_fields)
     for name, schema in schemas.items():
         documented = {one["name"]: one["doc"] for one in DESCRIPTIONS[name]["parameters"]}
         described = {

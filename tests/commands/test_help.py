@@ -17,7 +17,7 @@ def test_a_key_is_explained() -> None:
     assert entry["accepts"] == "number >= 0 and < 1"
     assert (entry["default"], entry["required"]) == ("0.0", False)
     assert entry["about"] == entry["description"] == "Momentum: the factor of the last step."
-    assert entry["example"] == "train:\n  optimizer: {sgd: {momentum: 0.9}}\n"
+    assert entry["example"] == "train:\n  optimizer: {sgd: {lr: 0.1, momentum: 0.9}}\n"
 
 
 def test_keys_that_belong_together_have_one_example() -> None:

@@ -57,16 +57,6 @@ def test_another_choice_replaces_the_one_extended(tmp_path: Path) -> None:
     assert (xavier.kind, parameters) == ("xavier", {"magnitude": 2, "rnd_type": "gaussian"})
 
 
-def test_extends_finds_bundled_configs_unless_there_is_a_file(tmp_path: Path) -> None:
-    path = write(tmp_path, "extends: digits_lenet\ntrain: {epochs: 3}\n")
-    config = load_config(path)
-    assert (config.data.batch_size, config.train.epochs) == (64, 3)
-    # A file in the same folder takes precedence.
-    network(tmp_path, "    - C\n").rename(tmp_path / "digits_lenet.yaml")
-    config = load_config(write(tmp_path, "extends: digits_lenet.yaml\n"))
-    assert [layer.operator for layer in config.network.layers] == ["C"]
-
-
 def test_extends_in_a_circle_and_bases_that_are_missing(tmp_path: Path) -> None:
     path = write(tmp_path, "extends: other.yaml\n")
     write(tmp_path, "a: 1\nextends: run.yaml\n", "other.yaml")
@@ -74,15 +64,25 @@ def test_extends_in_a_circle_and_bases_that_are_missing(tmp_path: Path) -> None:
     assert "circle" in problem.problem
     assert problem.place == SourceLocation(str(tmp_path / "other.yaml"), 2, 10)
     assert problem.got == "run.yaml -> other.yaml -> run.yaml"
-    (problem,) = parse(write(tmp_path, "extends: bases/none.yaml\n")).diagnostics
-    assert "no such file" in problem.problem
-    assert problem.chain == (f"extended from {path}:1:10",)
     (problem,) = parse(write(tmp_path, "extends: digit_lenet\n")).diagnostics
-    assert problem.problem == "there is no config 'digit_lenet'"
+    assert problem.problem == "extends: there is no such file or bundled config"
     assert problem.place == SourceLocation(str(path), 1, 10)
-    assert problem.hint == "did you mean 'digits_lenet'?"
+    assert (problem.got, problem.hint) == ("digit_lenet", "did you mean 'digits_lenet'?")
+    (problem,) = parse(write(tmp_path, "extends: .\n")).diagnostics
+    assert problem.problem == "is a folder"
+    assert problem.chain == (f"extended from {path}:1:10",)
     problems = parse(write(tmp_path, "extends: [a]\n")).diagnostics
-    assert "extends: names a file" in [problem.problem for problem in problems]
+    assert "extends: names a config" in [problem.problem for problem in problems]
+
+
+def test_a_bundled_config_is_extended_by_name_but_its_name_is_not_inherited(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "extends: digits_lenet\nseed: 3\n", "own.yaml"))
+    assert (config.name, config.seed, config.network.layers[0].name) == ("own", 3, "conv1")
+    assert load_config(write(tmp_path, "extends: own.yaml\n")).name == "run"
+    # A file in the same folder takes precedence.
+    network(tmp_path, "    - C\n").rename(tmp_path / "digits_lenet.yaml")
+    config = load_config(write(tmp_path, "extends: digits_lenet.yaml\n"))
+    assert [layer.operator for layer in config.network.layers] == ["C"]
 
 
 def test_overrides_reach_every_value_and_keep_their_place(tmp_path: Path) -> None:
@@ -322,3 +322,11 @@ def test_resnet_50_stays_below_eighty_lines(tmp_path: Path) -> None:
     assert filters[:6] == [64, 64, 64, 256, 256, 64]
     assert filters[-3:] == [512, 512, 2048]
     assert config == load_config(write(tmp_path, config.resolved(), "flat.yaml"))
+
+
+def test_a_file_takes_precedence_over_a_bundled_config(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "extends: digits_lenet.yaml\n"))
+    assert config.network.layers[0].operator == "Convolution"
+    network(tmp_path, "    - C\n").rename(tmp_path / "digits_lenet.yaml")
+    config = load_config(write(tmp_path, "extends: digits_lenet.yaml\n"))
+    assert [layer.operator for layer in config.network.layers] == ["C"]

@@ -434,7 +434,7 @@ def test_P15_the_json_schema_describes_every_field() -> None:
     text = json.dumps(schema)
     for reference in {part.split('"')[0] for part in text.split('"#/$defs/')[1:]}:
         assert reference in schema["$defs"]
-    layer = schema["$defs"]["Layers"]["items"]["anyOf"][1]["properties"]
+    layer = schema["$defs"]["Layer"]["anyOf"][1]["properties"]
     assert layer["A"]["required"] == ["x"]
     assert layer["A"]["properties"]["x"]["anyOf"][0] == {"type": "integer"}
     assert layer["A"]["properties"]["norm"]["anyOf"][0] == {"enum": ["null", "batch", None]}

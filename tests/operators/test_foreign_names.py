@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from mxrun import library
-from mxrun.base.errors import SourceLocation, UserError
+from mxrun.base import foreign_names as other_names
+from mxrun.base.errors import Diagnostics, SourceLocation, UserError
+from mxrun.base.registry import Registry
+from mxrun.config.choice import Choice, read_choice
 from mxrun.config.load import load_text
 from mxrun.config.marked import SourceNode
+from mxrun.frontend.axes import Ranks, with_axes
+from mxrun.frontend.instantiate import instantiate
+from mxrun.io.dataset import DATASETS
+from mxrun.io.record import TRANSFORMS
 from mxrun.operator import foreign_names
-from mxrun.operator.foreign_names import Counterpart, counterpart, missing
+from mxrun.operator.foreign_names import Counterpart, counterpart, elsewhere, missing
+from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.register import OPERATORS, create
+from mxrun.train.initializer import INITIALIZERS
+from mxrun.train.metric import METRICS
+from mxrun.train.schedule import SCHEDULES
 
 library.load()
 
@@ -26,8 +40,20 @@ def refusal(name: str) -> str:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("Conv2d", "mxrun calls it Convolution: {num_filter: 16, kernel: [3, 3]}"),
-        ("Conv2D", "mxrun calls it Convolution: {num_filter: 16, kernel: [3, 3]}"),
+        ("Conv2d", "mxrun calls it Convolution: {num_filter: 16, kernel: 3}"),
+        ("Conv2D", "mxrun calls it Convolution: {num_filter: 16, kernel: 3}"),
+        ("MaxPool2d", "mxrun calls it Pooling: {pool_type: max, kernel: 2, stride: 2}"),
+        (
+            "CrossEntropyLoss",
+            "mxrun calls it SoftmaxOutput: {label: label}, which contains the softmax",
+        ),
+        (
+            "MultiHeadAttention",
+            "mxrun has no attention layers yet; `mxrun ops` lists the operators",
+        ),
+        ("LSTM", "mxrun has no recurrent layers yet; `mxrun ops` lists the operators"),
+        ("Input", "inputs are declared in network.inputs, variables in network.variables"),
+        ("plus_scalar", "`mxrun ops` lists the operators"),
         ("Dense", "mxrun calls it FullyConnected: {num_hidden: 10}"),
         ("ReLU", "mxrun calls it Activation: {act_type: relu}"),
         ("batch_norm", "did you mean 'BatchNorm'?"),
@@ -50,15 +76,62 @@ def test_every_counterpart_is_a_layer_as_it_is_written() -> None:
         given = {key: value for key, value in body.items() if key in fields}
         if "num_args" in fields:
             given["num_args"] = 2
+        given = with_axes(property_class, given, None, Ranks({}), 2)
         arguments = {*create(found.operator, given).list_arguments(), "inputs"}
         assert body.keys() <= {*fields, *arguments}
 
 
 def test_no_name_is_both_ours_and_missing() -> None:
-    for name in foreign_names._MISSING:
+    for name in {**foreign_names._MISSING, **foreign_names._ELSEWHERE}:
         assert counterpart(name) is None
-        assert missing(name)
+        assert bool(missing(name)) != bool(elsewhere(name))
         assert name not in OPERATORS
+
+
+@pytest.mark.parametrize(
+    ("registry", "name", "hint"),
+    [
+        (OPTIMIZERS, "momentum", "mxrun calls it sgd: {momentum: 0.9}"),
+        (OPTIMIZERS, "SGD", "did you mean 'sgd'?"),
+        (OPTIMIZERS, "Adadelta", "mxrun has no such optimizer yet"),
+        (SCHEDULES, "StepLR", "mxrun calls it step: {epochs: 10, factor: 0.1}"),
+        (SCHEDULES, "ReduceLROnPlateau", "mxrun calls it plateau"),
+        (INITIALIZERS, "he_normal", "mxrun calls it msra"),
+        (METRICS, "acc", "mxrun calls it accuracy"),
+        (METRICS, "AUROC", "mxrun calls it auc"),
+        (TRANSFORMS, "RandomHorizontalFlip", "mxrun calls it flip"),
+        (
+            TRANSFORMS,
+            "ToTensor",
+            "images are read as numbers from 0 to 1 in any case: leave it out",
+        ),
+        (TRANSFORMS, "RandomCrop", "did you mean 'random_crop'?"),
+        (DATASETS, "ImageFolder", "did you mean 'image_folder'?"),
+    ],
+)
+def test_names_of_the_training_section_are_translated(
+    registry: Registry[Any], name: str, hint: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        registry.get(name)
+    assert caught.value.diagnostics[0].hint == hint
+
+
+@pytest.mark.parametrize(
+    "registry", [OPTIMIZERS, SCHEDULES, INITIALIZERS, METRICS, TRANSFORMS, DATASETS]
+)
+def test_every_translation_is_a_choice_as_it_is_written(registry: Registry[Any]) -> None:
+    hints = other_names._HINTS[registry.kind]
+    assert not [name for name in hints if name in list(registry)]
+    for hint in {hint for hint in hints.values() if hint.startswith("mxrun calls it ")}:
+        form = re.split(", (?:which|as)", hint.removeprefix("mxrun calls it "))[0]
+        choice = read_choice(load_text(form, SourceLocation("", 1, 1), Diagnostics()))
+        assert isinstance(choice, Choice)
+        if registry is DATASETS:
+            assert choice.kind in list(registry)
+            continue
+        problems = Diagnostics()
+        assert instantiate(choice, registry, problems), [str(each) for each in problems]
 
 
 def _body(found: Counterpart) -> dict[str, object]:

@@ -220,7 +220,7 @@ def test_F10_an_infinite_gradient_is_found_although_it_is_clipped(clip: str) -> 
 
 def test_F10_the_command_ends_with_2_and_one_message() -> None:
     done = mxrun("train", "net.yaml", *GROWING, "--json", cwd=Path())
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (2, 2)
     assert "Traceback" not in done.stderr
     assert done.stderr.count("training has diverged in step") == 1
     assert "numbers are no longer finite: looking for the first that was not" in done.stderr
@@ -274,6 +274,6 @@ def test_an_evaluation_that_is_not_finite_ends_the_command_with_2() -> None:
     np.savez("evaluated.npz", data=np.ones((8, 4), "f4"), label=np.full((8, 2), 3e30, "f4"))
     plain("[2]", "LinearRegressionOutput: {name: out, label: label}")
     done = mxrun("train", "net.yaml", EVALUATED, "--json", cwd=Path())
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (2, 2)
     assert "Traceback" not in done.stderr
     assert done.stderr.count("the evaluation after epoch 1 (step 5) is not finite: 'out'") == 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-import yaml
 
-from mxrun.base.errors import UserError
+from mxrun.base.errors import Diagnostics, SourceLocation, UserError
 from mxrun.base.params import check
 from mxrun.config import parse
+from mxrun.config.load import load_text
 from mxrun.frontend import build
 from mxrun.operator.register import OPERATORS
 from mxrun.session.reference import CHOICES, LAYERS, ReferenceEntry, config_reference, find
@@ -34,6 +35,11 @@ train: {epochs: 1, optimizer: sgd, metrics: [accuracy]}
 
 def name_of(entry: ReferenceEntry) -> str:
     return ".".join(entry.path)
+
+
+def values_of(entry: ReferenceEntry) -> Any:
+    """Return the values of an entry's example."""
+    return load_text(entry.example, SourceLocation("example", 1, 1), Diagnostics()).plain()
 
 
 def test_every_key_has_a_text_an_example_and_a_default_or_is_required() -> None:
@@ -63,7 +69,9 @@ def test_examples_are_valid(tmp_path: Path) -> None:
         path = tmp_path / "example.yaml"
         start = "" if entry.name == "extends" else "extends: base.yaml\n"
         path.write_text(start + entry.example)
-        parsed = parse(path)
+        # The rest of a share.
+        overrides = ["data.train.split={share: 0.8}"] if entry.name == "rest" else []
+        parsed = parse(path, overrides)
         problems = list(parsed.diagnostics)
         # Parts of other networks, and metrics of other losses, do not fit the base.
         if not problems and entry.path[0] != "network" and entry.path[:2] != ("train", "metrics"):
@@ -78,11 +86,11 @@ def test_examples_are_valid(tmp_path: Path) -> None:
 def test_examples_of_metrics_and_operators_are_valid() -> None:
     metrics = [each for each in ENTRIES if each.path[:2] == ("train", "metrics")]
     for entry in metrics[1:]:
-        (choice,) = yaml.safe_load(entry.example)["train"]["metrics"]
+        (choice,) = values_of(entry)["train"]["metrics"]
         kind, values = next(iter(choice.items())) if isinstance(choice, dict) else (choice, {})
         assert check(METRICS.get(kind), values)[1] == (), name_of(entry)
     for entry in OPERATOR_KEYS:
-        ((operator, values),) = yaml.safe_load(entry.example)["network"]["layers"][0].items()
+        ((operator, values),) = values_of(entry)["network"]["layers"][0].items()
         assert entry.name in values
         assert check(OPERATORS.get(operator).parameter_type, values)[1] == (), name_of(entry)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import time
@@ -59,11 +60,13 @@ def stop(folder: Path, moment: Moment, reached: int) -> int:
     if code == 0:
         # A late moment may find the run at its end.
         return STEPS
-    assert output == ""
     if code != STOPPED:
+        assert output == ""
         assert early
         assert code == EARLY[moment.number]
         return reached
+    error = json.loads(output)
+    assert (error["error"]["kind"], error["exit_code"]) == ("stopped", STOPPED)
     newest = saved_steps(folder / "runs/killed")[-1]
     assert f"stopped after step {newest} and saved in runs/killed; the same command" in errors
     # No saved step is repeated, and the current step is the last.

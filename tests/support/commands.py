@@ -73,7 +73,10 @@ def refused(*arguments: str, cwd: Path | None = None) -> str:
     """Return the message of a command that refuses its input: exit code 2 and no traceback."""
     done = mxrun(*arguments, cwd=cwd)
     assert done.returncode == 2, (done.returncode, done.stderr)
-    assert done.stdout == ""
+    if "--json" in arguments:
+        assert json.loads(done.stdout)["exit_code"] == 2
+    else:
+        assert done.stdout == ""
     assert "Traceback" not in done.stderr
     return done.stderr
 

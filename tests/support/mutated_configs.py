@@ -67,5 +67,6 @@ def _has_place(problem: Diagnostic, path: Path) -> bool:
     if place is None or any(str(path) in link for link in problem.chain):
         return place is not None
     file = Path(place.file)
-    lines = file.read_bytes().count(b"\n") if file.parent == path.parent else -2
+    # A config may extend a bundled one.
+    lines = file.read_bytes().count(b"\n") if file.parent in (path.parent, CONFIGS) else -2
     return 1 <= place.line <= lines + 2 and place.column >= 1

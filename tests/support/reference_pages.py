@@ -161,7 +161,9 @@ def _key(entry: ReferenceEntry, level: int = 2) -> list[str]:
         lines.append("The operators are listed in [operators](operators.md).\n")
         entries = [each for each in entry.entries if each.kind != "operator"]
     elif entry.shared != entry.path:
-        return [*lines, f"Its keys are those of `{'.'.join(entry.shared)}`.\n"]
+        lines.append(f"Its keys are those of `{'.'.join(entry.shared)}`.\n")
+        own = [below for below in entry.walk() if below.path == below.shared]
+        return [*lines, *(line for below in own for line in _key(below, level + 1))]
     else:
         entries = list(entry.entries)
     if entry.kind == "choice":

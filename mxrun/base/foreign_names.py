@@ -1,0 +1,141 @@
+"""Names of other frameworks' optimizers, schedules, metrics and the like, with hints for each.
+
+Those of layers are in `operator/foreign_names.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mxrun.base.near_names import folded
+
+
+def hint_for(kind: str, name: str) -> str:
+    """Return the hint for a name of another framework for an entry of one kind; else empty.
+
+    kind: that of a registry, such as optimizer.
+    """
+    return _HINTS.get(kind, {}).get(folded(name), "")
+
+
+def _written(form: str, *names: str) -> dict[str, str]:
+    return dict.fromkeys(names, f"mxrun calls it {form}")
+
+
+def _lacking(feature: str, *names: str) -> dict[str, str]:
+    return dict.fromkeys(names, f"mxrun has no {feature} yet")
+
+
+# By kind of registry, then by folded name.
+_HINTS: Mapping[str, Mapping[str, str]] = {
+    "optimizer": {
+        **_written("sgd: {momentum: 0.9}", "momentum", "sgdmomentum", "momentumsgd"),
+        **_written("nag: {momentum: 0.9}", "nesterov", "nesterovmomentum"),
+        **_written("rmsprop: {centered: true}", "rmspropalex"),
+        **_written("signum: {momentum: 0}", "signsgd"),
+        **_lacking(
+            "such optimizer",
+            *("adadelta", "adamax", "nadam", "radam", "amsgrad", "lbfgs", "rprop", "asgd"),
+            *("adafactor", "lion", "sparseadam", "lars", "ftml", "sgld", "dcasgd"),
+        ),
+    },
+    "schedule": {
+        **_written("step: {epochs: 10, factor: 0.1}", "steplr", "factorscheduler", "stepdecay"),
+        **_written("multistep: {epochs: [10, 20], factor: 0.1}", "multisteplr"),
+        **_written(
+            "multistep: {epochs: [10, 20], factor: 0.1}",
+            "multifactorscheduler",
+            "piecewiseconstantdecay",
+        ),
+        **_written("exponential: {factor: 0.95}", "exponentiallr", "exponentialdecay"),
+        **_written(
+            "cosine", "cosineannealinglr", "cosineannealing", "cosinedecay", "cosinescheduler"
+        ),
+        **_written("linear", "linearlr", "lineardecay"),
+        **_written("polynomial", "polynomiallr", "polynomialdecay", "polyscheduler"),
+        **_written("one_cycle: {peak: 0.1}", "onecyclelr"),
+        **_written("plateau", "reducelronplateau"),
+        **_written("constant", "constantlr", "none", "fixed"),
+        **_written("{constant: {warmup_steps: 500}}, as every schedule has", "warmup"),
+        **_lacking(
+            "such schedule",
+            *("cosineannealingwarmrestarts", "cosinedecayrestarts", "cycliclr", "lambdalr"),
+        ),
+    },
+    "initializer": {
+        **_written(
+            "xavier", "xavieruniform", "glorot", "glorotuniform", "xaviernormal", "glorotnormal"
+        ),
+        **_written(
+            "msra", "kaiming", "kaimingnormal", "kaiminguniform", "he", "henormal", "heuniform"
+        ),
+        **_written("msra", "msraprelu"),
+        **_written("normal", "randomnormal", "gaussian", "truncatednormal"),
+        **_written("uniform", "randomuniform"),
+        **_written("constant: {value: 0}", "zero", "zeros"),
+        **_written("constant: {value: 1}", "one", "ones"),
+        **_lacking("such initializer", "orthogonal", "bilinear", "lecunnormal", "lecununiform"),
+    },
+    "metric": {
+        **_written(
+            "accuracy",
+            *("acc", "categoricalaccuracy", "sparsecategoricalaccuracy", "multiclassaccuracy"),
+        ),
+        **_written(
+            "{top_k: {k: 5}}",
+            *("top5", "top5accuracy", "topkaccuracy", "topkcategoricalaccuracy"),
+            "sparsetopkcategoricalaccuracy",
+        ),
+        **_written("auc", "auroc", "rocauc", "rocaucscore"),
+        **_written("f1", "f1score", "binaryf1score", "multiclassf1score"),
+        **_written("fbeta", "fbetascore"),
+        **_written("mcc", "matthewscorrcoef", "matthews", "pcc"),
+        **_written("mse", "meansquarederror", "l2"),
+        **_written("mae", "meanabsoluteerror", "l1"),
+        **_written("rmse", "rootmeansquarederror"),
+        **_written("r2", "r2score", "rsquared"),
+        **_written("pearson_correlation", "pearsonr", "pearsoncorrcoef", "pearson"),
+        **_written(
+            "cross_entropy",
+            *("crossentropyloss", "categoricalcrossentropy", "sparsecategoricalcrossentropy"),
+            *("logloss", "nll", "negativeloglikelihood", "ce"),
+        ),
+        **_written("confusion_matrix", "confusion", "multiclassconfusionmatrix"),
+        "loss": "the loss is always measured: leave it out",
+        **_lacking(
+            "such metric", "meaniou", "iou", "dice", "averageprecision", "mape", "cohenkappa"
+        ),
+    },
+    "transform": {
+        **_written(
+            "flip", "randomhorizontalflip", "randomflip", "horizontalflip", "randomleftright"
+        ),
+        **_written("random_crop: {size: [24, 24]}", "crop"),
+        **_written(
+            "{pad_crop: {pad: 4}}, which pads and then crops at random", "pad", "zeropadding2d"
+        ),
+        **_written("{resize: {size: [32, 32]}}", "resizing", "scale"),
+        **_written("{normalize: {mean: 0.5, std: 0.25}}", "standardize", "normalization"),
+        **_written("color_jitter", "randombrightness", "randomcontrast", "randomsaturation"),
+        **_written("{cutout: {size: 8}}", "randomerasing", "randomcutout"),
+        **_written("{one_hot: {classes: 10}}", "tocategorical", "categoryencoding"),
+        **dict.fromkeys(
+            ("totensor", "pil", "toimage", "todtype", "rescaling", "rescale"),
+            "images are read as numbers from 0 to 1 in any case: leave it out",
+        ),
+        **_lacking(
+            "such transform",
+            *("randomrotation", "rotate", "randomverticalflip", "verticalflip", "randomaffine"),
+            *("gaussianblur", "mixup", "cutmix", "autoaugment", "randaugment", "grayscale"),
+        ),
+    },
+    "data set": {
+        **_written("image_folder", "images", "imagedirectory", "folder"),
+        **_written("csv", "table", "tsv", "dataframe"),
+        **_written("npz", "npy", "numpy", "arrays", "tensordataset"),
+        **_lacking(
+            "such data set",
+            *("imagenet", "fashionmnist", "kmnist", "svhn", "coco", "parquet", "hdf5", "tfrecord"),
+        ),
+    },
+}
