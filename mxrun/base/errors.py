@@ -20,27 +20,19 @@ PYTHON = "<python>"
 
 @dataclass(frozen=True, order=True)
 class SourceLocation:
-    """Position in a text file; lines and columns count from 1."""
+    """Position in a text file; lines and columns count from 1.
+
+    key: the dotted key of a value that Python code gives, in `PYTHON`, where lines only number the
+    values.
+    """
 
     file: str
     line: int
     column: int
+    key: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
-
-
-@dataclass(frozen=True, order=True)
-class KeyLocation(SourceLocation):
-    """Position of a value that Python code gives: the dotted key, such as `train.epochs`.
-
-    `line` and `column` only order such positions; `file` is `PYTHON`.
-    """
-
-    key: str
-
-    def __str__(self) -> str:
-        return self.key
+        return self.key or f"{self.file}:{self.line}:{self.column}"
 
 
 def location_of(function: Callable[..., object]) -> SourceLocation:

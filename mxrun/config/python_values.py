@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.base.errors import PYTHON, Diagnostic, Diagnostics, KeyLocation, UserError
+from mxrun.base.errors import PYTHON, Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.validation import Path as KeyPath
 from mxrun.base.validation import dotted
 from mxrun.config.load import DEEPEST, MAX_VALUES
@@ -26,9 +26,9 @@ class PythonValues:
         self._diagnostics = diagnostics
         self._order = count(1)
 
-    def place(self, path: KeyPath) -> KeyLocation:
+    def place(self, path: KeyPath) -> SourceLocation:
         """Return the place of the value at `path`, after all places returned before."""
-        return KeyLocation(PYTHON, next(self._order), 1, dotted(path) or _WHOLE)
+        return SourceLocation(PYTHON, next(self._order), 1, dotted(path) or _WHOLE)
 
     def tree(self, value: Any, path: KeyPath) -> SourceNode:
         """Return a value as a tree; dictionaries, lists, tuples, NumPy values and paths are read.
@@ -62,7 +62,7 @@ class PythonValues:
                 self._diagnostics.add(Diagnostic("a key must be text", place, "text", repr(key)))
         return entries
 
-    def _scalar(self, value: Any, place: KeyLocation) -> Scalar:
+    def _scalar(self, value: Any, place: SourceLocation) -> Scalar:
         if isinstance(value, os.PathLike):
             value = os.fspath(value)
         if isinstance(value, str) and not _is_text(value):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
 from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.config import PATHLESS
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.infer import infer
 from mxrun.graph.node import NodeEntry
@@ -50,7 +51,8 @@ def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[OutputHead, ...
     internals = symbol.get_internals().heads
     known = {entry.node.name: entry for entry in internals if entry.index == 0}
     known |= {entry.name: entry for entry in internals}
-    config = built.config.key_place("network").file
+    file = built.config.key_place("network").file
+    config = "CONFIG" if file in PATHLESS else file
     problems = [
         Diagnostic(
             f"the network has no layer or output {name!r}",

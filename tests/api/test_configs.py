@@ -78,6 +78,16 @@ def test_errors_name_dotted_keys(config: Any, overrides: dict[str, Any], shown: 
     assert shown in str(raised.value)
 
 
+def test_errors_of_a_file_and_of_overrides_come_together(tmp_path: Path) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(BASE.read_text().replace("num_hidden: 64", "num_hidden: -64"))
+    with pytest.raises(mxrun.UserError) as raised:
+        mxrun.load(path, {"network.layers[0].Convolution.num_filter": 0, "train.epochs": 0})
+    places = [str(problem.place) for problem in raised.value.diagnostics]
+    assert {"network.layers[0].Convolution.num_filter", "train.epochs"} < {*places}
+    assert any(place.startswith(f"{path}:") for place in places)
+
+
 def test_errors_in_files_name_file_line_and_column(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
     path.write_text("name: net\ntrain:\n  epohcs: 3\n")
