@@ -129,11 +129,13 @@ def _worst(head: Report, prefix: str) -> Table:
     table.add_column("input", overflow="fold")
     numbered = any(row["record"] for row in rows)
     if numbered:
-        table.add_column("record", justify="right")
+        table.add_column("record", justify="right", no_wrap=True)
     columns = _error_columns(rows[0])
     for heading in columns:
-        is_text = heading in ("label", "prediction")
-        table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+        if heading in ("label", "prediction"):
+            table.add_column(heading, overflow="fold", min_width=len(heading))
+        else:
+            table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         cells = [Text(printable(row["input"]))]
         cells += [Text(str(row["record"]))] if numbered else []
@@ -144,7 +146,7 @@ def _worst(head: Report, prefix: str) -> Table:
 def _error_columns(row: Report) -> list[str]:
     """Return the columns of a kind of error."""
     if "probability" in row:
-        return ["label", "prediction", "probability", "of the label", "loss"]
+        return ["label", "prediction", "probability", "loss"]
     found = [key for key in ("label", "prediction") if key in row]
     return [*found, "error"] if "error" in row else [*found, "wrong", "loss"]
 
@@ -157,7 +159,7 @@ def _error_cell(row: Report, heading: str) -> Text:
         return Text(_values(row[heading])) if name is None else Text(printable(name), style)
     if heading == "wrong":
         return Text(f"{row['wrong']} of {row['predictions']}")
-    return Text(_number(row["label_probability" if heading == "of the label" else heading]))
+    return Text(_number(row[heading]))
 
 
 def _values(values: float | Sequence[float]) -> str:
