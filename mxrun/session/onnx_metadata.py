@@ -8,6 +8,7 @@ from typing import Any
 from mxrun.base.tensor import TensorSpec
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import evaluation_pipeline
+from mxrun.io.batch import is_label
 from mxrun.io.sample import image_scale, takes_images
 from mxrun.session.synthetic_data import trained_on_synthetic_data
 from mxrun.session.trained_model import TrainedModel
@@ -41,7 +42,8 @@ def _preprocessing(
 ) -> dict[str, Any]:
     """Return the preprocessing from the records of one input to its rows.
 
-    shape: of one row. layout and color: for an input that takes images. scale: the factors of an
+    shape: of one row. layout and color: for an input that takes images. columns: of the table that
+    the network was trained on, in the row's order, if they have names. scale: the factors of an
     image's bytes and of arrays of bytes, which give the values that normalize reads; known for
     trained networks alone. transforms: in order, each {name: parameters}, as in a config.
     """
@@ -51,7 +53,15 @@ def _preprocessing(
         {step.transform.name: step.transform.model_dump(mode="json")} for step in pipeline.of(name)
     ]
     scale = {} if trained is None else {"scale": _scale(trained, name, spec)}
-    return {"shape": list(spec.shape), **_image(spec), **scale, "transforms": transforms}
+    known = {**_image(spec), **_columns(trained, name, spec), **scale}
+    return {"shape": list(spec.shape), **known, "transforms": transforms}
+
+
+def _columns(trained: TrainedModel | None, name: str, spec: TensorSpec) -> dict[str, list[str]]:
+    """Return the names of the columns that a row of the input holds, in its order."""
+    columns = () if trained is None else trained.checkpoint.manifest.columns
+    is_table = not is_label(name) and len(columns) == spec.elements
+    return {"columns": list(columns)} if columns and is_table else {}
 
 
 def _image(spec: TensorSpec) -> dict[str, str]:

@@ -146,3 +146,21 @@ def test_a_config_has_no_classes_and_a_table_no_colours() -> None:
         "mxrun.run": "plain",
         "mxrun.preprocessing": {"data": {"shape": [8], "transforms": []}},
     }
+
+
+def test_columns_of_a_table_are_named_in_their_order() -> None:
+    rows = ["a,b,kind,c"] + [f"{i},{-i},{('x', 'y')[i % 2]},1" for i in range(8)]
+    Path("rows.csv").write_text("\n".join(rows) + "\n")
+    options = "path: rows.csv, header: true, label: kind, data: [c, a]"
+    data = f"data: {{batch_size: 4, train: {{dataset: csv, {options}}}}}\n"
+    text = config_text(classifier(2), name="table", inputs="{data: [2], label: []}", data=data)
+    Path("net.yaml").write_text(text)
+    run_training()
+    found = metadata("runs/table")
+    assert found["mxrun.classes"] == ["x", "y"]
+    assert found["mxrun.preprocessing"]["data"] == {
+        "shape": [2],
+        "columns": ["c", "a"],
+        "scale": {},
+        "transforms": [],
+    }
