@@ -314,7 +314,7 @@ def test_the_labels_of_a_regression_are_written_beside_what_it_gives(tmp_path, m
     write_csv(rows, Path("rows.csv"))
     header, first, _ = Path("rows.csv").read_text().splitlines()
     assert header == "input,record,label_0,label_1,output_0,output_1"
-    assert first.startswith("npz all,0,1.0,2.5,")
+    assert first.startswith("data.npz,0,1.0,2.5,")
 
 
 def test_records_that_do_not_fit_are_told_with_what_to_do(lenet, tmp_path):
