@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+from mxrun.base.errors import SourceLocation
 from mxrun.config.marked import Scalar, SourceNode
 from mxrun.config.scalar import resolve
 
@@ -12,12 +14,26 @@ _WIDTH = 96
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.-]*")
 # YAML limits a key before a colon to 1024 characters with quotes; `? key` has no limit.
 _MAX_KEY_LENGTH = 1000
+_NOWHERE = SourceLocation("<none>", 1, 1)
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
 def dump(root: SourceNode) -> str:
     """Return the YAML text of a config: sections in block style, short collections on one line."""
     return "\n".join(_block(root, 0, top=True)) + "\n"
+
+
+def flow(value: object) -> str:
+    """Return plain values as YAML on one line: scalars, lists and mappings with text keys."""
+    return _flow(_node(value))
+
+
+def _node(value: Any) -> SourceNode:
+    if isinstance(value, Mapping):
+        return SourceNode({str(key): _node(part) for key, part in value.items()}, _NOWHERE)
+    if isinstance(value, (list, tuple)):
+        return SourceNode(tuple(map(_node, value)), _NOWHERE)
+    return SourceNode(value, _NOWHERE)
 
 
 def _block(node: SourceNode, indent: int, *, top: bool = False) -> Iterator[str]:
