@@ -13,6 +13,8 @@ from mxrun.base.near_names import folded, near_names
 _ALIASES: Mapping[str, str] = {
     "export": "convert",
     "save": "convert",
+    "new": "init",
+    "create": "init",
     "fit": "train",
     "resume": "train CONFIG --resume",
     "predict": "infer",

@@ -51,10 +51,10 @@ def survey_images(source: str) -> DataSurvey:
     hint = "give the folder that has a folder for each class"
     check_class_counts(class_counts(complete), str(folder), hint)
     train, evaluation, measured = _parts(options, of, complete)
-    sample = _sample(measured.lazy["data"], str(folder))
+    sample = _sample(complete.lazy["data"], measured.lazy["data"].rows, str(folder))
     damaged = _empty_files(complete.lazy["data"]) | sample.damaged
     total = train.records + evaluation.records
-    looked = "all" if sample.sizes.images == train.records else f"{sample.sizes.images:,} of them"
+    looked = "all" if sample.sizes.images == total else f"{sample.sizes.images:,} of them"
     facts = (
         f"{total:,} images in {len(train.counts)} classes",
         f"{sample.sizes}, {'grey' if sample.is_grey else 'colour'} ({looked} looked at)",
@@ -105,8 +105,12 @@ class _ImageSample:
     damaged: dict[str, str]
 
 
-def _sample(images: LazyField, folder: str) -> _ImageSample:
-    """Decode some images of a column, the same ones at each call."""
+def _sample(images: LazyField, rows: NDArray[np.int64] | None, folder: str) -> _ImageSample:
+    """Decode some images of a column, the same ones at each call.
+
+    rows: the images of training, whose values are measured; None for all.
+    """
+    trained = set(range(images.count) if rows is None else rows.tolist())
     sizes, means, squares, damaged = [], [], [], {}
     is_grey, pixels = True, 0
     for index in random.permutation(0, "init", images.count)[:_MAX_IMAGES].tolist():
@@ -120,10 +124,11 @@ def _sample(images: LazyField, folder: str) -> _ImageSample:
         is_grey = is_grey and _is_grey(image)
         sizes.append(image.shape[1:])
         pixels += image.shape[1] * image.shape[2]
-        values = image.reshape(3, -1) / 255
-        means.append(values.mean(1))
-        squares.append(np.square(values).mean(1))
-    if not sizes:
+        if index in trained:
+            values = image.reshape(3, -1) / 255
+            means.append(values.mean(1))
+            squares.append(np.square(values).mean(1))
+    if not means:
         expected, got = "images that can be decoded", "; ".join([*damaged.values()][:_MAX_NAMES])
         raise UserError(Diagnostic(f"{folder}: no image can be read", None, expected, got))
     mean = np.mean(means, 0)

@@ -174,6 +174,8 @@ def _check_label(label: _Label, path: Path, outline: TableOutline) -> None:
 def _why_unusable(column: TableColumn, outline: TableOutline) -> str:
     """Return why a column cannot be data; empty if it can."""
     rows = outline.rows
+    if outline.has_header and [each.name for each in outline.columns].count(column.name) > 1:
+        return "the header has its name several times"
     if column.gaps == rows:
         return "every value is missing"
     if column.words:
