@@ -18,6 +18,8 @@ _USAGE_ERROR: type[Any] = typer.BadParameter.__bases__[0]
 _ALIASES: Mapping[str, str] = {
     "export": "convert",
     "save": "convert",
+    "new": "init",
+    "create": "init",
     "fit": "train",
     "resume": "train CONFIG --resume",
     "predict": "infer",

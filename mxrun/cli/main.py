@@ -26,6 +26,7 @@ from mxrun.cli.evaluate import evaluate
 from mxrun.cli.help import help_
 from mxrun.cli.infer import infer
 from mxrun.cli.info import info
+from mxrun.cli.init import init
 from mxrun.cli.inspect_memory import inspect_memory
 from mxrun.cli.ops import ops
 from mxrun.cli.plot import plot
@@ -139,6 +140,7 @@ def _mxrun(
 
 
 for _command in (
+    init,
     train,
     evaluate,
     infer,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from mxrun.config.marked import Scalar, SourceNode
+from mxrun.base.errors import SourceLocation
+from mxrun.config.marked import Scalar, SourceNode, located
 from mxrun.config.scalar import resolve
 
 _WIDTH = 96
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.-]*")
 # YAML limits a key before a colon to 1024 characters with quotes; `? key` has no limit.
 _MAX_KEY_LENGTH = 1000
+_NOWHERE = SourceLocation("<none>", 1, 1)
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
 
 
@@ -21,6 +24,11 @@ def dump(root: SourceNode, width: int = _WIDTH) -> str:
     width: maximum length of the lines of these collections.
     """
     return "\n".join(_block(root, 0, width, top=True)) + "\n"
+
+
+def flow(value: object) -> str:
+    """Return plain values as YAML on one line: scalars, lists and mappings with text keys."""
+    return _flow(located(value, _NOWHERE))
 
 
 def _block(node: SourceNode, indent: int, width: int, *, top: bool = False) -> Iterator[str]:

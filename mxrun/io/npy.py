@@ -11,7 +11,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -66,11 +66,33 @@ def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
 
     No data is read if the arrays, by their headers, do not fit into memory together.
     """
+    with _archive(path) as archive:
+        members = archive.namelist()
+        check_memory(path, sum(_needed(archive, path, name, members) for name in names))
+        return {name: _member(archive, path, name, members) for name in names}
+
+
+def npz_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Return shape and dtype of each array of numbers in an archive, from the headers alone.
+
+    Arrays of other dtypes are left out. Raises UserError if the file cannot be read.
+    """
+    with _archive(path) as archive:
+        members = archive.namelist()
+        found = {}
+        for name in (each.removesuffix(".npy") for each in members if each.endswith(".npy")):
+            with suppress(UserError), _opened(archive, path, name, members) as (stream, shown):
+                shape, _, dtype = _header(stream, shown)
+                found[name] = (shape, dtype)
+        return found
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open an archive; raises UserError if it cannot be read, now or in the context's block."""
     try:
         with zipfile.ZipFile(path) as archive:
-            members = archive.namelist()
-            check_memory(path, sum(_needed(archive, path, name, members) for name in names))
-            return {name: _member(archive, path, name, members) for name in names}
+            yield archive
     except zipfile.BadZipFile as error:
         fail(path, 0, f"not an archive of arrays: {error}", "a file that numpy.savez wrote")
     except (OSError, ValueError, NotImplementedError, RuntimeError, EOFError) as error:

@@ -92,6 +92,17 @@ def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) ->
     return table
 
 
+def table_cells(
+    content: bytes, path: Path | str, delimiter: str = ""
+) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the line and the unprocessed cells of each row that is not empty.
+
+    delimiter: empty to detect it as `parse_table` does. Raises UserError for a row whose number of
+    cells differs from the first row's.
+    """
+    yield from _TableParser(content, path, TableForm(delimiter), "").cells()
+
+
 class _TableParser:
     """Reader of one file; the first row determines the delimiter and the column names."""
 
@@ -108,28 +119,24 @@ class _TableParser:
         columns: list[int] = []
         label: int | None = None
         width = 0
-        for line, offset, cells in self._rows():
+        for line, offset, cells in self._even_rows():
             if not width:
                 width = len(cells)
                 is_header = self._are_names(cells)
-                self._names = tuple(map(_text, cells)) if is_header else ()
+                self._names = tuple(map(cell_text, cells)) if is_header else ()
                 columns, label = self._columns(width)
                 self._check_names(line, (*columns, *([] if label is None else [label])))
                 if is_header:
                     continue
-            if len(cells) != width:
-                problem = "the number of columns differs from the first row's"
-                where = (line, len(cells), offset)
-                self._fail(where, problem, f"{width} columns", str(len(cells)))
             for column in columns:
-                number = _number(cells[column])
+                number = cell_number(cells[column])
                 if not math.isfinite(number):
                     self._refuse(cells, column, label, (line, offset), not lines)
                 numbers.append(number)
             if label is not None:
-                word = _text(cells[label])
-                number = _number(cells[label])
-                if self._form.words and word and not _is_gap(cells[label]):
+                word = cell_text(cells[label])
+                number = cell_number(cells[label])
+                if self._form.words and word and not is_gap(cells[label]):
                     if as_words:
                         word = spelled.setdefault(class_key(word), word)
                         number = words.setdefault(word, len(words))
@@ -163,6 +170,22 @@ class _TableParser:
             self._names[label] if self._names and label is not None else "",
         )
 
+    def cells(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield line and cells of each row that is not empty; see `table_cells`."""
+        for line, _, cells in self._even_rows():
+            yield line, cells
+
+    def _even_rows(self) -> Iterator[tuple[int, int, list[bytes]]]:
+        """Yield the rows; raises UserError if their numbers of columns differ."""
+        width = 0
+        for line, offset, cells in self._rows():
+            width = width or len(cells)
+            if len(cells) != width:
+                problem = "the number of columns differs from the first row's"
+                where = (line, len(cells), offset)
+                self._fail(where, problem, f"{width} columns", str(len(cells)))
+            yield line, offset, cells
+
     def _rows(self) -> Iterator[tuple[int, int, list[bytes]]]:
         """Yield line, byte offset and cells of each row that is not empty."""
         content = self._content
@@ -179,7 +202,7 @@ class _TableParser:
 
     def _are_names(self, cells: list[bytes]) -> bool:
         if self._form.header == "maybe":
-            return all(math.isnan(_number(cell)) for cell in cells)
+            return all(math.isnan(cell_number(cell)) for cell in cells)
         return self._form.header == "yes"
 
     def _columns(self, width: int) -> tuple[list[int], int | None]:
@@ -292,7 +315,7 @@ class _TableParser:
             hint = "words are class labels only for a classification loss, such as SoftmaxOutput"
         elif is_first and not self._names and self._form.header != "yes":
             hint = self._hint
-        if _is_gap(cells[column]):
+        if is_gap(cells[column]):
             hint = "fill the gap in, or leave the row or the column out"
             if column == label and self._form.words:
                 problem, expected = "the label is missing", "a number or a word"
@@ -338,12 +361,12 @@ def _cells(text: bytes, divider: bytes) -> list[bytes]:
     return [divider.join(cell) for cell in cells]
 
 
-def _is_gap(cell: bytes) -> bool:
+def is_gap(cell: bytes) -> bool:
     """Return whether an unprocessed cell means a missing value."""
     return cell.strip().lower() in _GAPS
 
 
-def _text(cell: bytes) -> str:
+def cell_text(cell: bytes) -> str:
     """Return a cell's text without enclosing quotes."""
     # Words that differ only in bytes that are not UTF-8 must remain different.
     text = cell.decode(errors="surrogateescape").strip()
@@ -352,7 +375,7 @@ def _text(cell: bytes) -> str:
     return text
 
 
-def _number(cell: bytes) -> float:
+def cell_number(cell: bytes) -> float:
     """Return a cell's number, which may be quoted; NaN if it is not a number."""
     text = cell.strip()
     if text[:1] == text[-1:] == b'"' and len(text) > 1:

@@ -1,0 +1,165 @@
+"""Implementation of `init`: a commented config for a folder of images, a table or arrays."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mxrun import library
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.files import check_writable, is_replaceable, write_text
+from mxrun.io.decode import SUFFIXES
+from mxrun.io.files import unreadable_error, user_path
+from mxrun.session.array_survey import known_files, survey_archive, survey_files
+from mxrun.session.config_draft import draft_config
+from mxrun.session.data_survey import DataSurvey
+from mxrun.session.image_survey import survey_images
+from mxrun.session.table_survey import survey_table
+
+# Data sets that need no path.
+_BUNDLED = {"digits": ("train", "test")}
+_TABLES = (".csv", ".tsv", ".txt", ".tab", ".dat", ".data")
+_SEPARATORS = re.compile(r"[^A-Za-z0-9_.-]+")
+_MAX_NAME = 100
+
+
+@dataclass(frozen=True)
+class InitRequest:
+    """Data to look at, and the config to write.
+
+    source: a folder, a file, or `digits`. file: the config; by default NAME.yaml in the current
+    folder. name: of the run; by default that of `file` or of the data. label: a table's label
+    column by name or number, or an archive's array of labels; by default guessed. overwrite:
+    whether an existing file is replaced.
+    """
+
+    source: str
+    file: Path | None = None
+    name: str | None = None
+    label: str | None = None
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class InitResult:
+    """Config that was written, the survey of the data, and the choices that were made."""
+
+    file: Path
+    name: str
+    survey: DataSurvey
+    choices: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON: `classes` has the records of both parts by name."""
+        survey = self.survey
+        evaluation: Mapping[str, int] = survey.evaluation.counts
+        return {
+            "file": str(self.file),
+            "name": self.name,
+            "dataset": survey.dataset,
+            "records": {"train": survey.train.records, "eval": survey.evaluation.records},
+            "shape": list(survey.shape),
+            "image_sizes": None if survey.sizes is None else asdict(survey.sizes),
+            "classes": {
+                name: {"train": count, "eval": evaluation.get(name, 0)}
+                for name, count in survey.train.counts.items()
+            },
+            "imbalanced": survey.is_imbalanced,
+            "facts": list(survey.facts),
+            "warnings": list(survey.warnings),
+            "choices": list(self.choices),
+            "next": [f"mxrun train {self.file}", f"mxrun evaluate runs/{self.name}"],
+        }
+
+
+def init(request: InitRequest) -> InitResult:
+    """Look at data and write a config that trains on it.
+
+    Raises UserError if the data cannot be used as it is, for a file that exists, and for one that
+    cannot be written. The same data gives the same file.
+    """
+    library.load()
+    source = os.path.normpath(request.source) if request.source else request.source
+    name, file = _names(request, source)
+    _check_target(file, request)
+    survey = _survey(source, request.label)
+    draft = draft_config(survey, name, file)
+    write_text(file, draft.text)
+    return InitResult(file, name, survey, draft.choices)
+
+
+def _names(request: InitRequest, source: str) -> tuple[str, Path]:
+    """Return the name of the run and the file to write."""
+    stem = request.file.stem if request.file else _stem(user_path(source))
+    name = request.name or (_SEPARATORS.sub("_", stem).lstrip("._-")[:_MAX_NAME] or "net")
+    if request.name and (_SEPARATORS.search(name) or not name[0].isalnum()):
+        expected = "letters, digits, _ . and -, a letter or digit first"
+        hint = "it names the folder of the run"
+        raise UserError(Diagnostic("--name is not a name", None, expected, name, hint))
+    return name, request.file or Path(f"{name}.yaml")
+
+
+def _stem(path: Path) -> str:
+    resolved = Path(os.path.abspath(path))
+    return resolved.name if resolved.is_dir() else resolved.stem
+
+
+def _check_target(file: Path, request: InitRequest) -> None:
+    """Raise UserError for a config that exists already or cannot be written."""
+    check_writable(file)
+    if file.exists() and is_replaceable(file) and not request.overwrite:
+        problem = f"{file} exists already"
+        hint = "write another file with --to FILE, or replace this one with --overwrite"
+        raise UserError(Diagnostic(problem, hint=hint))
+
+
+def _survey(source: str, label: str | None) -> DataSurvey:
+    """Look at the data in the way that its kind needs."""
+    path = user_path(source)
+    kind, suffix = _kind(path), path.suffix.lower()
+    if kind == "nothing" and source in _BUNDLED:
+        _refuse_label(label, source)
+        return survey_files("", source, _BUNDLED[source])
+    if kind == "nothing":
+        hint = "`mxrun init digits` uses the bundled digits" if not path.suffix else ""
+        problem = f"{path}: there is no such file or folder"
+        raise UserError(Diagnostic(problem, None, "a folder of images, a table or .npz", hint=hint))
+    if kind == "folder":
+        _refuse_label(label, source)
+        known = known_files(path)
+        return survey_images(source) if known is None else survey_files(source, *known)
+    if suffix == ".npz":
+        return survey_archive(source, label)
+    if suffix in _TABLES:
+        return survey_table(source, label)
+    expected = f"a folder, a table ({', '.join(_TABLES)}) or .npz"
+    hint = ""
+    if suffix in SUFFIXES:
+        hint = "give the folder that has a folder for each class"
+    elif "ubyte" in path.name or suffix == ".bin":
+        hint = "give the folder that holds the files"
+    elif suffix == ".npy":
+        hint = "save data and labels together: numpy.savez('data.npz', data=..., label=...)"
+    problem = f"{path}: this kind of file is not known"
+    raise UserError(Diagnostic(problem, None, expected, suffix or "a file without suffix", hint))
+
+
+def _kind(path: Path) -> str:
+    """Return `folder`, `file` or `nothing`; raises UserError if that cannot be found out."""
+    try:
+        if path.is_dir():
+            return "folder"
+        return "file" if path.exists() else "nothing"
+    except (OSError, ValueError) as error:
+        raise unreadable_error(path, error) from error
+
+
+def _refuse_label(label: str | None, source: str) -> None:
+    if label is not None:
+        problem = "--label is for tables and .npz archives"
+        hint = "the labels of images are the names of their folders"
+        raise UserError(Diagnostic(problem, got=source, hint=hint))

@@ -1,0 +1,191 @@
+"""What `init` sees of data: records, classes, shapes, and the statistics of their values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.keywords import REST
+from mxrun.base.near_names import listed
+from mxrun.base.tensor import Shape
+from mxrun.io.dataset import Dataset
+from mxrun.io.record import RecordShape
+from mxrun.io.split import ALL, Split
+
+_SHARE = 0.8
+# Records whose values give mean and deviation.
+_MAX_MEASURED = 2000
+# The smallest class has less than this share of the records of the largest.
+_IMBALANCE = 1 / 3
+# Classes with fewer records of training are named in a warning.
+_MIN_RECORDS = 10
+
+
+@dataclass(frozen=True)
+class SurveyedPart:
+    """Part of the records that a data section reads.
+
+    split: its value in a config; None for the section's default. options: keys of the section
+    beside those of training. counts: records by class, empty for labels that are no classes.
+    """
+
+    records: int
+    split: object = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ImageSizes:
+    """Heights and widths of the images that were looked at, and how many these are."""
+
+    least: tuple[int, int]
+    median: tuple[int, int]
+    greatest: tuple[int, int]
+    images: int
+
+    @property
+    def is_one(self) -> bool:
+        """Whether all images have the same size."""
+        return self.least == self.greatest
+
+    def __str__(self) -> str:
+        if self.is_one:
+            return f"{_size(self.median)} pixels (height x width)"
+        return (
+            f"{_size(self.least)} to {_size(self.greatest)} pixels (height x width), "
+            f"median {_size(self.median)}"
+        )
+
+
+@dataclass(frozen=True)
+class DataSurvey:
+    """Records for training and evaluation, as the data set `dataset` reads them.
+
+    options: the data set's options for a config, with `comments` by key. shape: that of a record,
+    None where records differ. mean, std: of the training part's values, by channel or column, or
+    one for all; empty if they need no change. target: mean and deviation of labels that are
+    numbers to predict, else None; label_shape: the shape of a label. facts: what was seen, one
+    sentence each. warnings: what stands in the way of good results.
+    """
+
+    dataset: str
+    options: Mapping[str, object]
+    train: SurveyedPart
+    evaluation: SurveyedPart
+    shape: RecordShape
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    sizes: ImageSizes | None = None
+    target: tuple[float, float] | None = None
+    label_shape: Shape = ()
+    comments: Mapping[str, str] = field(default_factory=dict)
+    facts: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in the order of their numbers."""
+        return tuple(self.train.counts)
+
+    @property
+    def is_imbalanced(self) -> bool:
+        """Whether some class has far fewer records of training than another."""
+        counts = self.train.counts.values()
+        return bool(counts) and min(counts) < _IMBALANCE * max(counts)
+
+
+def split_parts(
+    complete: Dataset, of: str, where: str
+) -> tuple[SurveyedPart, SurveyedPart, Dataset]:
+    """Split records without a part for evaluation: 80 % of each class for training, and the rest.
+
+    of: the split they are. Returns both parts, and the records of the first. Raises UserError if
+    there are too few records; where: their file or folder.
+    """
+    labels = complete.class_numbers
+    names = tuple(class_counts(complete))
+    split = Split(of, share=_SHARE, stratify=labels is not None)
+    if split.check(len(complete), labels, {}) or replace(split, rest=True).check(
+        len(complete), labels, {}
+    ):
+        problem = f"{where}: too few records to keep some for evaluation"
+        expected = "at least 2 records, and of some class at least 2"
+        raise UserError(Diagnostic(problem, None, expected, str(len(complete))))
+    train, rest = complete.part(split), complete.part(replace(split, rest=True))
+    written: dict[str, object] = {} if of in ("", ALL) else {"of": of}
+    written |= {"share": _SHARE} | ({"stratify": True} if labels is not None else {})
+    parts = [
+        SurveyedPart(len(part), form, counts=class_counts(part, names))
+        for part, form in ((train, written | {"seed": split.seed}), (rest, REST))
+    ]
+    return parts[0], parts[1], train
+
+
+def class_counts(dataset: Dataset, names: Sequence[str] = ()) -> dict[str, int]:
+    """Return the records of each class by name; empty if labels are no classes.
+
+    names: the names of the classes, by default the data set's; the number of a class is its name if
+    it has no other.
+    """
+    labels = dataset.class_numbers
+    if labels is None:
+        return {}
+    names = names or dataset.classes or [str(number) for number in range(int(labels.max()) + 1)]
+    counts = np.bincount(labels, minlength=len(names)).tolist()
+    return dict(zip(names, counts, strict=True))
+
+
+def check_class_counts(counts: Mapping[str, int], where: str, hint: str) -> None:
+    """Raise UserError unless there are two classes with records."""
+    present = [name for name, count in counts.items() if count]
+    if len(present) < 2:
+        problem = f"{where}: all records have the same class, {', '.join(present)}"
+        raise UserError(Diagnostic(problem, None, "records of at least 2 classes", hint=hint))
+
+
+def class_warnings(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return warnings about classes with few records of training."""
+    few = [f"{name} {count}" for name, count in counts.items() if count < _MIN_RECORDS]
+    if not few:
+        return ()
+    return (f"few training records of some classes: {listed(few)}",)
+
+
+def statistics(
+    values: NDArray[Any], scale: float = 1.0
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of `values` [records, channels, ...] * scale, by channel.
+
+    At most 2,000 records are measured, spread evenly. Constant channels get a deviation of 1.
+    """
+    rows = np.linspace(0, len(values) - 1, min(len(values), _MAX_MEASURED)).astype(np.int64)
+    measured = values[np.unique(rows)].astype(np.float64) * scale
+    axes = (0, *range(2, measured.ndim))
+    return rounded(measured.mean(axes), measured.std(axes))
+
+
+def rounded(
+    means: NDArray[np.float64], deviations: NDArray[np.float64]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return means and deviations with as many digits as matter: 1/1000 of the deviation."""
+    pairs = [_rounded(*pair) for pair in zip(means.tolist(), deviations.tolist(), strict=True)]
+    return tuple(mean for mean, _ in pairs), tuple(std for _, std in pairs)
+
+
+def _rounded(mean: float, std: float) -> tuple[float, float]:
+    # Rounding errors of constant values are no deviation.
+    if std <= 1e-6 * abs(mean) or std == 0:
+        return float(f"{mean:.6g}"), 1.0
+    digits = 3 - math.floor(math.log10(std))
+    return round(mean, digits), float(f"{std:.4g}")
+
+
+def _size(size: tuple[int, int]) -> str:
+    return f"{size[0]} x {size[1]}"

@@ -1,0 +1,206 @@
+"""Survey of a folder of images: what the data set `image_folder` reads there."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import listed
+from mxrun.datasets.image_folder import ImageFolderOptions, find_split, read
+from mxrun.io.dataset import Dataset, LazyField
+from mxrun.io.decode import SUFFIXES
+from mxrun.io.files import unreadable_error, user_path
+from mxrun.io.split import ALL, UnknownSplit
+from mxrun.runtime import random
+from mxrun.session.data_survey import (
+    DataSurvey,
+    ImageSizes,
+    SurveyedPart,
+    check_class_counts,
+    class_counts,
+    class_warnings,
+    rounded,
+    split_parts,
+)
+
+# Images that are decoded for the survey, until they have this many pixels together: some seconds.
+_MAX_IMAGES = 400
+_MAX_PIXELS = 1 << 28
+_MAX_NAMES = 5
+
+
+def survey_images(source: str) -> DataSurvey:
+    """Look at a folder with a folder for each class, or at one with parts that have these.
+
+    Raises UserError if training could not read it, and for fewer than two classes.
+    """
+    folder = user_path(source)
+    options = ImageFolderOptions(path=source)
+    of = find_split(options, "", "train")
+    _check_layout(folder if of == ALL else folder / of)
+    complete = read(options, of, {})
+    if problems := complete.check_empty("train", {}):
+        raise UserError(problems)
+    hint = "give the folder that has a folder for each class"
+    check_class_counts(class_counts(complete), str(folder), hint)
+    train, evaluation, measured = _parts(options, of, complete)
+    sample = _sample(complete.lazy["data"], measured.lazy["data"].rows, str(folder))
+    damaged = _empty_files(complete.lazy["data"]) | sample.damaged
+    total = train.records + evaluation.records
+    looked = "all" if sample.sizes.images == total else f"{sample.sizes.images:,} of them"
+    facts = (
+        f"{total:,} images in {len(train.counts)} classes",
+        f"{sample.sizes}, {'grey' if sample.is_grey else 'colour'} ({looked} looked at)",
+    )
+    warnings = (*class_warnings(train.counts), *complete.notes, *_damage_warnings(damaged))
+    height, width = sample.sizes.median
+    same = sample.sizes.is_one
+    return DataSurvey(
+        "image_folder",
+        {"path": source},
+        train,
+        evaluation,
+        (1 if sample.is_grey else 3, height if same else None, width if same else None),
+        sample.mean,
+        sample.std,
+        sample.sizes,
+        facts=facts,
+        warnings=warnings,
+    )
+
+
+def _parts(
+    options: ImageFolderOptions, of: str, complete: Dataset
+) -> tuple[SurveyedPart, SurveyedPart, Dataset]:
+    """Return training's and evaluation's part, and the records of training."""
+    try:
+        other = find_split(options, "", "eval")
+    except UnknownSplit:
+        other = of
+    if other == of:
+        return split_parts(complete, of, options.path)
+    evaluation = read(options, other, {}).with_classes(complete.classes)
+    return (
+        SurveyedPart(len(complete), of, counts=class_counts(complete)),
+        SurveyedPart(len(evaluation), other, counts=class_counts(evaluation)),
+        complete,
+    )
+
+
+@dataclass(frozen=True)
+class _ImageSample:
+    """Images that were decoded, and the problem of each that could not be."""
+
+    sizes: ImageSizes
+    is_grey: bool
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    damaged: dict[str, str]
+
+
+def _sample(images: LazyField, rows: NDArray[np.int64] | None, folder: str) -> _ImageSample:
+    """Decode some images of a column, the same ones at each call.
+
+    rows: the images of training, whose values are measured; None for all.
+    """
+    trained = set(range(images.count) if rows is None else rows.tolist())
+    sizes, means, squares, damaged = [], [], [], {}
+    is_grey, pixels = True, 0
+    for index in random.permutation(0, "init", images.count)[:_MAX_IMAGES].tolist():
+        if pixels > _MAX_PIXELS:
+            break
+        try:
+            image = images.record(index)
+        except UserError as error:
+            damaged[images.source(index)] = error.diagnostics[0].problem
+            continue
+        is_grey = is_grey and _is_grey(image)
+        sizes.append(image.shape[1:])
+        pixels += image.shape[1] * image.shape[2]
+        if index in trained:
+            values = image.reshape(3, -1) / 255
+            means.append(values.mean(1))
+            squares.append(np.square(values).mean(1))
+    if not means:
+        expected, got = "images that can be decoded", "; ".join([*damaged.values()][:_MAX_NAMES])
+        raise UserError(Diagnostic(f"{folder}: no image can be read", None, expected, got))
+    mean = np.mean(means, 0)
+    std = np.sqrt(np.maximum(np.mean(squares, 0) - mean**2, 0))
+    channels = slice(0, 1 if is_grey else 3)
+    return _ImageSample(
+        _sizes(np.array(sizes)), is_grey, *rounded(mean[channels], std[channels]), damaged
+    )
+
+
+def _is_grey(image: NDArray[np.uint8]) -> bool:
+    return bool((image[0] == image[1]).all() and (image[0] == image[2]).all())
+
+
+def _sizes(sizes: NDArray[np.int64]) -> ImageSizes:
+    least, median, greatest = (
+        (int(height), int(width))
+        for height, width in (sizes.min(0), np.median(sizes, 0), sizes.max(0))
+    )
+    return ImageSizes(least, median, greatest, len(sizes))
+
+
+def _empty_files(images: LazyField) -> dict[str, str]:
+    """Return the files without a byte, which only a look at each file finds."""
+    files = (images.source(index) for index in range(images.count))
+    return {file: f"{file}: the file is empty" for file in files if _is_empty(file)}
+
+
+def _is_empty(file: str) -> bool:
+    try:
+        return os.stat(file).st_size == 0
+    except OSError as error:
+        raise unreadable_error(file, error) from error
+
+
+def _damage_warnings(damaged: dict[str, str]) -> tuple[str, ...]:
+    if not damaged:
+        return ()
+    names = listed(sorted(damaged), _MAX_NAMES)
+    are = f"{len(damaged)} images are" if len(damaged) > 1 else "1 image is"
+    return (f"{are} damaged and will stop training, so remove or replace: {names}",)
+
+
+def _check_layout(folder: Path) -> None:
+    """Raise UserError for a folder without images in subfolders, saying what it holds instead."""
+
+    def stop(error: OSError) -> None:
+        raise unreadable_error(error.filename or folder, error) from error
+
+    beside: list[str] = []
+    kinds: Counter[str] = Counter()
+    for parent, folders, names in os.walk(folder, onerror=stop):
+        folders[:] = [name for name in folders if name[0] != "."]
+        shown = [name for name in names if name[0] != "."]
+        if Path(parent) == folder:
+            beside = [name for name in shown if name.lower().endswith(SUFFIXES)]
+        elif any(name.lower().endswith(SUFFIXES) for name in shown):
+            return
+        kinds.update(Path(name).suffix.lower() or "no suffix" for name in shown)
+    expected = "a folder for each class with its images, or train and val with these folders"
+    if beside:
+        problem = f"{folder}: its images are not in folders of classes"
+        hint = f"move them, such as {beside[0]}, into {folder}/CLASS; the folder is the label"
+        raise UserError(Diagnostic(problem, None, expected, _listed(kinds), hint))
+    problem = f"{folder}: the folder {'holds no images' if kinds else 'is empty'}"
+    hint = f"images end in {', '.join(SUFFIXES)}"
+    if any(kind in kinds for kind in (".csv", ".tsv", ".npz")):
+        hint = "for a table or an archive, give the file itself"
+    raise UserError(Diagnostic(problem, None, expected, _listed(kinds), hint))
+
+
+def _listed(kinds: Counter[str]) -> str:
+    ordered: Sequence[tuple[str, int]] = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+    texts = [f"{count} {kind}" for kind, count in ordered]
+    return f"files: {listed(texts, _MAX_NAMES)}" if texts else ""

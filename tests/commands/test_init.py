@@ -1,0 +1,313 @@
+"""`init` on every kind of data: its configs train as written, and unusable data is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import mnist
+from PIL import Image, ImageDraw
+from training import run_training
+
+from mxrun.base.errors import UserError
+from mxrun.commands.init import InitRequest, InitResult, init
+from mxrun.datasets.digits import DigitsOptions, read
+from mxrun.io.dataset import Dataset, open_datasets
+from mxrun.session.planning import load
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def draw_images(
+    folder: Path,
+    classes: tuple[str, ...] = ("disc", "box"),
+    count: int = 10,
+    size: tuple[int, int] = (24, 24),
+    mode: str = "RGB",
+) -> None:
+    """Write images [width, height] of discs (the first class) and boxes (the others)."""
+    rng = np.random.default_rng(0)
+    for name in classes:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            image = Image.new(mode, size)
+            corner = rng.integers(1, 8, 2)
+            box = (*corner.tolist(), *(corner + 12).tolist())
+            draw = ImageDraw.Draw(image)
+            (draw.ellipse if name == classes[0] else draw.rectangle)(box, fill="white")
+            image.save(folder / name / f"{number:03}.png")
+
+
+def write_table(path: Path, header: str, rows: list[str]) -> None:
+    path.write_text("\n".join([*([header] if header else []), *rows]) + "\n")
+
+
+def flowers(delimiter: str = ",", count: int = 90) -> list[str]:
+    """Return rows of three numbers and the name of a class that depends on them."""
+    rng = np.random.default_rng(1)
+    rows = []
+    for number in range(count):
+        kind = number % 3
+        values = rng.normal((kind * 100, 5, 1000 - kind), (20, 1, 0.1)).round(3).tolist()
+        rows.append(delimiter.join([*map(str, values), ("red", "green", "blue")[kind]]))
+    return rows
+
+
+def opened(result: InitResult) -> dict[str, Dataset]:
+    """Return the data sets of a written config, which must parse and fit its network."""
+    built = load(result.file)
+    return open_datasets(built.data, built.model.records)
+
+
+def trained(result: InitResult, *overrides: str) -> dict[str, float]:
+    """Train a written config and return its last evaluation."""
+    evaluation = run_training("threads=1", *overrides, config=result.file)["eval"]
+    assert isinstance(evaluation, dict)
+    return evaluation
+
+
+def refusal(source: str, **options: object) -> str:
+    with pytest.raises(UserError) as caught:
+        init(InitRequest(source, **options))  # type: ignore[arg-type]
+    assert not list(Path().glob("*.yaml"))
+    return str(caught.value)
+
+
+def test_a_folder_of_images_trains_as_written(folder: Path) -> None:
+    draw_images(folder / "shapes", count=25)
+    result = init(InitRequest("shapes/"))
+    assert (result.file, result.name) == (Path("shapes.yaml"), "shapes")
+    survey = result.survey
+    assert (survey.train.records, survey.evaluation.records) == (40, 10)
+    assert survey.train.counts == {"box": 20, "disc": 20}
+    # White on black: the channels are equal.
+    assert survey.shape == (1, 24, 24)
+    first = result.file.read_text()
+    assert init(InitRequest("shapes", overwrite=True)).file.read_text() == first
+    parts = opened(result)
+    assert {len(part) for part in parts.values()} == {40, 10}
+    assert trained(result, "train.epochs=12")["accuracy"] > 0.8
+
+
+def test_training_sees_the_values_that_were_measured(folder: Path) -> None:
+    rng = np.random.default_rng(2)
+    for name in ("fog", "hay"):
+        (folder / "noise" / name).mkdir(parents=True)
+        for number in range(5):
+            pixels = rng.integers((0, 60, 0), (256, 120, 20), (9, 9, 3)).astype("uint8")
+            Image.fromarray(pixels).save(folder / "noise" / name / f"{number}.png")
+    result = init(InitRequest("noise"))
+    train = opened(result)["train"]
+    pixels = np.stack([train.lazy["data"].record(at) for at in range(len(train))]) / 255
+    assert result.survey.mean == pytest.approx(pixels.mean((0, 2, 3)), abs=2e-3)
+    assert result.survey.std == pytest.approx(pixels.std((0, 2, 3)), rel=2e-3)
+    assert "flip" in result.file.read_text()
+
+
+@pytest.mark.parametrize("name", ["left", "3", "b", "turn-left", "Right_hand"])
+def test_images_that_may_mean_something_else_mirrored_are_not_flipped(
+    folder: Path, name: str
+) -> None:
+    draw_images(folder / "signs", ("straight", name), count=3)
+    assert "flip" not in init(InitRequest("signs")).file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [((200, 150), (64, 64)), ((60, 50), (50, 60)), ((700, 40), (32, 32))]
+)
+def test_large_images_are_brought_to_a_square(
+    folder: Path, size: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    draw_images(folder / "photos", count=3, size=size)
+    result = init(InitRequest("photos"))
+    parts = opened(result)
+    text = result.file.read_text()
+    assert f"data: [1, {expected[0]}, {expected[1]}]" in text
+    assert ("resize" in text) == (max(size) > 96)
+    assert np.isfinite(trained(result, "train.epochs=1")["loss"])
+    assert len(parts) == 2
+
+
+@pytest.mark.parametrize("part", ["val", "test"])
+def test_a_folder_with_parts_keeps_them(folder: Path, part: str) -> None:
+    draw_images(folder / "parts" / "train", count=40)
+    draw_images(folder / "parts" / "train", ("rare",), count=5)
+    draw_images(folder / "parts" / part, count=2)
+    result = init(InitRequest("parts", name="run-1", file=Path("other.yaml")))
+    assert {role: len(data) for role, data in opened(result).items()} == {"train": 85, "eval": 4}
+    assert result.survey.is_imbalanced
+    assert load("other.yaml").config.name == "run-1"
+    assert "best: balanced_accuracy" in result.file.read_text()
+    assert any("rare 5" in warning for warning in result.survey.warnings)
+    draw_images(folder / "parts" / part, ("cloud",), count=2)
+    with pytest.raises(UserError, match="classes that training does not know: cloud"):
+        init(InitRequest("parts", overwrite=True))
+
+
+def test_damaged_images_are_named(folder: Path) -> None:
+    draw_images(folder / "some", count=8)
+    (folder / "some/box/003.png").write_bytes(b"")
+    (folder / "some/disc/004.png").write_bytes(b"no image")
+    (folder / "some/disc/notes.txt").write_text("")
+    (warning,) = [each for each in init(InitRequest("some")).survey.warnings if "damaged" in each]
+    assert warning.startswith("2 images are damaged")
+    assert "some/box/003.png, some/disc/004.png" in warning
+
+
+def test_a_table_of_classes_trains_as_written(folder: Path) -> None:
+    write_table(folder / "my flowers.csv", "length,width,weight,kind", flowers())
+    result = init(InitRequest("my flowers.csv"))
+    assert result.file == Path("my_flowers.yaml")
+    assert result.survey.classes == ("blue", "green", "red")
+    parts = opened(result)
+    assert parts["train"].columns == ("length", "width", "weight")
+    values = parts["train"].fields["data"].records
+    assert result.survey.mean == pytest.approx(values.mean(0), rel=1e-3)
+    assert result.survey.std == pytest.approx(values.std(0), rel=1e-3)
+    assert trained(result)["accuracy"] > 0.9
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|", " "])
+@pytest.mark.parametrize("header", [True, False])
+def test_tables_of_every_form_are_read(folder: Path, delimiter: str, header: bool) -> None:
+    names = delimiter.join(("length", "width", "weight", "kind")) if header else ""
+    write_table(folder / "table.txt", names, flowers(delimiter))
+    result = init(InitRequest("table.txt"))
+    assert result.survey.classes == ("blue", "green", "red")
+    assert {role: len(part) for role, part in opened(result).items()} == {"train": 72, "eval": 18}
+
+
+def test_columns_that_cannot_be_data_are_left_out_with_the_reason(folder: Path) -> None:
+    rng = np.random.default_rng(3)
+    rows = []
+    for number in range(200):
+        area, rooms = rng.uniform(40, 200), int(rng.integers(1, 7))
+        price = 2500 * area + 10000 * rooms
+        town, gap = ("Ulm", "Bonn")[number % 2], "" if number == 7 else "1.5"
+        rows.append(f"{number + 1},{area:.2f},{town},{rooms},{gap},0,{price:.0f}")
+    write_table(folder / "houses.csv", "nr,area,town,rooms,garden,zero,price", rows)
+    result = init(InitRequest("houses.csv"))
+    text = result.file.read_text()
+    for line in (
+        "# - 'nr': it only numbers the rows",
+        "# - 'town': words (2 different, such as 'Ulm')",
+        "# - 'garden': 1 of 200 values are missing, first in line 9",
+        "# - 'zero': always 0",
+        "data: [area, rooms]",
+        "label: price",
+    ):
+        assert line in text
+    assert opened(result)["train"].columns == ("area", "rooms")
+    assert trained(result, "train.epochs=60")["r2"] > 0.9
+    other = init(InitRequest("houses.csv", label="town", file=Path("town.yaml")))
+    assert other.survey.classes == ("Bonn", "Ulm")
+    assert other.survey.shape == (3,)
+
+
+def test_columns_without_a_name_of_their_own_are_read_by_number(folder: Path) -> None:
+    rows = [f"{at % 4},{at * 7 % 5}.5,{at * 3 % 11},{at % 3},{at % 5}" for at in range(60)]
+    write_table(folder / "t.csv", "class,,b,c,c", rows)
+    result = init(InitRequest("t.csv"))
+    assert result.survey.classes == ("0", "1", "2", "3")
+    assert "# - 'c': the header has its name several times" in result.file.read_text()
+    assert opened(result)["train"].fields["data"].records.shape == (48, 2)
+
+
+def test_the_digits_are_there_by_name() -> None:
+    result = init(InitRequest("digits"))
+    assert {role: len(part) for role, part in opened(result).items()} == {
+        "train": 1438,
+        "eval": 359,
+    }
+    assert trained(result, "train.epochs=5")["accuracy"] > 0.95
+
+
+def test_files_of_mnist_need_not_be_complete() -> None:
+    result = init(InitRequest(str(mnist()), name="mnist"))
+    assert {role: len(part) for role, part in opened(result).items()} == {
+        "train": 8000,
+        "eval": 2000,
+    }
+    assert trained(result, "train.epochs=1")["accuracy"] > 0.85
+
+
+def test_archives_are_read_by_the_names_of_their_arrays(folder: Path) -> None:
+    digits = read(DigitsOptions(), "all", {}).fields
+    images = (digits["data"].records[:, 0] * 15).astype("uint8")
+    labels = digits["label"].records
+    arrays = {"x_train": images[:900], "y_train": labels[:900]}
+    np.savez(folder / "a.npz", **arrays, x_test=images[900:], y_test=labels[900:])
+    result = init(InitRequest("a.npz"))
+    parts = opened(result)
+    assert {role: len(part) for role, part in parts.items()} == {"train": 900, "eval": 897}
+    assert trained(result, "train.epochs=5")["accuracy"] > 0.9
+    np.savez(folder / "b.npz", features=images[:, 0] / 7, amount=labels * 0.37)
+    other = init(InitRequest("b.npz", label="amount"))
+    assert (other.survey.shape, other.survey.classes) == ((8,), ())
+    assert np.isfinite(trained(other, "train.epochs=1")["rmse"])
+
+
+def test_channels_at_the_end_are_refused(folder: Path) -> None:
+    np.savez(folder / "c.npz", x=np.zeros((4, 8, 8, 3), "uint8"), y=np.arange(4))
+    assert "numpy.moveaxis(images, -1, 1)" in refusal("c.npz")
+
+
+def test_wrong_folders_are_refused(folder: Path) -> None:
+    (folder / "empty").mkdir()
+    assert "empty: the folder is empty" in refusal("empty")
+    draw_images(folder / "one", ("cats",))
+    assert "all records have the same class, cats" in refusal("one")
+    assert "its images are not in folders of classes" in refusal("one/cats")
+    (folder / "one" / "dogs").mkdir()
+    assert "classes without records" in refusal("one")
+    (folder / "texts" / "a").mkdir(parents=True)
+    (folder / "texts" / "a" / "b.md").write_text("")
+    assert "holds no images" in refusal("texts")
+    assert "files: 1 .md" in refusal("texts")
+    assert "--label is for tables" in refusal("one", label="x")
+    draw_images(folder / "few", count=1)
+    assert "too few records" in refusal("few")
+    draw_images(folder / "few")
+    for path in (folder / "few").rglob("*.png"):
+        path.write_bytes(b"no image")
+    assert "few: no image can be read" in refusal("few")
+
+
+def test_wrong_files_are_refused(folder: Path) -> None:
+    assert "there is no such file or folder" in refusal("nowhere")
+    assert "`mxrun init digits`" in refusal("digit")
+    (folder / "a.pdf").write_text("")
+    assert "this kind of file is not known" in refusal("a.pdf")
+    (folder / "a.csv").write_text("")
+    assert "the file holds no rows" in refusal("a.csv")
+    (folder / "a.csv").write_bytes(b"1,2\n\0\0,3\n")
+    assert "a.csv:2:1: byte 4: not a text file" in refusal("a.csv")
+    (folder / "a.csv").write_text("1,2\n1,2,3\n")
+    assert "a.csv:2:3" in refusal("a.csv")
+    write_table(folder / "a.csv", "a,b,kind", ["1,2,x"] * 9)
+    assert "only one value, 'x'" in refusal("a.csv", label="-1")
+    write_table(folder / "a.csv", "a,b,kind", ["1,2,x", "2,3,y", "4,4,"] * 5)
+    assert "is missing in 5 of 15 rows" in refusal("a.csv", label="kind")
+    assert "did you mean 'kind'?" in refusal("a.csv", label="knd")
+    write_table(folder / "a.csv", "a,kind", ["x,p", "y,q", "z,q"] * 5)
+    assert "a.csv: no column is left for the data" in refusal("a.csv")
+    write_table(folder / "a.csv", "a,word", [f"1,x{number}" for number in range(9)])
+    assert "no column looks like a label" in refusal("a.csv")
+
+
+def test_an_existing_config_is_kept(folder: Path) -> None:
+    Path("digits.yaml").write_text("mine")
+    with pytest.raises(UserError, match="--overwrite"):
+        init(InitRequest("digits"))
+    assert Path("digits.yaml").read_text() == "mine"
+    init(InitRequest("digits", overwrite=True))
+    assert "mine" not in Path("digits.yaml").read_text()
+    with pytest.raises(UserError, match="--name is not a name"):
+        init(InitRequest("digits", name="a/b"))
+    with pytest.raises(UserError, match="there is no folder"):
+        init(InitRequest("digits", file=Path("nowhere/x.yaml")))
