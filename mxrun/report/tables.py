@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from mxrun.report.figures import bytes_text, count_text, metric_text
+from mxrun.report.fitted_table import FittedTable
 
 Report = Mapping[str, Any]
 # Thresholds of a note on contention: share of the time spent waiting for a core, and ratio of the
@@ -19,13 +19,17 @@ _CONTENDED, _VARIED = 0.05, 1.5
 
 def layer_table(report: Report) -> Table:
     """Return the table of `check`: shapes, parameters and FLOPs by layer, and their sums."""
-    table = titled_table(f"{report['name']}, batch {report['batch_size']}")
+    table = titled_table(
+        f"{report['name']}, batch {report['batch_size']}",
+        names=("layer",),
+        least_important=("FLOPs", "operator"),
+    )
     table.show_footer = True
     table.add_column("layer", "total")
     table.add_column("operator")
     table.add_column("output shape")
-    table.add_column("parameters", f"{report['parameters']:,}", justify="right")
-    table.add_column("FLOPs", count_text(report["flops"]), justify="right")
+    table.add_column("parameters", f"{report['parameters']:,}", justify="right", no_wrap=True)
+    table.add_column("FLOPs", count_text(report["flops"]), justify="right", no_wrap=True)
     for row in report["rows"]:
         table.add_row(
             Text(row["name"]),
@@ -78,12 +82,18 @@ def contention_lines(summary: Report) -> list[Text]:
     return [Text(line)]
 
 
-def titled_table(title: str, *columns: str) -> Table:
-    """Return a table in the common style, without rows."""
-    table = Table(title=Text(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column)
-    return table
+def titled_table(
+    title: str,
+    *columns: str,
+    names: Collection[str] = (),
+    least_important: Sequence[str] = (),
+) -> FittedTable:
+    """Return a table in the common style, without rows.
+
+    names: the columns that are shortened in the middle if the terminal is too narrow.
+    least_important: the columns that are left out before that, the first one first.
+    """
+    return FittedTable(title, *columns, names=names, least_important=least_important)
 
 
 def _shape(shape: Sequence[int]) -> str:
