@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -46,14 +47,20 @@ def train_table(summary: Report) -> Table:
     table = titled_table(f"{summary['steps']:,} steps")
     table.add_column("what")
     table.add_column("value", justify="right")
-    if summary["synthetic_data"]:
-        table.add_row("records", "synthetic data")
+    table.add_row("ended", Text(summary["ended"]))
+    if summary["best"] is not None:
+        best = summary["best"]
+        table.add_row(f"best {best['metric']}", Text(_best_text(best)))
+    records = " on synthetic data" if summary["synthetic_data"] else ""
     for name, value in summary["eval"].items():
-        if not isinstance(value, Sequence):
-            table.add_row(f"eval {name}", "nan" if value is None else metric_text(value))
+        if not isinstance(value, Sequence) and name not in summary["same_as_loss"]:
+            text = "nan" if value is None else metric_text(value)
+            table.add_row(f"eval {name}", f"{text}{records}")
+    if summary["synthetic_data"] and not summary["eval"]:
+        table.add_row("records", "synthetic data")
     times, memory = summary["step_ms"], summary["memory"]
     table.add_row("step, median", f"{times['median']:.3f} ms")
-    table.add_row("step, 99th percentile", f"{times['p99']:.3f} ms")
+    table.add_row("step, p99", f"{times['p99']:.3f} ms")
     table.add_row("threads", str(summary["threads"]))
     table.add_row("time to first step", f"{summary['first_step_s']:.2f} s")
     table.add_row("arena", bytes_text(memory["planned_bytes"]))
@@ -62,9 +69,24 @@ def train_table(summary: Report) -> Table:
         measured, predicted = recomputed["measured_extra"], recomputed["predicted_extra"]
         extra = f"{measured:.1%} longer, predicted {predicted:.1%}"
         table.add_row(f"{recomputed['steps']} steps recomputed", extra)
-    table.add_row("peak resident memory", bytes_text(memory["rss_peak_bytes"]))
+    table.add_row("peak memory", bytes_text(memory["rss_peak_bytes"]))
     table.add_row("run", Text(summary["run_dir"]))
     return table
+
+
+def _best_text(best: Report) -> str:
+    """Return the best evaluation: `0.9833 after epoch 17 (checkpoint-391)`."""
+    text = f"{metric_text(best['value'])} after epoch {best['epoch']}"
+    checkpoint = best["checkpoint"]
+    return text if checkpoint is None else f"{text} ({Path(checkpoint).name})"
+
+
+def data_wait_lines(summary: Report) -> list[Text]:
+    """Return a line for `train` if it often waited for data, with what helps."""
+    if not summary["data_wait_advice"]:
+        return []
+    share = summary["data_wait_share"]
+    return [Text(f"Waited for data {share:.0%} of the time: {summary['data_wait_advice']}.")]
 
 
 def contention_lines(summary: Report) -> list[Text]:
