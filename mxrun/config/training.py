@@ -6,8 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, InstanceOf, WithJsonSchema, model_validator
-from typing_extensions import Self
+from pydantic import (
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_core import PydanticKnownError
 
 from mxrun.base.description import Written
 from mxrun.base.errors import SourceLocation
@@ -149,11 +156,7 @@ class Train(Section):
 
     stand_ins: ClassVar[Mapping[str, object]] = {"epochs": 1}
 
-    epochs: Size | None = Field(
-        default=None,
-        description="Number of passes over the training data; may be left out with max_steps.",
-        examples=[20],
-    )
+    # Before epochs, which is required without it.
     max_steps: Size | None = Field(
         default=None,
         description="Number of training steps after which the run ends, whatever epochs says; "
@@ -161,6 +164,12 @@ class Train(Section):
         "run ends with an evaluation and a checkpoint, which count neither for the best "
         "checkpoint nor for early stopping.",
         examples=[500],
+    )
+    epochs: Size | None = Field(
+        default=None,
+        validate_default=True,
+        description="Number of passes over the training data; may be left out with max_steps.",
+        examples=[20],
     )
     log_every: Size | None = Field(
         default=None,
@@ -227,10 +236,9 @@ class Train(Section):
         examples=[{"every": "1 epoch", "keep": 2, "best": "accuracy"}],
     )
 
-    @model_validator(mode="after")
-    def _has_an_end(self) -> Self:
-        if self.epochs is None and self.max_steps is None:
-            raise custom_error(
-                "length", "epochs, max_steps or both", "write, for example, epochs: 20"
-            )
-        return self
+    @field_validator("epochs")
+    @classmethod
+    def _has_an_end(cls, given: int | None, info: ValidationInfo) -> int | None:
+        if given is None and info.data.get("max_steps") is None:
+            raise PydanticKnownError("missing")
+        return given

@@ -47,7 +47,7 @@ class TrainingLines:
         """Yield the two lines."""
         run = self._run
         total = max(1, min(run.steps_per_epoch, run.total_steps - self._epoch_start))
-        taken = min(total, self._step - self._epoch_start)
+        taken = max(0, min(total, self._step - self._epoch_start))
         filled = _BAR * taken // total
         bar = Text.assemble(("━" * filled, "magenta"), ("─" * (_BAR - filled), "dim"))
         position = [

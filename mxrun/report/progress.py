@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from mxrun.report.live import TrainingLines
 
-__all__ = ["EpochLines", "LiveLines", "metrics_text", "training_observer"]
-
 # Longest time without a line where lines cannot be replaced.
 _SILENCE_S = 60.0
 
