@@ -143,8 +143,8 @@ def _changed(directory: RunDirectory, differences: Sequence[str]) -> UserError:
         Diagnostic(
             f"{directory.path} holds a run with other settings, so resuming would give another "
             "result",
-            expected="the config, data, plugins, device, team size and library that the run began "
-            "with",
+            expected="the config, data, plugins, device, threads and library that the run "
+            "began with",
             got="\n    ".join(["", *differences]).rstrip(),
             hint="undo the change, or use --allow-changes: the result is then that of another run",
         )
