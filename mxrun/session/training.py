@@ -421,8 +421,10 @@ class _Training:
 
 
 def _same_as_loss(built: ModelDefinition) -> list[str]:
-    """Return the metrics that are the loss by definition, if there is only one loss."""
-    losses = built.model.losses
+    """Return the metrics that are the loss by definition: of a single loss without class weights,
+    which do not apply to metrics.
+    """
+    losses = () if built.training.class_weights else built.model.losses
     names = {loss.equal_metric for loss in losses} if len(losses) == 1 else set()
     return [kind.figure for kind in built.training.metrics if kind.figure in names]
 

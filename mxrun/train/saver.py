@@ -68,7 +68,7 @@ class RunSaver:
         """
         self.save(progress)
         raise Stopped(
-            f"stopped by a signal after step {progress.step} and saved in {self._directory.path}; "
+            f"stopped after step {progress.step} and saved in {self._directory.path}; "
             "the same command with --resume continues"
         )
 
