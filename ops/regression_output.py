@@ -160,6 +160,10 @@ class MAERegressionOutputProperty(RegressionOutputProperty):
         slope=lambda y, label: scalar.where(y > label, 1.0, -1.0),
     )
 
+    def loss_metric(self, data: Shape, label: Shape) -> str:
+        """The mean absolute error."""
+        return "mae"
+
 
 class RegressionOutput(Operator):
     """NumPy body with data and label as [samples, elements]."""

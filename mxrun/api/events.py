@@ -11,7 +11,7 @@ from mxrun.report.figures import count_text, metric_text
 from mxrun.report.printable import printable
 from mxrun.train.interruption import Interruption
 from mxrun.train.metric_kind import Figure
-from mxrun.train.observer import EpochDone, Note, RunStarted, StepDone
+from mxrun.train.observer import EpochDone, Note, RunStarted, StepDone, StepLogged
 
 Event: TypeAlias = RunStarted | StepDone | EpochDone | Note
 Callback: TypeAlias = Callable[[Event], object]
@@ -46,6 +46,9 @@ class CallbackObserver:
     def step_done(self, event: StepDone) -> None:
         """Handle a step; at most ten times a second."""
         self._emit(event)
+
+    def step_logged(self, event: StepLogged) -> None:
+        """Do nothing: callbacks receive steps as they are shown, and metrics.jsonl has the rest."""
 
     def epoch_done(self, event: EpochDone) -> None:
         """Handle an epoch's evaluation."""

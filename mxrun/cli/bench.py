@@ -79,9 +79,9 @@ def bench(
       mxrun bench net.yaml --json
     """
     from mxrun.base.files import check_outputs
-    from mxrun.commands import bench as command
     from mxrun.report.notes import write_note
     from mxrun.report.result import write_json, write_tables
+    from mxrun.report.status import status
     from mxrun.report.trace import write_trace
 
     started_at = process_start()
@@ -93,10 +93,13 @@ def bench(
 
         problem = f"--peer-python is given for {', '.join(pythons)}, but no peer is requested"
         raise UserError(Diagnostic(problem, hint=f"add --against {','.join(pythons)}"))
-    request = command.BenchRequest(
-        phase.value, batch, threads, steps, warmup, names, pythons, remeasure
-    )
-    report = command.bench(config, overrides or (), request, write_note, started_at)
+    with status(f"measuring {config}"):
+        from mxrun.commands import bench as command
+
+        request = command.BenchRequest(
+            phase.value, batch, threads, steps, warmup, names, pythons, remeasure
+        )
+        report = command.bench(config, overrides or (), request, write_note, started_at)
     if trace is not None:
         write_trace(trace, report.events())
     if json:

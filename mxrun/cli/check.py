@@ -22,10 +22,13 @@ def check(
       mxrun check net.yaml data.batch_size=256
       mxrun check net.yaml --json
     """
-    from mxrun.commands import check as command
-    from mxrun.report.result import write_json, write_tables
+    from mxrun.report.status import status
 
-    report = command.check(config, overrides or (), allow_plugins).to_json()
+    with status(f"checking {config}"):
+        from mxrun.commands import check as command
+        from mxrun.report.result import write_json, write_tables
+
+        report = command.check(config, overrides or (), allow_plugins).to_json()
     if json:
         write_json(report)
     else:

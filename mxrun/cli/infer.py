@@ -126,6 +126,7 @@ def infer(
     from mxrun.commands import infer as command
     from mxrun.report.infer import work_text
     from mxrun.report.notes import write_note, write_notes
+    from mxrun.report.status import status
 
     check_writable(to)
     form = _output_format(output, to, top)
@@ -145,7 +146,8 @@ def infer(
         settings=tuple(settings),
         runs=runs_folder(runs),
     )
-    inference = command.infer(run, request, write_note)
+    with status(f"loading {run}"):
+        inference = command.infer(run, request, write_note)
     write_notes(inference.notes)
     _run_and_write(inference, form, to, json)
     write_notes([work_text(inference.summary())])

@@ -122,8 +122,8 @@ def inspect_memory(
       mxrun inspect-memory net.yaml --json
       mxrun inspect-memory --problem blocks.csv --time-limit 60
     """
-    from mxrun.commands import inspect_memory as command
     from mxrun.report.notes import write_note
+    from mxrun.report.status import status
 
     if problem is not None:
         given = (config, phase, batch, threads, diff, svg, html, csv, fail_above, what_if or None)
@@ -134,16 +134,19 @@ def inspect_memory(
     if time_limit is not None:
         raise UserError("--time-limit requires --problem FILE")
     config = _checked_config(config, diff, what_if)
-    request = command.InspectRequest(
-        (phase or PhaseName.TRAIN).value,
-        batch_size(batch),
-        threads,
-        diff,
-        what_if,
-        {"--svg": svg, "--html": html, "--csv": csv},
-        allow_plugins,
-    )
-    reports = command.inspect_configs(config, overrides or (), request, write_note)
+    with status(f"planning {config}"):
+        from mxrun.commands import inspect_memory as command
+
+        request = command.InspectRequest(
+            (phase or PhaseName.TRAIN).value,
+            batch_size(batch),
+            threads,
+            diff,
+            what_if,
+            {"--svg": svg, "--html": html, "--csv": csv},
+            allow_plugins,
+        )
+        reports = command.inspect_configs(config, overrides or (), request, write_note)
     report, *others = (each.to_json() for each in reports)
     _write_files(report, svg, html, csv)
     _write_report(report, others[0] if others else None, json)

@@ -69,24 +69,27 @@ def train(
       mxrun train net.yaml "memory.budget=2 GiB" --batch max
       mxrun train net.yaml --profile --trace steps.json
     """
-    from mxrun.base.files import check_outputs
-    from mxrun.base.flags import runs_folder
-    from mxrun.commands import train as command
-    from mxrun.report.progress import training_observer
+    from mxrun.report.status import status
 
     started_at = process_start()
     _check_options(resume, overwrite, allow_changes)
-    request = command.TrainRequest(
-        "resume" if resume else "overwrite" if overwrite else "refuse",
-        allow_changes,
-        profile or trace is not None,
-        started_at,
-        batch_size(batch),
-        runs_folder(runs),
-    )
-    check_outputs({Path(config): "CONFIG"}, {"--trace": trace})
-    with training_observer() as observer:
-        trained = command.train(config, overrides or (), observer, request)
+    with status(f"preparing {config}"):
+        from mxrun.base.files import check_outputs
+        from mxrun.base.flags import runs_folder
+        from mxrun.commands import train as command
+        from mxrun.report.progress import training_observer
+
+        request = command.TrainRequest(
+            "resume" if resume else "overwrite" if overwrite else "refuse",
+            allow_changes,
+            profile or trace is not None,
+            started_at,
+            batch_size(batch),
+            runs_folder(runs),
+        )
+        check_outputs({Path(config): "CONFIG"}, {"--trace": trace})
+        with training_observer() as observer:
+            trained = command.train(config, overrides or (), observer, request)
     _report(trained, profile, trace, json)
 
 
@@ -128,10 +131,11 @@ def _tables(summary: Mapping[str, Any]) -> list[RenderableType]:
     """Return the tables and lines printed at the end of a run."""
     from mxrun.report.confusion import confusion_tables
     from mxrun.report.profile import run_tables
-    from mxrun.report.tables import contention_lines, train_table
+    from mxrun.report.tables import contention_lines, data_wait_lines, train_table
 
     return [
         train_table(summary),
+        *data_wait_lines(summary),
         *contention_lines(summary),
         *confusion_tables(summary["eval"], summary["classes"]),
         *run_tables(summary.get("profile", {})),

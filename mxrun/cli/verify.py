@@ -33,11 +33,14 @@ def verify(
       mxrun verify digits_lenet
       mxrun verify net.yaml --steps 5 --batch 2 --json
     """
-    from mxrun.commands import verify as command
-    from mxrun.report.notes import write_note
-    from mxrun.report.result import write_json, write_tables
+    from mxrun.report.status import status
 
-    report = command.verify(config, overrides or (), steps, batch, threads, write_note)
+    with status(f"verifying {config}"):
+        from mxrun.commands import verify as command
+        from mxrun.report.notes import write_note
+        from mxrun.report.result import write_json, write_tables
+
+        report = command.verify(config, overrides or (), steps, batch, threads, write_note)
     if json:
         write_json(report)
     else:

@@ -37,6 +37,7 @@ _WITHOUT_EFFECT: tuple[KeyPath, ...] = (
     ("data", "eval", "path"),
     ("data", "workers"),
     ("data", "prefetch"),
+    ("train", "log_every"),
     ("memory",),
 )
 # Name of a config given as plain values.
@@ -107,7 +108,8 @@ class RunConfig(Settings):
         """Return the resolved text without the keys that do not change results.
 
         These are the run's name, the paths of its data and plugins, the number of loader threads
-        and prefetched batches, the memory section, and the keys of `without`.
+        and prefetched batches, the steps between records, the memory section, and the keys of
+        `without`.
         """
         tree = self._tree
         for path in (*_WITHOUT_EFFECT, *without):

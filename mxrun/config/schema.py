@@ -251,7 +251,7 @@ class Settings(Section):
     )
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None,
-        description="Number of threads of the compute team; default: chosen from the number of "
+        description="Number of threads that compute; default: chosen from the number of "
         "cores and the network's work by a fixed cost model, without measuring.",
         examples=[2],
     )

@@ -6,7 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, InstanceOf, WithJsonSchema
+from pydantic import (
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_core import PydanticKnownError
 
 from mxrun.base.description import Written
 from mxrun.base.errors import SourceLocation
@@ -148,7 +156,28 @@ class Train(Section):
 
     stand_ins: ClassVar[Mapping[str, object]] = {"epochs": 1}
 
-    epochs: Size = Field(description="Number of passes over the training data.", examples=[20])
+    # Before epochs, which is required without it.
+    max_steps: Size | None = Field(
+        default=None,
+        description="Number of training steps after which the run ends, whatever epochs says; "
+        "schedules that spread over a run spread over these steps. In the middle of an epoch the "
+        "run ends with an evaluation and a checkpoint, which count neither for the best "
+        "checkpoint nor for early stopping.",
+        examples=[500],
+    )
+    epochs: Size | None = Field(
+        default=None,
+        validate_default=True,
+        description="Number of passes over the training data; may be left out with max_steps.",
+        examples=[20],
+    )
+    log_every: Size | None = Field(
+        default=None,
+        description="Number of steps between two records of the training metrics, which are means "
+        "over the epoch so far: a line in the output and a line in metrics.jsonl; default: "
+        "records of epochs alone.",
+        examples=[100],
+    )
     optimizer: AnyChoice = Field(
         description="The optimizer: how gradients change parameters.",
         examples=[{"sgd": {"lr": 0.1}}],
@@ -206,3 +235,10 @@ class Train(Section):
         description="Checkpoints: their interval, and which are retained.",
         examples=[{"every": "1 epoch", "keep": 2, "best": "accuracy"}],
     )
+
+    @field_validator("epochs")
+    @classmethod
+    def _has_an_end(cls, given: int | None, info: ValidationInfo) -> int | None:
+        if given is None and info.data.get("max_steps") is None:
+            raise PydanticKnownError("missing")
+        return given

@@ -225,6 +225,7 @@ def _loss(node: Node, inference: InferredSpecs) -> LossTensors:
         prop.classification(*shapes),
         prop.regression(*shapes),
         prop.label_classes(*shapes),
+        prop.loss_metric(*shapes),
     )
 
 

@@ -42,6 +42,8 @@ class TrainingSetup:
     initializers: Mapping[str, Initializer]
     metrics: tuple[MetricKind, ...]
     epochs: int
+    max_steps: int | None
+    log_every: int | None
     accumulate: int
     average: float | None
     watch: EvaluationMonitor
@@ -96,7 +98,10 @@ def build_training(
         clipping=_clipping(optimizer, together),
         initializers=initializers,
         metrics=metrics,
-        epochs=train.epochs,
+        # Every epoch has a step or more.
+        epochs=train.epochs or train.max_steps or 1,
+        max_steps=train.max_steps,
+        log_every=train.log_every,
         accumulate=train.accumulate,
         average=train.average,
         watch=watch,

@@ -165,6 +165,10 @@ class OperatorProperty(ABC, Generic[P]):
         """Form of the predictions of a regression loss with these shapes; None for other losses."""
         return None
 
+    def loss_metric(self, data: Shape, label: Shape) -> str:
+        """Name of the metric that is the mean of the loss by definition; empty if there is none."""
+        return ""
+
     @property
     def is_max_selection(self) -> bool:
         """True if every output element is the maximum of some elements of the only input."""

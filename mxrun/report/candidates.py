@@ -30,9 +30,10 @@ def candidates_tables(operators: Sequence[Mapping[str, Any]]) -> list[Table | Te
     )
     if not changed:
         return [summary]
-    table = titled_table("kernels selected by timing")
-    for name in ("operator", "implementation", "in place of"):
-        table.add_column(name, overflow="fold")
+    named = ("operator", "implementation", "in place of")
+    table = titled_table("kernels selected by timing", names=named)
+    for name in named:
+        table.add_column(name, no_wrap=True)
     for name in ("ms", "preferred, ms"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in sorted(changed, key=_saving_ms, reverse=True)[:_MAX_ROWS]:

@@ -15,7 +15,7 @@ from mxrun.base.errors import MxrunError, Stopped, UserError, shown
 from mxrun.report.printable import printable
 from mxrun.report.streams import escape_unencodable, optional_stderr
 
-# Files and pipes have no width. No table is wider than this.
+# Files and pipes have no width: lines are not wrapped, and drawings have this one.
 _WIDTH_OF_FILES = 200
 
 
@@ -38,7 +38,9 @@ class PrintableConsole(Console):
 def stdout() -> Console:
     """Return the console for results. It escapes characters that the stream's encoding lacks."""
     escape_unencodable(sys.stdout)
-    return PrintableConsole(width=None if sys.stdout.isatty() else _WIDTH_OF_FILES, highlight=False)
+    if sys.stdout.isatty():
+        return PrintableConsole(highlight=False)
+    return PrintableConsole(width=_WIDTH_OF_FILES, soft_wrap=True, highlight=False)
 
 
 def stderr() -> Console:

@@ -22,6 +22,7 @@ from mxrun.report.curve_panels import (
     rates,
     run_names,
 )
+from mxrun.report.fitted_table import shortened
 from mxrun.report.palette import CURVE_COLOURS
 
 Report = Mapping[str, Any]
@@ -175,14 +176,6 @@ class TerminalPanel:
             ]
             for series in curve.points()
         ]
-
-
-def shortened(name: str, width: int) -> str:
-    """Return a name of at most `width` characters; what is left out is in the middle."""
-    if len(name) <= width:
-        return name
-    end = (width - 1) // 2
-    return f"{name[: width - 1 - end]}…{name[len(name) - end :]}"
 
 
 def _letter(run: int) -> str:

@@ -18,8 +18,8 @@ from mxrun.report.curve_panels import (
     run_names,
     ticks,
 )
-from mxrun.report.curves import shortened
 from mxrun.report.figures import metric_text
+from mxrun.report.fitted_table import shortened
 from mxrun.report.palette import CURVE_COLOURS, LINE
 from mxrun.report.svg import (
     SMALL_SIZE,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from mxrun.base.sizes import UNITS
+from mxrun.train.metric_kind import Figure
 
 _COUNTS = ("", "k", "M", "G", "T")
 # Metrics below this round to 0. The epsilon in cross_entropy's logarithm is 1e-12.
@@ -36,6 +37,18 @@ def metric_text(value: float) -> str:
     # Such a value comes from the epsilon alone.
     size = 0.0 if abs(value) < _ZERO_BELOW else abs(value)
     return f"{value:.2e}" if 0 < size < 1e-3 else f"{value if size else 0.0:.4f}"
+
+
+def metrics_text(metrics: Mapping[str, Figure], without: Collection[str] = ()) -> str:
+    """Return the scalar metrics on one line: `loss 0.1234  accuracy 0.9800`.
+
+    without: names to leave out, such as those of metrics that are the loss by definition.
+    """
+    return "  ".join(
+        f"{name} {metric_text(value)}"
+        for name, value in metrics.items()
+        if not isinstance(value, list) and name not in without
+    )
 
 
 def milliseconds_text(milliseconds: float) -> str:

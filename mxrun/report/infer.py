@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from mxrun.base.files import atomic_file
 from mxrun.base.waits import WAIT_NOTICE_S
-from mxrun.report.figures import count_text
+from mxrun.report.figures import count_text, metrics_text
 from mxrun.report.printable import csv_cells
-from mxrun.report.progress import metrics_text
 from mxrun.report.result import standard_output
 from mxrun.train.files import canonical_json
 

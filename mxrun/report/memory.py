@@ -120,13 +120,15 @@ def _live(report: Report) -> Table:
     reusable = [live for live in peak["live"] if (live["tensor"], live["offset"]) not in pinned]
     table = titled_table(
         f"live at the peak: {peak['phase']}, {peak['title']} (step {peak['step']}), "
-        f"{peak['bytes']:,} bytes"
+        f"{peak['bytes']:,} bytes",
+        names=("tensor",),
+        least_important=("offset", "steps"),
     )
-    table.add_column("tensor", overflow="fold")
+    table.add_column("tensor", no_wrap=True)
     table.add_column("bytes", justify="right", no_wrap=True)
     table.add_column("offset", justify="right", no_wrap=True)
     table.add_column("steps", justify="right", no_wrap=True)
-    table.add_column("why", overflow="fold")
+    table.add_column("why")
     for live in reusable[:_MAX_LIVE]:
         table.add_row(
             Text(tensor_label(live)),
@@ -179,11 +181,15 @@ def _refused(hints: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     }
     if not refused:
         return
-    table = titled_table(f"memory that is not shared; {len(granted)} outputs use an input's memory")
+    table = titled_table(
+        f"memory that is not shared; {len(granted)} outputs use an input's memory",
+        names=("step", "input", "output"),
+        least_important=("how", "input", "output"),
+    )
     for column in ("how", "step", "input", "output"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, no_wrap=True)
     table.add_column("bytes", justify="right", no_wrap=True)
-    table.add_column("because", overflow="fold")
+    table.add_column("because")
     rows = sorted(refused.items(), key=lambda item: -item[1])
     for (kind, step, source, target, reason), nbytes in rows[:_MAX_REFUSED]:
         names = (Text(in_words(name)) for name in (step, source, target))
@@ -210,7 +216,7 @@ def _resident_memory(outside: Mapping[str, Any]) -> Iterator[RenderableType]:
     table.add_row("compiled kernels", bytes_text(outside["compiled_bytes"]))
     table.add_row("heap of interpreter and libraries", bytes_text(outside["heap_bytes"]))
     table.add_row("main thread's stack", bytes_text(outside["stack_bytes"]))
-    table.add_row("the compute team's threads", bytes_text(outside["team_bytes"]))
+    table.add_row("threads", bytes_text(outside["team_bytes"]))
     yield table
     compiled = (
         " The compiler ran just now; processes that find its results in the cache do not load it."

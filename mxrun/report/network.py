@@ -39,7 +39,9 @@ def network_parts(report: Report, depth: int | None = None) -> list[Table | Text
 
     depth: see `fold`.
     """
-    table = titled_table(network_title(report))
+    table = titled_table(
+        network_title(report), names=("node",), least_important=("variables", "output")
+    )
     for column in ("", "node", "operator", "output", "variables"):
         table.add_column(column, no_wrap=True, overflow="ellipsis")
     nodes = report["nodes"]

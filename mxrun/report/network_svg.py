@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from mxrun.report.curves import shortened
+from mxrun.report.fitted_table import shortened
 from mxrun.report.layout import Box, Edge, Point, lay_out
 from mxrun.report.layout_columns import ColumnLayout, in_columns
 from mxrun.report.network import drawn_families, network_title, node_lines, shape_text, size_text

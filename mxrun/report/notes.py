@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from mxrun.report.printable import printable
-from mxrun.report.streams import optional_stderr
+from mxrun.report.status import write_lines
 
 
 def write_note(text: str) -> None:
@@ -16,7 +15,4 @@ def write_note(text: str) -> None:
 
 def write_notes(notes: Sequence[str]) -> None:
     """Write one line per note; ignored if standard error cannot be written."""
-    with optional_stderr():
-        for note in notes:
-            sys.stderr.write(f"mxrun: {printable(note)}\n")
-        sys.stderr.flush()
+    write_lines("".join(f"mxrun: {printable(note)}\n" for note in notes))

@@ -18,22 +18,23 @@ Part = Table | Text
 
 
 def operators_table(operators: Sequence[Description]) -> Table:
-    """Return one row per operator; a formula that does not fit is cut."""
-    table = titled_table(f"{len(operators)} operators")
-    table.expand = True
-    table.add_column("operator", no_wrap=True)
-    table.add_column("also called")
-    table.add_column("what it does", no_wrap=True, overflow="ellipsis", ratio=1)
-    table.add_column("kernels", no_wrap=True)
-    table.add_column("gradient", no_wrap=True)
+    """Return one row per operator."""
+    table = titled_table(
+        f"{len(operators)} operators",
+        names=("operator",),
+        least_important=("also called", "kernels", "gradient"),
+    )
+    for name in ("operator", "also called", "kernels", "gradient"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("what it does")
     for operator in operators:
         _row(
             table,
             operator["name"],
             ", ".join(operator["aliases"]),
-            operator["summary"],
             ", ".join(operator["backends"]),
             "yes" if operator["differentiable"] else "no",
+            operator["summary"],
         )
     return table
 

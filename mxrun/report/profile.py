@@ -48,13 +48,16 @@ def profile_table(operators: Sequence[Mapping[str, Any]], title: str) -> Table:
     `ms` is the time of one call, `share` its part of the time of all calls. Suffixes mark steps
     other than forward: `conv1:backward`, `conv1_weight:update`.
     """
-    table = titled_table(title)
+    table = titled_table(
+        title,
+        names=("operator", "op", "implementation"),
+        least_important=("implementation", "GB/s", "calls", "GFLOP/s"),
+    )
     table.show_footer = True
     total_ms = sum(row["ms"] for row in operators)
     shares = [(row["phase"], row["share"]) for row in operators]
-    # Words wrap on a narrow console, numbers do not.
     for name, footer in {"operator": phases_text(shares), "op": "", "implementation": ""}.items():
-        table.add_column(name, footer, overflow="fold")
+        table.add_column(name, footer, no_wrap=True)
     for name in ("calls", "ms", "share", "GFLOP/s", "GB/s"):
         table.add_column(name, justify="right", no_wrap=True)
     slowest = sorted(operators, key=lambda row: -row["ms"])
@@ -88,14 +91,14 @@ def _steps_table(report: Report) -> Table:
     table.add_row("threads", str(report["threads"]))
     for label, key in (
         ("step, median", "median"),
-        ("step, 90th percentile", "p90"),
-        ("step, 99th percentile", "p99"),
+        ("step, p90", "p90"),
+        ("step, p99", "p99"),
         ("step, fastest", "min"),
     ):
         table.add_row(label, f"{milliseconds_text(times[key])} ms")
     table.add_row("samples/s", count_text(figures["samples_per_s"]))
     table.add_row("time to first step", f"{figures['first_step_s']:.2f} s")
-    table.add_row("peak resident memory", bytes_text(figures["rss_peak_bytes"]))
+    table.add_row("peak memory", bytes_text(figures["rss_peak_bytes"]))
     return table
 
 
@@ -106,11 +109,12 @@ def _peers_table(peers: Mapping[str, Mapping[str, Any]]) -> Table:
     the ratio of the fastest steps.
     """
     table = titled_table(
-        "peers, alternating with mxrun: a ratio above 1 means that mxrun is faster"
+        "peers, alternating with mxrun: a ratio above 1 means that mxrun is faster",
+        least_important=("version", "of fastest", "quartiles"),
     )
     for name in ("peer", "version", "fastest mode"):
-        table.add_column(name, overflow="fold")
-    for name in ("step, ms", "mxrun, ms", "ratio", "half within", "of fastest"):
+        table.add_column(name)
+    for name in ("step, ms", "mxrun, ms", "ratio", "quartiles", "of fastest"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, peer in peers.items():
         version = Text(peer.get("version", ""))

@@ -1,4 +1,4 @@
-"""Progress of a training run: a live line on a terminal, else one plain line per epoch.
+"""Progress of a training run: a table and live lines on a terminal, else plain lines.
 
 rich is imported with the first live line, so that runs without a terminal do not import it.
 """
@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mxrun.report.figures import bytes_text, count_text, duration_text, metric_text
+from mxrun.report.epoch_table import EpochTable
+from mxrun.report.figures import bytes_text, count_text, duration_text, metrics_text
 from mxrun.report.printable import printable
+from mxrun.report.status import stop_status, write_lines
 from mxrun.report.streams import optional_stderr
 from mxrun.report.warm_start import warm_start_lines
-from mxrun.train.metric_kind import Figure
-from mxrun.train.observer import EpochDone, Observer, RunStarted, StepDone
+from mxrun.train.observer import EpochDone, Observer, RunStarted, StepDone, StepLogged
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.live import Live
+
+    from mxrun.report.live import TrainingLines
+
+# Longest time without a line where lines cannot be replaced.
+_SILENCE_S = 60.0
 
 
 @contextmanager
@@ -28,7 +34,7 @@ def training_observer() -> Iterator[Observer]:
     if not sys.stderr.isatty():
         yield EpochLines(_write_plain)
         return
-    live = LiveLine()
+    live = LiveLines()
     try:
         yield live
     finally:
@@ -36,141 +42,159 @@ def training_observer() -> Iterator[Observer]:
 
 
 def _write_plain(line: str) -> None:
-    with optional_stderr():
-        sys.stderr.write(f"{printable(line)}\n")
-        sys.stderr.flush()
+    write_lines(f"{printable(line)}\n")
+
+
+def start_lines(event: RunStarted) -> Iterator[str]:
+    """Yield the lines at the start of a run: its name, size and settings."""
+    frozen = event.trainable is not None
+    trainable = f" ({count_text(event.trainable or 0)} trainable)" if frozen else ""
+    length = f"{event.epochs} epochs of {event.steps_per_epoch} steps"
+    if event.total_steps < event.epochs * event.steps_per_epoch:
+        length = f"{event.total_steps} steps, {event.steps_per_epoch} an epoch"
+    yield (
+        f"{event.name}: {count_text(event.parameters)} parameters{trainable}, "
+        f"arena {bytes_text(event.planned_bytes)}, {length}, batch {event.batch_size}, "
+        f"{event.threads} thread{'s' if event.threads > 1 else ''}"
+        f"{', synthetic data' if event.synthetic_data else ''}"
+    )
+    if event.resumed_from is not None:
+        yield f"resuming after step {event.resumed_from}"
+    elif event.warm_start is not None:
+        yield from warm_start_lines(event.warm_start)
 
 
 class EpochLines:
-    """Observer that writes a line at the start of the run and one after each epoch."""
+    """Observer that writes a line at the start of the run and one after each epoch.
 
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write = write
+    Within an epoch it writes a line for each step that is recorded, and one a minute.
+    """
+
+    def __init__(
+        self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._write, self._clock = write, clock
         self._run: RunStarted | None = None
-        self._started = 0.0
-        self._epochs = 0
+        self._started = self._written = 0.0
+        self._steps_before = 0
+        self._rate = ""
 
     def run_started(self, event: RunStarted) -> None:
         """Write the name, size and settings of the run."""
-        self._run, self._started = event, time.monotonic()
-        frozen = event.trainable is not None
-        trainable = f" ({count_text(event.trainable or 0)} trainable)" if frozen else ""
-        self._write(
-            f"{event.name}: {count_text(event.parameters)} parameters{trainable}, "
-            f"arena {bytes_text(event.planned_bytes)}, {event.epochs} epochs of "
-            f"{event.steps_per_epoch} steps, batch {event.batch_size}, "
-            f"{event.threads} thread{'s' if event.threads > 1 else ''}"
-            f"{', synthetic data' if event.synthetic_data else ''}"
-        )
-        if event.resumed_from is not None:
-            self._write(f"resuming after step {event.resumed_from}")
-        elif event.warm_start is not None:
-            for line in warm_start_lines(event.warm_start):
-                self._write(line)
+        self._run, self._started = event, self._clock()
+        self._written = self._started
+        self._steps_before = event.resumed_from or 0
+        for line in start_lines(event):
+            self._write(line)
 
     def note(self, text: str) -> None:
         """Write a note."""
         self._write(f"mxrun: {text}")
 
     def step_done(self, event: StepDone) -> None:
-        """Do nothing: printed lines cannot be replaced."""
+        """Write a line if the last one was written a minute ago."""
+        self._rate = f"{_rate(event)} samples/s"
+        if self._clock() - self._written >= _SILENCE_S:
+            assert self._run is not None
+            figures = metrics_text(event.metrics, self._run.same_as_loss)
+            self._line(event.epoch, event.step, [figures, self._rate])
+
+    def step_logged(self, event: StepLogged) -> None:
+        """Write the metrics of a step."""
+        assert self._run is not None
+        figures = metrics_text(event.train, self._run.same_as_loss)
+        self._line(event.epoch, event.step, [figures, *filter(None, [self._rate])])
 
     def epoch_done(self, event: EpochDone) -> None:
         """Write the metrics and the speed of the epoch."""
         assert self._run is not None
         run = self._run
-        parts = [
-            f"epoch {event.epoch:>{len(str(run.epochs))}}/{run.epochs}",
-            f"step {event.step}",
-            metrics_text(event.train),
-        ]
+        parts = [metrics_text(event.train, run.same_as_loss)]
         if event.evaluation:
-            parts.append(f"eval {metrics_text(event.evaluation)}")
+            parts.append(f"eval {metrics_text(event.evaluation, run.same_as_loss)}")
         if run.synthetic_data:
             parts.append("(synthetic data)")
         parts.append(f"{_rate(event)} samples/s")
-        if event.epoch < run.epochs:
-            self._epochs += 1
-            elapsed = time.monotonic() - self._started
-            left = elapsed / self._epochs * (run.epochs - event.epoch)
-            parts.append(f"{duration_text(left)} left")
-        self._write("  ".join(parts))
+        self._line(event.epoch, event.step, parts)
+
+    def _line(self, epoch: int, step: int, parts: list[str]) -> None:
+        """Write a line with the position in the run, some parts, and the time left."""
+        assert self._run is not None
+        self._written = self._clock()
+        run = self._run
+        head = [f"epoch {epoch:>{len(str(run.epochs))}}/{run.epochs}", f"step {step}"]
+        left = run.total_steps - step
+        if left > 0:
+            each = (self._written - self._started) / max(1, step - self._steps_before)
+            parts = [*parts, f"{duration_text(each * left)} left"]
+        self._write("  ".join([*head, *parts]))
 
 
-class LiveLine:
-    """Observer that shows a bar with epoch, step, speed, metrics and the time left, below the
-    epochs.
+class LiveLines:
+    """Observer that shows a table with a line per epoch, and below it the current position,
+    metrics, speeds and the time left.
     """
 
     def __init__(self) -> None:
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
-        self._run: RunStarted | None = None
-        self._lines = EpochLines(self._print)
+        self._lines: TrainingLines | None = None
+        self._display: Live | None = None
+        self._table: EpochTable | None = None
 
     def run_started(self, event: RunStarted) -> None:
-        """Start the bar."""
-        from mxrun.report.live import training_bar
+        """Start the display."""
+        from mxrun.report.live import TrainingLines, training_display
 
-        self._run, self._progress = event, training_bar()
-        self._lines.run_started(event)
+        stop_status()
+        self._table, self._lines = EpochTable(event), TrainingLines(event)
+        self._display = training_display(self._lines)
+        for line in start_lines(event):
+            self._print(line, wrapped=True)
         with optional_stderr():
-            self._progress.start()
-            self._task = self._progress.add_task(
-                "train",
-                total=event.total_steps,
-                completed=event.resumed_from or 0,
-                epoch=f"{event.epoch}/{event.epochs}",
-                rate="-",
-                metrics="",
-            )
+            self._display.start()
 
     def note(self, text: str) -> None:
-        """Write a note above the bar, if it is shown yet."""
-        if self._progress is None:
+        """Write a note above the display, if it is shown yet."""
+        if self._display is None:
             _write_plain(f"mxrun: {text}")
         else:
-            self._lines.note(text)
+            self._print(f"mxrun: {text}", wrapped=True)
 
     def step_done(self, event: StepDone) -> None:
-        """Update the bar."""
-        assert self._progress is not None
-        assert self._task is not None
-        assert self._run is not None
-        with optional_stderr():
-            self._progress.update(
-                self._task,
-                completed=event.step,
-                epoch=f"{event.epoch}/{self._run.epochs}",
-                rate=_rate(event),
-                metrics=metrics_text(event.metrics),
-            )
+        """Update the display."""
+        assert self._lines is not None
+        self._lines.step_done(event)
+
+    def step_logged(self, event: StepLogged) -> None:
+        """Write the step's line into the table."""
+        assert self._table is not None
+        for line in self._table.step_lines(event, self._width()):
+            self._print(line)
 
     def epoch_done(self, event: EpochDone) -> None:
-        """Write the epoch's line above the bar."""
+        """Write the epoch's line into the table."""
+        assert self._table is not None
+        assert self._lines is not None
         self._lines.epoch_done(event)
+        for line in self._table.epoch_lines(event, self._width()):
+            self._print(line)
 
     def close(self) -> None:
-        """Remove the bar."""
-        if self._progress is not None:
+        """Remove the display."""
+        if self._display is not None:
             with optional_stderr():
-                self._progress.stop()
+                self._display.stop()
 
-    def _print(self, line: str) -> None:
-        assert self._progress is not None
+    def _width(self) -> int:
+        assert self._display is not None
+        return self._display.console.width
+
+    def _print(self, line: str, wrapped: bool = False) -> None:
+        assert self._display is not None
         with optional_stderr():
-            self._progress.console.print(line, markup=False)
+            console = self._display.console
+            console.print(line, markup=False, no_wrap=not wrapped, crop=not wrapped)
 
 
 def _rate(event: StepDone | EpochDone) -> str:
     """Return the records trained on per second of training."""
     return count_text(event.records / max(event.train_seconds, 1e-9))
-
-
-def metrics_text(metrics: Mapping[str, Figure]) -> str:
-    """Return the scalar metrics on one line: `loss 0.1234  accuracy 0.9800`."""
-    return "  ".join(
-        f"{name} {metric_text(value)}"
-        for name, value in metrics.items()
-        if not isinstance(value, list)
-    )

@@ -38,7 +38,14 @@ def write_tables(parts: Sequence[RenderableType]) -> None:
     with standard_output():
         console = stdout()
         for part in parts:
-            console.print(part)
+            if console.is_terminal:
+                console.print(part)
+                continue
+            # Tables fill their cells with blanks, also at the ends of lines.
+            with console.capture() as printed:
+                console.print(part)
+            lines = printed.get().removesuffix("\n").split("\n")
+            sys.stdout.write("".join(f"{line.rstrip(' ')}\n" for line in lines))
 
 
 def output_failed(error: OSError) -> NoReturn:

@@ -29,12 +29,15 @@ def roofline_table(report: Report) -> Table:
     operators = report["roofline"]["operators"]
     implementations = {row["name"]: row["implementation"] for row in report["operators"]}
     total_ms = sum(row["ms"] for row in operators)
-    table = titled_table(f"operators, the median of {report['profile']['steps']} steps")
+    table = titled_table(
+        f"operators, the median of {report['profile']['steps']} steps",
+        names=("operator", "op", "implementation"),
+        least_important=("implementation", "of bound", "bound"),
+    )
     table.show_footer = True
     shares = [(row["phase"], row["ms"] / total_ms) for row in operators]
-    # Words wrap on a narrow console, numbers do not.
     for name, footer in {"operator": phases_text(shares), "op": "", "implementation": ""}.items():
-        table.add_column(name, footer, overflow="fold")
+        table.add_column(name, footer, no_wrap=True)
     for name in ("ms", "share", "floor, ms", "of bound"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("bound", no_wrap=True)

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from mxrun.report.curves import shortened
 from mxrun.report.figures import bytes_text, count_text, metric_text
+from mxrun.report.fitted_table import shortened
 from mxrun.report.tables import titled_table
 
 Report = Mapping[str, Any]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from mxrun.report.figures import bytes_text, count_text, metric_text
+from mxrun.report.fitted_table import FittedTable
 
 Report = Mapping[str, Any]
 # Thresholds of a note on contention: share of the time spent waiting for a core, and ratio of the
@@ -19,13 +20,17 @@ _CONTENDED, _VARIED = 0.05, 1.5
 
 def layer_table(report: Report) -> Table:
     """Return the table of `check`: shapes, parameters and FLOPs by layer, and their sums."""
-    table = titled_table(f"{report['name']}, batch {report['batch_size']}")
+    table = titled_table(
+        f"{report['name']}, batch {report['batch_size']}",
+        names=("layer",),
+        least_important=("FLOPs", "operator"),
+    )
     table.show_footer = True
     table.add_column("layer", "total")
     table.add_column("operator")
     table.add_column("output shape")
-    table.add_column("parameters", f"{report['parameters']:,}", justify="right")
-    table.add_column("FLOPs", count_text(report["flops"]), justify="right")
+    table.add_column("parameters", f"{report['parameters']:,}", justify="right", no_wrap=True)
+    table.add_column("FLOPs", count_text(report["flops"]), justify="right", no_wrap=True)
     for row in report["rows"]:
         table.add_row(
             Text(row["name"]),
@@ -42,14 +47,20 @@ def train_table(summary: Report) -> Table:
     table = titled_table(f"{summary['steps']:,} steps")
     table.add_column("what")
     table.add_column("value", justify="right")
-    if summary["synthetic_data"]:
-        table.add_row("records", "synthetic data")
+    table.add_row("ended", Text(summary["ended"]))
+    if summary["best"] is not None:
+        best = summary["best"]
+        table.add_row(f"best {best['metric']}", Text(_best_text(best)))
+    records = " on synthetic data" if summary["synthetic_data"] else ""
     for name, value in summary["eval"].items():
-        if not isinstance(value, Sequence):
-            table.add_row(f"eval {name}", "nan" if value is None else metric_text(value))
+        if not isinstance(value, Sequence) and name not in summary["same_as_loss"]:
+            text = "nan" if value is None else metric_text(value)
+            table.add_row(f"eval {name}", f"{text}{records}")
+    if summary["synthetic_data"] and not summary["eval"]:
+        table.add_row("records", "synthetic data")
     times, memory = summary["step_ms"], summary["memory"]
     table.add_row("step, median", f"{times['median']:.3f} ms")
-    table.add_row("step, 99th percentile", f"{times['p99']:.3f} ms")
+    table.add_row("step, p99", f"{times['p99']:.3f} ms")
     table.add_row("threads", str(summary["threads"]))
     table.add_row("time to first step", f"{summary['first_step_s']:.2f} s")
     table.add_row("arena", bytes_text(memory["planned_bytes"]))
@@ -58,9 +69,24 @@ def train_table(summary: Report) -> Table:
         measured, predicted = recomputed["measured_extra"], recomputed["predicted_extra"]
         extra = f"{measured:.1%} longer, predicted {predicted:.1%}"
         table.add_row(f"{recomputed['steps']} steps recomputed", extra)
-    table.add_row("peak resident memory", bytes_text(memory["rss_peak_bytes"]))
+    table.add_row("peak memory", bytes_text(memory["rss_peak_bytes"]))
     table.add_row("run", Text(summary["run_dir"]))
     return table
+
+
+def _best_text(best: Report) -> str:
+    """Return the best evaluation: `0.9833 after epoch 17 (checkpoint-391)`."""
+    text = f"{metric_text(best['value'])} after epoch {best['epoch']}"
+    checkpoint = best["checkpoint"]
+    return text if checkpoint is None else f"{text} ({Path(checkpoint).name})"
+
+
+def data_wait_lines(summary: Report) -> list[Text]:
+    """Return a line for `train` if it often waited for data, with what helps."""
+    if not summary["data_wait_advice"]:
+        return []
+    share = summary["data_wait_share"]
+    return [Text(f"Waited for data {share:.0%} of the time: {summary['data_wait_advice']}.")]
 
 
 def contention_lines(summary: Report) -> list[Text]:
@@ -78,12 +104,18 @@ def contention_lines(summary: Report) -> list[Text]:
     return [Text(line)]
 
 
-def titled_table(title: str, *columns: str) -> Table:
-    """Return a table in the common style, without rows."""
-    table = Table(title=Text(title, "bold"), title_justify="left", box=box.SIMPLE_HEAD)
-    for column in columns:
-        table.add_column(column)
-    return table
+def titled_table(
+    title: str,
+    *columns: str,
+    names: Collection[str] = (),
+    least_important: Sequence[str] = (),
+) -> FittedTable:
+    """Return a table in the common style, without rows.
+
+    names: the columns that are shortened in the middle if the terminal is too narrow.
+    least_important: the columns that are left out before that, the first one first.
+    """
+    return FittedTable(title, *columns, names=names, least_important=least_important)
 
 
 def _shape(shape: Sequence[int]) -> str:

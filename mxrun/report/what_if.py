@@ -20,9 +20,11 @@ def what_if_tables(report: Report) -> Iterator[RenderableType]:
         return
     step_ms = milliseconds_text(found["step_ms"])
     table = titled_table(
-        f"what if: {bytes_text(report['planned_bytes'])} and, as predicted, {step_ms} ms a step"
+        f"what if: {bytes_text(report['planned_bytes'])} and, as predicted, {step_ms} ms a step",
+        names=("change", "with"),
+        least_important=("a sample",),
     )
-    table.add_column("change", overflow="fold")
+    table.add_column("change", no_wrap=True)
     table.add_column("bytes", justify="right", no_wrap=True)
     table.add_column("step", justify="right", no_wrap=True)
     table.add_column("a sample", justify="right", no_wrap=True)

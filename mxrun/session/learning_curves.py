@@ -11,7 +11,7 @@ from typing import Any
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.session.saved_summary import is_count, is_number
 from mxrun.session.synthetic_data import synthetic_notes
-from mxrun.train.run_directory import METRICS_FILE
+from mxrun.train.run_directory import METRICS_FILE, is_step_record
 
 Report = dict[str, Any]
 
@@ -62,7 +62,7 @@ def _number(value: Any) -> float | None:
 
 
 def read_records(folder: Path) -> Iterator[Report]:
-    """Yield the records of a run's metrics.jsonl, one an epoch; none if there is no such file.
+    """Yield the records of epochs in a run's metrics.jsonl; none if there is no such file.
 
     Raises UserError naming file and line if a line is damaged.
     """
@@ -81,6 +81,11 @@ def read_records(folder: Path) -> Iterator[Report]:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise _damaged(place, f"{type(error).__name__}: {error}") from error
+        if isinstance(record, Mapping) and is_step_record(record):
+            record_of_epoch = {**record, "eval": {}}
+            if not _is_record(record_of_epoch):
+                raise _damaged(place, line[:100].decode("utf-8", "replace"))
+            continue
         if not _is_record(record):
             raise _damaged(place, line[:100].decode("utf-8", "replace"))
         if record["epoch"] <= last:

@@ -211,7 +211,7 @@ def team_size(built: ModelDefinition, training: bool, threads: int | None = None
     if requested > kind.largest_team():
         raise UserError(
             Diagnostic(
-                f"a compute team of {requested} threads is not available",
+                f"{requested} threads are not available",
                 place=None if threads else built.config.place("threads"),
                 expected=f"at most {kind.largest_team()}, {kind.team_limit()}",
                 got=str(requested),

@@ -60,7 +60,7 @@ def resume(run: Run, path: Path, allow_changes: bool) -> RunStart:
     checkpoint = found.checkpoint
     if checkpoint is None:
         # Any config may be replaced, even one torn by a killed process: it has no checkpoint.
-        from_start = partial(_reopen_at, directory, 1, config.resolved())
+        from_start = partial(_reopen_at, directory, Progress(), config.resolved())
         return RunStart(from_start, notes=(f"nothing is saved in {path}: starting afresh",))
     # The hint to use another checkpoint is already followed.
     notes = [f"{problem.problem}; an older checkpoint is used" for problem in found.damaged]
@@ -77,7 +77,7 @@ def resume(run: Run, path: Path, allow_changes: bool) -> RunStart:
             notes.append("the checkpoint has no states of this optimizer: they are initialised")
     progress = checkpoint.manifest.progress
     is_same = saved is not None and saved.identity() == config.identity()
-    commit = partial(_reopen_at, directory, progress.epoch, None if is_same else config.resolved())
+    commit = partial(_reopen_at, directory, progress, None if is_same else config.resolved())
     finished = run.pace.is_over(progress) and not differences
     return RunStart(commit, checkpoint, tuple(notes), finished)
 
@@ -93,12 +93,12 @@ def is_abandoned(path: Path) -> bool:
     return config is not None and config.resolved().encode() == (path / CONFIG_FILE).read_bytes()
 
 
-def _reopen_at(directory: RunDirectory, epoch: int, config: str | None) -> RunDirectory:
-    """Remove the records from `epoch` on and the end mark; replace the config if one is given."""
+def _reopen_at(directory: RunDirectory, progress: Progress, config: str | None) -> RunDirectory:
+    """Remove the records after `progress` and the end mark; replace the config if one is given."""
     if config is not None:
         directory.replace_config(config)
     directory.unfinish()
-    directory.remove_records_from(epoch)
+    directory.remove_records_from(progress.epoch, progress.step)
     return directory
 
 
@@ -115,18 +115,26 @@ def _differences(saved: RunConfig | None, run: Run, manifest: Manifest) -> list[
     found = []
     if saved is not None:
         found = _config_differences(saved.identity(without), config.identity(without))
-        if not without and saved.train.epochs != config.train.epochs:
+        lengths = [(each.train.epochs, each.train.max_steps) for each in (saved, config)]
+        if not without and lengths[0] != lengths[1]:
             schedule = config.train.schedule.kind
             found.append(
-                f"train.schedule: {schedule} spreads over all epochs, so that every step of a run "
-                "of another length has another learning rate"
+                f"train.schedule: {schedule} spreads over the entire run, so that every step of a "
+                "run of another length has another learning rate"
             )
     if not found and manifest.config_sha256 != config.sha256(without):
         # The checkpoint may have been copied from another run.
         found.append("the config is not the one of the checkpoint")
     trained = manifest.progress.epoch - (manifest.progress.batch == 0)
-    if trained > config.train.epochs:
-        found.append(f"train.epochs: {trained} then, {config.train.epochs} now")
+    limits = (
+        ("epochs", trained, config.train.epochs),
+        ("max_steps", manifest.progress.step, config.train.max_steps),
+    )
+    found += [
+        f"train.{key}: {taken} then, {limit} now"
+        for key, taken, limit in limits
+        if limit is not None and taken > limit
+    ]
     return found + state_differences(manifest, run.state(Progress(), due=True))
 
 
@@ -135,8 +143,8 @@ def _changed(directory: RunDirectory, differences: Sequence[str]) -> UserError:
         Diagnostic(
             f"{directory.path} holds a run with other settings, so resuming would give another "
             "result",
-            expected="the config, data, plugins, device, team size and library that the run began "
-            "with",
+            expected="the config, data, plugins, device, threads and library that the run "
+            "began with",
             got="\n    ".join(["", *differences]).rstrip(),
             hint="undo the change, or use --allow-changes: the result is then that of another run",
         )

@@ -44,7 +44,7 @@ from mxrun.train.measure import Phase
 from mxrun.train.observer import Observer
 from mxrun.train.progress import Progress
 
-_LENGTH: tuple[KeyPath, ...] = (("train", "epochs"),)
+_LENGTH: tuple[KeyPath, ...] = (("train", "epochs"), ("train", "max_steps"))
 _FILE_OF = {
     MemoryClass.PARAMETERS: PARAMETERS_FILE,
     MemoryClass.OPTIMIZER: OPTIMIZER_FILE,
@@ -156,6 +156,8 @@ class Run:
             training.optimizer,
             training.schedule,
             training.watch,
+            training.max_steps,
+            training.log_every,
         )
 
     def phase(self, name: str, role: str, partial: tuple[str, ...] = ()) -> Phase:

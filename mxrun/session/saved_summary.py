@@ -61,14 +61,17 @@ _CHECKS: Mapping[str, Check] = {
     "memory": _is_mapping(
         *(is_count, "planned_bytes", "touched_bytes", "lower_bound_bytes", "rss_peak_bytes")
     ),
-    "run_dir": _is_text,
+    **dict.fromkeys(("run_dir", "ended", "data_wait_advice"), _is_text),
     **dict.fromkeys(("stopped_early", "synthetic_data"), lambda value: isinstance(value, bool)),
     "resumed_from": _or_null(is_count),
     "best": _or_null(lambda value: isinstance(value, Mapping)),
     "started_from": _or_null(lambda value: isinstance(value, Mapping)),
     **dict.fromkeys(("data_wait_share", "core_wait_share"), _is_number_or_null),
     "variables": lambda value: isinstance(value, Mapping),
-    "classes": lambda value: isinstance(value, list) and all(map(_is_text, value)),
+    **dict.fromkeys(
+        ("classes", "same_as_loss"),
+        lambda value: isinstance(value, list) and all(map(_is_text, value)),
+    ),
     "recompute": _or_null(
         _is_mapping(lambda value: True, "steps", "measured_extra", "predicted_extra")
     ),

@@ -20,6 +20,7 @@ from mxrun.io.dataset import open_datasets
 from mxrun.runtime.contention import core_wait_s
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
+from mxrun.session.data_wait import wait_advice
 from mxrun.session.device import describe, host_loops
 from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.micro_batches import micro_batch_notes, planned
@@ -37,12 +38,13 @@ from mxrun.session.variables import (
     warm_start,
 )
 from mxrun.session.warm_start import WarmStartSource
-from mxrun.train.checkpoint import PlanRecord
-from mxrun.train.checkpoint_manager import CheckpointManager, newest_checkpoint
+from mxrun.train.checkpoint import PlanRecord, checkpoint_folder
+from mxrun.train.checkpoint_manager import CheckpointManager, newest_checkpoint, saved_steps
 from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
 from mxrun.train.interruption import Interruption
 from mxrun.train.loop import LoopResult, TrainingLoop, WaitEnded, percentiles
 from mxrun.train.observer import Observer, RunStarted
+from mxrun.train.progress import Progress
 from mxrun.train.replay import CheckedLoop, NullCheckpointing, NullObserver
 from mxrun.train.run_directory import RunDirectory
 from mxrun.train.run_lock import RunLock, only_writer
@@ -82,6 +84,10 @@ class TrainSummary:
     core_wait_share: fraction of the training time in which the process was ready to run while other
     processes occupied the cores; None if the system does not report it. classes: their names by
     number, as in the rows and columns of a confusion matrix; empty if labels have no names.
+
+    ended: why the run ended. best: the best evaluation by the metric that selects a checkpoint or
+    stops the run early, with the checkpoint if it is retained. same_as_loss: the metrics that are
+    the loss by definition. data_wait_advice: how to wait less for data; empty if waits are short.
     """
 
     steps: int
@@ -92,10 +98,12 @@ class TrainSummary:
     run_dir: str
     epochs: int
     stopped_early: bool
+    ended: str
     resumed_from: int | None
     best: Mapping[str, Any] | None
     started_from: Mapping[str, Any] | None
     data_wait_share: float
+    data_wait_advice: str
     synthetic_data: bool
     recompute: Mapping[str, Any] | None
     micro_batches: int
@@ -103,6 +111,7 @@ class TrainSummary:
     core_wait_share: float | None
     variables: Mapping[str, Any]
     classes: Sequence[str]
+    same_as_loss: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as JSON."""
@@ -295,7 +304,7 @@ class _Training:
             RunStarted(
                 name=run.built.config.name,
                 epoch=loop.progress.epoch,
-                epochs=run.built.training.epochs,
+                epochs=loop.total_epochs(),
                 total_steps=loop.total_steps(),
                 steps_per_epoch=loop.steps_of(1),
                 batch_size=run.built.batch_size,
@@ -306,6 +315,7 @@ class _Training:
                 trainable=trainable_elements(run.built),
                 warm_start=warm_start(run.built, run.started_from),
                 synthetic_data=uses_synthetic_data(run.built.config),
+                same_as_loss=frozenset(_same_as_loss(run.built)),
             )
         )
 
@@ -320,6 +330,7 @@ class _Training:
         rss_peak_bytes = peak_rss_bytes()
         recompute = measured_recompute(run.executor, self._observer.note)
         waited_s = run.iterators["train"].waited_seconds
+        wait_share = waited_s / max(result.step_ms.sum() / 1e3, 1e-9)
         return TrainSummary(
             steps=progress.step,
             eval=progress.evaluation,
@@ -334,17 +345,20 @@ class _Training:
             run_dir=str(directory.path),
             epochs=progress.epoch - 1,
             stopped_early=result.stopped_early,
+            ended=result.ended,
             resumed_from=resumed_from,
-            best=None if progress.best is None else progress.best.model_dump(),
+            best=_best_json(progress, directory.path),
             started_from=run.started_from,
             variables=groups_json(variable_groups(run.built, run.started_from)),
-            data_wait_share=waited_s / max(result.step_ms.sum() / 1e3, 1e-9),
+            data_wait_share=wait_share,
+            data_wait_advice=wait_advice(wait_share, run.built.config.data),
             synthetic_data=uses_synthetic_data(run.built.config),
             recompute=recompute,
             micro_batches=run.built.micro_batches,
             threads=run.plan.device.threads,
             core_wait_share=core_wait_share,
             classes=list(run.datasets["train"].classes),
+            same_as_loss=_same_as_loss(run.built),
         )
 
     def _interrupted(self) -> bool:
@@ -404,6 +418,27 @@ class _Training:
         except WaitEnded:
             return UserError("training has diverged: a number was not finite; search stopped")
         return UserError("training has diverged: a number was not finite, but not when repeated")
+
+
+def _same_as_loss(built: ModelDefinition) -> list[str]:
+    """Return the metrics that are the loss by definition: of a single loss without class weights,
+    which do not apply to metrics.
+    """
+    losses = () if built.training.class_weights else built.model.losses
+    names = {loss.equal_metric for loss in losses} if len(losses) == 1 else set()
+    return [kind.figure for kind in built.training.metrics if kind.figure in names]
+
+
+def _best_json(progress: Progress, run: Path) -> dict[str, Any] | None:
+    """Return the best evaluation with its checkpoint, null if that is not retained."""
+    best = progress.best or progress.watched
+    if best is None:
+        return None
+    checkpoint = checkpoint_folder(run, best.step)
+    return {
+        **best.model_dump(),
+        "checkpoint": str(checkpoint) if best.step in saved_steps(run) else None,
+    }
 
 
 def _share(before: float | None, after: float | None, seconds: float) -> float | None:

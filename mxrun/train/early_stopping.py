@@ -49,7 +49,7 @@ class EvaluationMonitor:
         after = progress.with_(
             epoch=progress.epoch + 1,
             batch=0,
-            evaluation={name: _recorded(value) for name, value in evaluation.items()},
+            evaluation=self.recorded(evaluation),
         )
         improved = False
         if self.best is not None:
@@ -70,6 +70,10 @@ class EvaluationMonitor:
             state = self.plateau.start() if before is None else self.plateau.resume(before)
             after = after.with_(plateau=state.observe(measured[self.plateau.metric]).values())
         return after, improved
+
+    def recorded(self, evaluation: Mapping[str, Figure]) -> dict[str, float | Counts | None]:
+        """Return the figures of an evaluation as a checkpoint saves them."""
+        return {name: _recorded(value) for name, value in evaluation.items()}
 
     def is_over(self, progress: Progress) -> bool:
         """Return whether the criterion of early stopping is met."""

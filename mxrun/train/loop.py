@@ -32,7 +32,7 @@ from mxrun.train.host_arrays import HostArrays
 from mxrun.train.learning_rate import LearningRateTimeline
 from mxrun.train.measure import LossTensors, Measure, Phase
 from mxrun.train.metric_kind import Figure
-from mxrun.train.observer import EpochDone, Observer, StepDone
+from mxrun.train.observer import EpochDone, Observer, StepDone, StepLogged
 from mxrun.train.progress import Progress
 from mxrun.train.schedule import Schedule
 from mxrun.train.undo import StepUndo
@@ -63,6 +63,9 @@ class Saver(Protocol):
         interruption.
         """
 
+    def log_step(self, event: StepLogged) -> None:
+        """Record the metrics of a step."""
+
     def stop(self, progress: Progress) -> None:
         """Save on an interruption within an evaluation or a wait, then raise Stopped."""
 
@@ -75,27 +78,59 @@ class Saver(Protocol):
 
 @dataclass(frozen=True)
 class TrainingParameters:
-    """Parameters of a run's course: epochs, batches per update, optimiser, schedule and monitor."""
+    """Parameters of a run's course: epochs, batches per update, optimiser, schedule and monitor.
+
+    max_steps: number of steps that ends the run earlier. log_every: steps between records.
+    """
 
     epochs: int
     accumulate: int
     optimizer: Optimizer
     schedule: Schedule
     watch: EvaluationMonitor
+    max_steps: int | None = None
+    log_every: int | None = None
 
     def is_over(self, progress: Progress) -> bool:
-        """Return whether the run has reached its end: all epochs, or early stopping."""
-        return progress.epoch > self.epochs or self.watch.is_over(progress)
+        """Return whether the run has reached its end: all epochs or steps, or early stopping.
+
+        In the middle of an epoch the last step does not suffice: its evaluation is still to come
+        unless the run is marked as finished there.
+        """
+        evaluated = progress.batch == 0 or progress.finished
+        return (
+            progress.epoch > self.epochs
+            or (self.has_all_steps(progress) and evaluated)
+            or self.watch.is_over(progress)
+        )
+
+    def has_all_steps(self, progress: Progress) -> bool:
+        """Return whether the last of `max_steps` is taken."""
+        return self.max_steps is not None and progress.step >= self.max_steps
+
+    def end_text(self, progress: Progress) -> str:
+        """Return why a finished run has ended: `all 20 epochs`, `max_steps 500 reached`."""
+        early = self.watch.early
+        if early is not None and self.watch.is_over(progress):
+            times = f"{early.patience} evaluation{'s' * (early.patience > 1)}"
+            return f"early stopping: {early.metric} has not improved for {times}"
+        if self.has_all_steps(progress):
+            return f"max_steps {self.max_steps} reached"
+        return f"all {self.epochs} epochs" if self.epochs > 1 else "the only epoch"
 
 
 @dataclass(frozen=True)
 class LoopResult:
-    """Result of a run: times in ms of this process's steps, and the moment of the first."""
+    """Result of a run: times in ms of this process's steps, and the moment of the first.
+
+    ended: why the run ended.
+    """
 
     progress: Progress
     step_ms: npt.NDArray[np.float64]
     first_step_at: float
     stopped_early: bool
+    ended: str
 
 
 class TrainingLoop:
@@ -154,7 +189,18 @@ class TrainingLoop:
         epochs = self._pace.epochs
         period = min(self._train.iterator.period, epochs)
         steps = [self.steps_of(epoch) for epoch in range(1, period + 1)]
-        return epochs // period * sum(steps) + sum(steps[: epochs % period])
+        total = epochs // period * sum(steps) + sum(steps[: epochs % period])
+        return total if self._pace.max_steps is None else min(total, self._pace.max_steps)
+
+    def total_epochs(self) -> int:
+        """Return the number of epochs that the complete run begins, without early stopping."""
+        if self._pace.max_steps is None:
+            return self._pace.epochs
+        epoch, steps, total = 0, 0, self.total_steps()
+        while steps < total:
+            epoch += 1
+            steps += self.steps_of(epoch)
+        return epoch
 
     def _with_end(self, progress: Progress) -> Progress:
         """Return the progress with `finished` set if the run ends there."""
@@ -179,9 +225,12 @@ class TrainingLoop:
         with short_switch_interval:
             while not self.progress.finished:
                 self._epoch(saver, interrupted)
-        early = self.progress.epoch <= self._pace.epochs
         return LoopResult(
-            self.progress, self._step_ms[: self._step_count], self._first_step_at, early
+            self.progress,
+            self._step_ms[: self._step_count],
+            self._first_step_at,
+            stopped_early=self._pace.watch.is_over(self.progress),
+            ended=self._pace.end_text(self.progress),
         )
 
     def _epoch(self, saver: Saver, interrupted: Callable[[], bool]) -> None:
@@ -190,7 +239,7 @@ class TrainingLoop:
         self._look()
         train = self.measure.values()
         evaluation = self._evaluate(saver, interrupted)
-        progress, improved = self._pace.watch.after_epoch(self.progress, train, evaluation)
+        progress, improved = self._evaluated(train, evaluation)
         done = EpochDone(
             epoch=self.progress.epoch,
             step=self.progress.step,
@@ -202,10 +251,25 @@ class TrainingLoop:
             seconds=time.perf_counter() - started,
         )
         self.progress = self._with_end(progress)
-        self.measure.reset()
+        if self.progress.batch == 0:
+            self.measure.reset()
         saver.after_epoch(done, self.progress, improved)
         self._observer.epoch_done(done)
         saver.after_step(self.progress, interrupted())
+
+    def _evaluated(
+        self, train: Mapping[str, Figure], evaluation: Mapping[str, Figure]
+    ) -> tuple[Progress, bool]:
+        """Return the progress after an evaluation, and whether it was the best.
+
+        In the middle of an epoch, where max_steps ends the run, only the figures are saved: a run
+        that goes on with more steps must continue as if it had not been evaluated there.
+        """
+        progress, watch = self.progress, self._pace.watch
+        if progress.batch < self._train.iterator.batches(progress.epoch):
+            figures = watch.recorded(evaluation)
+            return progress.with_(evaluation=figures, finished=True), False
+        return watch.after_epoch(progress, train, evaluation)
 
     def _train_epoch(self, saver: Saver, interrupted: Callable[[], bool]) -> None:
         """Train the remaining batches of the current epoch."""
@@ -219,9 +283,12 @@ class TrainingLoop:
         if batch == 0:
             self.measure.reset()
         steps = -(-(batches - batch) // self._pace.accumulate)
+        if self._pace.max_steps is not None:
+            steps = min(steps, max(0, self._pace.max_steps - step))
         self._reserve(steps)
+        log_every = self._pace.log_every or 0
         steps_done, clock = 0, time.perf_counter
-        while batch < batches:
+        while steps_done < steps:
             started = clock()
             micro_batches = min(self._pace.accumulate, batches - batch)
             parts = micro_batches * self._train.iterator.parts
@@ -246,10 +313,12 @@ class TrainingLoop:
                 self._first_step_at = time.monotonic()
             if step % _LOOK_INTERVAL == 0:
                 self._look()
+            if log_every and step % log_every == 0:
+                self._log(saver, step, float(self._chunk[at, 0]))
             if finished - self._reported >= _REPORT_INTERVAL_S:
                 self._reported = finished
                 self._report()
-            if batch < batches and (saver.due_after_step(step) or interrupted()):
+            if steps_done < steps and (saver.due_after_step(step) or interrupted()):
                 saver.after_step(progress.with_(step=step, batch=batch), interrupted())
         self.progress = progress.with_(step=step, batch=batch)
 
@@ -327,9 +396,15 @@ class TrainingLoop:
         if not all(is_finite(array) for array in self._states.arrays.values()):
             raise Diverged
 
+    def _log(self, saver: Saver, step: int, learning_rate: float) -> None:
+        event = StepLogged(self.progress.epoch, step, learning_rate, self.measure.values())
+        saver.log_step(event)
+        self._observer.step_logged(event)
+
     def _report(self) -> None:
         values, (step, _) = self.measure.values(), self.position
-        done = StepDone(self.progress.epoch, step, values, self._records, self._seconds)
+        waited = self._train.iterator.waited_seconds
+        done = StepDone(self.progress.epoch, step, values, self._records, self._seconds, waited)
         self._observer.step_done(done)
 
     def _evaluate(self, saver: Saver, interrupted: Callable[[], bool]) -> Mapping[str, Figure]:

@@ -24,7 +24,8 @@ class LossTensors:
     """Names of one loss's layer, output, sum and label, and its view of them as classes or numbers.
 
     label_classes: how the loss reads its label as class numbers, even if its output predicts no
-    classes.
+    classes. equal_metric: the metric that is the mean of this loss by definition; empty if there is
+    none.
     """
 
     name: str
@@ -34,6 +35,7 @@ class LossTensors:
     classification: Classification | None
     regression: Regression | None = None
     label_classes: Classification | None = None
+    equal_metric: str = ""
 
     @property
     def task(self) -> Task:
@@ -185,7 +187,13 @@ class Measure:
             for part, array in loss.state().items()
         }
 
+    def loss(self) -> float:
+        """Return the mean loss."""
+        return sum(loss.mean() for loss in self._losses)
+
     def values(self) -> dict[str, Figure]:
         """Return the mean loss and the value of every metric."""
-        loss = sum(loss.mean() for loss in self._losses)
-        return {"loss": loss, **{name: metric.value() for name, metric in self._metrics.items()}}
+        return {
+            "loss": self.loss(),
+            **{name: metric.value() for name, metric in self._metrics.items()},
+        }

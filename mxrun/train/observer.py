@@ -48,7 +48,8 @@ class RunStarted:
 
     resumed_from: the last step before it, if the run is resumed. trainable: the number of trained
     `parameters`, if the config freezes some. warm_start: set if the run starts from another's
-    parameters. synthetic_data: whether it trains or is evaluated on synthetic data.
+    parameters. synthetic_data: whether it trains or is evaluated on synthetic data. same_as_loss:
+    the metrics that are the loss by definition.
     """
 
     name: str
@@ -64,6 +65,7 @@ class RunStarted:
     trainable: int | None = None
     warm_start: WarmStart | None = None
     synthetic_data: bool = False
+    same_as_loss: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class StepDone:
     """Event after a training step; metrics are means over the epoch so far, including `loss`.
 
     A confusion matrix is a table of counts. records: number trained on since the run began, without
-    padding, in `train_seconds`, the time of the steps alone.
+    padding, in `train_seconds`, the time of the steps alone, of which `waited_seconds` were spent
+    waiting for data.
     """
 
     epoch: int
@@ -79,6 +82,20 @@ class StepDone:
     metrics: Mapping[str, Figure]
     records: int
     train_seconds: float
+    waited_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class StepLogged:
+    """Event after a step that `train.log_every` records; metrics are means over the epoch so far.
+
+    learning_rate: of this step.
+    """
+
+    epoch: int
+    step: int
+    learning_rate: float
+    train: Mapping[str, Figure]
 
 
 @dataclass(frozen=True)
@@ -117,6 +134,9 @@ class Observer(Protocol):
 
     def step_done(self, event: StepDone) -> None:
         """Handle a step; rate-limited by the loop."""
+
+    def step_logged(self, event: StepLogged) -> None:
+        """Handle a step that is recorded."""
 
     def epoch_done(self, event: EpochDone) -> None:
         """Handle an epoch's evaluation."""

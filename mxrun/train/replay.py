@@ -13,7 +13,7 @@ from mxrun.io.batch import Batch
 from mxrun.io.iterator import RecordError
 from mxrun.train.divergence import Diverged, Located, bad_record, records_text, written_text
 from mxrun.train.loop import TrainingLoop
-from mxrun.train.observer import EpochDone, RunStarted, StepDone
+from mxrun.train.observer import EpochDone, RunStarted, StepDone, StepLogged
 from mxrun.train.progress import Progress
 
 
@@ -82,6 +82,9 @@ class NullObserver:
     def step_done(self, event: StepDone) -> None:
         """Do nothing."""
 
+    def step_logged(self, event: StepLogged) -> None:
+        """Do nothing."""
+
     def epoch_done(self, event: EpochDone) -> None:
         """Do nothing."""
 
@@ -94,6 +97,9 @@ class NullCheckpointing:
         return False
 
     def after_step(self, progress: Progress, interrupted: bool) -> None:
+        """Do nothing."""
+
+    def log_step(self, event: StepLogged) -> None:
         """Do nothing."""
 
     def stop(self, progress: Progress) -> None:

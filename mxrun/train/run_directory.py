@@ -14,7 +14,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import PARTIAL, atomic_file, report_write_errors
 from mxrun.train.checkpoint import FILES, MANIFEST_FILE, clear_hidden, recover_checkpoint
 from mxrun.train.files import canonical_json, remove
-from mxrun.train.observer import EpochDone
+from mxrun.train.observer import EpochDone, StepLogged
 from mxrun.train.run_lock import LOCK_FILE
 
 CONFIG_FILE = "config.yaml"
@@ -92,6 +92,8 @@ class RunDirectory:
     def __init__(self, path: Path, check: Callable[[], None] = lambda: None) -> None:
         self.path = path
         self._check = check
+        # Whether records of steps may not be on disk yet.
+        self._unflushed = False
 
     @classmethod
     def create(cls, path: Path, config_text: str, overwrite: bool) -> RunDirectory:
@@ -149,14 +151,19 @@ class RunDirectory:
                 elif entry.name.startswith(".") and (entry.exists() or entry.is_symlink()):
                     remove(entry)
 
-    def remove_records_from(self, epoch: int) -> None:
-        """Remove the records of `epoch` and later ones, and an incomplete last line."""
+    def remove_records_from(self, epoch: int, step: int = 0) -> None:
+        """Remove the records of `epoch` and later ones, and an incomplete last line.
+
+        Those of the epoch's steps up to `step` are retained.
+        """
         for name in (METRICS_FILE, _TIMING):
             path = self.path / name
             with report_write_errors(path):
                 if path.exists():
                     lines = path.read_bytes().splitlines(keepends=True)
-                    earlier = b"".join(line for line in lines if _recorded_before(line, epoch))
+                    earlier = b"".join(
+                        line for line in lines if _recorded_before(line, epoch, step)
+                    )
                     with atomic_file(path, follow=False) as file:
                         file.write(earlier)
 
@@ -185,6 +192,26 @@ class RunDirectory:
         _append(self.path / METRICS_FILE, {**position, **measured})
         _append(self.path / _TIMING, {**position, "seconds": done.seconds})
 
+    def record_step(self, done: StepLogged) -> None:
+        """Append the training metrics of a step to metrics.jsonl."""
+        self._check()
+        record = {
+            "epoch": done.epoch,
+            "step": done.step,
+            "learning_rate": done.learning_rate,
+            "train": done.train,
+        }
+        _append(self.path / METRICS_FILE, record, flush=False)
+        self._unflushed = True
+
+    def flush_records(self) -> None:
+        """Bring the records of steps to disk, before a checkpoint that relies on them."""
+        if self._unflushed:
+            path = self.path / METRICS_FILE
+            with report_write_errors(path), open(path, "ab", opener=_unfollowed) as file:
+                os.fsync(file.fileno())
+            self._unflushed = False
+
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json atomically: after a crash it is the new or the previous one."""
         self._check()
@@ -192,7 +219,7 @@ class RunDirectory:
             file.write(canonical_json(summary).encode("ascii"))
 
 
-def _append(path: Path, record: Mapping[str, Any]) -> None:
+def _append(path: Path, record: Mapping[str, Any], flush: bool = True) -> None:
     """Append one line; if the disk is full, the file is truncated to its previous size."""
     line = canonical_json(record).encode("ascii")
     with report_write_errors(path), open(path, "ab", buffering=0, opener=_unfollowed) as file:
@@ -201,8 +228,9 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
             written = file.write(line)
             while written < len(line):
                 written += file.write(line[written:])
-            # It must be on disk before any checkpoint that relies on it.
-            os.fsync(file.fileno())
+            if flush:
+                # It must be on disk before any checkpoint that relies on it.
+                os.fsync(file.fileno())
         except OSError:
             os.truncate(file.fileno(), before)
             raise
@@ -213,14 +241,25 @@ def _unfollowed(path: str, mode: int) -> int:
     return os.open(path, mode | os.O_NOFOLLOW, 0o666)
 
 
-def _recorded_before(line: bytes, epoch: int) -> bool:
-    """Return whether a line is complete and records an epoch before `epoch`."""
+def is_step_record(record: Mapping[str, Any]) -> bool:
+    """Return whether a record of metrics.jsonl is of a step, not of an epoch's end."""
+    return "eval" not in record and "seconds" not in record
+
+
+def _recorded_before(line: bytes, epoch: int, step: int) -> bool:
+    """Return whether a line is complete and records an epoch before `epoch`, or a step of it up to
+    `step`.
+    """
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return False
-    recorded = record.get("epoch") if isinstance(record, dict) else None
-    return line.endswith(b"\n") and isinstance(recorded, int) and recorded < epoch
+    if not isinstance(record, dict) or not line.endswith(b"\n"):
+        return False
+    recorded, at = record.get("epoch"), record.get("step")
+    if not isinstance(recorded, int) or not isinstance(at, int):
+        return False
+    return recorded < epoch or (recorded == epoch and at <= step and is_step_record(record))
 
 
 def _of_a_run(path: Path) -> Iterator[Path]:

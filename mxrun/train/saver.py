@@ -11,7 +11,7 @@ from mxrun.io.iterator import RecordError
 from mxrun.train.checkpoint import MEASURED_FILE, Arrays, RunState
 from mxrun.train.checkpoint_manager import CheckpointManager
 from mxrun.train.divergence import Diverged, is_finite
-from mxrun.train.observer import EpochDone
+from mxrun.train.observer import EpochDone, StepLogged
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory
 
@@ -55,6 +55,10 @@ class RunSaver:
             self._save(progress, due=True)
         if interrupted:
             self.stop(progress)
+
+    def log_step(self, event: StepLogged) -> None:
+        """Record the metrics of a step."""
+        self._directory.record_step(event)
 
     def stop(self, progress: Progress) -> None:
         """Save a checkpoint for an interruption and raise Stopped.
@@ -122,5 +126,6 @@ class RunSaver:
         learned = (arrays for file, arrays in groups.items() if file != MEASURED_FILE)
         if not all(is_finite(array) for arrays in learned for array in arrays.values()):
             raise Diverged
+        self._directory.flush_records()
         self._checkpoints.save(state, groups)
         self._saved = progress

@@ -124,6 +124,12 @@ class SoftmaxOutputProperty(LabelledLossProperty[SoftmaxOutputParameters]):
         ignored = int(p.ignore_label) if p.use_ignore else None
         return Classification(samples, classes, positions, labelled, ignored)
 
+    def loss_metric(self, data: Shape, label: Shape) -> str:
+        """cross_entropy for labels that are classes, unless they are smoothed."""
+        p = self.parameters
+        smoothed = p.smooth_alpha and not p.multi_output
+        return "cross_entropy" if self.classification(data, label).labelled and not smoothed else ""
+
     def infer_label(self, data: Dimensions, label: PartialShape) -> tuple[Dimensions, PartialShape]:
         """Infer label's shape from data's, and the rows of data from label's."""
         rows = label[0] if label else None

@@ -256,7 +256,11 @@ def test_missing_keys_are_reported_at_their_section(
     ("override", "expected", "hint"),
     [
         ("train={epochs: 1}", "{kind: {parameter: value}}, such as {sgd: {lr: 0.1}}", "gradients"),
-        ("train={optimizer: sgd}", "integer >= 1 and within int32, such as 20", "Number of passes"),
+        (
+            "train={optimizer: sgd}",
+            "integer >= 1 and within int32 or null, such as 20",
+            "Number of passes",
+        ),
         (
             "train.early_stopping={metric: loss}",
             "integer >= 1 and within int32, such as 3",

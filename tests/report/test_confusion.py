@@ -5,7 +5,7 @@ from __future__ import annotations
 from consoles import printed
 
 from mxrun.report.confusion import confusion_tables
-from mxrun.report.progress import metrics_text
+from mxrun.report.figures import metrics_text
 
 
 def drawn(evaluation: dict[str, object]) -> str:

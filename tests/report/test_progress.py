@@ -1,4 +1,4 @@
-"""Progress output of training: plain lines in files, a bar on a terminal."""
+"""Progress output of training: plain lines in files, a table and live lines on a terminal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ from dataclasses import replace
 import pytest
 from commands import HANG_S
 
-from mxrun.report.progress import EpochLines, metrics_text
-from mxrun.train.observer import EpochDone, RunStarted, StepDone, VariableGroup, WarmStart
+from mxrun.report.epoch_table import EpochTable
+from mxrun.report.figures import metrics_text
+from mxrun.report.progress import EpochLines
+from mxrun.train.observer import (
+    EpochDone,
+    RunStarted,
+    StepDone,
+    StepLogged,
+    VariableGroup,
+    WarmStart,
+)
 
 STARTED = RunStarted("lenet", 1, 2, 46, 23, 64, 36_938, 1_500_000)
 EVENTS = (
@@ -94,26 +103,72 @@ def test_into_a_file_go_plain_lines_and_no_rich() -> None:
     assert [line.split()[0] for line in done.stderr.splitlines()] == ["lenet:", "epoch"]
 
 
-def test_a_terminal_gets_a_bar_and_the_epochs() -> None:
-    shown = in_terminal([sys.executable, "-c", SCRIPT], "step 10/46")
-    assert "step 10/46" in shown
-    assert "1/2" in shown
-    assert "samples/s" in shown
-    assert "eval accuracy 0.8750" in shown
+def test_a_terminal_gets_live_lines_and_a_table_of_epochs() -> None:
+    shown = plain(in_terminal([sys.executable, "-c", SCRIPT], "step 10 of 23"))
+    assert "epoch 1 of 2  step 10 of 23" in shown
+    assert "10 of 46 steps" in shown
+    assert "epoch 2 of 2  step 0 of 23" in shown
+    for part in ("loss 0.5000", "6.4 k samples/s", "100 steps/s", "peak memory", " left"):
+        assert part in shown
+    lines = [line.split() for line in shown.split("\n")]
+    heading = "epoch step train loss eval accuracy samples/s time"
+    assert heading.split() in lines
+    assert ["1/2", "23", "0.2500", "0.8750", "2.88", "k", "750", "ms"] in lines
 
 
-def test_a_narrow_terminal_cuts_metrics_first() -> None:
+@pytest.mark.parametrize(
+    ("columns", "left_out"),
+    [
+        (200, set()),
+        (80, {"step", "time"}),
+        (60, {"step", "time", "samples/s", "train accuracy"}),
+    ],
+)
+def test_a_narrow_terminal_leaves_out_the_least_important_columns(
+    columns: int, left_out: set[str]
+) -> None:
+    """Metrics that are the loss by definition are left out, and nothing wraps."""
+    every = ["epoch", "step", "train loss", "train accuracy", "eval loss", "eval accuracy"]
+    every += ["samples/s", "time"]
+    table = EpochTable(replace(STARTED, same_as_loss=frozenset({"cross_entropy"}), epochs=1000))
+    figures = {"loss": 0.5, "accuracy": 0.75, "cross_entropy": 0.5}
+    heading, line = table.epoch_lines(
+        EpochDone(1, 23, 0.1, figures, figures, 1438, 0.5, seconds=75.0), columns
+    )
+    assert re.split("  +", heading.strip()) == [name for name in every if name not in left_out]
+    assert max(len(heading), len(line)) <= columns
+    assert len(heading) == len(line)
+    following = replace(EVENTS[0], train=figures, evaluation=figures)
+    assert len(table.epoch_lines(following, columns)) == 1
+
+
+def test_live_lines_fit_a_narrow_terminal() -> None:
     script = SCRIPT.replace(
         '{"loss": 0.5}', '{"loss": 0.5, "accuracy": 0.5, "cross_entropy": 0.5}'
-    ).replace('RunStarted("lenet", 1, 2, 46', 'RunStarted("lenet", 9, 12, 12_000')
-    shown = in_terminal([sys.executable, "-c", script], "step 10/12000", columns=80)
-    lines = [part for part in re.split("[\r\n]+", shown) if "step 10/12000" in part]
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", lines[0])
-    assert "epoch 1/12" in plain
-    assert "6.4 k samples/s" in plain
-    assert "loss 0" in plain
-    assert len(plain.rstrip()) <= 80
-    assert "epoch 9/12" in shown
+    ).replace('"lenet", 1, 2, 46', '"lenet", 9, 12, 276')
+    script = script.replace("StepDone(1, 10", "StepDone(9, 194").replace(
+        "Done(1, 23", "Done(9, 207"
+    )
+    shown = plain(in_terminal([sys.executable, "-c", script], "step 10 of 23", columns=60))
+    live = [line.strip() for line in shown.split("\n") if "step 10 of 23" in line]
+    assert live[0] == f"epoch 9 of 12  step 10 of 23  {8 * '━'}{12 * '─'}"
+    assert max(len(line.rstrip()) for line in shown.split("\n")[2:]) <= 60
+
+
+def test_within_a_long_epoch_a_pipe_gets_a_line_a_minute_and_every_recorded_step() -> None:
+    now = [0.0]
+    lines: list[str] = []
+    observer = EpochLines(lines.append, clock=lambda: now[0])
+    observer.run_started(replace(STARTED, same_as_loss=frozenset({"cross_entropy"})))
+    for seconds, step in ((30, 5), (59, 9), (61, 10), (62, 11), (120, 15), (122, 20)):
+        now[0] = seconds
+        observer.step_done(StepDone(1, step, {"loss": 0.5, "cross_entropy": 0.5}, 64 * step, 4.0))
+    assert lines[1:] == [
+        "epoch 1/2  step 10  loss 0.5000  160 samples/s  3:40 left",
+        "epoch 1/2  step 20  loss 0.5000  320 samples/s  2:39 left",
+    ]
+    observer.step_logged(StepLogged(1, 20, 0.1, {"loss": 0.25}))
+    assert lines[3] == "epoch 1/2  step 20  loss 0.2500  320 samples/s  2:39 left"
 
 
 def test_nobody_who_reads_is_no_reason_to_stop() -> None:
@@ -131,6 +186,11 @@ def test_nobody_who_reads_is_no_reason_to_stop() -> None:
     process.stderr = None
     output, _ = process.communicate("", timeout=HANG_S)
     assert (output, process.returncode) == ("trained\n", 0)
+
+
+def plain(shown: str) -> str:
+    """Return the text without control sequences; a line that is written anew starts a line."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def in_terminal(command: list[str], awaited: str, columns: int = 200) -> str:
@@ -157,7 +217,8 @@ def in_terminal(command: list[str], awaited: str, columns: int = 200) -> str:
         if not part:
             break
         output.write(part)
-        if awaited.encode() in output.getvalue():
+        text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", output.getvalue())
+        if awaited.encode() in text:
             process.stdin.close()
     os.close(ours)
     assert process.wait() == 0

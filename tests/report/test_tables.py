@@ -201,7 +201,7 @@ def test_the_summary_shows_what_a_run_came_to() -> None:
         train_table(
             {
                 "steps": 1234,
-                "eval": {"accuracy": 0.9875},
+                "eval": {"loss": 0.125, "cross_entropy": 0.125, "accuracy": 0.9875},
                 "step_ms": {"median": 0.5, "p90": 0.6, "p99": 0.75, "min": 0.4},
                 "first_step_s": 0.812,
                 "memory": {
@@ -213,13 +213,25 @@ def test_the_summary_shows_what_a_run_came_to() -> None:
                 "recompute": {"steps": 7, "measured_extra": 0.0625, "predicted_extra": 0.05},
                 "threads": 3,
                 "run_dir": "runs/[lenet]",
-                "synthetic_data": False,
+                "synthetic_data": True,
+                "ended": "early stopping: loss has not improved for 3 evaluations",
+                "best": {
+                    "metric": "accuracy",
+                    "value": 0.9912,
+                    "epoch": 17,
+                    "step": 391,
+                    "checkpoint": "runs/[lenet]/checkpoint-391",
+                },
+                "same_as_loss": ["cross_entropy"],
             }
         )
     )
     for part in (
         "1,234 steps",
-        "0.9875",
+        "0.9875 on synthetic data",
+        "early stopping: loss has not improved for 3 evaluations",
+        "0.9912 after epoch 17 (checkpoint-391)",
+        "step, p99",
         "0.500 ms",
         "0.81 s",
         "150.00 MiB",
@@ -227,6 +239,7 @@ def test_the_summary_shows_what_a_run_came_to() -> None:
         "6.2%",
     ):
         assert part in text
+    assert "cross_entropy" not in text
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_the_same_run_goes_on_to_the_same_bytes(project: Path) -> None:
     ("changes", "difference"),
     [
         (["train.optimizer.sgd.lr=0.2"], "lr: 0.2"),
-        (["train.epochs=6", "train.schedule=cosine"], "cosine spreads over all epochs"),
+        (["train.epochs=6", "train.schedule=cosine"], "cosine spreads over the entire run"),
         (["seed=1"], "seed: 0 then, 1 now"),
         (["threads=2"], "threads: 1 then, 2 now"),
         (["data.batch_size=20"], "batch_size: 20"),
@@ -222,7 +222,7 @@ def test_a_longer_run_is_another_one_if_its_schedule_depends_on_its_length(proje
     result(*cosine, cwd=project)
     text = refused(*cosine, "train.epochs=6", "--resume", cwd=project)
     assert "+  epochs: 6" in text
-    assert "train.schedule: cosine spreads over all epochs" in text
+    assert "train.schedule: cosine spreads over the entire run" in text
     done = mxrun(*cosine, "train.epochs=6", "--resume", "--allow-changes", cwd=project)
     assert "this run differs from the saved one" in succeeded(done).stderr
 

@@ -44,6 +44,7 @@ train:
   optimizer: {{adam: {{lr: 0.003, wd: 1e-4}}}}
   schedule: {{cosine: {{warmup_steps: 10}}}}
   average: 0.9
+  log_every: 5
   checkpoint: {{every: {INTERVAL} steps, keep: 2, best: accuracy}}
 """
 

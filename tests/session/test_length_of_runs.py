@@ -1,0 +1,130 @@
+"""Ends of runs: a number of steps, epochs, early stopping; records of steps."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import digests
+from training import run_training
+
+CONFIG = """\
+name: one
+network:
+  inputs: {data: [12], label: []}
+  layers:
+    - FullyConnected: {name: fc1, num_hidden: 8}
+    - Activation: {act_type: tanh}
+    - Dropout: {p: 0.2}
+    - FullyConnected: {name: fc2, num_hidden: 4}
+    - SoftmaxOutput: {name: softmax, label: label}
+data:
+  batch_size: 16
+  train: {dataset: npz, path: records.npz, shuffle: true}
+  eval: {dataset: npz, path: records.npz}
+train:
+  optimizer: {sgd: {lr: 0.1, momentum: 0.9}}
+  checkpoint: {keep: 9, best: accuracy}
+"""
+# 160 records in batches of 16.
+EPOCH = 10
+
+
+@pytest.fixture(autouse=True)
+def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    data = generator.normal(size=(160, 12)).astype("f4")
+    labels = generator.integers(0, 4, 160).astype("i4")
+    np.savez(tmp_path / "records.npz", data=data, label=labels)
+    (tmp_path / "net.yaml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+
+
+def records() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path("runs/one/metrics.jsonl").read_text().splitlines()]
+
+
+def test_max_steps_ends_a_run_within_an_epoch_with_an_evaluation_and_a_checkpoint() -> None:
+    summary = run_training("train.max_steps=25")
+    assert (summary["steps"], summary["epochs"]) == (25, 2)
+    assert summary["ended"] == "max_steps 25 reached"
+    assert not summary["stopped_early"]
+    last = records()[-1]
+    assert (last["epoch"], last["step"]) == (3, 25)
+    assert last["eval"]["loss"] == summary["eval"]["loss"]
+    assert Path("runs/one/checkpoint-25").is_dir()
+    again = run_training("train.max_steps=25", existing="resume")
+    assert (again["steps"], again["resumed_from"]) == (25, None)
+
+
+@pytest.mark.parametrize("longer", [["train.max_steps=27"], ["train.max_steps=40"]])
+def test_a_run_goes_on_with_more_steps_to_the_same_bytes(longer: list[str]) -> None:
+    run_training("train.max_steps=25", "train.log_every=4")
+    summary = run_training(*longer, "train.log_every=4", existing="resume")
+    assert summary["resumed_from"] == 25
+    extended = digests(Path("runs/one"))
+    run_training(*longer, "train.log_every=4", existing="overwrite")
+    # Only the shorter run has saved and evaluated at its end.
+    without = {name for name in extended if "checkpoint-25" in name}
+    assert without
+    assert {k: v for k, v in extended.items() if k not in without} == digests(Path("runs/one"))
+
+
+def test_a_schedule_spreads_over_max_steps() -> None:
+    cosine = ("train.schedule=cosine", "train.checkpoint={}")
+    run_training("train.max_steps=20", "train.epochs=7", *cosine)
+    by_steps = records()
+    run_training("train.epochs=2", *cosine, existing="overwrite")
+    assert records() == by_steps
+
+
+def test_records_of_steps_are_those_of_an_uninterrupted_run_after_a_resume() -> None:
+    every = ("train.epochs=3", "train.log_every=4", "train.checkpoint={every: 3 steps, keep: 99}")
+    run_training(*every)
+    whole = Path("runs/one/metrics.jsonl").read_bytes()
+    steps = [record["step"] for record in records() if "eval" not in record]
+    assert steps == [4, 8, 12, 16, 20, 24, 28]
+    first = records()[0]
+    assert first.keys() == {"epoch", "step", "learning_rate", "train"}
+    assert first["train"].keys() == {"loss", "accuracy", "cross_entropy"}
+    for last in (27, 18, 15, 9, 3):
+        for folder in Path("runs/one").glob("checkpoint-*"):
+            if int(folder.name.split("-")[1]) > last:
+                shutil.rmtree(folder)
+        Path("runs/one/summary.json").unlink()
+        assert run_training(*every, existing="resume")["resumed_from"] == last
+        assert Path("runs/one/metrics.jsonl").read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("settings", "ended"),
+    [
+        (["train.epochs=2"], "all 2 epochs"),
+        (["train.epochs=1"], "the only epoch"),
+        (
+            ["train.epochs=9", "train.early_stopping={patience: 2, min_delta: 9.0}"],
+            "early stopping: loss has not improved for 2 evaluations",
+        ),
+    ],
+)
+def test_the_summary_says_why_a_run_ended_and_what_was_best(
+    settings: list[str], ended: str
+) -> None:
+    summary = run_training(*settings)
+    assert summary["ended"] == ended
+    best = summary["best"]
+    figures = {record["epoch"]: record["eval"]["accuracy"] for record in records()}
+    assert best["value"] == max(figures.values()) == figures[best["epoch"]]
+    assert best["checkpoint"] == f"runs/one/checkpoint-{best['step']}"
+    assert Path(best["checkpoint"]).is_dir()
+    assert summary["same_as_loss"] == ["cross_entropy"]
+
+
+def test_smoothed_labels_have_a_cross_entropy_of_its_own() -> None:
+    smoothed = CONFIG.replace("label: label}", "label: label, smooth_alpha: 0.1}")
+    Path("net.yaml").write_text(smoothed)
+    assert run_training("train.epochs=1")["same_as_loss"] == []
