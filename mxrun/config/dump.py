@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from mxrun.base.errors import SourceLocation
 from mxrun.config.marked import Scalar, SourceNode, located
