@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mxrun.report.curves import shortened
+from mxrun.report.fitted_table import shortened
 from mxrun.report.tables import Report, titled_table
 
 _MAX_CLASSES = 20
