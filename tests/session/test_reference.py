@@ -67,7 +67,7 @@ def test_examples_are_valid(tmp_path: Path) -> None:
         if entry in OPERATOR_KEYS or entry.kind == "operator":
             continue
         path = tmp_path / "example.yaml"
-        start = "" if entry.name == "extends" else "extends: base.yaml\n"
+        start = "" if entry.example.startswith("extends:") else "extends: base.yaml\n"
         path.write_text(start + entry.example)
         # The rest of a share.
         overrides = ["data.train.split={share: 0.8}"] if entry.name == "rest" else []
