@@ -24,7 +24,7 @@ def message_of(*arguments: str) -> str:
         ("export net.yaml", ["No such command 'export'", "Did you mean 'convert'?"]),
         ("inspect net.yaml", ["Did you mean 'inspect-memory'?"]),
         ("eval runs/a", ["Did you mean 'evaluate'?"]),
-        ("xyzzy", ["No such command 'xyzzy'. Commands: train, evaluate, infer, check,"]),
+        ("xyzzy", ["No such command 'xyzzy'. Commands: init, train, evaluate, infer,"]),
         ("infer", ["Missing argument 'RUN'"]),
         ("infer runs/a", ["nothing to run on", "images/", "--split eval"]),
         ("infer runs/a a.png b.png --split eval", ["a.png, b.png and --split eval both say"]),
