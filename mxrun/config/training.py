@@ -162,13 +162,13 @@ class Train(Section):
         description="Number of training steps after which the run ends, whatever epochs says; "
         "schedules that spread over a run spread over these steps. In the middle of an epoch the "
         "run ends with an evaluation and a checkpoint, which count neither for the best "
-        "checkpoint nor for early stopping.",
+        "checkpoint nor for early stopping; default: all epochs.",
         examples=[500],
     )
     epochs: Size | None = Field(
         default=None,
         validate_default=True,
-        description="Number of passes over the training data; may be left out with max_steps.",
+        description="Number of passes over the training data; default: as many as max_steps takes.",
         examples=[20],
     )
     log_every: Size | None = Field(

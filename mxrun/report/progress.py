@@ -49,7 +49,7 @@ def start_lines(event: RunStarted) -> Iterator[str]:
     """Yield the lines at the start of a run: its name, size and settings."""
     frozen = event.trainable is not None
     trainable = f" ({count_text(event.trainable or 0)} trainable)" if frozen else ""
-    length = f"{event.epochs} epochs of {event.steps_per_epoch} steps"
+    length = f"{event.epochs} epoch{'s' * (event.epochs > 1)} of {event.steps_per_epoch} steps"
     if event.total_steps < event.epochs * event.steps_per_epoch:
         length = f"{event.total_steps} steps, {event.steps_per_epoch} an epoch"
     yield (
