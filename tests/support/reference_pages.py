@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -16,6 +16,7 @@ import typer.models
 
 from mxrun.cli.main import app
 from mxrun.commands.ops import operators
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.property import Precision
 from mxrun.operator.register import OPERATORS
 from mxrun.session.reference import LAYERS, ReferenceEntry, config_reference
@@ -60,40 +61,18 @@ _CHOICES = (
         "The options of a data set are keys of `data.train` and `data.eval`, beside `dataset`.",
     ),
 )
-# Families of operators: the files of the folder `ops` that implement them, by title.
-_FAMILIES: Mapping[str, Sequence[str]] = {
-    "Layers with weights": (
-        "fully_connected",
-        "convolution",
-        "embedding",
-    ),
-    "Activations": ("activation", "leaky_relu", "softmax"),
-    "Pooling": ("pooling",),
-    "Normalisation and regularisation": ("batch_norm", "lrn", "dropout", "moments"),
-    "Losses": (
-        "softmax_output",
-        "softmax_cross_entropy",
-        "regression_output",
-        "make_loss",
-        "smooth_l1",
-    ),
-    "Shapes and joins": (
-        "concat",
-        "flatten",
-        "reshape",
-        "slice_channel",
-        "transpose",
-    ),
-    "Products of matrices": ("dot",),
-    "Reductions": ("reduce", "cumulative_sum"),
-    "Arithmetic of two tensors, or a tensor and a number": (
-        "binary",
-        "scalar",
-        "add_n",
-        "where",
-    ),
-    "Functions of each element": ("unary", "unary_cast", "clip"),
-    "Updates of optimizers": ("optimizers",),
+_FAMILIES: Mapping[OperatorFamily, str] = {
+    OperatorFamily.CONVOLUTION: "Convolutions",
+    OperatorFamily.DENSE: "Dense layers and products of matrices",
+    OperatorFamily.POOLING: "Pooling",
+    OperatorFamily.ACTIVATION: "Activations",
+    OperatorFamily.NORMALISATION: "Normalisation",
+    OperatorFamily.RANDOM: "Random",
+    OperatorFamily.LOSS: "Losses",
+    OperatorFamily.ELEMENTWISE: "Functions of each element, of one tensor or several",
+    OperatorFamily.SHAPE: "Shapes and joins",
+    OperatorFamily.REDUCTION: "Reductions",
+    OperatorFamily.OTHER: "Updates of optimizers",
 }
 
 
@@ -203,22 +182,15 @@ def _operators() -> str:
         "about one: tensors, parameters, formulas, gradients, kernels. Operators marked with * "
         "compute in float32 alone, also with `precision: bfloat16`.\n"
     )
-    families = {name: family for family, names in _FAMILIES.items() for name in names}
-    for family in _FAMILIES:
-        lines += [f"## {family}", "", "| operator | also called | about |", "|---|---|---|"]
+    for family, title in _FAMILIES.items():
+        lines += [f"## {title}", "", "| operator | also called | about |", "|---|---|---|"]
         for name, each in summaries.items():
-            if families[_file_of(name)] == family:
+            if OPERATORS.get(name).family is family:
                 star = "*" if _computes_in_float32(name) else ""
                 aliases = ", ".join(f"`{alias}`" for alias in each["aliases"])
                 lines.append(f"| `{name}`{star} | {aliases} | {_cell(each['summary'])} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def _file_of(operator: str) -> str:
-    """Return the file or folder of `ops` that implements an operator."""
-    module = OPERATORS.get(operator).__module__
-    return module.removeprefix("mxrun.ops.").split(".")[0]
 
 
 def _computes_in_float32(name: str) -> bool:
