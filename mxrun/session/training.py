@@ -351,7 +351,9 @@ class _Training:
             started_from=run.started_from,
             variables=groups_json(variable_groups(run.built, run.started_from)),
             data_wait_share=wait_share,
-            data_wait_advice=wait_advice(wait_share, run.built.config.data),
+            data_wait_advice=wait_advice(
+                wait_share, run.built.config.data, bool(run.datasets["train"].lazy)
+            ),
             synthetic_data=uses_synthetic_data(run.built.config),
             recompute=recompute,
             micro_batches=run.built.micro_batches,
