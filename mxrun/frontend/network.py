@@ -136,12 +136,15 @@ class _Wiring:
             values[_WEIGHTED] = True
         if _COUNT in fields:
             values[_COUNT] = self._count(layer)
+        data = self._data(layer)
         # After another problem the first tensor may be a stand-in of unknown rank.
-        axes = _USUAL_AXES if len(self.diagnostics) else None
-        values = with_axes(property_class, values, self._data(layer), self.ranks, axes)
+        axes = _USUAL_AXES if data is None or len(self.diagnostics) else None
+        values = with_axes(property_class, values, data, self.ranks, axes)
         places = ParameterPlaces(layer.parameters, layer.place)
         parameters, wrong = check(property_class.parameter_type, values, places)
-        for problem in wrong:
+        # A number that stands for several axes is wrong in each of them, at one place.
+        distinct = {(each.place, each.expected, each.got): each for each in reversed(wrong)}
+        for problem in reversed(distinct.values()):
             text = f"{layer.operator} {layer.name!r}: {problem.problem}"
             place = problem.place or layer.place
             self._problem(layer, text, place, problem.expected, problem.got, problem.hint)

@@ -143,7 +143,7 @@ def test_places_of_keys_and_values(good: Path) -> None:
         ("train.epochs='3'", "integer", "'3' (text)", "remove the quotes: 3"),
         ("train.epochs=3.0", "integer", "3.0 (a number)", "write 3"),
         ("train.epochs=true", "integer", "true (true or false)", ""),
-        ("train.epochs=", "integer", "nothing (null)", ""),
+        ("data.batch_size=", "integer", "nothing (null)", ""),
         ("train.epochs=[1]", "integer", "a list", ""),
         ("train.epochs=0", ">= 1", "0 (an integer)", ""),
         ("seed=-1", ">= 0", "-1 (an integer)", ""),

@@ -266,6 +266,9 @@ def test_an_evaluation_that_is_not_finite_ends_the_run_with_what_was_trained() -
     uninterrupted = run_training(*settings, "name=whole")
     assert resumed["resumed_from"] == 5
     assert resumed["eval"] == uninterrupted["eval"]
+    assert resumed["best"]["checkpoint"] == "runs/plain/checkpoint-15"
+    for best in (resumed["best"], uninterrupted["best"]):
+        best.pop("checkpoint")
     assert resumed["best"] == uninterrupted["best"]
 
 

@@ -60,7 +60,7 @@ def test_F5_a_run_killed_three_times_in_saves(
 @pytest.mark.full
 def test_F5_every_file_operation_of_one_save(uninterrupted: dict[str, str], tmp_path: Path) -> None:
     """Killed before each operation in turn, until the checkpoint has its final name."""
-    moments = [Moment(3 * INTERVAL, operation=number) for number in range(1, 14)]
+    moments = [Moment(3 * INTERVAL, operation=number) for number in range(1, 15)]
     found = chain(tmp_path, moments)
     assert_little_is_redone(found)
     before = [process.resumed for process in found].index(3 * INTERVAL)

@@ -33,6 +33,9 @@ SOUND: dict[str, Any] = {
     "classes": ["a", "b"],
     "recompute": None,
     "micro_batches": 1,
+    "ended": "all 1 epochs",
+    "same_as_loss": ["cross_entropy"],
+    "data_wait_advice": "",
 }
 WRONG = ["text", [1], {"a": 1}, 10**400, -1.5, True]
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, AnyStr
+from typing import Any, AnyStr, Literal
 
 import pytest
 
@@ -32,6 +34,30 @@ def mxrun(
         timeout=HANG_S,
         check=False,
     )
+
+
+def on_terminal(
+    *arguments: str,
+    stream: Literal["stdout", "stderr"] = "stdout",
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[int, str]:
+    """Run a command, one stream of which is a terminal, as `mxrun` does.
+
+    Return its exit code and what the terminal got.
+    """
+    ours, theirs = pty.openpty()
+    given = {**os.environ, "TERM": "xterm", "MXRUN_DEBUG": "0", **(environment or {})}
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
+    with subprocess.Popen([*MXRUN, *arguments], cwd=cwd, env=given, **streams) as process:
+        os.close(theirs)
+        shown = b""
+        # Linux reports EIO when the last writer has closed the terminal.
+        with contextlib.suppress(OSError):
+            while part := os.read(ours, 65536):
+                shown += part
+    os.close(ours)
+    return process.returncode, shown.decode()
 
 
 def succeeded(done: subprocess.CompletedProcess[AnyStr]) -> subprocess.CompletedProcess[AnyStr]:

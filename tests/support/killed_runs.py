@@ -11,7 +11,7 @@ from interrupted_runs import CONFIG, INTERVAL, NEVER, Started, go_on, resumed_fr
 
 FINISHED = "is already finished"
 # File operations of a save and its removals.
-OPERATIONS = 24
+OPERATIONS = 25
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,9 @@ SUMMARY_FIELDS = {
     "recompute",
     "run_dir",
     "variables",
+    "ended",
+    "same_as_loss",
+    "data_wait_advice",
 }
 
 
