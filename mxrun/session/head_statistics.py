@@ -6,6 +6,7 @@ A batch is added as arrays of its records; nothing but counts, sums and the wors
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import insort_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -96,8 +97,8 @@ class WorstRecords:
 
     def keep(self, error: float, row: Row) -> None:
         """Add one of the candidates."""
-        self._kept.append((np.inf if np.isnan(error) else error, row))
-        self._kept.sort(key=lambda kept: -kept[0])
+        kept = (np.inf if np.isnan(error) else error, row)
+        insort_right(self._kept, kept, key=lambda each: -each[0])
         del self._kept[self._count :]
 
     def rows(self) -> tuple[Row, ...]:

@@ -20,6 +20,7 @@ from mxrun.commands.evaluate import DataPart, EvaluateRequest, Evaluation, evalu
 from mxrun.commands.infer import InferRequest, infer
 from mxrun.io.dataset import open_datasets, request_dataset
 from mxrun.session.evaluation import evaluate as evaluate_model
+from mxrun.session.head_statistics import HeadEvaluation
 from mxrun.session.trained_model import TrainedModel
 
 Array = npt.NDArray[Any]
@@ -250,15 +251,7 @@ def test_equal_labels_have_no_coefficient_of_determination(empty_folder: Path) -
     label = np.stack([np.full(254, 1.7393678), random.standard_normal(254)], axis=1).astype("f4")
     np.savez("rows.npz", data=random.standard_normal((254, 4)).astype("f4"), label=label)
     layers = listed("FullyConnected: {num_hidden: 2}", "LinearRegressionOutput: {label: label}")
-    Path("net.yaml").write_text(
-        config_text(
-            layers,
-            inputs="{data: [4], label: [2]}",
-            data="data: {batch_size: 8, train: {dataset: npz, path: rows.npz}}\n",
-        )
-    )
-    run_training(config=Path("net.yaml"))
-    (head,) = evaluated("net", split="train").heads
+    head = head_of(layers, "{data: [4], label: [2]}")
     assert np.isnan(head.rows[0]["r2"])
     assert np.isfinite(head.rows[1]["r2"])
 
@@ -273,15 +266,7 @@ def test_positions_with_a_probability_for_each_class_count_as_the_likeliest(
         "FullyConnected: {name: fc, num_hidden: 3, flatten: false}",
         "SoftmaxOutput: {name: softmax, label: label, preserve_shape: true}",
     )
-    Path("net.yaml").write_text(
-        config_text(
-            layers,
-            inputs="{data: [4, 6], label: [4, 3]}",
-            data="data: {batch_size: 8, train: {dataset: npz, path: rows.npz}}\n",
-        )
-    )
-    run_training(config=Path("net.yaml"))
-    (head,) = evaluated("net", split="train").heads
+    head = head_of(layers, "{data: [4, 6], label: [4, 3]}")
     inference = infer("runs/net", InferRequest(split="train"))
     outputs = np.concatenate([next(iter(b.arrays.values())) for b in inference.batches()])
     predicted, likeliest = outputs.argmax(-1).reshape(-1), label.argmax(-1).reshape(-1)
@@ -307,6 +292,15 @@ def infer_loss(run: str) -> float:
     return float(inference.metrics["loss"])
 
 
+def head_of(layers: str, inputs: str) -> HeadEvaluation:
+    """Train on rows.npz, and evaluate the records of training."""
+    data = "data: {batch_size: 8, train: {dataset: npz, path: rows.npz}}\n"
+    Path("net.yaml").write_text(config_text(layers, inputs=inputs, data=data))
+    run_training(config=Path("net.yaml"))
+    (head,) = evaluated("net", split="train").heads
+    return head
+
+
 def test_a_loss_without_predictions_is_evaluated_by_its_softmax(empty_folder: Path) -> None:
     random = np.random.default_rng(1)
     data, label = random.standard_normal((20, 4)).astype("f4"), random.integers(0, 3, 20)
@@ -314,15 +308,7 @@ def test_a_loss_without_predictions_is_evaluated_by_its_softmax(empty_folder: Pa
     layers = listed(
         "FullyConnected: {name: fc, num_hidden: 3}", "softmax_cross_entropy: {label: label}"
     )
-    Path("net.yaml").write_text(
-        config_text(
-            layers,
-            inputs="{data: [4], label: []}",
-            data="data: {batch_size: 8, train: {dataset: npz, path: rows.npz}}\n",
-        )
-    )
-    run_training(config=Path("net.yaml"))
-    (head,) = evaluated("net", split="train").heads
+    head = head_of(layers, "{data: [4], label: []}")
     logits = TrainedModel.open(Path("runs/net")).arrays
     scores = data @ logits["fc_weight"].T + logits["fc_bias"]
     predicted = scores.argmax(1)
