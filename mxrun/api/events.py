@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TypeAlias
 
-from mxrun.report.figures import count_text, metric_text
+from mxrun.report.figures import metrics_text
 from mxrun.report.printable import printable
+from mxrun.report.progress import start_lines
 from mxrun.train.interruption import Interruption
 from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Note, RunStarted, StepDone, StepLogged
@@ -75,14 +77,15 @@ class TextProgress:
             self._write(f"mxrun: {event.text}\n")
         elif isinstance(event, RunStarted):
             self._run = event
-            steps = f"{event.epochs} epochs of {event.steps_per_epoch} steps"
-            size = f"{count_text(event.parameters)} parameters"
-            self._write(f"{event.name}: {size}, {steps}, batch {event.batch_size}\n")
+            for line in start_lines(event):
+                self._write(f"{line}\n")
         elif isinstance(event, StepDone):
-            self._write(f"{self._epoch(event.epoch)}  step {event.step}  {_text(event.metrics)}")
+            line = f"{self._epoch(event.epoch)}  step {event.step}  {self._text(event.metrics)}"
+            # A line that the terminal wraps could not be replaced.
+            self._write(line[: shutil.get_terminal_size().columns - 1])
         else:
-            evaluation = f"  eval {_text(event.evaluation)}" if event.evaluation else ""
-            self._write(f"{self._epoch(event.epoch)}  {_text(event.train)}{evaluation}\n")
+            evaluation = f"  eval {self._text(event.evaluation)}" if event.evaluation else ""
+            self._write(f"{self._epoch(event.epoch)}  {self._text(event.train)}{evaluation}\n")
 
     def close(self) -> None:
         """Remove the line of the current step."""
@@ -91,6 +94,9 @@ class TextProgress:
     def _epoch(self, epoch: int) -> str:
         epochs = epoch if self._run is None else self._run.epochs
         return f"epoch {epoch:>{len(str(epochs))}}/{epochs}"
+
+    def _text(self, metrics: Mapping[str, Figure]) -> str:
+        return metrics_text(metrics, () if self._run is None else self._run.same_as_loss)
 
     def _write(self, text: str) -> None:
         """Replace the unfinished line by `text`."""
@@ -107,9 +113,3 @@ def shows_progress(requested: bool | None) -> bool:
     if requested is not None:
         return requested
     return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
-
-
-def _text(metrics: Mapping[str, Figure]) -> str:
-    """Return the metrics that are numbers on one line: `loss 0.1234  accuracy 0.9800`."""
-    numbers = {name: value for name, value in metrics.items() if not isinstance(value, list)}
-    return "  ".join(f"{name} {metric_text(value)}" for name, value in numbers.items())

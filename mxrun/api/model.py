@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun import library
+from mxrun.api.arguments import Records, batch_size, count, data_part, records
 from mxrun.api.events import Callback, CallbackObserver, TextProgress, shows_progress
 from mxrun.api.html import section
 from mxrun.api.inspection import MemoryPlan, Network
@@ -25,12 +26,10 @@ from mxrun.base.flags import runs_folder
 from mxrun.config import Parsed
 from mxrun.config.bundled import find_config, is_config
 from mxrun.frontend import ModelDefinition, build
-from mxrun.session.data_part import EVAL, TRAIN, DataPart
 from mxrun.session.device import host_loops
 from mxrun.session.evaluation import EvaluateRequest, evaluate
 from mxrun.session.inference import InferRequest, prepare_inference
-from mxrun.session.inference_outputs import label_inputs
-from mxrun.session.max_batch_size import BatchSize, max_batch_size
+from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.memory_report import memory_report
 from mxrun.session.micro_batches import planned
 from mxrun.session.onnx_file import onnx_file
@@ -44,9 +43,6 @@ from mxrun.train.interruption import Interruption
 from mxrun.train.run_directory import METRICS_FILE, RunDirectory, find_run, is_run, run_of
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
-Records: TypeAlias = (
-    npt.ArrayLike | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]
-)
 
 _ONNX = ".onnx"
 
@@ -104,7 +100,7 @@ def _run(source: Source, runs: Path) -> Path | None:
     if isinstance(source, Mapping):
         return None
     path = Path(source)
-    if path.is_dir() and is_run(path):
+    if is_run(path):
         return path
     if is_config(os.fspath(source)):
         return None
@@ -231,7 +227,7 @@ class LoadedModel:
             allow_changes,
             profile,
             started_at=time.monotonic(),
-            batch=batch,
+            batch=batch_size(batch),
             runs=self._runs,
             interruption=interruption,
             initial=self._start,
@@ -276,10 +272,11 @@ class LoadedModel:
 
         Raises UserError for records that cannot be read or do not fit the network.
         """
-        part = _part(self._built, data, settings)
+        part = data_part(self._built, data, settings)
+        errors, batch = count("errors", errors, minimum=0), batch_size(batch)
         with _plugin_errors():
             request = EvaluateRequest(part, errors=errors, batch=batch)
-            return EvaluationResult(evaluate(self._model(), request))
+            return EvaluationResult(evaluate(self._model(batch), request))
 
     def predict(
         self,
@@ -297,10 +294,10 @@ class LoadedModel:
 
         Raises UserError for records that cannot be read or do not fit, and for unknown layers.
         """
-        arrays, inputs = _inputs(data)
+        (arrays, inputs), batch = records(data), batch_size(batch)
         request = InferRequest(inputs, outputs=tuple(outputs), batch=batch, arrays=arrays)
         with _plugin_errors():
-            inference = prepare_inference(self._model(), request)
+            inference = prepare_inference(self._model(batch), request)
             batches = list(inference.batches())
         first = inference.outputs[0]
         return Prediction(
@@ -325,7 +322,7 @@ class LoadedModel:
         Nothing is allocated and no data are read. batch, threads: replace the config's. Raises
         UserError if the config's memory budget cannot be met.
         """
-        training = phase == "train"
+        training, batch = phase == "train", batch_size(batch)
         if not training and phase != "infer":
             raise UserError(Diagnostic("unknown phase", None, "train or infer", repr(phase)))
         with _plugin_errors(), host_loops(self._built.config):
@@ -341,17 +338,15 @@ class LoadedModel:
         already, unless `overwrite` is set, or if it cannot be written.
         """
         target = Path(path)
-        if target.suffix == _ONNX:
-            self._save_onnx(target, overwrite)
+        is_onnx = target.suffix == _ONNX
+        if not overwrite and (os.path.exists(target) if is_onnx else is_run(target)):
+            raise UserError(Diagnostic(f"{target} exists", hint="overwrite=True replaces it"))
+        if is_onnx:
+            _, content = onnx_file(self._built, self._arrays(), self._trained, any_batch=True)
+            write_bytes(target, content)
         else:
             save_model(self._model(), target, overwrite)
         return target
-
-    def _save_onnx(self, path: Path, overwrite: bool) -> None:
-        if path.exists() and not overwrite:
-            raise UserError(Diagnostic(f"{path} exists", hint="overwrite=True replaces it"))
-        _, content = onnx_file(self._built, self._arrays(), self._trained, any_batch=True)
-        write_bytes(path, content)
 
     def __repr__(self) -> str:
         weights = "initial weights"
@@ -380,12 +375,16 @@ class LoadedModel:
             self._trained = replace(self._trained, arrays=arrays)
             self._start = _start_of(self._trained, Path(PYTHON))
 
-    def _model(self) -> TrainedModel:
-        """Return the model with what the data of training tell about records."""
-        if self._trained is not None:
-            return self._trained
-        folder = self._runs / self.name
-        return unsaved_model(self._parsed, self._built, self._arrays(), folder)
+    def _model(self, batch: BatchSize | None = None) -> TrainedModel:
+        """Return the model with what the data of training tell about records.
+
+        batch: replaces the config's batch size; `max` is found later, for the records.
+        """
+        model = self._trained
+        if model is None:
+            folder = self._runs / self.name
+            model = unsaved_model(self._parsed, self._built, self._arrays(), folder)
+        return model if batch is None or batch == MAX else model.with_batch_size(batch)
 
     def _reopen(self, folder: Path, allow_changes: bool) -> None:
         """Take the weights of a run that has been trained."""
@@ -410,64 +409,7 @@ def _saved_result(folder: Path, trained: TrainedModel) -> RunResult:
 def _finished_result(folder: Path, summary: TrainSummary, notes: tuple[str, ...]) -> RunResult:
     """Return the result of a run that came to its end."""
     ended = "early_stopping" if summary.stopped_early else "finished"
-    early = " by early stopping" if summary.stopped_early else ""
-    why = f"finished{early} after {summary.epochs} epochs, {summary.steps} steps"
-    return RunResult(folder, ended, why, summary.to_json(), notes=notes)
-
-
-def _part(built: ModelDefinition, data: Any, settings: Mapping[str, Any]) -> DataPart:
-    """Return the records that the arguments of `evaluate` name."""
-    if data is None:
-        return DataPart(settings=settings)
-    if isinstance(data, (str, os.PathLike)):
-        named = os.fspath(data)
-        is_split = isinstance(data, str) and (named in (TRAIN, EVAL) or not os.path.exists(named))
-        if is_split:
-            return DataPart(split=named, settings=settings)
-        return DataPart(path=named, settings=settings)
-    if settings:
-        given = ", ".join(settings)
-        raise UserError(Diagnostic("arrays take no settings of a data section", got=given))
-    if isinstance(data, tuple):
-        data = _pair(built, data)
-    if not isinstance(data, Mapping):
-        expected = "a path, a split, (data, labels), or arrays by input"
-        got = type(data).__name__
-        raise UserError(Diagnostic("evaluate cannot read this", None, expected, got))
-    return DataPart(arrays={name: np.asarray(array) for name, array in data.items()})
-
-
-def _pair(built: ModelDefinition, pair: tuple[Any, ...]) -> dict[str, Any]:
-    """Return (data, labels) by the names of the network's inputs."""
-    labels = [name for name in built.model.records if name in label_inputs(built)]
-    inputs = [name for name in built.model.records if name not in labels]
-    if len(pair) != 2 or len(inputs) != 1 or len(labels) != 1:
-        raise UserError(
-            Diagnostic(
-                "(data, labels) is for networks with one input and one label",
-                None,
-                f"arrays by input: {', '.join((*inputs, *labels))}",
-                f"{len(pair)} arrays",
-            )
-        )
-    return {inputs[0]: pair[0], labels[0]: pair[1]}
-
-
-def _inputs(data: Records) -> tuple[dict[str, npt.NDArray[Any]] | None, tuple[str, ...]]:
-    """Return the arrays by input, or else the paths, that the argument of `predict` names."""
-    if isinstance(data, (str, os.PathLike)):
-        return None, (os.fspath(data),)
-    if isinstance(data, Mapping):
-        return {name: np.asarray(array) for name, array in data.items()}, ()
-    if isinstance(data, (list, tuple)) and data:
-        paths = [os.fspath(each) for each in data if isinstance(each, (str, os.PathLike))]
-        if len(paths) == len(data):
-            return None, tuple(paths)
-    array = np.asarray(data)
-    if array.dtype.kind not in "fiub":
-        expected = "numbers, a path, a list of paths, or arrays by input"
-        raise UserError(Diagnostic("predict cannot read this", None, expected, str(array.dtype)))
-    return {"": array}, ()
+    return RunResult(folder, ended, summary.ended, summary.to_json(), notes=notes)
 
 
 def _lists(value: Any) -> Any:

@@ -28,10 +28,10 @@ _MAX_CLASSES = 40
 class RunResult:
     """Training run in its folder.
 
-    ended: `finished` (all epochs), `early_stopping`, or `stopped` (saved; `fit(resume=True)`
-    continues it). why: the end in words. summary: the figures of `mxrun train --json`; empty for a
-    run that is not finished. profile: times of operators by phase, if they were requested. notes:
-    notes to the user.
+    ended: `finished` (all epochs, or all steps), `early_stopping`, or `stopped` (saved;
+    `fit(resume=True)` continues it). why: the end in words. summary: the figures of `mxrun train
+    --json`; empty for a run that is not finished. profile: times of operators by phase, if they
+    were requested. notes: notes to the user.
     """
 
     folder: Path

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,11 @@ from mxrun.io.files import read_all_bytes, unreadable_error
 _FILES = ("file", "filename", "file_name", "path", "image")
 _LABELS = ("label", "class", "class_name", "kind", "category")
 _DELIMITERS = ("\t", ";", ",")
+_QUOTED = re.compile(r'"[^"]*"')
+# Class number as MXNet's lists write it: 1.000000.
+_WHOLE = re.compile(r"^(\d+)\.0+$", re.ASCII)
+# Heading of a column: a word that is no path.
+_HEADING = re.compile(r"[^\W\d][\w -]*")
 # Bytes read to recognise a list.
 _HEAD = 1 << 16
 
@@ -37,15 +44,19 @@ def is_image_list(path: Path) -> bool:
             head = stream.read(_HEAD)
     except (OSError, ValueError) as error:
         raise unreadable_error(path, error) from error
-    rows = _rows(head.decode(errors="replace"))[:2]
+    try:
+        rows = _rows(head.decode(errors="replace"))[:2]
+    except csv.Error:
+        return False
     return any(_is_image(cell) for _, cells in rows for cell in cells)
 
 
 def read_image_list(path: Path) -> ImageList:
     """Read rows of a file's name and a class's name, separated by tabs, semicolons or commas.
 
-    A header may name the columns, in any order among others: file and label. Without one they are
-    the two columns, or, in lists of MXNet, the last and the second of three. Names of files are
+    A header may name the columns, in any order among others: file and label. Otherwise they are the
+    first two columns, below a header or not, or, in lists of MXNet, the last and the second of
+    three, whose numbers such as 1.000000 are returned as 1. Names of files are
     relative to the list's folder. Raises UserError naming the line of a row that is incomplete or
     whose file is missing.
     """
@@ -53,7 +64,10 @@ def read_image_list(path: Path) -> ImageList:
         text = bytes(read_all_bytes(path)).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(Diagnostic(f"{path}: byte {error.start}: not UTF-8 text")) from error
-    rows = _rows(text)
+    try:
+        rows = _rows(text)
+    except csv.Error as error:
+        raise UserError(Diagnostic(f"{path}: not a list of images: {error}")) from error
     if not rows:
         raise UserError(Diagnostic(f"{path}: the list is empty", None, "rows of file,label"))
     file, label, has_header = _columns(rows[0][1])
@@ -63,11 +77,11 @@ def read_image_list(path: Path) -> ImageList:
             problem = f"{path}:{line}: a row needs a file and a label"
             raise UserError(Diagnostic(problem, None, "file,label", ",".join(cells)[:80]))
         image = path.parent / cells[file]
-        if not image.is_file():
+        if not os.path.isfile(image):
             hint = f"names of files are relative to {path.parent}"
             raise UserError(Diagnostic(f"{path}:{line}: {image} is not there", hint=hint))
         files.append(image)
-        labels.append(cells[label])
+        labels.append(_WHOLE.sub(r"\1", cells[label]))
     if not files:
         raise UserError(Diagnostic(f"{path}: the list has a header alone", None, "rows of images"))
     return ImageList(tuple(files), tuple(labels))
@@ -77,7 +91,8 @@ def _rows(text: str) -> list[tuple[int, list[str]]]:
     """Return the line and the cells of each row that is not empty."""
     lines = text.splitlines()
     first = next((line for line in lines if line.strip()), "")
-    delimiter = next((each for each in _DELIMITERS if each in first), ",")
+    unquoted = _QUOTED.sub("", first)
+    delimiter = next((each for each in _DELIMITERS if each in unquoted), ",")
     reader = csv.reader(lines, delimiter=delimiter)
     return [
         (reader.line_num, [cell.strip() for cell in cells])
@@ -95,7 +110,7 @@ def _columns(first: Sequence[str]) -> tuple[int, int, bool]:
         return file, label, True
     if len(first) == 3 and _is_image(first[2]) and not _is_image(first[0]):
         return 2, 1, False
-    return 0, 1, not _is_image(first[0])
+    return 0, 1, _HEADING.fullmatch(first[0]) is not None
 
 
 def _is_image(cell: str) -> bool:

@@ -49,7 +49,8 @@ class TrainingLines:
         total = max(1, min(run.steps_per_epoch, run.total_steps - self._epoch_start))
         taken = max(0, min(total, self._step - self._epoch_start))
         filled = _BAR * taken // total
-        bar = Text.assemble(("━" * filled, "magenta"), ("─" * (_BAR - filled), "dim"))
+        done, left = ("#", "-") if options.ascii_only else ("━", "─")
+        bar = Text.assemble((done * filled, "magenta"), (left * (_BAR - filled), "dim"))
         position = [
             Text(f"epoch {self._epoch} of {run.epochs}", "bold"),
             Text(f"step {taken} of {total}"),

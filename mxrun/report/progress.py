@@ -51,7 +51,8 @@ def start_lines(event: RunStarted) -> Iterator[str]:
     trainable = f" ({count_text(event.trainable or 0)} trainable)" if frozen else ""
     length = f"{event.epochs} epoch{'s' * (event.epochs > 1)} of {event.steps_per_epoch} steps"
     if event.total_steps < event.epochs * event.steps_per_epoch:
-        length = f"{event.total_steps} steps, {event.steps_per_epoch} an epoch"
+        steps = f"{event.total_steps} step{'s' if event.total_steps > 1 else ''}"
+        length = f"{steps}, {event.steps_per_epoch} an epoch"
     yield (
         f"{event.name}: {count_text(event.parameters)} parameters{trainable}, "
         f"arena {bytes_text(event.planned_bytes)}, {length}, batch {event.batch_size}, "

@@ -80,7 +80,7 @@ def open_part(trained: TrainedModel, part: DataPart) -> OpenedPart:
         dataset = _of_arrays(built, part.arrays, manifest)
         return OpenedPart(dataset, "arrays in memory")
     if part.is_of_run:
-        split = part.split or EVAL
+        split = EVAL if part.split is None else part.split
         if part.split is None and built.config.data.eval is None:
             problem = "the config has no evaluation data"
             hint = "evaluate --split train, or write the path of other records behind the run"
@@ -226,7 +226,7 @@ def dataset_for(built: ModelDefinition, path: str, own: object) -> str:
     text files are tables. Raises UserError if nothing is there.
     """
     place = user_path(path)
-    if not place.exists():
+    if not os.path.exists(place):
         problem = f"{path}: there is no such file or folder"
         raise UserError(Diagnostic(problem, hint="write KEY=VALUE to change another key"))
     images = any(map(takes_images, built.model.records.values()))

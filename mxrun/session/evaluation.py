@@ -10,7 +10,7 @@ from typing import Any
 from mxrun.base.flags import runs_folder
 from mxrun.frontend import ModelDefinition
 from mxrun.session.data_part import DataPart, open_part
-from mxrun.session.head_statistics import HeadEvaluation, HeadStatistics, statistics_of
+from mxrun.session.head_statistics import HeadEvaluation, statistics_of
 from mxrun.session.inference import (
     Inference,
     InferenceBatch,
@@ -112,11 +112,9 @@ class EvaluationRun:
         built = inference.trained.built
         self._outputs = {name: head.name for name, head in predictions(built).items()}
         self._losses = [loss for loss in built.model.losses if loss.name in self._outputs]
-        self._heads: dict[str, HeadStatistics] = {}
-        for loss in self._losses:
-            statistics = statistics_of(loss, inference.batch_size, errors)
-            if statistics is not None:
-                self._heads[loss.name] = statistics
+        self._heads = {
+            loss.name: statistics_of(loss, inference.batch_size, errors) for loss in self._losses
+        }
 
     def run(self, advance: Callable[[int], None] = lambda records: None) -> Evaluation:
         """Run all batches; `advance` receives the number of finished records."""

@@ -6,6 +6,7 @@ A batch is added as arrays of its records; nothing but counts, sums and the wors
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import insort_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from mxrun.train.regression_metrics import (
     DeterminationKind,
     MeanAbsoluteErrorKind,
     RootMeanSquaredErrorKind,
+    spread_of,
 )
 
 Row = dict[str, Any]
@@ -95,8 +97,8 @@ class WorstRecords:
 
     def keep(self, error: float, row: Row) -> None:
         """Add one of the candidates."""
-        self._kept.append((np.inf if np.isnan(error) else error, row))
-        self._kept.sort(key=lambda kept: -kept[0])
+        kept = (np.inf if np.isnan(error) else error, row)
+        insort_right(self._kept, kept, key=lambda each: -each[0])
         del self._kept[self._count :]
 
     def rows(self) -> tuple[Row, ...]:
@@ -205,8 +207,8 @@ class ClassStatistics(HeadStatistics):
     def _class_labels(self, labels: Array) -> Array:
         if not self._soft:
             return labels
-        by_class = labels.reshape(len(labels) * self._shape[0], *self._shape[1:])
-        likeliest: Array = by_class.argmax(1)
+        by_class = labels.reshape(len(labels), *self._shape)
+        likeliest: Array = by_class.argmax(2)
         return likeliest
 
     def _add(self, names: Names, labels: Array, outputs: Array) -> None:
@@ -391,7 +393,7 @@ class NumberStatistics(HeadStatistics):
         """Return mae, rmse and r2 of each output; r2 is NaN if all its labels are equal."""
         absolute, squared, labels, squares = self._sums
         count = max(self._records, 1)
-        spread = squares - labels**2 / count
+        spread = spread_of(count, labels, squares)
         r2 = np.full(self._elements, np.nan)
         np.divide(squared, spread, out=r2, where=spread > 0)
         return tuple(
@@ -406,16 +408,17 @@ class NumberStatistics(HeadStatistics):
         )
 
 
-def statistics_of(loss: LossTensors, rows: int, errors: int) -> HeadStatistics | None:
-    """Return the statistics of a loss in batches of `rows` records; None without labels."""
+def statistics_of(loss: LossTensors, rows: int, errors: int) -> HeadStatistics:
+    """Return the statistics of a loss that has labels, in batches of `rows` records."""
     task = loss.task or loss.label_classes
+    assert task is not None
     if isinstance(task, Regression):
         if task.is_binary:
             return ClassStatistics(loss, task, rows, errors)
         if task.probabilities:
             return MultiLabelStatistics(loss, task, rows, errors)
         return NumberStatistics(loss, task, rows, errors)
-    return None if task is None else ClassStatistics(loss, task, rows, errors)
+    return ClassStatistics(loss, task, rows, errors)
 
 
 def class_rows(counts: Array, names: Sequence[str]) -> tuple[tuple[Row, ...], dict[str, Row]]:

@@ -25,7 +25,7 @@ BatchSize = int | Literal["max"]
 MAX: Literal["max"] = "max"
 
 # Upper limit of the search, and of a config's batch size.
-_MAX_BATCH = (1 << 31) - 1
+MAX_BATCH = (1 << 31) - 1
 # Fraction of free memory that is left for memory outside the plan.
 _RESERVED_SHARE = 1 / 8
 # Sizes tried by linear extrapolation before the search bisects.
@@ -89,12 +89,12 @@ def search(needed: Callable[[int], int], first: int, limit: int) -> int:
     next size to try is on the line through the last two results; a larger size that does not fit
     confirms the result.
     """
-    fits, fits_bytes, beyond = 1, first, _MAX_BATCH + 1
+    fits, fits_bytes, beyond = 1, first, MAX_BATCH + 1
     slope = first / 2
     trials = 0
     while beyond - fits > 1:
         candidate = fits + max(1, int((limit - fits_bytes) / max(slope, 1.0)))
-        if trials >= _EXTRAPOLATIONS and beyond <= _MAX_BATCH:
+        if trials >= _EXTRAPOLATIONS and beyond <= MAX_BATCH:
             candidate = (fits + beyond) // 2
         candidate = min(candidate, beyond - 1)
         size = needed(candidate)

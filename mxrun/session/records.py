@@ -215,13 +215,13 @@ def _files(inputs: Sequence[str]) -> list[str]:
         path = user_path(given)
         if given == STANDARD_INPUT:
             found.append(given)
-        elif path.is_dir():
+        elif os.path.isdir(path):
             below = _below(path)
             found += below
             if not below:
                 expected = f"files that end in {', '.join(_FOLDER_SUFFIXES)}"
                 problems.append(Diagnostic(f"{given}: holds no records", expected=expected))
-        elif path.exists():
+        elif os.path.exists(path):
             found.append(str(path))
         else:
             problems.append(Diagnostic(f"{given}: there is no such file or folder"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,7 +64,7 @@ class TrainedModel:
         with `allow_changes` the differences become notes.
         """
         run = run_of(path)
-        if not (run / CONFIG_FILE).is_file():
+        if not os.path.isfile(run / CONFIG_FILE):
             raise _no_run(path, run)
         parsed = parse_config(run / CONFIG_FILE, overrides, needs_device)
         built = build(parsed, batch)
@@ -221,12 +222,12 @@ def _no_run(path: Path, run: Path) -> UserError:
     if run != path:
         problem = f"{path} is a checkpoint, but its run's {run / CONFIG_FILE} is not there"
         return UserError(Diagnostic(problem, hint="keep checkpoints in their run's folder"))
-    got = "a file" if path.exists() else "nothing is there"
+    got = "a file" if os.path.exists(path) else "nothing is there"
     return UserError(
         Diagnostic(
             f"{path} is not a run",
             expected=f"a run's folder, which holds {CONFIG_FILE}, or one of its checkpoints",
-            got="a folder without it" if path.is_dir() else got,
+            got="a folder without it" if os.path.isdir(path) else got,
             hint="`mxrun runs` lists runs, `mxrun train CONFIG` makes one",
         )
     )

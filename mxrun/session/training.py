@@ -329,8 +329,7 @@ class _Training:
         run, progress = self._run, result.progress
         rss_peak_bytes = peak_rss_bytes()
         recompute = measured_recompute(run.executor, self._observer.note)
-        waited_s = run.iterators["train"].waited_seconds
-        wait_share = waited_s / max(result.step_ms.sum() / 1e3, 1e-9)
+        wait_share = result.waited_seconds / max(result.step_ms.sum() / 1e3, 1e-9)
         return TrainSummary(
             steps=progress.step,
             eval=progress.evaluation,

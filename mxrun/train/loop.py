@@ -123,12 +123,13 @@ class TrainingParameters:
 class LoopResult:
     """Result of a run: times in ms of this process's steps, and the moment of the first.
 
-    ended: why the run ended.
+    waited_seconds: time that the steps waited for data. ended: why the run ended.
     """
 
     progress: Progress
     step_ms: npt.NDArray[np.float64]
     first_step_at: float
+    waited_seconds: float
     stopped_early: bool
     ended: str
 
@@ -175,6 +176,8 @@ class TrainingLoop:
         # end.
         self.position = 0, 0
         self._records, self._seconds = 0, 0.0
+        # Batches may have been read before the run, to check them.
+        self._waited_before = self._train.iterator.waited_seconds
         self._reported = 0.0
         self._step_ms = np.zeros(min(total_steps, _TIMES))
         self._step_count = 0
@@ -229,6 +232,7 @@ class TrainingLoop:
             self.progress,
             self._step_ms[: self._step_count],
             self._first_step_at,
+            self._waited(),
             stopped_early=self._pace.watch.is_over(self.progress),
             ended=self._pace.end_text(self.progress),
         )
@@ -335,6 +339,10 @@ class TrainingLoop:
         for index in range(count):
             self._chunk[index] = self._rates.at(step + 1 + index, plateau)
 
+    def _waited(self) -> float:
+        """Return the time that the steps so far have waited for data."""
+        return self._train.iterator.waited_seconds - self._waited_before
+
     def _rate(self) -> float:
         """Return the learning rate of the last step, which another process may have taken."""
         return float(np.float32(self._rates.at(self.progress.step, self.progress.plateau)[0]))
@@ -403,7 +411,7 @@ class TrainingLoop:
 
     def _report(self) -> None:
         values, (step, _) = self.measure.values(), self.position
-        waited = self._train.iterator.waited_seconds
+        waited = self._waited()
         done = StepDone(self.progress.epoch, step, values, self._records, self._seconds, waited)
         self._observer.step_done(done)
 

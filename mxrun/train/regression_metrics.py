@@ -17,6 +17,9 @@ from mxrun.base.regression import Regression
 from mxrun.train.metric_kind import MeanOfValues, Metric, MetricKind
 from mxrun.train.predictions import Array, LossPredictions, NumberPredictions, Task
 
+# Relative error of a sum of float64 numbers, with a margin for millions of them.
+_ROUNDING = 1e-13
+
 
 class NumberMetricKind(MetricKind):
     """Metric of predicted numbers."""
@@ -219,8 +222,17 @@ class Determination(SumsOfNumbers):
         weights, labels, squares, errors = self.totals
         if not weights.any():
             return math.nan
-        spread = np.sum(squares - labels**2 / weights)
+        spread = np.sum(spread_of(weights, labels, squares))
         return float(1 - np.sum(errors) / spread) if spread > 0 else math.nan
+
+
+def spread_of(count: Array | float, labels: Array, squares: Array) -> Array:
+    """Return sum (label - mean label)^2 from the sums of 1, of the labels and of their squares.
+
+    What rounding of the sums alone can explain is 0, as of labels that are all equal.
+    """
+    spread: Array = squares - labels**2 / count
+    return np.where(spread > _ROUNDING * squares, spread, 0.0)
 
 
 class Correlation(SumsOfNumbers):

@@ -41,12 +41,13 @@ def find_run(given: str | Path, runs: Path) -> Path:
 
 def run_of(path: Path) -> Path:
     """Return the folder of the run that a checkpoint is of; any other path as it is."""
-    return path.parent if (path / MANIFEST_FILE).is_file() else path
+    return path.parent if os.path.isfile(path / MANIFEST_FILE) else path
 
 
 def is_run(path: Path) -> bool:
     """Return whether a folder is that of a run, or one of a run's checkpoints."""
-    return any((path / name).is_file() for name in (CONFIG_FILE, METRICS_FILE, MANIFEST_FILE))
+    # Unlike Path.is_file it raises nothing, such as for a name that is too long.
+    return any(os.path.isfile(path / name) for name in (CONFIG_FILE, METRICS_FILE, MANIFEST_FILE))
 
 
 def is_without_progress(path: Path) -> bool:

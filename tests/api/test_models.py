@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -93,6 +94,10 @@ def test_predict_is_the_command(trained: Path, empty_folder: Path) -> None:
         (np.array(["a"]), "predict cannot read this|there is no such file"),
         ("missing.png", "missing.png: there is no such file or folder"),
         (np.zeros((0, 1, 8, 8)), "there are no records to infer"),
+        ([[1, 2], [3]], "the records cannot be read as an array\n  expected: rows of equal shapes"),
+        ({"data": [[1, 2], [3]]}, "array 'data' cannot be read as an array"),
+        ({"data": np.array(["a"])}, "predict cannot read array 'data'"),
+        ({3: IMAGES}, "an input's name is text"),
     ],
 )
 def test_records_that_do_not_fit(trained: Path, data: object, problem: str) -> None:
@@ -116,6 +121,41 @@ def test_evaluate_is_the_command(trained: Path, empty_folder: Path) -> None:
     assert model.evaluate({"data": pair[0], "label": predicted.numbers})["accuracy"] == 1.0
     with pytest.raises(mxrun.UserError, match="splt: unknown parameter 'splt'"):
         model.evaluate(splt="test")
+    with pytest.raises(mxrun.UserError, match="the config has no data called ''"):
+        model.evaluate("")
+
+
+def test_numbers_of_records_are_checked_and_used(trained: Path) -> None:
+    model = mxrun.load(trained)
+    for batch in (0, -1, 2.5, "most"):
+        for method in (model.evaluate, model.plan, model.fit):
+            with pytest.raises(mxrun.UserError, match=f"^batch cannot be {batch!r}"):
+                method(batch=batch)  # type: ignore[operator]
+        with pytest.raises(mxrun.UserError, match=f"^batch cannot be {batch!r}"):
+            model.predict(IMAGES, batch=batch)  # type: ignore[arg-type]
+    with pytest.raises(mxrun.UserError, match=r"^errors cannot be -1"):
+        model.evaluate(errors=-1)
+    with pytest.raises(mxrun.UserError, match="memory"):
+        model.evaluate(batch=1 << 30)
+    assert model.evaluate(batch=np.int64(7)).records == model.evaluate().records  # type: ignore[arg-type]
+
+
+def test_the_end_of_a_run_is_said_as_the_command_says_it(
+    empty_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = mxrun.load(DIGITS, {"train.max_steps": 3, "name": "a"}).fit(progress=True)
+    assert (result.ended, result.why) == ("finished", "max_steps 3 reached")
+    lines = capsys.readouterr().err.splitlines()
+    assert re.match("a: .* parameters, .*, 3 steps, [0-9]+ an epoch, batch ", lines[0])
+
+
+def test_saving_does_not_replace_unasked(trained: Path, empty_folder: Path) -> None:
+    model = mxrun.load(trained)
+    for path in ("model", "model.onnx"):
+        model.save(path)
+        with pytest.raises(mxrun.UserError, match=f"^{path} exists\n  hint: overwrite=True"):
+            model.save(path)
+        model.save(path, overwrite=True)
 
 
 def test_the_plan_is_the_command(empty_folder: Path) -> None:

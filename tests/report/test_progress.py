@@ -12,9 +12,11 @@ from dataclasses import replace
 
 import pytest
 from commands import HANG_S
+from rich.console import Console
 
 from mxrun.report.epoch_table import EpochTable
 from mxrun.report.figures import metrics_text
+from mxrun.report.live import TrainingLines
 from mxrun.report.progress import EpochLines
 from mxrun.train.observer import (
     EpochDone,
@@ -153,6 +155,15 @@ def test_live_lines_fit_a_narrow_terminal() -> None:
     live = [line.strip() for line in shown.split("\n") if "step 10 of 23" in line]
     assert live[0] == f"epoch 9 of 12  step 10 of 23  {8 * '━'}{12 * '─'}"
     assert max(len(line.rstrip()) for line in shown.split("\n")[2:]) <= 60
+
+
+def test_the_bar_is_ascii_where_nothing_else_can_be_shown() -> None:
+    run = replace(STARTED, steps_per_epoch=20)
+    lines = TrainingLines(run)
+    lines.step_done(StepDone(1, 10, {"loss": 0.5}, 640, 0.1))
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    Console(file=stream, width=80).print(lines)
+    assert f"step 10 of 20  {10 * '#'}{10 * '-'}" in stream.buffer.getvalue().decode()
 
 
 def test_within_a_long_epoch_a_pipe_gets_a_line_a_minute_and_every_recorded_step() -> None:

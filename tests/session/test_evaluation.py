@@ -15,9 +15,12 @@ from PIL import Image
 from training import run_training
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import TensorSpec
 from mxrun.commands.evaluate import DataPart, EvaluateRequest, Evaluation, evaluate
 from mxrun.commands.infer import InferRequest, infer
+from mxrun.io.dataset import open_datasets, request_dataset
 from mxrun.session.evaluation import evaluate as evaluate_model
+from mxrun.session.head_statistics import HeadEvaluation
 from mxrun.session.trained_model import TrainedModel
 
 Array = npt.NDArray[Any]
@@ -242,6 +245,35 @@ def test_numbers_have_errors(here: Path) -> None:
     assert head.errors[0]["label"] == pytest.approx(labels[worst[0]].tolist())
 
 
+def test_equal_labels_have_no_coefficient_of_determination(empty_folder: Path) -> None:
+    random = np.random.default_rng(2)
+    # The rounded sums of these labels and of their squares seem to be of labels that vary.
+    label = np.stack([np.full(254, 1.7393678), random.standard_normal(254)], axis=1).astype("f4")
+    np.savez("rows.npz", data=random.standard_normal((254, 4)).astype("f4"), label=label)
+    layers = listed("FullyConnected: {num_hidden: 2}", "LinearRegressionOutput: {label: label}")
+    head = head_of(layers, "{data: [4], label: [2]}")
+    assert np.isnan(head.rows[0]["r2"])
+    assert np.isfinite(head.rows[1]["r2"])
+
+
+def test_positions_with_a_probability_for_each_class_count_as_the_likeliest(
+    empty_folder: Path,
+) -> None:
+    random = np.random.default_rng(3)
+    label = random.dirichlet([1, 1, 1], (21, 4)).astype("f4")
+    np.savez("rows.npz", data=random.standard_normal((21, 4, 6)).astype("f4"), label=label)
+    layers = listed(
+        "FullyConnected: {name: fc, num_hidden: 3, flatten: false}",
+        "SoftmaxOutput: {name: softmax, label: label, preserve_shape: true}",
+    )
+    head = head_of(layers, "{data: [4, 6], label: [4, 3]}")
+    inference = infer("runs/net", InferRequest(split="train"))
+    outputs = np.concatenate([next(iter(b.arrays.values())) for b in inference.batches()])
+    predicted, likeliest = outputs.argmax(-1).reshape(-1), label.argmax(-1).reshape(-1)
+    assert head.metrics["accuracy"] == pytest.approx(np.mean(predicted == likeliest))
+    assert_rows(head.rows, [by_class(likeliest, predicted, number) for number in range(3)])
+
+
 def test_metrics_of_several_heads_have_their_names(here: Path) -> None:
     whole = evaluated("heads")
     assert {"softmax.accuracy", "binary.auc", "tags.binary_accuracy", "linear.r2"} <= set(
@@ -260,6 +292,15 @@ def infer_loss(run: str) -> float:
     return float(inference.metrics["loss"])
 
 
+def head_of(layers: str, inputs: str) -> HeadEvaluation:
+    """Train on rows.npz, and evaluate the records of training."""
+    data = "data: {batch_size: 8, train: {dataset: npz, path: rows.npz}}\n"
+    Path("net.yaml").write_text(config_text(layers, inputs=inputs, data=data))
+    run_training(config=Path("net.yaml"))
+    (head,) = evaluated("net", split="train").heads
+    return head
+
+
 def test_a_loss_without_predictions_is_evaluated_by_its_softmax(empty_folder: Path) -> None:
     random = np.random.default_rng(1)
     data, label = random.standard_normal((20, 4)).astype("f4"), random.integers(0, 3, 20)
@@ -267,15 +308,7 @@ def test_a_loss_without_predictions_is_evaluated_by_its_softmax(empty_folder: Pa
     layers = listed(
         "FullyConnected: {name: fc, num_hidden: 3}", "softmax_cross_entropy: {label: label}"
     )
-    Path("net.yaml").write_text(
-        config_text(
-            layers,
-            inputs="{data: [4], label: []}",
-            data="data: {batch_size: 8, train: {dataset: npz, path: rows.npz}}\n",
-        )
-    )
-    run_training(config=Path("net.yaml"))
-    (head,) = evaluated("net", split="train").heads
+    head = head_of(layers, "{data: [4], label: []}")
     logits = TrainedModel.open(Path("runs/net")).arrays
     scores = data @ logits["fc_weight"].T + logits["fc_bias"]
     predicted = scores.argmax(1)
@@ -303,15 +336,20 @@ def test_other_images_are_prepared_like_those_of_the_run(here: Path) -> None:
         "bee/1.png,bee\ncat/0.png,cat\n",
         "name\tlabel\tfile\na\tbee\tbee/1.png\nb\tcat\tcat/0.png\n",
         "0\tbee\tbee/1.png\n1\tcat\tcat/0.png\n",
+        '"bee/1; a.png",bee\r\n"cat/0.png",cat\r\n',
+        "photo,animal\nbee/1.png,bee\ncat/0.png,cat\n",
     ],
-    ids=["rows", "header", "MXNet"],
+    ids=["rows", "header", "MXNet", "quotes", "unknown header"],
 )
 def test_a_list_names_images_and_classes(here: Path, text: str) -> None:
+    shutil.copy("images/test/bee/1.png", "images/test/bee/1; a.png")
     Path("images/test/list.txt").write_text(text)
     (head,) = evaluated("images", errors=2, path="images/test/list.txt").heads
     assert [row["support"] for row in head.rows] == [0, 1, 1]
     found = {(error["input"], error["label_name"]) for error in head.errors}
-    assert found == {("images/test/bee/1.png", "bee"), ("images/test/cat/0.png", "cat")}
+    bee = "images/test/bee/1; a.png" if ";" in text else "images/test/bee/1.png"
+    assert found == {(bee, "bee"), ("images/test/cat/0.png", "cat")}
+    Path("images/test/bee/1; a.png").unlink()
 
 
 @pytest.mark.parametrize(
@@ -320,6 +358,9 @@ def test_a_list_names_images_and_classes(here: Path, text: str) -> None:
         ("ant/0.png,wasp\n", "training does not know: wasp"),
         ("ant/0.png,ant\nant/9.png,ant\n", "bad.csv:2: "),
         ("ant/0.png,ant\nant/1.png\n", "bad.csv:2: a row needs a file and a label"),
+        ("ant/0,ant\nant/1.png,ant\n", "bad.csv:1: "),
+        (f"ant/0.png,ant\n{'a' * 5000}.png,ant\n", "bad.csv:2: "),
+        (f"ant/0.png,ant\n{'a' * 200_000}.png,ant\n", "bad.csv: not a list of images: field"),
     ],
 )
 def test_bad_lists_are_refused_with_their_line(here: Path, text: str, words: str) -> None:
@@ -328,6 +369,17 @@ def test_bad_lists_are_refused_with_their_line(here: Path, text: str, words: str
     assert words in found.problem
     if "wasp" in text:
         assert found.expected == "classes of training: ant, bee, cat"
+
+
+def test_numbers_in_lists_of_mxnet_are_classes_in_their_order(empty_folder: Path) -> None:
+    Image.fromarray(np.zeros((4, 4), np.uint8)).save("one.png")
+    rows = [f"{number}\t{number}.000000\tone.png\n" for number in range(12)]
+    Path("list.lst").write_text("".join(rows))
+    request = request_dataset("image_list", {"path": "list.lst"}, "all", {})
+    inputs = {"data": TensorSpec((1, 4, 4)), "label": TensorSpec((), "int32")}
+    dataset = open_datasets({"train": request}, inputs)["train"]
+    assert dataset.classes == ()
+    assert dataset.fields["label"].records.tolist() == list(range(12))
 
 
 def test_a_table_of_another_form_is_read_by_its_names(here: Path) -> None:
@@ -407,7 +459,15 @@ def test_arrays_are_evaluated_like_files(here: Path) -> None:
         ("table", {"path": "rows.csv", "settings": ("path=rows.csv",)}, "leave one out"),
         ("table", {"split": "all", "settings": ("split=all",)}, "leave one out"),
         ("table", {"settings": ("label",)}, "not an override"),
+        # Paths of which not even the existence can be found out.
+        ("images", {"path": "a" * 5000}, "aaa: there is no such file or folder"),
+        ("a" * 5000, {}, "aaa is not a run"),
     ],
 )
 def test_wrong_records_are_refused(here: Path, run: str, data: Any, words: str) -> None:
     assert words in problem(run, **data).problem
+
+
+def test_files_with_names_that_are_too_long_are_refused(here: Path) -> None:
+    with pytest.raises(UserError, match="aaa: there is no such file or folder"):
+        infer("runs/images", InferRequest(inputs=("a" * 5000,)))

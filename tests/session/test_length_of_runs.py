@@ -12,6 +12,10 @@ import pytest
 from commands import digests
 from training import run_training
 
+from mxrun.session.planning import load
+from mxrun.session.training import prepare
+from mxrun.train.replay import NullCheckpointing, NullObserver
+
 CONFIG = """\
 name: one
 network:
@@ -128,3 +132,12 @@ def test_smoothed_labels_have_a_cross_entropy_of_its_own() -> None:
     smoothed = CONFIG.replace("label: label}", "label: label, smooth_alpha: 0.1}")
     Path("net.yaml").write_text(smoothed)
     assert run_training("train.epochs=1")["same_as_loss"] == []
+
+
+def test_waits_before_the_first_step_are_no_waits_of_training() -> None:
+    run = prepare(load("net.yaml", ["train.max_steps=2"]))
+    # As after a look at the first batches, before another run is overwritten.
+    run.iterators["train"].waited_seconds = 100.0
+    result = run.loop(NullObserver()).run(NullCheckpointing(), lambda: False)
+    run.close()
+    assert result.waited_seconds == 0

@@ -1,0 +1,117 @@
+"""Arguments of a model's methods: records, parts of the data, and numbers."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.frontend import ModelDefinition
+from mxrun.session.data_part import EVAL, TRAIN, DataPart
+from mxrun.session.inference_outputs import label_inputs
+from mxrun.session.max_batch_size import MAX, MAX_BATCH, BatchSize
+
+Records: TypeAlias = (
+    npt.ArrayLike | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any]
+)
+
+
+def data_part(built: ModelDefinition, data: Any, settings: Mapping[str, Any]) -> DataPart:
+    """Return the records that the arguments of `evaluate` name."""
+    if data is None:
+        return DataPart(settings=settings)
+    if isinstance(data, (str, os.PathLike)):
+        named = os.fspath(data)
+        is_split = isinstance(data, str) and (named in (TRAIN, EVAL) or not os.path.exists(named))
+        if is_split:
+            return DataPart(split=named, settings=settings)
+        return DataPart(path=named, settings=settings)
+    if settings:
+        given = ", ".join(settings)
+        raise UserError(Diagnostic("arrays take no settings of a data section", got=given))
+    if isinstance(data, tuple):
+        data = _pair(built, data)
+    if not isinstance(data, Mapping):
+        expected = "a path, a split, (data, labels), or arrays by input"
+        got = type(data).__name__
+        raise UserError(Diagnostic("evaluate cannot read this", None, expected, got))
+    return DataPart(arrays=_named(data))
+
+
+def _pair(built: ModelDefinition, pair: tuple[Any, ...]) -> dict[str, Any]:
+    """Return (data, labels) by the names of the network's inputs."""
+    labels = [name for name in built.model.records if name in label_inputs(built)]
+    inputs = [name for name in built.model.records if name not in labels]
+    if len(pair) != 2 or len(inputs) != 1 or len(labels) != 1:
+        raise UserError(
+            Diagnostic(
+                "(data, labels) is for networks with one input and one label",
+                None,
+                f"arrays by input: {', '.join((*inputs, *labels))}",
+                f"{len(pair)} arrays",
+            )
+        )
+    return {inputs[0]: pair[0], labels[0]: pair[1]}
+
+
+def records(data: Records) -> tuple[dict[str, npt.NDArray[Any]] | None, tuple[str, ...]]:
+    """Return the arrays by input, or else the paths, that the argument of `predict` names."""
+    if isinstance(data, (str, os.PathLike)):
+        return None, (os.fspath(data),)
+    if isinstance(data, Mapping):
+        arrays = _named(data)
+        for name, array in arrays.items():
+            _require_numbers(array, f"array {name!r}")
+        return arrays, ()
+    if isinstance(data, (list, tuple)) and data:
+        paths = [os.fspath(each) for each in data if isinstance(each, (str, os.PathLike))]
+        if len(paths) == len(data):
+            return None, tuple(paths)
+    array = _array(data, "the records")
+    _require_numbers(array, "this")
+    return {"": array}, ()
+
+
+def _named(arrays: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    """Return arrays by input. Raises UserError for keys that are no names, and for ragged rows."""
+    for name in arrays:
+        if not isinstance(name, str):
+            raise UserError(Diagnostic("an input's name is text", None, "text", repr(name)))
+    return {name: _array(array, f"array {name!r}") for name, array in arrays.items()}
+
+
+def _array(values: Any, what: str) -> npt.NDArray[Any]:
+    """Return values as an array. Raises UserError if their rows differ in shape."""
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        problem = f"{what} cannot be read as an array"
+        raise UserError(Diagnostic(problem, None, "rows of equal shapes", str(error))) from error
+
+
+def _require_numbers(array: npt.NDArray[Any], what: str) -> None:
+    if array.dtype.kind not in "fiub":
+        expected = "numbers, a path, a list of paths, or arrays by input"
+        raise UserError(Diagnostic(f"predict cannot read {what}", None, expected, str(array.dtype)))
+
+
+def batch_size(batch: BatchSize | None) -> BatchSize | None:
+    """Return a batch size. Raises UserError if it is not a number of records or `max`."""
+    return batch if batch is None or batch == MAX else count("batch", batch, minimum=1)
+
+
+def count(name: str, value: Any, minimum: int) -> int:
+    """Return the argument `name` as a number. Raises UserError if it is none, or too small."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if not minimum <= number <= MAX_BATCH:
+        expected = f"an integer from {minimum} to {MAX_BATCH}"
+        raise UserError(Diagnostic(f"{name} cannot be {value!r}", None, expected, repr(value)))
+    return number
