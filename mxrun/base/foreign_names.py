@@ -18,6 +18,49 @@ def hint_for(kind: str, name: str) -> str:
     return _HINTS.get(kind, {}).get(folded(name), "")
 
 
+def keys_for(word: str) -> tuple[str, ...]:
+    """Return the keys of a config that do what a word of another framework says; else empty."""
+    return KEYS.get(folded(word), ())
+
+
+def _keys(key: str, *words: str) -> dict[str, tuple[str, ...]]:
+    return dict.fromkeys(words, (key,))
+
+
+# By folded word.
+KEYS: Mapping[str, tuple[str, ...]] = {
+    **_keys("lr", "learningrate", "baselr", "initiallr", "stepsize"),
+    **_keys("wd", "weightdecay", "l2", "regularization", "regularisation", "regularizer"),
+    **_keys("train.schedule", "scheduler", "lrscheduler", "learningrateschedule", "decay"),
+    **_keys("train.schedule.plateau", "reducelronplateau"),
+    **_keys("warmup_steps", "warmup"),
+    **_keys("data.train.transforms", "augmentation", "augmentations", "augment", "preprocessing"),
+    **_keys("data.train.transforms", "dataaugmentation"),
+    **_keys("data.eval", "validation", "valdata", "validationdata", "evaldataset", "testdata"),
+    **_keys("data.train.split.share", "validationsplit", "trainsize", "testsize", "holdout"),
+    **_keys("data.workers", "numworkers", "dataloader", "loader"),
+    **_keys("data.last_batch", "droplast", "dropremainder"),
+    **_keys("train.checkpoint", "save", "savestrategy", "savesteps", "modelcheckpoint", "saver"),
+    **_keys("train.checkpoint.best", "savebestonly", "loadbestmodelatend", "restorebestweights"),
+    **_keys("train.early_stopping", "stop", "stopping", "earlystop", "callback", "callbacks"),
+    **_keys("train.start_from", "pretrained", "finetune", "finetuning", "transferlearning"),
+    **_keys("train.accumulate", "gradientaccumulation", "gradientaccumulationsteps", "gradacc"),
+    **_keys("clip_global_norm", "clipnorm", "clipgradnorm", "maxgradnorm", "gradientclipping"),
+    **_keys("train.average", "ema", "movingaverage", "swa", "averagedmodel"),
+    **_keys("train.initializer", "kernelinitializer", "weightinit", "initialization"),
+    **_keys("train.class_weights", "classweight", "posweight", "imbalance", "imbalanced"),
+    **_keys("train.log_every", "loggingsteps", "logeverynsteps", "loginterval", "verbose"),
+    **_keys("train.max_steps", "iterations", "maxiter", "numsteps", "stepsperepoch"),
+    **_keys("train.epochs", "numtrainepochs", "maxepochs", "nepochs", "numepochs", "numepoch"),
+    **_keys("network.variables.NAME.frozen", "freeze", "trainable", "requiresgrad"),
+    **_keys("network.inputs", "inputshape"),
+    **_keys("precision", "half", "fp16", "float16", "amp", "autocast", "mixedprecision", "bf16"),
+    **_keys("context", "device", "gpu", "cuda", "accelerator", "ctx"),
+    **_keys("seed", "randomstate", "manualseed", "randomseed"),
+    **_keys("memory.budget", "checkpointing", "gradientcheckpointing", "recompute"),
+}
+
+
 def _written(form: str, *names: str) -> dict[str, str]:
     return dict.fromkeys(names, f"mxrun calls it {form}")
 

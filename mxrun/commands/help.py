@@ -11,6 +11,7 @@ from mxrun.base.near_names import folded, nearest
 from mxrun.commands import ops
 from mxrun.operator.register import OPERATORS
 from mxrun.session.reference import LAYERS, ReferenceEntry, config_reference, find
+from mxrun.session.reference_search import related, see_also
 
 Report = dict[str, Any]
 # Names of what there is to choose from, and the keys that take it.
@@ -46,8 +47,9 @@ def explain(key: str, commands: Mapping[str, str]) -> Report:
     """Return what a key names: an entry of a config, an operator, a command, or several of these.
 
     commands: what each command does, by name. The report has one of the keys `entry`, `operator`,
-    `operators` and `candidates`; `commands` are those with the name, `others` further entries.
-    Raises UserError with the nearest names for an unknown key.
+    `operators`, `candidates` (of the name) and `related` (to the word, if none has it as its name);
+    `commands` are those with the name, `others` further entries. Raises UserError with the nearest
+    names for an unknown key.
     """
     library.load()
     root = config_reference()
@@ -62,11 +64,14 @@ def explain(key: str, commands: Mapping[str, str]) -> Report:
     if not found and key in OPERATORS and not OPERATORS.get(key).is_internal:
         operators = [key]
     if len(operators) == 1 and len(found) < 2:
-        return {"operator": ops.operator(operators[0]), "commands": named}
+        others = [_row(entry) for entry in see_also(root, operators[0])]
+        return {"operator": ops.operator(operators[0]), "others": others, "commands": named}
     if len(found) == 1:
         others = [_row(entry) for entry in _namesakes(root, found[0])]
         return {"entry": entry_report(found[0]), "others": others, "commands": named}
     if not found and not named:
+        if to_show := related(root, key):
+            return {"related": [_row(entry) for entry in to_show], "commands": {}}
         raise UserError(_unknown(root, key, commands))
     return {"candidates": [_row(entry) for entry in found], "commands": named}
 

@@ -167,7 +167,7 @@ class DatasetSection(Section):
         default=None,
         description="Transforms of each record, in order; default: none, and in data.eval those of "
         "data.train without the random ones.",
-        examples=[["flip", {"pad_crop": {"pad": 4}}]],
+        examples=[[{"random_resized_crop": {"size": 64}}, "flip"]],
     )
     options: Mapping[str, AnyOption] = Field(default={}, description="The data set's own options.")
 

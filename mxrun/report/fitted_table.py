@@ -77,7 +77,7 @@ class FittedTable(Table):
         widths = _shared([_width(column) for column in names], left)
         by_heading = dict(zip(map(_heading, names), widths, strict=True))
         fitted = FittedTable("")
-        fitted.show_footer = self.show_footer
+        fitted.show_footer, fitted.expand = self.show_footer, self.expand
         fitted.rows = self.rows
         for index, column in enumerate(shown):
             width = by_heading.get(_heading(column))

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from mxrun.report.fitted_table import shortened
+from mxrun.report.indented import Indented
 from mxrun.report.tables import Report, titled_table
 
 _MAX_CLASSES = 20
-_INDENT = 2
 
 
 def init_tables(report: Report) -> list[Table | InitLines]:
@@ -57,4 +56,4 @@ class InitLines:
         for heading, lines in sections:
             if lines:
                 yield Text(f"{heading}:")
-                yield from (Padding(Text(line), (0, 0, 0, _INDENT), expand=False) for line in lines)
+                yield from map(Indented, lines)

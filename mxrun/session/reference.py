@@ -48,6 +48,8 @@ Wrap = Callable[[Any], dict[str, Any]]
 PLACEHOLDER = "NAME"
 # Bundled config whose layers the examples of edits name.
 _EXTENDED = "digits_lenet"
+# Data section to which the examples of transforms belong: large images in colour.
+_PHOTOS = {"dataset": "image_folder", "path": "photos"}
 _EXAMPLE_PLACE = SourceLocation("<example>", 1, 1)
 # Examples fit into a terminal of 80 columns, indented.
 _EXAMPLE_WIDTH = 76
@@ -173,6 +175,8 @@ def _keys(model: type[BaseModel], place: _KeyPlace) -> tuple[ReferenceEntry, ...
 def _key(model: type[BaseModel], name: str, place: _KeyPlace) -> ReferenceEntry:
     field = model.model_fields[name]
     path, shared = place.below(name)
+    if shared == _TRANSFORMS:
+        place = replace(place, complete=(), required=_PHOTOS)
     entries = _below(model, name, place)
     is_section = bool(entries) and shared not in (*CHOICES, LAYERS)
     description, default = _described(field)
@@ -343,7 +347,7 @@ def _example(field: FieldInfo) -> Any:
     if isinstance(default, bool):
         return not default
     if isinstance(default, (int, float, str)):
-        return default
+        return _plain(default)
     if isinstance(default, Choice):
         return default.kind
     if isinstance(default, tuple) and default:
@@ -393,7 +397,12 @@ def _described(field: FieldInfo) -> tuple[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    plain = isinstance(value, (bool, int, float, str, tuple, Mapping))
+    """Return a default as users write it: 0 for 0.0."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    plain = isinstance(value, (bool, int, float, str, Mapping))
     return value if plain else str(value)
 
 

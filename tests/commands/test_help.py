@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mxrun.base.errors import UserError
+from mxrun.base.foreign_names import KEYS
 from mxrun.commands import help as command
 from mxrun.commands import ops
+from mxrun.session.reference import config_reference, find
 
 COMMANDS = {"train": "Train a network.", "runs": "List the runs.", "inspect-memory": "Memory."}
 
@@ -15,7 +17,7 @@ def test_a_key_is_explained() -> None:
     entry = command.explain("sgd.momentum", COMMANDS)["entry"]
     assert entry["key"] == "train.optimizer.sgd.momentum"
     assert entry["accepts"] == "number >= 0 and < 1"
-    assert (entry["default"], entry["required"]) == ("0.0", False)
+    assert (entry["default"], entry["required"]) == ("0", False)
     assert entry["about"] == entry["description"] == "Momentum: the factor of the last step."
     assert entry["example"] == "train:\n  optimizer: {sgd: {lr: 0.1, momentum: 0.9}}\n"
 
@@ -40,7 +42,9 @@ def test_a_choice_lists_its_kinds_and_a_section_its_keys() -> None:
 def test_an_operator_is_described_as_by_ops() -> None:
     for key in ("Convolution", "network.layers.Convolution"):
         report = command.explain(key, COMMANDS)
-        assert report == {"operator": ops.operator("Convolution"), "commands": {}}
+        assert report == {"operator": ops.operator("Convolution"), "others": [], "commands": {}}
+    others = command.explain("log", COMMANDS)["others"]
+    assert [row["key"] for row in others] == ["train.log_every"]
     assert command.explain("sgd_update", {})["operator"]["name"] == "sgd_update"
     assert command.explain("operators", {})["operators"] == ops.operators()
     pad = command.explain("Convolution.pad", COMMANDS)["entry"]
@@ -56,6 +60,43 @@ def test_a_name_of_both_a_section_and_a_command_says_so() -> None:
     runs = command.explain("runs", COMMANDS)
     assert runs == {"candidates": [], "commands": {"runs": "List the runs."}}
     assert list(command.explain("inspect_memory", COMMANDS)["commands"]) == ["inspect-memory"]
+
+
+@pytest.mark.parametrize(
+    ("word", "first"),
+    [
+        ("crop", "data.train.transforms.center_crop"),
+        ("macro", "train.metrics"),
+        ("save", "train.checkpoint"),
+        ("half", "precision"),
+        ("learning_rate", "train.optimizer.adagrad.lr"),
+        ("augmentation", "data.train.transforms"),
+        ("stop", "train.early_stopping"),
+        ("MaxPool2d", "network.layers.Pooling"),
+    ],
+)
+def test_a_word_without_a_key_finds_those_that_have_to_do_with_it(word: str, first: str) -> None:
+    related = [row["key"] for row in command.explain(word, COMMANDS)["related"]]
+    assert related[0] == first
+    assert len(set(related)) == len(related)
+    if word == "crop":
+        assert "data.train.transforms.random_crop" in related
+    if word == "macro":
+        assert "train.metrics.f1.average" in related
+
+
+def test_every_foreign_word_leads_to_a_key() -> None:
+    root = config_reference()
+    for word, keys in KEYS.items():
+        assert all(find(root, key) for key in keys), word
+
+
+def test_examples_of_transforms_are_of_photos() -> None:
+    """The pictures of `digits` have 8 x 8 pixels in grey."""
+    for key in ("transforms", "random_crop", "normalize", "normalize.mean"):
+        example = command.explain(key, COMMANDS)["entry"]["example"]
+        assert "dataset: image_folder" in example
+        assert "path: photos" in example
 
 
 @pytest.mark.parametrize(
