@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from mxrun.report.figures import count_text, duration_text, metric_text
 from mxrun.train.metric_kind import Figure
@@ -15,39 +15,42 @@ _LOSS = "loss"
 
 
 class EpochTable:
-    """Lines of epochs with aligned columns, as many columns as fit the terminal."""
+    """Lines of epochs with aligned columns, as many columns as fit the terminal.
+
+    The columns depend on the run and on the width alone, so that lines of steps before the first
+    evaluation have those of epochs.
+    """
 
     def __init__(self, run: RunStarted) -> None:
         self._run = run
         self._headings: list[str] = []
-        self._metrics: list[str] = []
-        self._keeps_step = False
+        self._metrics = [
+            f"{part} {name}"
+            for part, names in (("train", run.train_numbers), ("eval", run.eval_numbers))
+            for name in names
+            if name not in run.same_as_loss
+        ]
 
     def epoch_lines(self, event: EpochDone, width: int) -> list[str]:
-        """Return the line of an epoch, after the headings if the columns have changed."""
+        """Return the line of an epoch, after the headings if the width has changed."""
         rate = event.records / max(event.train_seconds, 1e-9)
         values = {
             "epoch": f"{event.epoch}/{self._run.epochs}",
             "step": str(event.step),
-            **_figures("train", event.train, self._run.same_as_loss),
-            **_figures("eval", event.evaluation, self._run.same_as_loss),
+            **_figures("train", event.train),
+            **_figures("eval", event.evaluation),
             "samples/s": count_text(rate),
             "time": _time(event.seconds),
         }
-        self._metrics = [name for name in values if name.startswith(("train ", "eval "))]
         return self._lines(values, width)
 
     def step_lines(self, event: StepLogged, width: int) -> list[str]:
-        """Return the line of a step that is recorded, whose column is then always shown."""
-        self._keeps_step = True
+        """Return the line of a step that is recorded, after the headings as for an epoch."""
         values = {
             "epoch": f"{event.epoch}/{self._run.epochs}",
             "step": str(event.step),
-            **_figures("train", event.train, self._run.same_as_loss),
+            **_figures("train", event.train),
         }
-        for name in values:
-            if name.startswith("train ") and name not in self._metrics:
-                self._metrics.append(name)
         return self._lines(values, width)
 
     def _lines(self, values: Mapping[str, str], width: int) -> list[str]:
@@ -65,7 +68,7 @@ class EpochTable:
         later = [name for name in reversed(self._metrics) if not name.endswith(f" {_LOSS}")]
         secondary = [name for name in later if name.startswith("train ")]
         least = ["time", "samples/s", *secondary, *(x for x in later if x not in secondary)]
-        least = [*least, f"train {_LOSS}"] if self._keeps_step else ["step", *least]
+        least = [*least, f"train {_LOSS}"] if self._run.logs_steps else ["step", *least]
         for name in least:
             if self._total(columns) <= width:
                 break
@@ -93,9 +96,9 @@ def _time(seconds: float) -> str:
     return duration_text(seconds) if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
 
 
-def _figures(part: str, figures: Mapping[str, Figure], without: Collection[str]) -> dict[str, str]:
+def _figures(part: str, figures: Mapping[str, Figure]) -> dict[str, str]:
     return {
         f"{part} {name}": metric_text(value)
         for name, value in figures.items()
-        if not isinstance(value, list) and name not in without
+        if not isinstance(value, list)
     }

@@ -316,6 +316,9 @@ class _Training:
                 warm_start=warm_start(run.built, run.started_from),
                 synthetic_data=uses_synthetic_data(run.built.config),
                 same_as_loss=frozenset(_same_as_loss(run.built)),
+                train_numbers=loop.measure.numbers,
+                eval_numbers=loop.evaluation_numbers,
+                logs_steps=run.built.config.train.log_every is not None,
             )
         )
 

@@ -183,6 +183,11 @@ class TrainingLoop:
         self._step_count = 0
         self._first_step_at = math.nan
 
+    @property
+    def evaluation_numbers(self) -> tuple[str, ...]:
+        """Names of the numbers that an evaluation gives; empty if there is none."""
+        return () if self._evaluation_measure is None else self._evaluation_measure.numbers
+
     def steps_of(self, epoch: int) -> int:
         """Return the number of training steps of an epoch."""
         return -(-self._train.iterator.batches(epoch) // self._pace.accumulate)
@@ -318,7 +323,11 @@ class TrainingLoop:
             if step % _LOOK_INTERVAL == 0:
                 self._look()
             if log_every and step % log_every == 0:
-                self._log(saver, step, float(self._chunk[at, 0]))
+                event = self._logged(step, float(self._chunk[at, 0]))
+                saver.log_step(event)
+                # The line of the epoch, which follows, has the figures of its last step.
+                if steps_done < steps:
+                    self._observer.step_logged(event)
             if finished - self._reported >= _REPORT_INTERVAL_S:
                 self._reported = finished
                 self._report()
@@ -404,10 +413,8 @@ class TrainingLoop:
         if not all(is_finite(array) for array in self._states.arrays.values()):
             raise Diverged
 
-    def _log(self, saver: Saver, step: int, learning_rate: float) -> None:
-        event = StepLogged(self.progress.epoch, step, learning_rate, self.measure.values())
-        saver.log_step(event)
-        self._observer.step_logged(event)
+    def _logged(self, step: int, learning_rate: float) -> StepLogged:
+        return StepLogged(self.progress.epoch, step, learning_rate, self.measure.values())
 
     def _report(self) -> None:
         values, (step, _) = self.measure.values(), self.position

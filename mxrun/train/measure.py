@@ -141,7 +141,7 @@ class Measure:
     """Loss and metrics of one phase over batches, for all losses.
 
     With several losses `loss` is the sum of their means, and metrics are prefixed by their layers'
-    names: `softmax1.accuracy`.
+    names: `softmax1.accuracy`. numbers: names of the values that are no tables.
     """
 
     def __init__(
@@ -160,6 +160,10 @@ class Measure:
             for loss, measured in zip(losses, self._losses, strict=True)
             for name, metric in measured.metrics.items()
         }
+        tables = {kind.figure for kind in phase.metrics if kind.is_table}
+        figures = (name for measured in self._losses for name in measured.metrics)
+        named = zip(self._metrics, figures, strict=True)
+        self.numbers = ("loss", *(name for name, figure in named if figure not in tables))
 
     def reset(self) -> None:
         """Reset all sums."""

@@ -49,7 +49,8 @@ class RunStarted:
     resumed_from: the last step before it, if the run is resumed. trainable: the number of trained
     `parameters`, if the config freezes some. warm_start: set if the run starts from another's
     parameters. synthetic_data: whether it trains or is evaluated on synthetic data. same_as_loss:
-    the metrics that are the loss by definition.
+    the metrics that are the loss by definition. train_numbers, eval_numbers: the names of the
+    numbers that an epoch will have. logs_steps: whether some steps are recorded.
     """
 
     name: str
@@ -66,6 +67,9 @@ class RunStarted:
     warm_start: WarmStart | None = None
     synthetic_data: bool = False
     same_as_loss: frozenset[str] = frozenset()
+    train_numbers: tuple[str, ...] = ("loss",)
+    eval_numbers: tuple[str, ...] = ()
+    logs_steps: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class StepDone:
 
 @dataclass(frozen=True)
 class StepLogged:
-    """Event after a step that `train.log_every` records; metrics are means over the epoch so far.
+    """Step that `train.log_every` records; metrics are means over the epoch so far.
 
     learning_rate: of this step.
     """
@@ -136,7 +140,7 @@ class Observer(Protocol):
         """Handle a step; rate-limited by the loop."""
 
     def step_logged(self, event: StepLogged) -> None:
-        """Handle a step that is recorded."""
+        """Handle a step that is recorded, unless it is the last one before an evaluation."""
 
     def epoch_done(self, event: EpochDone) -> None:
         """Handle an epoch's evaluation."""

@@ -40,7 +40,8 @@ import sys
 from mxrun.report.progress import training_observer
 from mxrun.train.observer import EpochDone, RunStarted, StepDone
 with training_observer() as observer:
-    observer.run_started(RunStarted("lenet", 1, 2, 46, 23, 64, 36938, 1500000))
+    run = RunStarted("lenet", 1, 2, 46, 23, 64, 36938, 1500000, eval_numbers=("accuracy",))
+    observer.run_started(run)
     observer.step_done(StepDone(1, 10, {"loss": 0.5}, 640, 0.1))
     sys.stdin.readline()
     observer.epoch_done(EpochDone(1, 23, 0.1, {"loss": 0.25}, {"accuracy": 0.875}, 1438, 0.5, 0.75))
@@ -132,8 +133,9 @@ def test_a_narrow_terminal_leaves_out_the_least_important_columns(
     """Metrics that are the loss by definition are left out, and nothing wraps."""
     every = ["epoch", "step", "train loss", "train accuracy", "eval loss", "eval accuracy"]
     every += ["samples/s", "time"]
-    table = EpochTable(replace(STARTED, same_as_loss=frozenset({"cross_entropy"}), epochs=1000))
     figures = {"loss": 0.5, "accuracy": 0.75, "cross_entropy": 0.5}
+    run = replace(STARTED, train_numbers=tuple(figures), eval_numbers=tuple(figures), epochs=1000)
+    table = EpochTable(replace(run, same_as_loss=frozenset({"cross_entropy"})))
     heading, line = table.epoch_lines(
         EpochDone(1, 23, 0.1, figures, figures, 1438, 0.5, seconds=75.0), columns
     )

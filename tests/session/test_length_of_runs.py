@@ -12,8 +12,11 @@ import pytest
 from commands import digests
 from training import run_training
 
+from mxrun.report.epoch_table import EpochTable
+from mxrun.report.progress import EpochLines
 from mxrun.session.planning import load
 from mxrun.session.training import prepare
+from mxrun.train.observer import EpochDone, RunStarted, StepLogged
 from mxrun.train.replay import NullCheckpointing, NullObserver
 
 CONFIG = """\
@@ -102,6 +105,44 @@ def test_records_of_steps_are_those_of_an_uninterrupted_run_after_a_resume() -> 
         Path("runs/one/summary.json").unlink()
         assert run_training(*every, existing="resume")["resumed_from"] == last
         assert Path("runs/one/metrics.jsonl").read_bytes() == whole
+
+
+class TableLines(NullObserver):
+    """Observer that collects the lines of the table on a terminal of 80 columns."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def run_started(self, event: RunStarted) -> None:
+        self.table = EpochTable(event)
+
+    def step_logged(self, event: StepLogged) -> None:
+        self.lines += self.table.step_lines(event, 80)
+
+    def epoch_done(self, event: EpochDone) -> None:
+        self.lines += self.table.epoch_lines(event, 80)
+
+
+def test_steps_and_epochs_have_one_line_each_and_one_heading() -> None:
+    steps = ("train.epochs=2", "train.log_every=5")
+    metrics = "train.metrics=[accuracy, {f1: {average: macro}}, confusion_matrix]"
+    table = TableLines()
+    run_training(*steps, metrics, observer=table)
+    heading, *lines = table.lines
+    columns = heading.split("  ")
+    assert [name for name in columns if "epoch" in name or "step" in name] == ["epoch", "step"]
+    assert ["loss" in heading, "f1_macro" in heading] == [True, True]
+    assert "confusion" not in heading
+    assert [line.split()[:2] for line in lines] == [
+        ["1/2", "5"],
+        ["1/2", "10"],
+        ["2/2", "15"],
+        ["2/2", "20"],
+    ]
+    plain: list[str] = []
+    run_training(*steps, observer=EpochLines(plain.append), existing="overwrite")
+    assert [line.split()[3] for line in plain[1:]] == ["5", "10", "15", "20"]
+    assert [record["step"] for record in records()] == [5, 10, 10, 15, 20, 20]
 
 
 @pytest.mark.parametrize(
