@@ -74,7 +74,7 @@ class FittedTable(Table):
         names = [column for column in shown if _heading(column) in self.names]
         others = (self._least_width(column) for column in shown if column not in names)
         left = room - _EDGES - PADDING * len(shown) - sum(others)
-        widths = _shared([_width(column) for column in names], left)
+        widths = shared_widths([_width(column) for column in names], left)
         by_heading = dict(zip(map(_heading, names), widths, strict=True))
         fitted = FittedTable("")
         fitted.show_footer, fitted.expand = self.show_footer, self.expand
@@ -88,8 +88,8 @@ class FittedTable(Table):
         return fitted
 
 
-def _shared(widths: Sequence[int], room: int) -> list[int]:
-    """Return widths of columns of names that share `room`: the widest give way first."""
+def shared_widths(widths: Sequence[int], room: int) -> list[int]:
+    """Return widths of columns that share `room`: the widest give way first."""
     limit = max(widths, default=0)
     while limit > 1 and sum(min(width, limit) for width in widths) > room:
         limit -= 1

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from mxrun.report.figures import bytes_text, count_text, metric_text
-from mxrun.report.fitted_table import shortened
+from mxrun.report.fitted_table import shared_widths, shortened
 from mxrun.report.tables import titled_table
 
 Report = Mapping[str, Any]
@@ -18,10 +18,12 @@ Cell = Callable[[Report], str]
 # Blanks around a column's cells.
 _PADDING = 3
 _MIN_NAME = 24
-_MIN_VALUE = 14
+# Width of a best figure with the first letters of its metric: "bal… 0.9139 @ 12".
+_MIN_VALUE = 16
+_MIN_METRIC = 2
 _MAX_VALUE = 44
 _MAX_KEYS = 40
-_ABSENT = "-"
+_ABSENT, _BEST = "-", "best @ epoch"
 # Figures of the last evaluation that the list shows.
 _MAX_LAST = 3
 
@@ -109,7 +111,7 @@ def _arena(run: Report) -> str:
 _COLUMNS: Mapping[str, Cell] = {
     "state": lambda run: str(run["state"]),
     "epochs": _epochs,
-    "best @ epoch": _best,
+    _BEST: _best,
     "last": _last,
     "parameters": _parameters,
     "arena": _arena,
@@ -117,7 +119,7 @@ _COLUMNS: Mapping[str, Cell] = {
     "written": _written,
 }
 _LESS_IMPORTANT = ("last", "arena", "parameters", "on disk", "written")
-_LEFT = ("state", "best @ epoch", "last")
+_LEFT = ("state", _BEST, "last")
 
 
 class RunComparison:
@@ -148,17 +150,33 @@ class RunComparison:
         each = max(1, room // (_MIN_VALUE + _PADDING))
         for start in range(0, len(names), each):
             group = range(start, min(start + each, len(names)))
-            value = min(_MAX_VALUE, room // len(group) - _PADDING)
+            columns = [
+                [_ABSENT if row[at] is None else str(row[at]) for _, row in rows] for at in group
+            ]
+            natural = [
+                min(_MAX_VALUE, max(map(len, (names[at], *cells))))
+                for at, cells in zip(group, columns, strict=True)
+            ]
+            widths = shared_widths(natural, room - _PADDING * len(group))
             table = titled_table(title)
             table.add_column(heading, no_wrap=True)
-            for number in group:
-                heading_text = Text(shortened(names[number], value))
+            for at, width in zip(group, widths, strict=True):
+                heading_text = Text(shortened(names[at], width))
                 table.add_column(heading_text, justify="right", no_wrap=True)
-            for name, values in rows:
-                cells = (_ABSENT if values[at] is None else str(values[at]) for at in group)
-                texts = (Text(shortened(cell, value)) for cell in cells)
+            for (name, _), *cells in zip(rows, *columns, strict=True):
+                fit = _shortened_best if name == _BEST else shortened
+                texts = (Text(fit(cell, width)) for cell, width in zip(cells, widths, strict=True))
                 table.add_row(Text(shortened(name, label)), *texts)
             yield table
+
+
+def _shortened_best(cell: str, width: int) -> str:
+    """Return a best figure of at most `width` characters: only the metric's name is shortened."""
+    name, blank, figure = cell.partition(" ")
+    room = width - len(blank + figure)
+    if len(name) <= room or room < _MIN_METRIC:
+        return shortened(cell, width)
+    return f"{name[: room - 1]}…{blank}{figure}"
 
 
 def _results(runs: Sequence[Report]) -> list[tuple[str, list[str | None]]]:
@@ -170,7 +188,7 @@ def _results(runs: Sequence[Report]) -> list[tuple[str, list[str | None]]]:
     return [
         ("state", [str(run["state"]) for run in runs]),
         ("epochs", list(map(_epochs, runs))),
-        ("best @ epoch", list(map(_best, runs))),
+        (_BEST, list(map(_best, runs))),
         *last,
         ("parameters", list(map(_parameters, runs))),
         ("arena", list(map(_arena, runs))),

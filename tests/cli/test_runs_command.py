@@ -161,6 +161,35 @@ def test_layers_are_compared_by_their_names() -> None:
     }
 
 
+def test_a_value_in_one_config_is_compared_with_all_keys_of_another() -> None:
+    def config(weights: object, *metrics: object) -> dict[str, object]:
+        return {"train": {"class_weights": weights, "metrics": metrics, "max_steps": None}}
+
+    f1 = {"f1": {"average": "macro"}}
+    balanced = config("balanced", "accuracy")
+    rare = config({"rare": 5, "common": 1.5}, "accuracy", f1)
+    del rare["train"]["max_steps"]  # type: ignore[attr-defined]
+    assert config_differences([config(None, "accuracy"), balanced, rare]) == {
+        "train.metrics": ["[accuracy]", "[accuracy]", "[accuracy, {f1: {average: macro}}]"],
+        "train.class_weights": [None, "balanced", "{rare: 5, common: 1.5}"],
+    }
+    assert config_differences([config(None), rare])["train.class_weights.rare"] == [None, "5"]
+
+
+def test_of_a_best_figure_only_the_name_is_shortened() -> None:
+    described = {
+        "state": "finished", "epochs": 12, "planned_epochs": 12, "last": {}, "parameters": 10,
+        "best": {"metric": "balanced_accuracy", "value": 0.9139, "epoch": 12},
+        "arena_bytes": 10, "bytes": 10, "written": "2026-01-01T00:00",
+    }  # fmt: skip
+    for names, best in ((("one",), "balanced_accuracy"), (("one", "two", "three", "four"), "bal")):
+        report = {"runs": [{"name": name, **described} for name in names], "differences": []}
+        text = printed(*comparison_tables(report), width=80)
+        (row, *_) = (line for line in text.splitlines() if "best @ epoch" in line)
+        assert row.split()[3].startswith(best)
+        assert row.count(" 0.9139 @ 12") == min(len(names), 3)
+
+
 def test_an_empty_folder_has_no_runs(tmp_path: Path) -> None:
     done = succeeded(mxrun("runs", cwd=tmp_path))
     assert done.stdout == ""
