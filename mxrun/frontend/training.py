@@ -160,12 +160,22 @@ def _watch(
                     place=parsed.place("train", *path),
                     expected=f"one of {', '.join(names)}",
                     got=metric,
-                    hint=nearest(metric, names) or hint,
+                    hint=_figures_of(metric, known) or nearest(metric, names) or hint,
                 )
             )
     higher = frozenset(name for name, metric in known.items() if metric.higher_is_better)
     plateau = None if plateau is None else plateau.directed(higher)
     return EvaluationMonitor(best=best, early=early, plateau=plateau, higher=higher)
+
+
+def _figures_of(metric: str, known: Mapping[str, MetricKind]) -> str:
+    """Return a hint with the figures of a metric given by its name in train.metrics; else empty.
+
+    Parameters are part of a figure's name: that of `{f1: {average: macro}}` is f1_macro.
+    """
+    kind = METRICS.get(metric) if metric in METRICS else None
+    figures = [repr(name) for name, each in known.items() if type(each) is kind]
+    return f"did you mean {' or '.join(figures)}?" if figures else ""
 
 
 def _without_gradient(model: Model, trained: Collection[str]) -> Sequence[Diagnostic]:

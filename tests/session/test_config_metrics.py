@@ -168,6 +168,13 @@ def test_a_figure_decides_by_the_name_it_is_recorded_under(tmp_path: Path) -> No
     (found,) = problems(path, [overrides[0], "train.checkpoint.best=top_k"])
     assert "nothing measures 'top_k'" in found.problem
     assert found.expected == "one of loss, top_2_accuracy"
+    assert found.hint == "did you mean 'top_2_accuracy'?"
+    f1 = "train.metrics=[accuracy, {f1: {average: macro}}, {f1: {average: micro}}]"
+    stop = "train.early_stopping={metric: f1, patience: 2}"
+    (found,) = problems(path, [f1, stop])
+    assert found.hint == "did you mean 'f1_macro' or 'f1_micro'?"
+    (found,) = problems(path, ["train.metrics=[accuracy]", stop])
+    assert found.hint == "add it to train.metrics"
 
 
 @pytest.mark.parametrize(
