@@ -135,12 +135,6 @@ class RunDirectory:
         with atomic_file(self.config_path, follow=False) as file:
             file.write(text.encode("utf-8"))
 
-    def withdraw(self) -> None:
-        """Remove the config of a run without results, so that another run can use the folder."""
-        with report_write_errors(self.path):
-            if [entry.name for entry in _of_a_run(self.path)] == [CONFIG_FILE]:
-                self.config_path.unlink()
-
     def clean_up(self) -> None:
         """Restore a checkpoint that a killed process was replacing; remove its partial files."""
         with report_write_errors(self.path):

@@ -81,12 +81,15 @@ class RunSaver:
     def fail(self, progress: Progress, error: RecordError) -> NoReturn:
         """Save the state before the step or evaluation whose record is missing, then raise `error`.
 
-        The error also says what was saved. Before the first step nothing is saved, and the run's
-        folder is left without files of the run.
+        The error also says what was saved. Before the first step nothing is, unless the run began
+        with parameters that its config does not name.
         """
-        if progress.step == 0:
-            self._directory.withdraw()
-            raise error
+        if progress.step == 0 and self._saved is None:
+            nothing = Diagnostic(
+                "training has ended before its first step: nothing was saved",
+                hint="once the record can be read, the same command tries again",
+            )
+            raise UserError([*error.diagnostics, nothing]) from error
         try:
             self.save(progress)
         except UserError as unsaved:

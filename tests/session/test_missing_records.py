@@ -17,6 +17,7 @@ from PIL import Image
 
 from mxrun.base.errors import Stopped, UserError
 from mxrun.commands import train as command
+from mxrun.commands.runs import compare_runs, list_runs
 from mxrun.session.training import Existing, TrainingResult, TrainRequest
 from mxrun.train.checkpoint import checkpoint_folder, load_checkpoint
 from mxrun.train.checkpoint_manager import saved_steps
@@ -136,7 +137,11 @@ def test_a_run_that_came_to_nothing_blocks_no_other(config):
     for _ in range(2):
         with pytest.raises(UserError, match="record 1 of") as caught:
             train(config, NullObserver())
-        assert len(caught.value.diagnostics) == 1
+        assert caught.value.diagnostics[1].problem.endswith("first step: nothing was saved")
+        assert "the same command tries again" in caught.value.diagnostics[1].hint
+        # It is listed, and known by its name.
+        assert [run["state"] for run in list_runs()["runs"]] == ["failed"]
+        assert compare_runs(["net"])["runs"][0]["state"] == "failed"
     image_file.write_bytes(content)
     assert train(config, NullObserver()).summary.steps == 16
     with pytest.raises(UserError, match="holds another run"):
