@@ -77,7 +77,7 @@ def train(
         from mxrun.base.files import check_outputs
         from mxrun.base.flags import runs_folder
         from mxrun.commands import train as command
-        from mxrun.report.progress import training_observer
+        from mxrun.report.progress import report_abrupt_end, training_observer
 
         request = command.TrainRequest(
             "resume" if resume else "overwrite" if overwrite else "refuse",
@@ -86,6 +86,7 @@ def train(
             started_at,
             batch_size(batch),
             runs_folder(runs),
+            command.Interruption(before_end=report_abrupt_end),
         )
         check_outputs({Path(config): "CONFIG"}, {"--trace": trace})
         with training_observer() as observer:

@@ -8,9 +8,10 @@ from pathlib import Path
 from mxrun.config.bundled import find_config
 from mxrun.session.planning import parse_config
 from mxrun.session.training import TrainingResult, TrainRequest, train_config
+from mxrun.train.interruption import Interruption
 from mxrun.train.observer import Observer
 
-__all__ = ["TrainRequest", "TrainingResult", "train"]
+__all__ = ["Interruption", "TrainRequest", "TrainingResult", "train"]
 
 
 def train(

@@ -5,10 +5,11 @@ rich is imported with the first live line, so that runs without a terminal do no
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from mxrun.report.epoch_table import EpochTable
@@ -43,6 +44,18 @@ def training_observer() -> Iterator[Observer]:
 
 def _write_plain(line: str) -> None:
     write_lines(f"{printable(line)}\n")
+
+
+def report_abrupt_end() -> None:
+    """Write that a second Ctrl-C ends the process before the current step is finished.
+
+    It is called while another thread may write progress, whose lock it does not wait for. On a
+    terminal it shows the cursor, which the live lines hide.
+    """
+    start = "\r\n\x1b[?25h" if sys.stderr.isatty() else ""
+    line = "mxrun: ended at once; --resume continues from the last checkpoint, if there is one\n"
+    with suppress(OSError):
+        os.write(sys.stderr.fileno(), f"{start}{line}".encode())
 
 
 def start_lines(event: RunStarted) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -24,13 +25,16 @@ class Interruption:
     so a separate thread waits for that SIGINT. Outside the main thread, where Python cannot install
     handlers, no signal is recorded.
 
-    ends_process: if false, a second SIGINT raises KeyboardInterrupt instead.
+    ends_process: if false, a second SIGINT raises KeyboardInterrupt instead. before_end: called
+    before a second SIGINT ends the process, in the separate thread.
     """
 
-    def __init__(self, ends_process: bool = True) -> None:
+    def __init__(
+        self, ends_process: bool = True, before_end: Callable[[], None] = lambda: None
+    ) -> None:
         self.signal: str | None = None
         self.reason: str | None = None
-        self._ends_process = ends_process
+        self._ends_process, self._before_end = ends_process, before_end
         self._before: dict[int, Any] = {}
         self._wakeup_before = -1
         self._pipe = -1
@@ -42,7 +46,8 @@ class Interruption:
         if self._ends_process:
             received, self._pipe = os.pipe()
             os.set_blocking(self._pipe, False)
-            self._watcher = threading.Thread(target=_watch, args=(received,), daemon=True)
+            arguments = (received, self._before_end)
+            self._watcher = threading.Thread(target=_watch, args=arguments, daemon=True)
             self._watcher.start()
             self._wakeup_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
         heard = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
@@ -77,12 +82,13 @@ class Interruption:
         self.signal = self.signal or signal.Signals(number).name
 
 
-def _watch(received: int) -> None:
+def _watch(received: int, before_end: Callable[[], None]) -> None:
     """Read signal numbers from the wake-up pipe; end the process on a SIGINT after a signal."""
     stopping = False
     # `read` returns nothing once the writing end is closed.
     while number := os.read(received, 1):
         if stopping and number[0] == signal.SIGINT:
+            before_end()
             os._exit(_INTERRUPTED)
         stopping |= number[0] in _SIGNALS
     os.close(received)

@@ -193,4 +193,6 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     assert (code, output) == (INTERRUPTED, "")
     assert "Traceback" not in errors
     assert "stopped after" not in errors
+    last = errors.splitlines()[-1]
+    assert last.startswith("mxrun: ended at once; --resume continues from the last checkpoint")
     assert saved_steps(tmp_path / "runs/killed") == []
