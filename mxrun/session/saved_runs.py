@@ -43,9 +43,10 @@ class SavedRun:
 
     state: running, finished (also by early stopping), stopped (with progress that --resume
     continues), failed (before its first checkpoint), or damaged with the `problem`. written: time
-    of the last change in seconds since 1970. planned_epochs: those of the config. last: numbers of
-    the last evaluation, or of training. parameters: number of elements. arena_bytes: of a finished
-    run. bytes: on disk. config: the resolved config as plain values. series: values of each figure
+    of the last change in seconds since 1970. epochs: finished ones; of a stopped run, they and all
+    figures are those up to its newest checkpoint. planned_epochs: those of the config. last: numbers
+    of the last evaluation, or of training. parameters: number of elements. arena_bytes: of a
+    finished run. bytes: on disk. config: the resolved config as plain values. series: values of each figure
     by epoch. higher: the figures of which more is better.
     """
 
@@ -126,6 +127,10 @@ def read_run(path: Path) -> SavedRun:
     records = _records(path, problems)
     summary = _summary(path, problems)
     steps = _steps(path, problems)
+    state = _state(path, bool(problems), summary is not None, bool(steps or records))
+    if state == "stopped":
+        # --resume continues at the checkpoint and removes the records after it.
+        records = [each for each in records if each["step"] <= max(steps, default=0)]
     series = _series(records)
     last = {name: values[max(values)] for name, values in series.items()}
     train = _mapping(config.get("train"))
@@ -133,7 +138,7 @@ def read_run(path: Path) -> SavedRun:
     size, written = _disk_use(path)
     return SavedRun(
         path=path,
-        state=_state(path, bool(problems), summary is not None, bool(steps or records)),
+        state=state,
         problem="; ".join(problems),
         written=written,
         epochs=records[-1]["epoch"] if records else 0,

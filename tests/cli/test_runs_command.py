@@ -145,6 +145,19 @@ def test_a_comparison_of_many_runs_fits_the_console(runs: Path, width: int) -> N
     assert all(name in text for name in names)
 
 
+def test_a_killed_run_counts_up_to_its_checkpoint(runs: Path, tmp_path: Path) -> None:
+    """--resume repeats the epochs after it."""
+    killed = tmp_path / "killed"
+    shutil.copytree(runs / "stopped", killed)
+    shutil.rmtree(killed / "checkpoint-46")
+    (run,) = list_runs(tmp_path)["runs"]
+    first = json.loads((killed / "metrics.jsonl").read_text().splitlines()[0])
+    assert (run["state"], run["epochs"], run["last"]) == ("stopped", 1, first["eval"])
+    shutil.rmtree(killed / "checkpoint-23")
+    (run,) = list_runs(tmp_path)["runs"]
+    assert (run["epochs"], run["last"]) == (0, {})
+
+
 def test_layers_are_compared_by_their_names() -> None:
     def network(*layers: dict[str, object]) -> dict[str, object]:
         return {"name": "any", "network": {"layers": layers}}
