@@ -62,7 +62,8 @@ class Diagnostic:
         if self.expected:
             lines.append(f"  expected: {self.expected}")
         if self.got:
-            lines.append(f"  got: {self.got}")
+            # A list begins on the next line.
+            lines.append(f"  got:{'' if self.got.startswith(chr(10)) else ' '}{self.got}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)

@@ -58,14 +58,23 @@ def report_abrupt_end() -> None:
         os.write(sys.stderr.fileno(), f"{start}{line}".encode())
 
 
+def run_length(event: RunStarted) -> str:
+    """Return the length of a run: `20 epochs of 23 steps`, `500 steps, 23 an epoch`."""
+    each = event.steps_per_epoch
+    if event.total_steps < event.epochs * each:
+        return f"{_counted(event.total_steps, 'step')}, {each} an epoch"
+    return f"{_counted(event.epochs, 'epoch')} of {_counted(each, 'step')}"
+
+
+def _counted(number: int, unit: str) -> str:
+    return f"{number} {unit}{'' if number == 1 else 's'}"
+
+
 def start_lines(event: RunStarted) -> Iterator[str]:
     """Yield the lines at the start of a run: its name, size and settings."""
     frozen = event.trainable is not None
     trainable = f" ({count_text(event.trainable or 0)} trainable)" if frozen else ""
-    length = f"{event.epochs} epoch{'s' * (event.epochs > 1)} of {event.steps_per_epoch} steps"
-    if event.total_steps < event.epochs * event.steps_per_epoch:
-        steps = f"{event.total_steps} step{'s' if event.total_steps > 1 else ''}"
-        length = f"{steps}, {event.steps_per_epoch} an epoch"
+    length = run_length(event)
     yield (
         f"{event.name}: {count_text(event.parameters)} parameters{trainable}, "
         f"arena {bytes_text(event.planned_bytes)}, {length}, batch {event.batch_size}, "

@@ -44,7 +44,8 @@ def layer_table(report: Report) -> Table:
 
 def train_table(summary: Report) -> Table:
     """Return the table of `train`: evaluation, times, memory and the folder of the run."""
-    table = titled_table(f"{summary['steps']:,} steps")
+    steps = summary["steps"]
+    table = titled_table(f"{steps:,} step{'' if steps == 1 else 's'}")
     table.add_column("what")
     table.add_column("value", justify="right")
     table.add_row("ended", Text(summary["ended"]))

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.near_names import listed
 from mxrun.config import RunConfig, load_config
+from mxrun.config.load import load_text
+from mxrun.session.config_differences import config_differences
 from mxrun.session.plugins import plugin_differences
 from mxrun.session.run import Run
 from mxrun.train.checkpoint import (
@@ -125,17 +127,21 @@ def _differences(saved: RunConfig | None, run: Run, manifest: Manifest) -> list[
     if not found and manifest.config_sha256 != config.sha256(without):
         # The checkpoint may have been copied from another run.
         found.append("the config is not the one of the checkpoint")
+    step = manifest.progress.step
     trained = manifest.progress.epoch - (manifest.progress.batch == 0)
     limits = (
-        ("epochs", trained, config.train.epochs),
-        ("max_steps", manifest.progress.step, config.train.max_steps),
+        ("epochs", f"has reached epoch {trained}", trained, config.train.epochs),
+        ("max_steps", f"has reached step {step}", step, config.train.max_steps),
     )
     found += [
-        f"train.{key}: {taken} then, {limit} now"
-        for key, taken, limit in limits
+        f"train.{key}: {limit} now, but the saved run {reached}"
+        for key, reached, taken, limit in limits
         if limit is not None and taken > limit
     ]
-    return found + state_differences(manifest, run.state(Progress(), due=True))
+    states = state_differences(manifest, run.state(Progress(), due=True))
+    # Those of seed and threads are told by the config as well.
+    named = {each.partition(":")[0] for each in states}
+    return [each for each in found if each.partition(":")[0] not in named] + states
 
 
 def _changed(directory: RunDirectory, differences: Sequence[str]) -> UserError:
@@ -152,7 +158,18 @@ def _changed(directory: RunDirectory, differences: Sequence[str]) -> UserError:
 
 
 def _config_differences(saved: str, now: str) -> list[str]:
-    """Return the lines in which two configs differ."""
+    """Return the keys in which two configs differ, with both values; else the differing lines."""
+    if saved == now:
+        return []
+    place, diagnostics = SourceLocation("<config>", 1, 1), Diagnostics()
+    configs = [load_text(text, place, diagnostics).plain() for text in (saved, now)]
+    found = [
+        f"{key}: {'none' if then is None else then} then, {'none' if value is None else value} now"
+        for key, (then, value) in config_differences(configs).items()
+    ]
+    if found:
+        return found
+    # Such as the order of layers, which are compared by their names.
     lines = difflib.unified_diff(saved.splitlines(), now.splitlines(), lineterm="", n=0)
     return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 

@@ -44,10 +44,10 @@ class SavedRun:
     state: running, finished (also by early stopping), stopped (with progress that --resume
     continues), failed (before its first checkpoint), or damaged with the `problem`. written: time
     of the last change in seconds since 1970. epochs: finished ones; of a stopped run, they and all
-    figures are those up to its newest checkpoint. planned_epochs: those of the config. last: numbers
-    of the last evaluation, or of training. parameters: number of elements. arena_bytes: of a
-    finished run. bytes: on disk. config: the resolved config as plain values. series: values of each figure
-    by epoch. higher: the figures of which more is better.
+    figures are those up to its newest checkpoint. planned_epochs: those of the config. last:
+    numbers of the last evaluation, or of training. parameters: number of elements. arena_bytes: of
+    a finished run. bytes: on disk. config: the resolved config as plain values. series: values of
+    each figure by epoch. higher: the figures of which more is better.
     """
 
     path: Path

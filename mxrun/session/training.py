@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -266,7 +266,8 @@ class _Training:
                 with self._interruption:
                     return TrainingResult(self._train(start, lock), self._profile)
             self._observer.note(f"{summary.run_dir} is already finished: nothing is left to do")
-            return TrainingResult(summary, self._profile)
+            figures = _in_order(summary.eval, self._run.built)
+            return TrainingResult(replace(summary, eval=figures), self._profile)
 
     def _train(self, start: RunStart, lock: RunLock) -> TrainSummary:
         run, checkpoint = self._run, start.checkpoint
@@ -431,6 +432,16 @@ def _same_as_loss(built: ModelDefinition) -> list[str]:
     losses = () if built.training.class_weights else built.model.losses
     names = {loss.equal_metric for loss in losses} if len(losses) == 1 else set()
     return [kind.figure for kind in built.training.metrics if kind.figure in names]
+
+
+def _in_order(figures: Mapping[str, Any], built: ModelDefinition) -> dict[str, Any]:
+    """Return the figures of a summary, whose JSON is sorted by name, in the order of a training:
+    the loss, then the metrics of each loss.
+    """
+    metrics, losses = built.training.metrics, built.model.losses
+    prefixes = [f"{loss.name}." for loss in losses] if len(losses) > 1 else [""]
+    order = ["loss", *(f"{prefix}{kind.figure}" for prefix in prefixes for kind in metrics)]
+    return {name: figures[name] for name in dict.fromkeys([*order, *figures]) if name in figures}
 
 
 def _best_json(progress: Progress, run: Path) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from rich.console import Console
 from mxrun.report.epoch_table import EpochTable
 from mxrun.report.figures import metrics_text
 from mxrun.report.live import TrainingLines
-from mxrun.report.progress import EpochLines
+from mxrun.report.progress import EpochLines, run_length
 from mxrun.train.observer import (
     EpochDone,
     RunStarted,
@@ -64,6 +64,22 @@ def test_one_line_per_epoch() -> None:
     )
     assert lines[1].endswith(" left")
     assert lines[2] == "epoch 2/2  step 46  loss 1.00e-05  accuracy 1.0000  5.75 k samples/s"
+
+
+@pytest.mark.parametrize(
+    ("epochs", "total", "each", "text"),
+    [
+        (2, 46, 23, "2 epochs of 23 steps"),
+        (1, 1, 1, "1 epoch of 1 step"),
+        (3, 25, 10, "25 steps, 10 an epoch"),
+        (1, 1, 10, "1 step, 10 an epoch"),
+    ],
+)
+def test_the_length_of_a_run_is_counted_in_words(
+    epochs: int, total: int, each: int, text: str
+) -> None:
+    run = replace(STARTED, epochs=epochs, total_steps=total, steps_per_epoch=each)
+    assert run_length(run) == text
 
 
 def test_what_a_run_starts_from_is_said_once() -> None:

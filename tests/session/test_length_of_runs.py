@@ -66,6 +66,8 @@ def test_max_steps_ends_a_run_within_an_epoch_with_an_evaluation_and_a_checkpoin
     assert Path("runs/one/checkpoint-25").is_dir()
     again = run_training("train.max_steps=25", existing="resume")
     assert (again["steps"], again["resumed_from"]) == (25, None)
+    # In the order of the output, not of the file.
+    assert list(again["eval"]) == list(summary["eval"]) == ["loss", "accuracy", "cross_entropy"]
 
 
 @pytest.mark.parametrize("longer", [["train.max_steps=27"], ["train.max_steps=40"]])
