@@ -323,7 +323,8 @@ class TrainingLoop:
             if step % _LOOK_INTERVAL == 0:
                 self._look()
             if log_every and step % log_every == 0:
-                event = self._logged(step, float(self._chunk[at, 0]))
+                rate, values = float(self._chunk[at, 0]), self.measure.values()
+                event = StepLogged(progress.epoch, step, rate, values)
                 saver.log_step(event)
                 # The line of the epoch, which follows, has the figures of its last step.
                 if steps_done < steps:
@@ -412,9 +413,6 @@ class TrainingLoop:
         self._states.load()
         if not all(is_finite(array) for array in self._states.arrays.values()):
             raise Diverged
-
-    def _logged(self, step: int, learning_rate: float) -> StepLogged:
-        return StepLogged(self.progress.epoch, step, learning_rate, self.measure.values())
 
     def _report(self) -> None:
         values, (step, _) = self.measure.values(), self.position
