@@ -14,6 +14,7 @@ from mxrun.base.near_names import listed
 from mxrun.config import RunConfig, load_config
 from mxrun.session.plugins import plugin_differences
 from mxrun.session.run import Run
+from mxrun.train.advice import Advice
 from mxrun.train.checkpoint import (
     Checkpoint,
     Manifest,
@@ -44,7 +45,7 @@ class RunStart:
     finished: bool = False
 
 
-def resume(run: Run, path: Path, allow_changes: bool) -> RunStart:
+def resume(run: Run, path: Path, allow_changes: bool, advice: Advice) -> RunStart:
     """Return the start of a run from the newest usable checkpoint of its folder, `path`.
 
     Raises UserError with all differences if config, data, plugins or plan differ from the run's;
@@ -69,7 +70,7 @@ def resume(run: Run, path: Path, allow_changes: bool) -> RunStart:
         notes.append(f"{directory.config_path} cannot be read and is rewritten")
     differences = _differences(saved, run, checkpoint.manifest)
     if differences and not allow_changes:
-        raise _changed(directory, differences)
+        raise _changed(directory, differences, advice)
     if differences:
         notes.append("this run differs from the saved one: " + "; ".join(differences))
         saved_checkpoint, checkpoint = checkpoint, run.with_states(checkpoint)
@@ -138,7 +139,7 @@ def _differences(saved: RunConfig | None, run: Run, manifest: Manifest) -> list[
     return found + state_differences(manifest, run.state(Progress(), due=True))
 
 
-def _changed(directory: RunDirectory, differences: Sequence[str]) -> UserError:
+def _changed(directory: RunDirectory, differences: Sequence[str], advice: Advice) -> UserError:
     return UserError(
         Diagnostic(
             f"{directory.path} holds a run with other settings, so resuming would give another "
@@ -146,7 +147,8 @@ def _changed(directory: RunDirectory, differences: Sequence[str]) -> UserError:
             expected="the config, data, plugins, device, threads and library that the run "
             "began with",
             got="\n    ".join(["", *differences]).rstrip(),
-            hint="undo the change, or use --allow-changes: the result is then that of another run",
+            hint=f"undo the change, or use {advice.allow_changes}: the result is then that of "
+            "another run",
         )
     )
 

@@ -38,6 +38,7 @@ from mxrun.session.variables import (
     warm_start,
 )
 from mxrun.session.warm_start import WarmStartSource
+from mxrun.train.advice import ON_COMMAND_LINE, Advice
 from mxrun.train.checkpoint import PlanRecord, checkpoint_folder
 from mxrun.train.checkpoint_manager import CheckpointManager, newest_checkpoint, saved_steps
 from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
@@ -61,10 +62,10 @@ class TrainRequest:
     """Options of a training run.
 
     existing: treatment of an existing run of the same name. allow_changes: resume even if the run
-    differs. profile: time every call. started_at: start of the process on the monotonic clock.
+    differs. profile: time every call. started_at: start of the program on the monotonic clock.
     batch: replaces the config's data.batch_size. runs: the folder of runs. interruption: ends the
     run early. initial: parameters that a run begins with, instead of those of its config; they are
-    saved at once, because the config does not tell them.
+    saved at once, because the config does not tell them. advice: words for what to do next.
     """
 
     existing: Existing = "refuse"
@@ -75,6 +76,7 @@ class TrainRequest:
     runs: Path = field(default_factory=runs_folder)
     interruption: Interruption = field(default_factory=Interruption)
     initial: WarmStartSource | None = None
+    advice: Advice = ON_COMMAND_LINE
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,7 @@ class _Training:
             classes = self._run.datasets["train"].classes
             for note in self._run.read_warm_start().notes_for(classes):
                 self._observer.note(note)
-        with only_writer(self._path) as lock:
+        with only_writer(self._path, self._request.advice) as lock:
             start = self._run_start()
             for note in start.notes:
                 self._observer.note(note)
@@ -279,7 +281,8 @@ class _Training:
             # A process killed after saving may not have removed the other checkpoints.
             checkpoints.remove_others(checkpoint.manifest.progress)
         snapshot = partial(run.snapshot, loop=loop)
-        saver = RunSaver(directory, checkpoints, snapshot, saved_progress, self._observer.note)
+        note, advice = self._observer.note, self._request.advice
+        saver = RunSaver(directory, checkpoints, snapshot, saved_progress, note, advice)
         resumed_from = None if checkpoint is None else checkpoint.manifest.progress.step
         self._report_start(loop, resumed_from)
         try:
@@ -379,7 +382,7 @@ class _Training:
         Raises UserError if the run cannot start.
         """
         if self._request.existing == "resume":
-            return resume(self._run, self._path, self._request.allow_changes)
+            return resume(self._run, self._path, self._request.allow_changes, self._request.advice)
         overwrite = self._request.existing == "overwrite"
         notes: tuple[str, ...] = ()
         if overwrite:
@@ -389,7 +392,9 @@ class _Training:
             overwrite = True
             notes = (f"the run in {self._path} ended before its first checkpoint: it is replaced",)
         text = self._run.built.config.resolved()
-        return RunStart(partial(RunDirectory.create, self._path, text, overwrite), notes=notes)
+        hint = self._request.advice.for_existing_run
+        create = partial(RunDirectory.create, self._path, text, overwrite, hint)
+        return RunStart(create, notes=notes)
 
     def _explanation(self, directory: RunDirectory, start: RunStart) -> UserError:
         """Replay the steps since the last checkpoint in checked mode and return the error found."""

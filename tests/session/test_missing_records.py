@@ -139,7 +139,7 @@ def test_a_run_that_came_to_nothing_blocks_no_other(config):
         assert len(caught.value.diagnostics) == 1
     image_file.write_bytes(content)
     assert train(config, NullObserver()).summary.steps == 16
-    with pytest.raises(UserError, match="holds another run"):
+    with pytest.raises(UserError, match="exists already"):
         train(config, NullObserver())
 
 
