@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mxrun.cli.arguments import BatchOrMax, Config, Json, Overrides, RunsFolder, batch_size
-from mxrun.cli.clock import process_start
+from mxrun.cli.clock import STARTED_AT
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,7 +71,6 @@ def train(
     """
     from mxrun.report.status import status
 
-    started_at = process_start()
     _check_options(resume, overwrite, allow_changes)
     with status(f"preparing {config}"):
         from mxrun.base.files import check_outputs
@@ -83,7 +82,7 @@ def train(
             "resume" if resume else "overwrite" if overwrite else "refuse",
             allow_changes,
             profile or trace is not None,
-            started_at,
+            STARTED_AT,
             batch_size(batch),
             runs_folder(runs),
         )

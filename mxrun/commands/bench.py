@@ -145,7 +145,7 @@ def bench(
     """Measure a config's steps on synthetic records; only the config is read, no file is written.
 
     A step loads a new batch, runs every operator and, in training, computes loss and metrics, like
-    the steps of a run. notify: receives notes about long waits. started_at: start of the process on
+    the steps of a run. notify: receives notes about long waits. started_at: start of the program on
     the monotonic clock. Raises UserError for an invalid config, if the plan does not fit into
     memory, and if none of the requested baselines can be compared.
     """
