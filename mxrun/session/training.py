@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
@@ -17,7 +16,7 @@ from mxrun.config import Parsed
 from mxrun.frontend import ModelDefinition, build, check_labels
 from mxrun.graph.phases import TRAIN
 from mxrun.io.dataset import open_datasets
-from mxrun.runtime.contention import core_wait_s
+from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
 from mxrun.session.data_wait import wait_advice
@@ -289,9 +288,9 @@ class _Training:
             if self._request.initial is not None and checkpoint is None:
                 saver.save(loop.progress)
             saver.after_step(loop.progress, self._interrupted())
-            waited_s, started_at = core_wait_s(), time.perf_counter()
+            waits = CoreWaits()
             result = loop.run(saver, self._interrupted)
-            wait_share = _share(waited_s, core_wait_s(), time.perf_counter() - started_at)
+            wait_share = waits.share()
         except Diverged:
             raise self._explanation(directory, start) from None
         except EvaluationDiverged as error:
@@ -445,10 +444,3 @@ def _best_json(progress: Progress, run: Path) -> dict[str, Any] | None:
         **best.model_dump(),
         "checkpoint": str(checkpoint) if best.step in saved_steps(run) else None,
     }
-
-
-def _share(before: float | None, after: float | None, seconds: float) -> float | None:
-    """Return (after - before) / seconds; None if the clock is not available."""
-    if before is None or after is None:
-        return None
-    return (after - before) / max(seconds, 1e-9)

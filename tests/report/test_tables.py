@@ -257,8 +257,8 @@ def test_other_work_on_the_cores_is_told_where_steps_vary(
     share: float | None, p90: float, threads: int, said: str | None
 ) -> None:
     times = {"median": 1.0, "p90": p90, "p99": 9.0, "min": 1.0}
-    summary = {"core_wait_share": share, "step_ms": times, "threads": threads}
-    text = printed(*contention_lines(summary))
+    figures = {"core_wait_share": share, "step_ms": times}
+    text = printed(*contention_lines(figures, threads, "threads={}"))
     assert (said or "") in text
     assert (text == "") is (said is None)
     assert ("try threads" in text) is (said is not None and threads > 1)
