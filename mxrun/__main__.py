@@ -24,6 +24,8 @@ def main() -> int:
 
         gc.set_threshold(_GARBAGE_INTERVAL)
         _open_closed_streams()
+        # It reads the time when it is imported.
+        import mxrun.cli.clock  # noqa: F401
         from mxrun.cli.main import run
 
         return run()

@@ -38,6 +38,7 @@ from mxrun.session.trained_model import TrainedModel
 from mxrun.session.training import Existing, TrainRequest, TrainSummary, train_config
 from mxrun.session.unsaved_model import save_model, start_values, unsaved_model
 from mxrun.session.warm_start import WarmStartSource
+from mxrun.train.advice import IN_PYTHON
 from mxrun.train.checkpoint import Arrays
 from mxrun.train.interruption import Interruption
 from mxrun.train.run_directory import METRICS_FILE, RunDirectory, find_run, is_run, run_of
@@ -231,6 +232,7 @@ class LoadedModel:
             runs=self._runs,
             interruption=interruption,
             initial=self._start,
+            advice=IN_PYTHON,
         )
         folder = self._runs / self.name
         try:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from mxrun.cli.arguments import Batch, Config, Json, Overrides, PhaseName, Threads
-from mxrun.cli.clock import process_start
+from mxrun.cli.clock import STARTED_AT
 
 Phase = Annotated[PhaseName, typer.Option(help="Measure training or inference.")]
 Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Number of timed steps.")]
@@ -84,7 +84,6 @@ def bench(
     from mxrun.report.status import status
     from mxrun.report.trace import write_trace
 
-    started_at = process_start()
     check_outputs({Path(config): "CONFIG"}, {"--trace": trace})
     pythons = dict(_pair(text) for text in peer_python or ())
     names = () if against is None else _names(against)
@@ -99,7 +98,7 @@ def bench(
         request = command.BenchRequest(
             phase.value, batch, threads, steps, warmup, names, pythons, remeasure
         )
-        report = command.bench(config, overrides or (), request, write_note, started_at)
+        report = command.bench(config, overrides or (), request, write_note, STARTED_AT)
     if trace is not None:
         write_trace(trace, report.events())
     if json:

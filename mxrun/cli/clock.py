@@ -1,25 +1,11 @@
-"""Start time of the process."""
+"""Start of the program on the monotonic clock.
 
-from __future__ import annotations
+Imported first, before anything that takes time. The system's own start time of the process is that
+of a shell if the shell has run its last command in its own process (`bash -c 'sleep 3 && mxrun'`),
+so the start-up of the interpreter is counted as the processor time that the process has used.
+"""
 
-import os
 import time
-from pathlib import Path
 
-
-def process_start() -> float:
-    """Return the start time of this process, in seconds of `time.monotonic`.
-
-    Linux reports the start in ticks since boot (proc(5): /proc/pid/stat, field 22), so a duration
-    measured from it includes the start-up of the interpreter. Elsewhere the current time is
-    returned.
-    """
-    now = time.monotonic()
-    try:
-        status = Path("/proc/self/stat").read_text()
-    except OSError:
-        return now
-    # The second field, the program's name in parentheses, may contain spaces and parentheses.
-    ticks = int(status.rpartition(")")[2].split()[19])
-    since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
-    return now - max(0.0, since_boot - ticks / os.sysconf("SC_CLK_TCK"))
+STARTED_AT = time.monotonic() - time.process_time()
+"""Start of the interpreter, in seconds of `time.monotonic`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mxrun.cli.arguments import BatchOrMax, Config, Json, Overrides, RunsFolder, batch_size
-from mxrun.cli.clock import process_start
+from mxrun.cli.clock import STARTED_AT
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -71,7 +71,6 @@ def train(
     """
     from mxrun.report.status import status
 
-    started_at = process_start()
     _check_options(resume, overwrite, allow_changes)
     with status(f"preparing {config}"):
         from mxrun.base.files import check_outputs
@@ -83,7 +82,7 @@ def train(
             "resume" if resume else "overwrite" if overwrite else "refuse",
             allow_changes,
             profile or trace is not None,
-            started_at,
+            STARTED_AT,
             batch_size(batch),
             runs_folder(runs),
             command.Interruption(before_end=report_abrupt_end),
@@ -137,7 +136,7 @@ def _tables(summary: Mapping[str, Any]) -> list[RenderableType]:
     return [
         train_table(summary),
         *data_wait_lines(summary),
-        *contention_lines(summary),
+        *contention_lines(summary, summary["threads"], "threads={} (this is a different run)"),
         *confusion_tables(summary["eval"], summary["classes"]),
         *run_tables(summary.get("profile", {})),
     ]

@@ -17,6 +17,7 @@ from mxrun.config.bundled import find_config
 from mxrun.device.interface import ProgramCost
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.runtime.profiler import Event, OperatorTime
 from mxrun.session.benchmark_loop import Steps
@@ -68,6 +69,7 @@ class BenchReport:
     first_step_s: float
     rss_peak_bytes: int
     step_ms: npt.NDArray[np.float64]
+    core_wait_share: float | None
     profiled: npt.NDArray[np.int64]
     plain: npt.NDArray[np.int64]
     operators: tuple[OperatorTime, ...]
@@ -88,6 +90,7 @@ class BenchReport:
             "steps": len(self.step_ms),
             "mxrun": {
                 "step_ms": quantiles(self.step_ms),
+                "core_wait_share": self.core_wait_share,
                 "samples_per_s": self.batch_size * len(self.step_ms) / self.step_ms.sum() * 1e3,
                 "rss_peak_bytes": self.rss_peak_bytes,
                 "first_step_s": self.first_step_s,
@@ -145,7 +148,7 @@ def bench(
     """Measure a config's steps on synthetic records; only the config is read, no file is written.
 
     A step loads a new batch, runs every operator and, in training, computes loss and metrics, like
-    the steps of a run. notify: receives notes about long waits. started_at: start of the process on
+    the steps of a run. notify: receives notes about long waits. started_at: start of the program on
     the monotonic clock. Raises UserError for an invalid config, if the plan does not fit into
     memory, and if none of the requested baselines can be compared.
     """
@@ -175,7 +178,9 @@ def _measured(
     total = request.steps + 2 * count
     if (wait := total * warmup_s.mean() if request.warmup else 0.0) > WAIT_NOTICE_S:
         notify(f"{total} steps take about {wait:.0f} s")
+    waits = CoreWaits()
     step_s = steps.seconds(request.steps)
+    core_wait_share = waits.share()
     rss_peak_bytes = peak_rss_bytes()
     profile = steps.executor.profile(steps.phase, count)
     # Creating the profile may compile code; this step warms the caches again.
@@ -197,6 +202,7 @@ def _measured(
         first_step_s=first_step_s,
         rss_peak_bytes=rss_peak_bytes,
         step_ms=step_s * 1e3,
+        core_wait_share=core_wait_share,
         profiled=profiled,
         plain=plain,
         operators=operators,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -11,6 +11,9 @@ from rich.text import Text
 from mxrun.graph.naming import in_words
 from mxrun.report.figures import bytes_text
 from mxrun.report.tables import Report, titled_table
+
+# Limit of the table; the rest is summed up in one row. The JSON report is complete.
+_MAX_STEPS = 10
 
 
 def budget_tables(report: Report) -> Iterator[RenderableType]:
@@ -32,6 +35,10 @@ def budget_tables(report: Report) -> Iterator[RenderableType]:
         )
         table.add_column("step")
         table.add_column("times", justify="right")
-        for name, times in groupby(sorted(recomputed["steps"])):
-            table.add_row(Text(in_words(name)), str(len(list(times))))
+        counts = Counter(recomputed["steps"])
+        for name in sorted(counts)[:_MAX_STEPS]:
+            table.add_row(Text(in_words(name)), str(counts[name]))
+        if rest := sorted(counts)[_MAX_STEPS:]:
+            others = sum(counts[name] for name in rest)
+            table.add_row(f"{len(rest)} others", str(others), style="dim")
         yield table

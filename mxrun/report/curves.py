@@ -22,7 +22,7 @@ from mxrun.report.curve_panels import (
     rates,
     run_names,
 )
-from mxrun.report.fitted_table import shortened
+from mxrun.report.fitted_table import shortened_apart
 from mxrun.report.palette import CURVE_COLOURS
 
 Report = Mapping[str, Any]
@@ -116,7 +116,8 @@ class TerminalPanel:
         for curve in self.panel.curves:
             figures[curve.run] = f"{figures.get(curve.run, '')}   {self._figure(curve)}"
         room = max(8, width - 4 - max(map(len, figures.values())))
-        names = [shortened(name, room) for name in self.names]
+        forms = shortened_apart(self.names, room)
+        names = [forms[name] for name in self.names]
         longest = max(map(len, names))
         return [
             Text(title, "bold"),

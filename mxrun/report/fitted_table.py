@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
+from itertools import combinations, islice
 
 from rich import box
 from rich.cells import cell_len
@@ -83,7 +87,7 @@ class FittedTable(Table):
             width = by_heading.get(_heading(column))
             cells = column._cells
             if width is not None:
-                cells = [_cut(cell, width) for cell in cells]
+                cells = _cut(cells, width)
             fitted.columns.append(replace(column, _index=index, _cells=cells))
         return fitted
 
@@ -111,10 +115,14 @@ def _text(cell: RenderableType) -> str:
     return cell.plain if isinstance(cell, Text) else Text.from_markup(str(cell)).plain
 
 
-def _cut(cell: RenderableType, width: int) -> Text:
-    """Return a cell with every line shortened."""
-    style = cell.style if isinstance(cell, Text) else ""
-    return Text("\n".join(shortened(line, width) for line in _text(cell).split("\n")), style)
+def _cut(cells: Sequence[RenderableType], width: int) -> list[RenderableType]:
+    """Return the cells of a column with every line shortened; different lines stay different."""
+    texts = [_text(cell).split("\n") for cell in cells]
+    short = shortened_apart([line for lines in texts for line in lines], width)
+    return [
+        Text("\n".join(short[line] for line in lines), getattr(cell, "style", ""))
+        for cell, lines in zip(cells, texts, strict=True)
+    ]
 
 
 def shortened(name: str, width: int) -> str:
@@ -125,12 +133,74 @@ def shortened(name: str, width: int) -> str:
     """
     if len(name) <= width:
         return name
-    first, *middle = name.split("/")
-    if middle:
-        last = middle.pop()
-        if len(first) + len(last) + 3 <= width:
-            while middle and len(f"{first}/…/{middle[-1]}/{last}") <= width:
-                last = f"{middle.pop()}/{last}"
-            return f"{first}/…/{last}"
+    parts = name.split("/")
+    ends = {0, len(parts) - 1}
+    if len(parts) > 2 and len(_with_parts(parts, ends)) <= width:
+        return _filled(parts, ends, width)
     end = (width - 1) // 2
     return f"{name[: width - 1 - end]}…{name[len(name) - end :]}"
+
+
+def shortened_apart(names: Iterable[str], width: int) -> dict[str, str]:
+    """Return the short form of each name; different names have different forms.
+
+    Of names that `shortened` makes equal, other parts are shown, such as those in
+    `stage2/unit1/…/conv` and `stage2/unit2/…/conv`, so that a form can mean only one of the names.
+    """
+    forms = {name: shortened(name, width) for name in names}
+    counts = Counter(forms.values())
+    equal = [name for name, form in forms.items() if counts[form] > 1]
+    # Names share most of the forms that are tried.
+    is_unique = cache(partial(_is_unique, lines="\n".join(forms)))
+    for number, name in enumerate(equal, 1):
+        found = filter(is_unique, _other_forms(name, width))
+        mark = f"~{number}"
+        forms[name] = next(found, f"{shortened(name, max(1, width - len(mark)))}{mark}")
+    return forms
+
+
+def _is_unique(form: str, lines: str) -> bool:
+    """Return whether only one line can be read into a form, where `…` is any text."""
+    pattern = ".+".join(map(re.escape, form.split("…")))
+    return len(list(islice(re.finditer(f"^{pattern}$", lines, re.MULTILINE), 2))) < 2
+
+
+def _other_forms(name: str, width: int) -> Iterator[str]:
+    """Yield forms of a name, the most readable ones first: its parts, its ends, its inside."""
+    parts = name.split("/")
+    last = len(parts) - 1
+    sets = [set(kept) for size in (1, 2, 3, 4) for kept in combinations(range(last + 1), size)]
+    sets.sort(key=lambda kept: (last not in kept, 0 not in kept, len(kept)))
+    for kept in sets:
+        if len(_with_parts(parts, kept)) <= width:
+            yield _filled(parts, kept, width)
+    for letters in (max(map(len, parts)), 4, 3):
+        cut = [*(shortened(part, letters) for part in parts[:-1]), parts[-1]]
+        for kept in sets:
+            close = re.sub("/?…/", "…", _with_parts(cut, kept))
+            if len(close) <= width:
+                yield close
+    for end in range(1, width - 1):
+        yield f"{name[: width - 1 - end]}…{name[len(name) - end :]}"
+    for start in range(1, len(name) - width + 2):
+        yield f"…{name[start : start + width - 2]}…"
+
+
+def _filled(parts: Sequence[str], kept: set[int], width: int) -> str:
+    """Return a path with the parts `kept`, and with as many others as fit, from the right."""
+    for index in reversed(range(len(parts))):
+        if len(_with_parts(parts, {*kept, index})) > width:
+            break
+        kept = {*kept, index}
+    return _with_parts(parts, kept)
+
+
+def _with_parts(parts: Sequence[str], kept: Collection[int]) -> str:
+    """Return a path in which `…` stands for each series of parts that are left out."""
+    shown: list[str] = []
+    for index, part in enumerate(parts):
+        if index in kept:
+            shown.append(part)
+        elif not shown or index - 1 in kept:
+            shown.append("…")
+    return "/".join(shown)

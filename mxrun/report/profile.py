@@ -11,7 +11,7 @@ from rich.text import Text
 from mxrun.report.candidates import candidates_tables
 from mxrun.report.figures import bytes_text, count_text, milliseconds_text, phases_text
 from mxrun.report.roofline import roofline_table, roofline_text
-from mxrun.report.tables import Report, titled_table
+from mxrun.report.tables import Report, contention_lines, titled_table
 
 # Limit of the table; the rest is summed up in one row. The JSON report is complete.
 _MAX_ROWS = 40
@@ -26,6 +26,7 @@ def bench_tables(report: Report) -> list[Table | Text]:
     without_floors = f"operators, the mean of {steps} steps"
     return [
         _steps_table(report),
+        *contention_lines(report["mxrun"], report["threads"], "--threads {}"),
         roofline_table(report) if roofline else profile_table(report["operators"], without_floors),
         Text(_rest(report["profile"])),
         *([Text(_tape(report["tape"]))] if report["tape"]["us_per_call"] else []),

@@ -90,18 +90,21 @@ def data_wait_lines(summary: Report) -> list[Text]:
     return [Text(f"Waited for data {share:.0%} of the time: {summary['data_wait_advice']}.")]
 
 
-def contention_lines(summary: Report) -> list[Text]:
-    """Return a line for `train` if steps vary widely because other processes use the cores."""
-    share, times, threads = summary["core_wait_share"], summary["step_ms"], summary["threads"]
+def contention_lines(figures: Report, threads: int, advice: str) -> list[Text]:
+    """Return a line if steps vary widely because other processes use the cores.
+
+    figures: `core_wait_share` and `step_ms` of `train` or `bench`. advice: what to try with more
+    than one thread; `{}` is the number.
+    """
+    share, times = figures["core_wait_share"], figures["step_ms"]
     if share is None or share < _CONTENDED or not times["p90"] > _VARIED * times["min"]:
         return []
     line = (
-        f"Other processes use the cores: training waited for a core {share:.0%} of its time, and "
+        f"Other processes use the cores: mxrun waited for a core {share:.0%} of the time, and "
         f"steps took {times['min']:.3f} to {times['p99']:.3f} ms."
     )
     if threads > 1:
-        fewer = threads // 2
-        line += f" Fewer threads wait less: try threads={fewer} (this is a different run)."
+        line += f" Fewer threads wait less: try {advice.format(threads // 2)}."
     return [Text(line)]
 
 

@@ -8,8 +8,11 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from mxrun.report.figures import bytes_text
+from mxrun.report.fitted_table import shortened
 
 _ROWS = 8
+# Width that the name of a step at the mark has at least; else it is left out.
+_MIN_NAME = 8
 # Maximum columns of a step.
 _WIDEST_STEP = 4
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -56,13 +59,16 @@ class Timeline:
 
     def _marked(self, column: int, mark: str, margin: int, width: int) -> Text:
         """Return the line below: a mark under the peak, with its step's name on the side that has
-        room.
+        room, shortened if neither has enough.
         """
         position = self._bytes.index(max(self._bytes))
-        name = f"{self._operators[position]}, step {position}"
+        step = f", step {position}"
+        left, right = margin + column - 1, width - margin - column - 2
+        room = right if len(self._operators[position] + step) <= right else max(left, right)
         before = " " * (margin + column)
-        if margin + column + 2 + len(name) <= width:
+        if room - len(step) < _MIN_NAME:
+            return Text.assemble(before, (mark, "bold red"))
+        name = f"{shortened(self._operators[position], room - len(step))}{step}"
+        if len(name) <= right:
             return Text.assemble(before, (mark, "bold red"), " ", name)
-        if len(name) < len(before):
-            return Text.assemble(before[len(name) + 1 :], name, " ", (mark, "bold red"))
-        return Text.assemble(before, (mark, "bold red"))
+        return Text.assemble(before[len(name) + 1 :], name, " ", (mark, "bold red"))

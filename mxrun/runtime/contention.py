@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,3 +16,17 @@ def core_wait_s() -> float | None:
     with suppress(OSError, ValueError, IndexError):
         return int(_STATISTICS.read_text().split()[1]) * 1e-9
     return None
+
+
+class CoreWaits:
+    """Measurement of this thread's waits for a core, from now on."""
+
+    def __init__(self) -> None:
+        self._waited_s, self._started = core_wait_s(), time.perf_counter()
+
+    def share(self) -> float | None:
+        """Return the share of the time so far spent waiting; None if Linux does not report it."""
+        waited_s = core_wait_s()
+        if self._waited_s is None or waited_s is None:
+            return None
+        return (waited_s - self._waited_s) / max(time.perf_counter() - self._started, 1e-9)

@@ -16,6 +16,7 @@ from mxrun.config.load import load_text
 from mxrun.session.config_differences import config_differences
 from mxrun.session.plugins import plugin_differences
 from mxrun.session.run import Run
+from mxrun.train.advice import Advice
 from mxrun.train.checkpoint import (
     Checkpoint,
     Manifest,
@@ -46,7 +47,7 @@ class RunStart:
     finished: bool = False
 
 
-def resume(run: Run, path: Path, allow_changes: bool) -> RunStart:
+def resume(run: Run, path: Path, allow_changes: bool, advice: Advice) -> RunStart:
     """Return the start of a run from the newest usable checkpoint of its folder, `path`.
 
     Raises UserError with all differences if config, data, plugins or plan differ from the run's;
@@ -71,7 +72,7 @@ def resume(run: Run, path: Path, allow_changes: bool) -> RunStart:
         notes.append(f"{directory.config_path} cannot be read and is rewritten")
     differences = _differences(saved, run, checkpoint.manifest)
     if differences and not allow_changes:
-        raise _changed(directory, differences)
+        raise _changed(directory, differences, advice)
     if differences:
         notes.append("this run differs from the saved one: " + "; ".join(differences))
         saved_checkpoint, checkpoint = checkpoint, run.with_states(checkpoint)
@@ -144,7 +145,7 @@ def _differences(saved: RunConfig | None, run: Run, manifest: Manifest) -> list[
     return [each for each in found if each.partition(":")[0] not in named] + states
 
 
-def _changed(directory: RunDirectory, differences: Sequence[str]) -> UserError:
+def _changed(directory: RunDirectory, differences: Sequence[str], advice: Advice) -> UserError:
     return UserError(
         Diagnostic(
             f"{directory.path} holds a run with other settings, so resuming would give another "
@@ -152,7 +153,8 @@ def _changed(directory: RunDirectory, differences: Sequence[str]) -> UserError:
             expected="the config, data, plugins, device, threads and library that the run "
             "began with",
             got="\n    ".join(["", *differences]).rstrip(),
-            hint="undo the change, or use --allow-changes: the result is then that of another run",
+            hint=f"undo the change, or use {advice.allow_changes}: the result is then that of "
+            "another run",
         )
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
@@ -17,7 +16,7 @@ from mxrun.config import Parsed
 from mxrun.frontend import ModelDefinition, build, check_labels
 from mxrun.graph.phases import TRAIN
 from mxrun.io.dataset import open_datasets
-from mxrun.runtime.contention import core_wait_s
+from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
 from mxrun.session.data_wait import wait_advice
@@ -38,6 +37,7 @@ from mxrun.session.variables import (
     warm_start,
 )
 from mxrun.session.warm_start import WarmStartSource
+from mxrun.train.advice import ON_COMMAND_LINE, Advice
 from mxrun.train.checkpoint import PlanRecord, checkpoint_folder
 from mxrun.train.checkpoint_manager import CheckpointManager, newest_checkpoint, saved_steps
 from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
@@ -61,10 +61,10 @@ class TrainRequest:
     """Options of a training run.
 
     existing: treatment of an existing run of the same name. allow_changes: resume even if the run
-    differs. profile: time every call. started_at: start of the process on the monotonic clock.
+    differs. profile: time every call. started_at: start of the program on the monotonic clock.
     batch: replaces the config's data.batch_size. runs: the folder of runs. interruption: ends the
     run early. initial: parameters that a run begins with, instead of those of its config; they are
-    saved at once, because the config does not tell them.
+    saved at once, because the config does not tell them. advice: words for what to do next.
     """
 
     existing: Existing = "refuse"
@@ -75,6 +75,7 @@ class TrainRequest:
     runs: Path = field(default_factory=runs_folder)
     interruption: Interruption = field(default_factory=Interruption)
     initial: WarmStartSource | None = None
+    advice: Advice = ON_COMMAND_LINE
 
 
 @dataclass(frozen=True)
@@ -256,7 +257,7 @@ class _Training:
             classes = self._run.datasets["train"].classes
             for note in self._run.read_warm_start().notes_for(classes):
                 self._observer.note(note)
-        with only_writer(self._path) as lock:
+        with only_writer(self._path, self._request.advice) as lock:
             start = self._run_start()
             for note in start.notes:
                 self._observer.note(note)
@@ -280,16 +281,17 @@ class _Training:
             # A process killed after saving may not have removed the other checkpoints.
             checkpoints.remove_others(checkpoint.manifest.progress)
         snapshot = partial(run.snapshot, loop=loop)
-        saver = RunSaver(directory, checkpoints, snapshot, saved_progress, self._observer.note)
+        note, advice = self._observer.note, self._request.advice
+        saver = RunSaver(directory, checkpoints, snapshot, saved_progress, note, advice)
         resumed_from = None if checkpoint is None else checkpoint.manifest.progress.step
         self._report_start(loop, resumed_from)
         try:
             if self._request.initial is not None and checkpoint is None:
                 saver.save(loop.progress)
             saver.after_step(loop.progress, self._interrupted())
-            waited_s, started_at = core_wait_s(), time.perf_counter()
+            waits = CoreWaits()
             result = loop.run(saver, self._interrupted)
-            wait_share = _share(waited_s, core_wait_s(), time.perf_counter() - started_at)
+            wait_share = waits.share()
         except Diverged:
             raise self._explanation(directory, start) from None
         except EvaluationDiverged as error:
@@ -383,7 +385,7 @@ class _Training:
         Raises UserError if the run cannot start.
         """
         if self._request.existing == "resume":
-            return resume(self._run, self._path, self._request.allow_changes)
+            return resume(self._run, self._path, self._request.allow_changes, self._request.advice)
         overwrite = self._request.existing == "overwrite"
         notes: tuple[str, ...] = ()
         if overwrite:
@@ -393,7 +395,9 @@ class _Training:
             overwrite = True
             notes = (f"the run in {self._path} ended before its first checkpoint: it is replaced",)
         text = self._run.built.config.resolved()
-        return RunStart(partial(RunDirectory.create, self._path, text, overwrite), notes=notes)
+        hint = self._request.advice.for_existing_run
+        create = partial(RunDirectory.create, self._path, text, overwrite, hint)
+        return RunStart(create, notes=notes)
 
     def _explanation(self, directory: RunDirectory, start: RunStart) -> UserError:
         """Replay the steps since the last checkpoint in checked mode and return the error found."""
@@ -454,10 +458,3 @@ def _best_json(progress: Progress, run: Path) -> dict[str, Any] | None:
         **best.model_dump(),
         "checkpoint": str(checkpoint) if best.step in saved_steps(run) else None,
     }
-
-
-def _share(before: float | None, after: float | None, seconds: float) -> float | None:
-    """Return (after - before) / seconds; None if the clock is not available."""
-    if before is None or after is None:
-        return None
-    return (after - before) / max(seconds, 1e-9)

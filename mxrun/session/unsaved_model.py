@@ -92,7 +92,8 @@ def save_model(model: TrainedModel, folder: Path, overwrite: bool = False) -> No
     Raises UserError if the folder has a run, unless `overwrite` is set, and if it cannot be
     written.
     """
-    directory = RunDirectory.create(folder, model.built.config.resolved(), overwrite)
+    hint = "overwrite=True replaces it"
+    directory = RunDirectory.create(folder, model.built.config.resolved(), overwrite, hint)
     manifest = model.checkpoint.manifest
     progress = manifest.progress.with_(best=None)
     fields = {name: getattr(manifest, name) for name in RunState.model_fields}

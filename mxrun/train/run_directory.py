@@ -97,18 +97,18 @@ class RunDirectory:
         self._unflushed = False
 
     @classmethod
-    def create(cls, path: Path, config_text: str, overwrite: bool) -> RunDirectory:
+    def create(cls, path: Path, config_text: str, overwrite: bool, hint: str = "") -> RunDirectory:
         """Create the folder of a run and save its resolved config.
 
-        Raises UserError if the folder has another run, unless `overwrite` is set: then the files of
-        that run, and no others, are removed.
+        Raises UserError with `hint` if the folder has a run, unless `overwrite` is set: then the
+        files of that run, and no others, are removed.
         """
         with report_write_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             if overwrite:
                 _remove_run(path)
             if any(_of_a_run(path)):
-                raise _occupied(path)
+                raise _occupied(path, hint)
         created = cls(path)
         created.replace_config(config_text)
         return created
@@ -303,11 +303,7 @@ def _remove_run(path: Path) -> None:
         folder.rmdir()
 
 
-def _occupied(path: Path) -> UserError:
-    occupant = "another run" if (path / SUMMARY_FILE).exists() else "an unfinished run"
-    return UserError(
-        Diagnostic(
-            f"{path} holds {occupant}",
-            hint="--resume continues it, --overwrite replaces it, name=OTHER starts another",
-        )
-    )
+def _occupied(path: Path, hint: str) -> UserError:
+    finished = (path / SUMMARY_FILE).exists()
+    state = "exists already" if finished else "holds an unfinished run"
+    return UserError(Diagnostic(f"{path} {state}", hint=hint))

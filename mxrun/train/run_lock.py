@@ -14,6 +14,7 @@ from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import report_write_errors
+from mxrun.train.advice import ON_COMMAND_LINE, Advice
 
 LOCK_FILE = ".lock"
 
@@ -43,16 +44,16 @@ class RunLock:
 
 
 @contextmanager
-def only_writer(path: Path) -> Iterator[RunLock]:
+def only_writer(path: Path, advice: Advice = ON_COMMAND_LINE) -> Iterator[RunLock]:
     """Create the folder `path` and lock it against other processes within the block.
 
     The lock is the system's (flock) on a file with this process's id, so that it ends with the
     process in any case. Raises UserError naming the process that holds the lock, or if the lock
-    file's name is used by something else.
+    file's name is used by something else. advice: words for what to do then.
     """
     with report_write_errors(path):
         path.mkdir(parents=True, exist_ok=True)
-        descriptor = _locked(path / LOCK_FILE)
+        descriptor = _locked(path / LOCK_FILE, advice)
     try:
         with report_write_errors(path):
             os.truncate(descriptor, 0)
@@ -100,7 +101,7 @@ def _exists(process: int) -> bool:
     return process > 0
 
 
-def _locked(path: Path) -> int:
+def _locked(path: Path, advice: Advice) -> int:
     """Return the descriptor of a locked file that still has its name."""
     while True:
         descriptor = _opened(path)
@@ -116,7 +117,7 @@ def _locked(path: Path) -> int:
                 Diagnostic(
                     f"another process is writing the run in {path.parent}",
                     got=f"process {holder or 'not known yet'}",
-                    hint="wait for it, stop it (SIGTERM saves first), or give name=OTHER",
+                    hint=f"wait for it, stop it (SIGTERM saves first), or give {advice.other_name}",
                 )
             ) from error
         except (OSError, UserError):

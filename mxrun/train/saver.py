@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from mxrun.base.errors import Diagnostic, Stopped, UserError
 from mxrun.io.iterator import RecordError
+from mxrun.train.advice import ON_COMMAND_LINE, Advice
 from mxrun.train.checkpoint import MEASURED_FILE, Arrays, RunState
 from mxrun.train.checkpoint_manager import CheckpointManager
 from mxrun.train.divergence import Diverged, is_finite
@@ -24,7 +25,8 @@ class RunSaver:
     """Writes metrics and checkpoints into a run's folder.
 
     `saved` is the progress of the newest checkpoint there, if any; it is not written again. `note`
-    reports metrics of an evaluation that are not finite, once for each metric.
+    reports metrics of an evaluation that are not finite, once for each metric. `advice` words what
+    to do after an end.
     """
 
     def __init__(
@@ -34,9 +36,10 @@ class RunSaver:
         snapshot: Snapshot,
         saved: Progress | None,
         note: Callable[[str], None],
+        advice: Advice = ON_COMMAND_LINE,
     ) -> None:
         self._directory, self._checkpoints, self._snapshot = directory, checkpoints, snapshot
-        self._saved, self._note = saved, note
+        self._saved, self._note, self._advice = saved, note, advice
         self._reported: set[str] = set()
 
     def due_after_step(self, step: int) -> bool:
@@ -69,7 +72,7 @@ class RunSaver:
         self.save(progress)
         raise Stopped(
             f"stopped after step {progress.step} and saved in {self._directory.path}; "
-            "the same command with --resume continues"
+            f"{self._advice.resume_action} continues"
         )
 
     def save(self, progress: Progress) -> None:
@@ -96,8 +99,8 @@ class RunSaver:
             raise UserError([*error.diagnostics, *unsaved.diagnostics]) from error
         end = Diagnostic(
             f"training has ended after step {progress.step}, saved in {self._directory.path}",
-            hint="once the record can be read, the same command with --resume continues; if files "
-            "were changed for that, add --allow-changes",
+            hint=f"once the record can be read, {self._advice.resume_action} continues; if files "
+            f"were changed for that, add {self._advice.allow_changes}",
         )
         raise UserError([*error.diagnostics, end]) from error
 

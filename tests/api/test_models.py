@@ -22,6 +22,10 @@ pytestmark = pytest.mark.commands
 
 DIGITS = "digits_lenet"
 SHORT = {"train.epochs": 2}
+ALREADY = (
+    r"^runs/run exists already\n  hint: fit\(resume=True\) continues it, "
+    r'fit\(overwrite=True\) replaces it, {"name": "OTHER"} makes another$'
+)
 IMAGES = np.arange(5 * 64).reshape(5, 8, 8).astype(np.uint8) % 17
 
 
@@ -48,7 +52,7 @@ def test_fit_is_the_command(trained: Path, empty_folder: Path) -> None:
     assert (result.folder, result.ended) == (Path("runs/run"), "finished")
     # Again from the beginning, not from the result.
     assert any((model.parameters[name] != initial[name]).any() for name in initial)
-    with pytest.raises(mxrun.UserError, match=r"^runs/run holds another run\n  hint: --resume"):
+    with pytest.raises(mxrun.UserError, match=ALREADY):
         model.fit(progress=False)
     assert saved(model.fit(overwrite=True, progress=False).folder) == saved(trained)
 
@@ -220,6 +224,7 @@ def test_a_callback_stops_and_fit_resumes(trained: Path, empty_folder: Path) -> 
     events: list[object] = []
     stopped = model.fit([events.append, stop_after(1, good_enough)], progress=False)
     assert (stopped.ended, stopped.why.partition(":")[0]) == ("stopped", "good enough")
+    assert stopped.why.endswith("; fit(resume=True) continues")
     assert [event.epoch for event in events if isinstance(event, mxrun.EpochDone)] == [1]
     assert saved(model.fit(resume=True, progress=False).folder) == saved(trained)
 

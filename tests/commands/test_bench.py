@@ -15,6 +15,7 @@ from layer_configs import classifier, config_text
 from mxrun.commands.bench import BenchRequest, bench
 from mxrun.config.bundled import find_config
 from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.report.profile import bench_tables
 from mxrun.session.benchmark_loop import synthetic_records
 from mxrun.session.planning import load, plan_for
 
@@ -28,7 +29,9 @@ def test_the_json_has_the_promised_fields(config: str, phase: str, tmp_path: Pat
     report = result("bench", config, "--phase", phase, "--batch", "8", *FEW, cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
     figures = report["mxrun"]
-    assert set(figures) == {"step_ms", "samples_per_s", "rss_peak_bytes", "first_step_s"}
+    fields = {"step_ms", "samples_per_s", "core_wait_share", "rss_peak_bytes", "first_step_s"}
+    assert set(figures) == fields
+    assert figures["core_wait_share"] is None or 0 <= figures["core_wait_share"] <= 1
     times = figures["step_ms"]
     assert set(times) == {"median", "p90", "p99", "min"}
     assert 0 < times["min"] <= times["median"] <= times["p90"] <= times["p99"]
@@ -119,6 +122,17 @@ def test_the_table_for_people_has_operators_and_steps(tmp_path: Path) -> None:
     for part in ("step, median", "samples/s", "GFLOP/s", "fc1:backward", "sgd_mom_update"):
         assert part in done.stdout
     assert "the unprofiled steps between them" in done.stdout
+
+
+def test_people_are_told_that_other_processes_use_the_cores() -> None:
+    request = BenchRequest("infer", batch=4, threads=2, steps=2, warmup=0)
+    path = find_config("digits_lenet")
+    report = bench(path, (), request, pytest.fail, time.monotonic()).to_json()
+    report["mxrun"]["core_wait_share"] = 0.25
+    report["mxrun"]["step_ms"] = {"median": 0.4, "p90": 4.8, "p99": 9.0, "min": 0.37}
+    text = " ".join(str(part) for part in bench_tables(report))
+    assert "Other processes use the cores: mxrun waited for a core 25% of the time" in text
+    assert "try --threads 1." in text
 
 
 def test_the_trace_holds_every_profiled_call(tmp_path: Path) -> None:

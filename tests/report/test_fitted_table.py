@@ -8,7 +8,7 @@ import pytest
 from consoles import printed
 from rich.console import Console
 
-from mxrun.report.fitted_table import FittedTable, shortened
+from mxrun.report.fitted_table import FittedTable, shortened, shortened_apart
 
 _NAME = "stage2/block1/branch/first/conv1:backward"
 
@@ -63,3 +63,28 @@ def test_names_are_shortened_in_the_middle() -> None:
     assert shortened("stage2/block1/branch/conv1", 20) == "stage2/…/conv1"
     assert shortened("stage2/block1/branch/conv1", 22) == "stage2/…/branch/conv1"
     assert shortened("a_long_layer_name", 7) == "a_l…ame"
+
+
+def test_different_names_stay_different() -> None:
+    """Parts that tell names apart are shown in place of those that the names share."""
+    units = [f"stage{stage}/unit{unit}/branch/wide" for stage in (2, 3) for unit in (2, 3)]
+    outputs = [f"{unit}/conv_output" for unit in (*units, "stage2/branch/wide")]
+    names = [*outputs, "stage2/unit2/relu_output", "conv1"]
+    assert list(shortened_apart(names, 26).values()) == [
+        "stage2/unit2/…/conv_output",
+        "stage2/unit3/…/conv_output",
+        "stage3/unit2/…/conv_output",
+        "stage3/unit3/…/conv_output",
+        "stage2/branch/…",
+        "stage2/unit2/relu_output",
+        "conv1",
+    ]
+    branches = [f"{unit}/{name}/conv" for unit in units for name in ("narrow", "window")]
+    assert shortened_apart(branches, 18)[branches[2]] == "st…2/un…3…na…w/…"
+    backward = [f"backward of {unit}/conv ({of})" for unit in units for of in ("data", "weight")]
+    letters = [f"{'a' * 30}{letter}{'b' * 30}" for letter in "cdefg"]
+    for group in (names, backward, letters):
+        for width in (16, 20, 24):
+            forms = shortened_apart(group, width)
+            assert len(set(forms.values())) == len(group)
+            assert max(map(len, forms.values())) <= width

@@ -9,8 +9,9 @@ import pytest
 from consoles import printed
 
 from mxrun.report.curve_panels import bounds, curve_panels, log_ticks, ticks
-from mxrun.report.curves import curve_parts, shortened
+from mxrun.report.curves import curve_parts
 from mxrun.report.curves_svg import curves_svg
+from mxrun.report.fitted_table import shortened
 
 Values = list[float | None]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from consoles import printed
 
+from mxrun.report.budget import budget_tables
 from mxrun.report.figures import bytes_text, count_text, duration_text
 from mxrun.report.memory import memory_tables
 from mxrun.report.tables import contention_lines, layer_table, train_table
@@ -257,11 +258,25 @@ def test_other_work_on_the_cores_is_told_where_steps_vary(
     share: float | None, p90: float, threads: int, said: str | None
 ) -> None:
     times = {"median": 1.0, "p90": p90, "p99": 9.0, "min": 1.0}
-    summary = {"core_wait_share": share, "step_ms": times, "threads": threads}
-    text = printed(*contention_lines(summary))
+    figures = {"core_wait_share": share, "step_ms": times}
+    text = printed(*contention_lines(figures, threads, "threads={}"))
     assert (said or "") in text
     assert (text == "") is (said is None)
     assert ("try threads" in text) is (said is not None and threads > 1)
+
+
+def test_of_many_recomputed_steps_the_first_are_shown() -> None:
+    steps = [f"conv{number:02}" for number in range(24) for _ in range(2)]
+    phase = {"extra": 0.05, "extra_ms": 1.0, "plain_bytes": 200, "steps": steps}
+    report = {
+        "budget_bytes": 150,
+        "micro_batches": 1,
+        "planned_bytes": 100,
+        "recompute": {"train": phase},
+    }
+    rows = [line.split() for line in printed(*budget_tables(report)).splitlines()]
+    assert [row for row in rows if row[-1:] == ["2"]] == [[f"conv{n:02}", "2"] for n in range(10)]
+    assert ["14", "others", "28"] in rows
 
 
 @pytest.mark.parametrize(

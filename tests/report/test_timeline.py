@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from mxrun.report.timeline import Timeline
 
 
-def drawn(nbytes: list[int], width: int, encoding: str = "utf-8") -> list[str]:
+def drawn(
+    nbytes: list[int], width: int, encoding: str = "utf-8", name: str = "step{}"
+) -> list[str]:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    names = [f"step{number}" for number in range(len(nbytes))]
+    names = [name.format(number) for number in range(len(nbytes))]
     Console(file=file, width=width).print(Timeline(names, nbytes))
     file.seek(0)
     return file.read().splitlines()
@@ -45,6 +48,17 @@ def test_the_name_stands_where_there_is_room() -> None:
     (mark,) = drawn([1] * 29 + [1024], 40)[-1:]
     assert mark.endswith("step29, step 29 ▲")
     assert len(mark) == 9 + 29 + 1
+
+
+@pytest.mark.parametrize("peak", [10, 20])
+def test_a_long_name_is_shortened_on_the_side_with_more_room(peak: int) -> None:
+    nbytes = [1] * 31
+    nbytes[peak] = 1024
+    (mark,) = drawn(nbytes, 40, name="stage4/unit3/branch/narrow/norm/conv")[-1:]
+    left, right = "stage4/…/norm/conv, step 20 ▲", "▲ stage…conv, step 10"
+    assert mark.strip() == (right if peak == 10 else left)
+    assert mark.index("▲") == 9 + peak
+    assert len(mark) <= 40
 
 
 def test_many_steps_share_columns_and_no_peak_is_lost() -> None:

@@ -144,7 +144,7 @@ def test_a_run_that_came_to_nothing_blocks_no_other(config):
         assert compare_runs(["net"])["runs"][0]["state"] == "failed"
     image_file.write_bytes(content)
     assert train(config, NullObserver()).summary.steps == 16
-    with pytest.raises(UserError, match="holds another run"):
+    with pytest.raises(UserError, match="exists already"):
         train(config, NullObserver())
 
 

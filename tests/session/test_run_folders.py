@@ -27,7 +27,7 @@ def test_a_second_run_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     run = tmp_path / result(*SHORT, cwd=tmp_path)["run_dir"]
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     text = refused(*SHORT, "seed=1", cwd=tmp_path)
-    assert "holds another run" in text
+    assert "exists already" in text
     assert "--overwrite" in text
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     result(*SHORT, "seed=1", "train.epochs=2", "--overwrite", cwd=tmp_path)
@@ -99,8 +99,8 @@ def test_a_killed_run_leaves_no_broken_checkpoint(wait: float, tmp_path: Path) -
     assert len(complete_checkpoints(run)) <= 1
     for line in (run / "metrics.jsonl").read_text().splitlines():
         assert json.loads(line)["epoch"] == 1
-    held = "another run" if (run / "summary.json").exists() else "an unfinished run"
-    assert f"holds {held}" in refused(*SHORT, cwd=tmp_path)
+    held = "exists already" if (run / "summary.json").exists() else "holds an unfinished run"
+    assert held in refused(*SHORT, cwd=tmp_path)
     summary = result(*SHORT, "--overwrite", cwd=tmp_path)
     assert len(complete_checkpoints(tmp_path / summary["run_dir"])) == 1
     assert not [path for path in run.iterdir() if path.name.endswith(".partial")]
