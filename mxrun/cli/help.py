@@ -22,14 +22,15 @@ Key = Annotated[
 def help_(context: typer.Context, key: Key = None, json: Json = False) -> None:
     """Explain a key of a config: what it means and accepts, its default, an example.
 
-    The last part of a key is enough; if it has several meanings, they are listed. `mxrun help
-    COMMAND` shows the help of a command.
+    The last part of a key is enough; if it has several meanings, they are listed, and for any other
+    word the keys that have to do with it. `mxrun help COMMAND` shows the help of a command.
 
     \b
     Examples:
       mxrun help
       mxrun help data.train.transforms.normalize
       mxrun help momentum
+      mxrun help learning_rate
       mxrun help optimizers
       mxrun help Convolution.num_filter
       mxrun help memory.budget --json
