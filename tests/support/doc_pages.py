@@ -3,8 +3,9 @@
 A `sh` block runs in bash. In a `console` block each line that begins with `$ ` is a command, and
 the lines after it are lines of its output, in order; `...` stands for omitted lines. Numbers with
 their units and the widths of blanks and rules may differ, but not places (FILE:LINE:COLUMN).
-`exit=N` after `console` is the exit code of the block's last command. A `yaml`, `python` or `csv` block after a paragraph that ends in
-"`NAME`:" is written to that file. Other `python` blocks run one after another in one process.
+`exit=N` after `console` is the exit code of the block's last command. A `yaml`, `python` or `csv`
+block after a paragraph that ends in "`NAME`:" is written to that file. Other `python` blocks run
+one after another in one process.
 """
 
 from __future__ import annotations
