@@ -16,7 +16,8 @@ Page = Annotated[
 def docs(page: Page = None, json: Json = False) -> None:
     """Read the documentation.
 
-    A page is formatted for the terminal. In a pipe and in a file it is Markdown.
+    A page is formatted for the terminal, where it opens in $PAGER (q leaves it). In a pipe and in a
+    file it is Markdown.
 
     \b
     Examples:

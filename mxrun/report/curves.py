@@ -42,10 +42,14 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 
 def curve_parts(report: Report, log: bool | None = None) -> list[Text | CurveGrid]:
-    """Return a title and the panels; `log`: see `curve_panels`."""
+    """Return a title, what the marks mean, and the panels; `log`: see `curve_panels`."""
     names = run_names(report)
     panels = [TerminalPanel(panel, names) for panel in curve_panels(report, log)]
-    return [Text(_title(report), "bold"), CurveGrid(panels)]
+    parts: list[Text | CurveGrid] = [Text(_title(report), "bold")]
+    if any(curve.part == "eval" for panel in panels for curve in panel.panel.curves):
+        mark = "a letter" if len(names) > 1 else _MARK
+        parts.append(Text(f"training is a line, evaluation {mark}", "dim"))
+    return [*parts, CurveGrid(panels)]
 
 
 def _title(report: Report) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
@@ -11,6 +13,7 @@ from rich.text import Text
 from mxrun.report.console import stderr
 from mxrun.report.figures import bytes_text, count_text, duration_text, metrics_text
 from mxrun.runtime.memory_limits import peak_rss_bytes
+from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, RunStarted, StepDone
 
 _BAR = 20
@@ -19,26 +22,54 @@ _GAP = "  "
 WAIT_SHOWN = 0.05
 
 
+# Time from which the rate so far tells the time left: the first steps are slower.
+_ESTIMATE_AFTER_S = 0.5
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """Metrics and speeds of the last event; waits: share of the time spent waiting for data."""
+
+    metrics: Mapping[str, Figure]
+    samples_per_s: float
+    steps_per_s: float
+    waits: float
+
+
 class TrainingLines:
     """Epoch and step with a bar; below, the current metrics, rates, time left and memory.
 
     Each line shows as many of its parts as fit the width, the most important ones first.
     """
 
-    def __init__(self, run: RunStarted) -> None:
-        self._run = run
-        self._started = time.monotonic()
+    def __init__(self, run: RunStarted, clock: Callable[[], float] = time.monotonic) -> None:
+        self._run, self._clock = run, clock
+        self._started = clock()
         self._first_step = run.resumed_from or 0
         self._epoch, self._step = run.epoch, self._first_step
         self._epoch_start = (run.epoch - 1) * run.steps_per_epoch
-        self._last: StepDone | None = None
+        self._last: _Figures | None = None
 
     def step_done(self, event: StepDone) -> None:
         """Show a step."""
-        self._epoch, self._step, self._last = event.epoch, event.step, event
+        self._epoch, self._step = event.epoch, event.step
+        seconds = max(event.train_seconds, 1e-9)
+        self._last = _Figures(
+            event.metrics,
+            event.records / seconds,
+            (event.step - self._first_step) / seconds,
+            event.waited_seconds / seconds,
+        )
 
     def epoch_done(self, event: EpochDone) -> None:
-        """Show the next epoch."""
+        """Show the epoch's figures, and the next epoch."""
+        seconds = max(event.train_seconds, 1e-9)
+        self._last = _Figures(
+            event.train,
+            event.records / seconds,
+            (event.step - max(self._epoch_start, self._first_step)) / seconds,
+            0.0 if self._last is None else self._last.waits,
+        )
         self._step = event.step
         if event.step < self._run.total_steps:
             self._epoch, self._epoch_start = event.epoch + 1, event.step
@@ -64,26 +95,28 @@ class TrainingLines:
         last = self._last
         if last is None:
             return [Text("first step ...")]
-        seconds = max(last.train_seconds, 1e-9)
-        steps = last.step - self._first_step
-        parts = [
-            Text(metrics_text(last.metrics, self._run.same_as_loss)),
-            Text(self.left(), "green"),
-            Text(f"{count_text(last.records / seconds)} samples/s", "cyan"),
-        ]
-        if last.waited_seconds / seconds > WAIT_SHOWN:
-            parts.append(Text(f"{last.waited_seconds / seconds:.0%} waiting for data", "yellow"))
+        parts = [Text(metrics_text(last.metrics, self._run.same_as_loss))]
+        if (left := self._left_s()) is not None:
+            parts.append(Text(f"{duration_text(left)} left", "green"))
+        parts.append(Text(f"{count_text(last.samples_per_s)} samples/s", "cyan"))
+        if last.waits > WAIT_SHOWN:
+            parts.append(Text(f"{last.waits:.0%} waiting for data", "yellow"))
         return [
             *parts,
-            Text(f"{count_text(steps / seconds)} steps/s", "cyan"),
+            Text(f"{count_text(last.steps_per_s)} steps/s", "cyan"),
             Text(f"peak memory {bytes_text(peak_rss_bytes())}"),
         ]
 
-    def left(self) -> str:
-        """Return the time left, from the time of all steps so far with their evaluations."""
-        steps = max(1, self._step - self._first_step)
-        each = (time.monotonic() - self._started) / steps
-        return f"{duration_text(each * (self._run.total_steps - self._step))} left"
+    def _left_s(self) -> float | None:
+        """Return the seconds left, from the time of all steps so far with their evaluations.
+
+        None while too little time has passed.
+        """
+        passed = self._clock() - self._started
+        if passed < _ESTIMATE_AFTER_S:
+            return None
+        each = passed / max(1, self._step - self._first_step)
+        return each * (self._run.total_steps - self._step)
 
 
 def _fitted(parts: list[Text], width: int) -> Text:

@@ -54,6 +54,9 @@ def model_in(annotation: Any) -> type[BaseModel] | None:
 def test_a_shown_line_that_is_not_printed_is_found() -> None:
     compare("", ["a  12 ms", "...", "c"], "a 7.5 s\nb\nc\n")
     compare("", ["...", "b", "..."], "a\nb\nc\n")
+    compare("", ["a.yaml:14:3: at 3 ms"], "a.yaml:14:3: at 4 ms\n")
+    with pytest.raises(AssertionError, match="shows"):
+        compare("", ["a.yaml:14:3: at 3 ms"], "a.yaml:15:3: at 3 ms\n")
     with pytest.raises(AssertionError, match="shows"):
         compare("", ["a", "c"], "a\nb\nc\n")
     with pytest.raises(AssertionError, match="more is printed"):

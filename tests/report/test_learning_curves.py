@@ -52,6 +52,7 @@ def test_a_falling_line_falls() -> None:
 
 def test_evaluation_is_marked_at_its_epochs() -> None:
     lines = rendered(report([1, 2, 3], ("loss", [None] * 3, [1.0, 2.0, 3.0])))
+    assert lines[1:3] == ["training is a line, evaluation o", ""]
     canvas = [line.partition("│")[2] for line in lines if "│" in line]
     assert "".join(canvas).count("o") == 3
     assert canvas[0] == " " * 28 + "o"
@@ -207,9 +208,10 @@ def test_several_runs_have_letters_and_a_colour_each() -> None:
     what = {"kind": "curves", "runs": [first, second]}
     lines = rendered(what, 60)
     assert lines[0] == "2 runs"
-    assert lines[3].split() == ["a", "net", "train", "1.0000", "eval", "2.0000"]
-    assert "…" in lines[4]
-    assert lines[4].endswith("   train 1.5000")
+    assert lines[1] == "training is a line, evaluation a letter"
+    assert lines[4].split() == ["a", "net", "train", "1.0000", "eval", "2.0000"]
+    assert "…" in lines[5]
+    assert lines[5].endswith("   train 1.5000")
     canvas = "".join(line.partition("│")[2] for line in lines if "│" in line)
     # A mark for each evaluation, or at the end of the line of training.
     assert (canvas.count("a"), canvas.count("b")) == (3, 1)

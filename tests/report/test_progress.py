@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 from commands import HANG_S
+from consoles import printed
 from rich.console import Console
 
 from mxrun.report.epoch_table import EpochTable
@@ -127,7 +128,7 @@ def test_a_terminal_gets_live_lines_and_a_table_of_epochs() -> None:
     assert "epoch 1 of 2  step 10 of 23" in shown
     assert "10 of 46 steps" in shown
     assert "epoch 2 of 2  step 0 of 23" in shown
-    for part in ("loss 0.5000", "6.4 k samples/s", "100 steps/s", "peak memory", " left"):
+    for part in ("loss 0.5000", "6.4 k samples/s", "100 steps/s", "peak memory"):
         assert part in shown
     lines = [line.split() for line in shown.split("\n")]
     heading = "epoch step train loss eval accuracy samples/s time"
@@ -160,6 +161,26 @@ def test_a_narrow_terminal_leaves_out_the_least_important_columns(
     assert len(heading) == len(line)
     following = replace(EVENTS[0], train=figures, evaluation=figures)
     assert len(table.epoch_lines(following, columns)) == 1
+
+
+def test_live_lines_follow_steps_and_epochs() -> None:
+    """Quick runs have a few events only: an epoch counts, and no time left is guessed at once."""
+    now = [10.0]
+    lines = TrainingLines(STARTED, clock=lambda: now[0])
+
+    def figures() -> str:
+        return printed(lines, width=200).splitlines()[1].partition("  peak memory")[0]
+
+    assert figures() == "first step ..."
+    now[0] += 0.25
+    lines.step_done(StepDone(1, 1, {"loss": 2.25}, 64, 0.1))
+    assert figures() == "loss 2.2500  640 samples/s  10 steps/s"
+    lines.epoch_done(EVENTS[0])
+    assert figures() == "loss 0.5000  accuracy 0.7500  2.88 k samples/s  46 steps/s"
+    now[0] += 0.25
+    assert figures() == "loss 0.5000  accuracy 0.7500  0.5 s left  2.88 k samples/s  46 steps/s"
+    lines.step_done(StepDone(2, 33, {"loss": 0.25}, 2078, 0.5))
+    assert figures() == "loss 0.2500  0.2 s left  4.16 k samples/s  66 steps/s"
 
 
 def test_live_lines_fit_a_narrow_terminal() -> None:

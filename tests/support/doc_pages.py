@@ -2,9 +2,10 @@
 
 A `sh` block runs in bash. In a `console` block each line that begins with `$ ` is a command, and
 the lines after it are lines of its output, in order; `...` stands for omitted lines. Numbers with
-their units and the widths of blanks and rules may differ. `exit=N` after `console` is the exit code
-of the block's last command. A `yaml`, `python` or `csv` block after a paragraph that ends in
-"`NAME`:" is written to that file. Other `python` blocks run one after another in one process.
+their units and the widths of blanks and rules may differ, but not places (FILE:LINE:COLUMN).
+`exit=N` after `console` is the exit code of the block's last command. A `yaml`, `python` or `csv`
+block after a paragraph that ends in "`NAME`:" is written to that file. Other `python` blocks run
+one after another in one process.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _FILE = re.compile(r"`([\w./-]+\.\w+)`:\s*$")
 _NUMBER = re.compile(
     r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?: ?(?:[KMG]iB|B|ms|us|µs|min|s|k|M|G|T)\b|%)?"
 )
+# A place is no measurement: its numbers are compared.
+_PLACE = re.compile(r"[\w./-]+:\d+:\d+(?=:)")
 _RULE = re.compile(r"─[─┼]*")
 _SPACES = re.compile(r"\s+")
 LANGUAGES = {"sh", "console", "python", "yaml", "csv", "text"}
@@ -176,4 +179,6 @@ def compare(where: str, shown: list[str], printed: str) -> None:
 
 def _form(line: str) -> str:
     """Return a line with numbers, rules and blanks in one form."""
-    return _SPACES.sub(" ", _RULE.sub("─", _NUMBER.sub("#", line))).strip()
+    places, others = _PLACE.findall(line), _PLACE.split(line)
+    texts = [_SPACES.sub(" ", _RULE.sub("─", _NUMBER.sub("#", text))) for text in others]
+    return "".join(text + place for text, place in zip(texts, [*places, ""], strict=True)).strip()
