@@ -105,6 +105,7 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
             "samples_per_s": 42_000.0,
             "rss_peak_bytes": 100 << 20,
             "first_step_s": 0.5,
+            "core_wait_share": 0.0,
         },
         "profile": {
             "steps": 50,
