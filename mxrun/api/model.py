@@ -15,7 +15,13 @@ import numpy.typing as npt
 
 from mxrun import library
 from mxrun.api.arguments import Records, batch_size, count, data_part, records
-from mxrun.api.events import Callback, CallbackObserver, TextProgress, shows_progress
+from mxrun.api.events import (
+    Callback,
+    CallbackObserver,
+    TextProgress,
+    callback_functions,
+    shows_progress,
+)
 from mxrun.api.html import section
 from mxrun.api.inspection import MemoryPlan, Network
 from mxrun.api.parameters import ModelParameters
@@ -34,6 +40,7 @@ from mxrun.session.memory_report import memory_report
 from mxrun.session.micro_batches import planned
 from mxrun.session.onnx_file import onnx_file
 from mxrun.session.planning import parse_config, trust_plugins
+from mxrun.session.resume import saved_manifest
 from mxrun.session.trained_model import TrainedModel
 from mxrun.session.training import Existing, TrainRequest, TrainSummary, train_config
 from mxrun.session.unsaved_model import save_model, start_values, unsaved_model
@@ -46,6 +53,8 @@ from mxrun.train.run_directory import METRICS_FILE, RunDirectory, find_run, is_r
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 _ONNX = ".onnx"
+# What `load` takes besides the configs of the commands.
+_ALSO = "a run's folder or name, a dictionary, "
 
 
 def load(
@@ -84,7 +93,7 @@ def load(
                 raise UserError(
                     Diagnostic("checkpoint selects a checkpoint of a run", got="a config")
                 )
-            config = source if isinstance(source, Mapping) else find_config(os.fspath(source))
+            config = _config(source)
             if allow_plugins and isinstance(config, Path):
                 trust_plugins(config)
             parsed = parse_config(config, changes)
@@ -96,10 +105,18 @@ def load(
         return LoadedModel(trained.parsed, folder, trained)
 
 
+def _config(source: Source) -> Mapping[str, Any] | Path:
+    """Return the dictionary, or the path of the config, that `source` is."""
+    return source if isinstance(source, Mapping) else find_config(os.fspath(source), _ALSO)
+
+
 def _run(source: Source, runs: Path) -> Path | None:
     """Return the folder of the run, or of the checkpoint, that `source` names; None for configs."""
     if isinstance(source, Mapping):
         return None
+    if not isinstance(source, (str, os.PathLike)):
+        expected, got = f"{_ALSO}a YAML file, or a bundled config", type(source).__name__
+        raise UserError(Diagnostic("mxrun.load cannot read this", None, expected, got))
     path = Path(source)
     if is_run(path):
         return path
@@ -139,6 +156,8 @@ class LoadedModel:
         self._start: WarmStartSource | None = None
         if trained is not None:
             self._start = _start_of(trained, trained.checkpoint.folder)
+        # Whether weights were assigned since the last `fit`.
+        self._assigned = False
         self._initial: Arrays | None = None
         self._result: RunResult | None = None
 
@@ -160,7 +179,7 @@ class LoadedModel:
 
     @property
     def parameters(self) -> ModelParameters:
-        """Weights by name: reading copies, assigning checks the shape and changes the model.
+        """Weights by name: reading gives read-only copies, assigning changes the model.
 
         If training computed moving averages of the weights, these are the averages.
         """
@@ -187,7 +206,7 @@ class LoadedModel:
 
     def fit(
         self,
-        callbacks: Iterable[Callback] = (),
+        callbacks: Callback | Iterable[Callback] = (),
         *,
         resume: bool = False,
         overwrite: bool = False,
@@ -198,10 +217,10 @@ class LoadedModel:
     ) -> RunResult:
         """Train as `mxrun train` does, to the same bits, and save the run in the folder of runs.
 
-        callbacks: called with each event, in order: RunStarted, StepDone (at most ten a second),
-        EpochDone, Note. One that raises `mxrun.StopTraining` ends the run after the current step;
-        it is saved and can be resumed. resume: continue the run of the same name; with more
-        `train.epochs` a finished run goes on. overwrite: replace the run of the same name.
+        callbacks: a function, or several, called with each event, in order: RunStarted, StepDone
+        (at most ten a second), EpochDone, Note. One that raises `mxrun.StopTraining` ends the run
+        after the current step; it is saved and can be resumed. resume: continue the run of the same
+        name; with more `train.epochs` a finished run goes on. overwrite: replace that run.
         allow_changes: resume although the config or the data have changed. profile: time every
         operator. batch: replaces data.batch_size; `max` is the largest that fits. progress: write a
         line for each epoch to standard error; by default on a terminal and in a notebook.
@@ -209,6 +228,8 @@ class LoadedModel:
         Training begins with the weights that the model was loaded with, or that were assigned, and
         not with those of an earlier `fit`: `fit(overwrite=True)` gives the same run again. To train
         a result further as another run, load it: `mxrun.load(result.folder, {"name": "longer"})`.
+        After an assignment to `parameters`, all weights of the model at that moment are the start.
+        `resume=True` continues from the run's own checkpoint, and is refused with other weights.
 
         Afterwards the model has the weights that `mxrun infer` would use: the best if the config
         saves it, else the last. Ctrl-C and a notebook's stop button end the current step, save, and
@@ -219,10 +240,14 @@ class LoadedModel:
         if resume and overwrite:
             problem = "resume continues the run and overwrite replaces it: give only one of them"
             raise UserError(problem)
+        folder = self._runs / self.name
+        if resume:
+            self._require_weights_of(folder)
         existing: Existing = "resume" if resume else "overwrite" if overwrite else "refuse"
+        functions = callback_functions(callbacks)
         interruption = Interruption(ends_process=False)
         shown = TextProgress() if shows_progress(progress) else None
-        observer = CallbackObserver((*([shown] if shown else []), *callbacks), interruption)
+        observer = CallbackObserver((*([shown] if shown else []), *functions), interruption)
         request = TrainRequest(
             existing,
             allow_changes,
@@ -234,7 +259,6 @@ class LoadedModel:
             initial=self._start,
             advice=IN_PYTHON,
         )
-        folder = self._runs / self.name
         try:
             with _plugin_errors():
                 trained = train_config(self._parsed, observer, request)
@@ -370,6 +394,7 @@ class LoadedModel:
     def _assign(self, name: str, array: npt.NDArray[Any]) -> None:
         """Replace the values of a parameter."""
         arrays = {**self._arrays(), name: array}
+        self._assigned = True
         if self._trained is None:
             self._initial = arrays
             self._start = WarmStartSource(Path(PYTHON), arrays)
@@ -391,6 +416,39 @@ class LoadedModel:
     def _reopen(self, folder: Path, allow_changes: bool) -> None:
         """Take the weights of a run that has been trained."""
         self._trained = TrainedModel.open(folder, allow_changes=allow_changes)
+        self._assigned = False
+
+    def _require_weights_of(self, folder: Path) -> None:
+        """Raise UserError if a resumed run in `folder` would not have this model's weights.
+
+        It would have those of a model that was loaded from the run, or that it started from.
+        """
+        saved = saved_manifest(folder)
+        trained = self._trained
+        if saved is None or (trained is None and not self._assigned):
+            return
+        other = '{"name": "other"}).fit()'
+        if self._assigned:
+            raise UserError(
+                Diagnostic(
+                    f"resume=True continues {folder} from its checkpoint, without the weights that "
+                    "were assigned",
+                    hint="save them, and train them as another run: "
+                    f'model.save("changed"); mxrun.load("changed", {other}',
+                )
+            )
+        assert trained is not None
+        own = run_of(trained.checkpoint.folder)
+        started = saved.started_from
+        origins = [folder, *([] if started is None else [run_of(Path(started["run"]))])]
+        if own.resolve() not in [each.resolve() for each in origins]:
+            raise UserError(
+                Diagnostic(
+                    f"resume=True continues {folder} from its checkpoint, without the weights of "
+                    f"{own}",
+                    hint=f"train them as another run: mxrun.load({str(own)!r}, {other}",
+                )
+            )
 
 
 def _start_of(trained: TrainedModel, source: Path) -> WarmStartSource:

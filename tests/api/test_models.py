@@ -123,10 +123,25 @@ def test_evaluate_is_the_command(trained: Path, empty_folder: Path) -> None:
     pair = (IMAGES[:, np.newaxis], np.array(predicted.names))
     assert model.evaluate(pair)["accuracy"] == 1.0
     assert model.evaluate({"data": pair[0], "label": predicted.numbers})["accuracy"] == 1.0
+    wrong = "^array 'label': 77 is no class of the network .0 to 9.$"
+    with pytest.raises(mxrun.UserError, match=wrong):
+        model.evaluate((IMAGES[:3], [0, 1, 77]))
     with pytest.raises(mxrun.UserError, match="splt: unknown parameter 'splt'"):
         model.evaluate(splt="test")
     with pytest.raises(mxrun.UserError, match="the config has no data called ''"):
         model.evaluate("")
+
+
+def test_wrong_names_and_callbacks_are_explained(trained: Path) -> None:
+    model = mxrun.load(trained)
+    with pytest.raises(KeyError, match="no metric 'acc'; measured: loss, accuracy, cross_entropy"):
+        model.evaluate()["acc"]
+    expected = (
+        "callbacks cannot be called\n  expected: a function, or a list of functions\n  got: 3"
+    )
+    for callbacks in (3, [print, 3]):
+        with pytest.raises(mxrun.UserError, match=f"^{expected}$"):
+            model.fit(callbacks)  # type: ignore[arg-type]
 
 
 def test_numbers_of_records_are_checked_and_used(trained: Path) -> None:
@@ -149,8 +164,13 @@ def test_the_end_of_a_run_is_said_as_the_command_says_it(
 ) -> None:
     result = mxrun.load(DIGITS, {"train.max_steps": 3, "name": "a"}).fit(progress=True)
     assert (result.ended, result.why) == ("finished", "max_steps 3 reached")
-    lines = capsys.readouterr().err.splitlines()
-    assert re.match("a: .* parameters, .*, 3 steps, [0-9]+ an epoch, batch ", lines[0])
+    shown = capsys.readouterr().err
+    start, *epochs = shown.splitlines()
+    assert re.match("a: .* parameters, .*, 3 steps, [0-9]+ an epoch, batch ", start)
+    # A file gets whole lines alone, without the metric that repeats the loss.
+    assert re.fullmatch("epoch 1/1  loss [0-9.]+ .* eval loss [0-9.]+ .*", "".join(epochs))
+    assert "cross_entropy" not in shown
+    assert "\r" not in shown
 
 
 def test_saving_does_not_replace_unasked(trained: Path, empty_folder: Path) -> None:
@@ -178,7 +198,9 @@ def test_the_plan_is_the_command(empty_folder: Path) -> None:
 def test_assigned_parameters_are_used_and_saved(empty_folder: Path) -> None:
     model = mxrun.load(DIGITS, {**SHORT, "name": "mine", "train.epochs": 1})
     before = model.predict(IMAGES).values
-    weight = model.parameters["fc2_weight"]
+    with pytest.raises(ValueError, match="read-only"):
+        model.parameters["fc2_weight"][...] = 0
+    weight = model.parameters["fc2_weight"].copy()
     weight[...] = 0
     assert np.array_equal(model.predict(IMAGES).values, before)
     model.parameters["fc2_weight"] = weight
@@ -227,6 +249,32 @@ def test_a_callback_stops_and_fit_resumes(trained: Path, empty_folder: Path) -> 
     assert stopped.why.endswith("; fit(resume=True) continues")
     assert [event.epoch for event in events if isinstance(event, mxrun.EpochDone)] == [1]
     assert saved(model.fit(resume=True, progress=False).folder) == saved(trained)
+
+
+def test_resuming_never_drops_other_weights(empty_folder: Path) -> None:
+    model = mxrun.load(DIGITS, {**SHORT, "name": "run"})
+    model.fit([stop_after(1, good_enough)], progress=False)
+    model.parameters["fc2_weight"] = np.zeros_like(model.parameters["fc2_weight"])
+    before = saved(Path("runs/run"))
+    continues = "resume=True continues runs/run from its checkpoint, without the weights"
+    with pytest.raises(mxrun.UserError, match=f"^{continues} that were assigned\n  hint: save"):
+        model.fit(resume=True, progress=False)
+    model.save("zeros")
+    hint = r'train them as another run: mxrun.load\(\'zeros\', {"name": "other"}\).fit\(\)$'
+    with pytest.raises(mxrun.UserError, match=f"^{continues} of zeros\n  hint: {hint}"):
+        mxrun.load("zeros").fit(resume=True, progress=False)
+    assert saved(Path("runs/run")) == before
+    # The run that started from these weights, and the run itself, are continued.
+    other = {"name": "other"}
+    mxrun.load("zeros", other).fit([stop_after(2, good_enough)], progress=False)
+    assert mxrun.load("zeros", other).fit(resume=True, progress=False).ended == "finished"
+    assert mxrun.load("runs/run").fit(resume=True, progress=False).ended == "finished"
+    # What is assigned after a run is the start of the next, with all other weights.
+    model.parameters["fc2_bias"] = np.ones(10)
+    weights = dict(model.parameters)
+    model.fit(lambda event: good_enough(), overwrite=True, progress=False)
+    first = mxrun.load("runs/run", checkpoint=0).parameters
+    assert all((first[name] == weights[name]).all() for name in weights)
 
 
 def test_ctrl_c_saves_and_raises(trained: Path, empty_folder: Path) -> None:
