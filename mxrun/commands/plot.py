@@ -62,7 +62,8 @@ def plot(targets: Sequence[str], settings: Sequence[str] = (), runs: Path | None
 
 def _run(target: str, alone: bool, runs: Path) -> Path | None:
     """Return the folder of a run; None for anything else, and for a config's name if `alone`."""
-    folder = target if os.path.isdir(target) else str(find_run(target, runs))
-    if alone and folder != target and is_config(target):
+    # A folder that is no run, such as one of images, does not hide the run of the same name.
+    folder = find_run(target, runs)
+    if alone and folder != Path(target) and is_config(target):
         return None
-    return run_of(Path(folder)) if os.path.isdir(folder) and is_run(Path(folder)) else None
+    return run_of(folder) if is_run(folder) else None

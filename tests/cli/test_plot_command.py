@@ -145,6 +145,16 @@ def test_curves_of_a_run_are_drawn(tmp_path: Path) -> None:
     assert {"net", "loss", "accuracy", "train 0.4000", "eval 0.4400"} <= set(shown)
 
 
+def test_a_folder_of_data_does_not_hide_the_run_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "photos" / "cat").mkdir(parents=True)
+    for name in ("photos", "other"):
+        write_metrics(tmp_path / "runs" / name, [record(1, 0.5), record(2, 0.4)])
+    (run,) = result("plot", "photos", cwd=tmp_path)["runs"]
+    assert run["epochs"] == [1, 2]
+    report = result("plot", "photos", "other", cwd=tmp_path)
+    assert [run["name"] for run in report["runs"]] == ["photos", "other"]
+
+
 def test_curves_follow_a_real_run(tmp_path: Path) -> None:
     short = ("digits_lenet", "train.epochs=2", "threads=1")
     result("train", *short, cwd=tmp_path)
