@@ -29,3 +29,8 @@ def test_a_page_in_a_pipe_is_its_markdown(tmp_path: Path) -> None:
 def test_an_unknown_page_gets_the_nearest(tmp_path: Path) -> None:
     said = refused("docs", "architectur", cwd=tmp_path)
     assert "did you mean 'architecture'?" in said
+
+
+def test_the_help_says_how_to_leave_a_page(tmp_path: Path) -> None:
+    said = succeeded(mxrun("docs", "--help", cwd=tmp_path)).stdout
+    assert "opens in $PAGER (q leaves it)" in " ".join(said.replace("│", " ").split())
