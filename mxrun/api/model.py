@@ -34,6 +34,7 @@ from mxrun.session.memory_report import memory_report
 from mxrun.session.micro_batches import planned
 from mxrun.session.onnx_file import onnx_file
 from mxrun.session.planning import parse_config, trust_plugins
+from mxrun.session.resume import saved_manifest
 from mxrun.session.trained_model import TrainedModel
 from mxrun.session.training import Existing, TrainRequest, TrainSummary, train_config
 from mxrun.session.unsaved_model import save_model, start_values, unsaved_model
@@ -139,6 +140,8 @@ class LoadedModel:
         self._start: WarmStartSource | None = None
         if trained is not None:
             self._start = _start_of(trained, trained.checkpoint.folder)
+        # Whether weights were assigned since the last `fit`.
+        self._assigned = False
         self._initial: Arrays | None = None
         self._result: RunResult | None = None
 
@@ -209,6 +212,8 @@ class LoadedModel:
         Training begins with the weights that the model was loaded with, or that were assigned, and
         not with those of an earlier `fit`: `fit(overwrite=True)` gives the same run again. To train
         a result further as another run, load it: `mxrun.load(result.folder, {"name": "longer"})`.
+        After an assignment to `parameters`, all weights of the model at that moment are the start.
+        `resume=True` continues from the run's own checkpoint, and is refused with other weights.
 
         Afterwards the model has the weights that `mxrun infer` would use: the best if the config
         saves it, else the last. Ctrl-C and a notebook's stop button end the current step, save, and
@@ -219,6 +224,9 @@ class LoadedModel:
         if resume and overwrite:
             problem = "resume continues the run and overwrite replaces it: give only one of them"
             raise UserError(problem)
+        folder = self._runs / self.name
+        if resume:
+            self._require_weights_of(folder)
         existing: Existing = "resume" if resume else "overwrite" if overwrite else "refuse"
         interruption = Interruption(ends_process=False)
         shown = TextProgress() if shows_progress(progress) else None
@@ -234,7 +242,6 @@ class LoadedModel:
             initial=self._start,
             advice=IN_PYTHON,
         )
-        folder = self._runs / self.name
         try:
             with _plugin_errors():
                 trained = train_config(self._parsed, observer, request)
@@ -370,6 +377,7 @@ class LoadedModel:
     def _assign(self, name: str, array: npt.NDArray[Any]) -> None:
         """Replace the values of a parameter."""
         arrays = {**self._arrays(), name: array}
+        self._assigned = True
         if self._trained is None:
             self._initial = arrays
             self._start = WarmStartSource(Path(PYTHON), arrays)
@@ -391,6 +399,39 @@ class LoadedModel:
     def _reopen(self, folder: Path, allow_changes: bool) -> None:
         """Take the weights of a run that has been trained."""
         self._trained = TrainedModel.open(folder, allow_changes=allow_changes)
+        self._assigned = False
+
+    def _require_weights_of(self, folder: Path) -> None:
+        """Raise UserError if a resumed run in `folder` would not have this model's weights.
+
+        It would have those of a model that was loaded from the run, or that it started from.
+        """
+        saved = saved_manifest(folder)
+        trained = self._trained
+        if saved is None or (trained is None and not self._assigned):
+            return
+        other = '{"name": "other"}).fit()'
+        if self._assigned:
+            raise UserError(
+                Diagnostic(
+                    f"resume=True continues {folder} from its checkpoint, without the weights that "
+                    "were assigned",
+                    hint="save them, and train them as another run: "
+                    f'model.save("changed"); mxrun.load("changed", {other}',
+                )
+            )
+        assert trained is not None
+        own = run_of(trained.checkpoint.folder)
+        started = saved.started_from
+        origins = [folder, *([] if started is None else [run_of(Path(started["run"]))])]
+        if own.resolve() not in [each.resolve() for each in origins]:
+            raise UserError(
+                Diagnostic(
+                    f"resume=True continues {folder} from its checkpoint, without the weights of "
+                    f"{own}",
+                    hint=f"train them as another run: mxrun.load({str(own)!r}, {other}",
+                )
+            )
 
 
 def _start_of(trained: TrainedModel, source: Path) -> WarmStartSource:

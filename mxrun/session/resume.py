@@ -200,11 +200,11 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
     return found + _implementation_differences(saved.plan, now.plan)
 
 
-def saved_plan(path: Path) -> PlanRecord | None:
-    """Return the plan of a run from its newest readable checkpoint, or None."""
+def saved_manifest(path: Path) -> Manifest | None:
+    """Return the newest readable manifest among a run's checkpoints, or None."""
     for step in reversed(saved_steps(path)):
         with suppress(UserError):
-            return read_manifest(checkpoint_folder(path, step)).plan
+            return read_manifest(checkpoint_folder(path, step))
     return None
 
 

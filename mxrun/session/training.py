@@ -26,7 +26,7 @@ from mxrun.session.micro_batches import micro_batch_notes, planned
 from mxrun.session.notes import Notify, ignore_note, note_missing_library
 from mxrun.session.planning import check_fits, is_timed
 from mxrun.session.profile import RunProfile
-from mxrun.session.resume import RunStart, is_abandoned, resume, saved_plan
+from mxrun.session.resume import RunStart, is_abandoned, resume, saved_manifest
 from mxrun.session.run import Run
 from mxrun.session.saved_summary import is_summary
 from mxrun.session.synthetic_data import NO_PATH, synthetic_sections, uses_synthetic_data
@@ -162,7 +162,8 @@ def _train(parsed: Parsed, observer: Observer, request: TrainRequest) -> Trainin
         observer.note(NO_PATH)
     saved = None
     if request.existing == "resume":
-        saved = saved_plan(request.runs / built.config.name)
+        manifest = saved_manifest(request.runs / built.config.name)
+        saved = None if manifest is None else manifest.plan
     with noted_compilations(observer.note):
         run = _open_run(built, request.runs, observer.note, saved)
     if request.initial is not None:

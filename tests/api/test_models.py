@@ -229,6 +229,32 @@ def test_a_callback_stops_and_fit_resumes(trained: Path, empty_folder: Path) -> 
     assert saved(model.fit(resume=True, progress=False).folder) == saved(trained)
 
 
+def test_resuming_never_drops_other_weights(empty_folder: Path) -> None:
+    model = mxrun.load(DIGITS, {**SHORT, "name": "run"})
+    model.fit([stop_after(1, good_enough)], progress=False)
+    model.parameters["fc2_weight"] = np.zeros_like(model.parameters["fc2_weight"])
+    before = saved(Path("runs/run"))
+    continues = "resume=True continues runs/run from its checkpoint, without the weights"
+    with pytest.raises(mxrun.UserError, match=f"^{continues} that were assigned\n  hint: save"):
+        model.fit(resume=True, progress=False)
+    model.save("zeros")
+    hint = r'train them as another run: mxrun.load\(\'zeros\', {"name": "other"}\).fit\(\)$'
+    with pytest.raises(mxrun.UserError, match=f"^{continues} of zeros\n  hint: {hint}"):
+        mxrun.load("zeros").fit(resume=True, progress=False)
+    assert saved(Path("runs/run")) == before
+    # The run that started from these weights, and the run itself, are continued.
+    other = {"name": "other"}
+    mxrun.load("zeros", other).fit([stop_after(2, good_enough)], progress=False)
+    assert mxrun.load("zeros", other).fit(resume=True, progress=False).ended == "finished"
+    assert mxrun.load("runs/run").fit(resume=True, progress=False).ended == "finished"
+    # What is assigned after a run is the start of the next, with all other weights.
+    model.parameters["fc2_bias"] = np.ones(10)
+    weights = dict(model.parameters)
+    model.fit([lambda event: good_enough()], overwrite=True, progress=False)
+    first = mxrun.load("runs/run", checkpoint=0).parameters
+    assert all((first[name] == weights[name]).all() for name in weights)
+
+
 def test_ctrl_c_saves_and_raises(trained: Path, empty_folder: Path) -> None:
     model = mxrun.load(DIGITS, {**SHORT, "name": "run"})
     before = signal.getsignal(signal.SIGINT)
