@@ -65,9 +65,13 @@ class CallbackObserver:
 
 
 class TextProgress:
-    """Callback that writes a line for each epoch to standard error, and the current step below."""
+    """Callback that writes a line for each epoch to standard error.
+
+    On a terminal and in a notebook, where a line can be replaced, the current step is below.
+    """
 
     def __init__(self) -> None:
+        self._replaces = _can_replace_lines()
         self._run: RunStarted | None = None
         self._width = 0
 
@@ -80,6 +84,8 @@ class TextProgress:
             for line in start_lines(event):
                 self._write(f"{line}\n")
         elif isinstance(event, StepDone):
+            if not self._replaces:
+                return
             line = f"{self._epoch(event.epoch)}  step {event.step}  {self._text(event.metrics)}"
             # A line that the terminal wraps could not be replaced.
             self._write(line[: shutil.get_terminal_size().columns - 1])
@@ -112,4 +118,9 @@ def shows_progress(requested: bool | None) -> bool:
     """Return whether to show progress: as requested, by default on a terminal or in a notebook."""
     if requested is not None:
         return requested
+    return _can_replace_lines()
+
+
+def _can_replace_lines() -> bool:
+    """Return whether standard error is a terminal or a notebook's cell."""
     return sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")

@@ -149,8 +149,13 @@ def test_the_end_of_a_run_is_said_as_the_command_says_it(
 ) -> None:
     result = mxrun.load(DIGITS, {"train.max_steps": 3, "name": "a"}).fit(progress=True)
     assert (result.ended, result.why) == ("finished", "max_steps 3 reached")
-    lines = capsys.readouterr().err.splitlines()
-    assert re.match("a: .* parameters, .*, 3 steps, [0-9]+ an epoch, batch ", lines[0])
+    shown = capsys.readouterr().err
+    start, *epochs = shown.splitlines()
+    assert re.match("a: .* parameters, .*, 3 steps, [0-9]+ an epoch, batch ", start)
+    # A file gets whole lines alone, without the metric that repeats the loss.
+    assert re.fullmatch("epoch 1/1  loss [0-9.]+ .* eval loss [0-9.]+ .*", "".join(epochs))
+    assert "cross_entropy" not in shown
+    assert "\r" not in shown
 
 
 def test_saving_does_not_replace_unasked(trained: Path, empty_folder: Path) -> None:
