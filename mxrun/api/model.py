@@ -47,6 +47,8 @@ from mxrun.train.run_directory import METRICS_FILE, RunDirectory, find_run, is_r
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 _ONNX = ".onnx"
+# What `load` takes besides the configs of the commands.
+_ALSO = "a run's folder or name, a dictionary, "
 
 
 def load(
@@ -85,7 +87,7 @@ def load(
                 raise UserError(
                     Diagnostic("checkpoint selects a checkpoint of a run", got="a config")
                 )
-            config = source if isinstance(source, Mapping) else find_config(os.fspath(source))
+            config = _config(source)
             if allow_plugins and isinstance(config, Path):
                 trust_plugins(config)
             parsed = parse_config(config, changes)
@@ -97,10 +99,18 @@ def load(
         return LoadedModel(trained.parsed, folder, trained)
 
 
+def _config(source: Source) -> Mapping[str, Any] | Path:
+    """Return the dictionary, or the path of the config, that `source` is."""
+    return source if isinstance(source, Mapping) else find_config(os.fspath(source), _ALSO)
+
+
 def _run(source: Source, runs: Path) -> Path | None:
     """Return the folder of the run, or of the checkpoint, that `source` names; None for configs."""
     if isinstance(source, Mapping):
         return None
+    if not isinstance(source, (str, os.PathLike)):
+        expected, got = f"{_ALSO}a YAML file, or a bundled config", type(source).__name__
+        raise UserError(Diagnostic("mxrun.load cannot read this", None, expected, got))
     path = Path(source)
     if is_run(path):
         return path

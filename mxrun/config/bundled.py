@@ -36,10 +36,10 @@ def is_config(name: str) -> bool:
     return os.path.isfile(name) or bundled_config(name) is not None
 
 
-def find_config(name: str) -> Path:
+def find_config(name: str, otherwise: str = "") -> Path:
     """Return the path of a config file, or of the bundled config of that name.
 
-    Raises UserError, listing the bundled names, if neither exists.
+    otherwise: what else the caller would have accepted. Raises UserError, listing the bundled names, if neither exists.
     """
     if os.path.isfile(name):
         return Path(name)
@@ -52,7 +52,7 @@ def find_config(name: str) -> Path:
     raise UserError(
         Diagnostic(
             problem,
-            expected=f"a YAML file, or a bundled config: {', '.join(bundled)}",
+            expected=f"{otherwise}a YAML file, or a bundled config: {', '.join(bundled)}",
             hint=hint,
         )
     )

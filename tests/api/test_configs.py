@@ -78,6 +78,16 @@ def test_errors_name_dotted_keys(config: Any, overrides: dict[str, Any], shown: 
     assert shown in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [("nope", "there is no config 'nope'"), (3, "mxrun.load cannot read this")],
+)
+def test_what_can_be_loaded_is_listed(source: Any, problem: str) -> None:
+    listed = "a run's folder or name, a dictionary, a YAML file, or a bundled config"
+    with pytest.raises(mxrun.UserError, match=f"^{problem}\n  expected: {listed}"):
+        mxrun.load(source)
+
+
 def test_errors_of_a_file_and_of_overrides_come_together(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
     path.write_text(BASE.read_text().replace("num_hidden: 64", "num_hidden: -64"))
