@@ -6,7 +6,7 @@ parameters, wiring, shapes and data sections, each with its location.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
@@ -85,15 +85,15 @@ def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
     return ModelDefinition(parsed.config, model, training, requests)
 
 
-def check_labels(built: ModelDefinition, datasets: Mapping[str, Dataset]) -> None:
+def check_labels(built: ModelDefinition, datasets: Iterable[Dataset]) -> None:
     """Check the labels of data sets against the network.
 
     Raises UserError if the classes of a data set differ from the network's, or if labels that a
     loss reads as probabilities are not probabilities.
     """
-    places = {role: built.config.place("data", role, "dataset") for role in datasets}
-    diagnostics = label_problems(built.model, datasets, places)
-    diagnostics += soft_label_problems(built.model, datasets, places)
+    datasets = tuple(datasets)
+    diagnostics = label_problems(built.model, datasets)
+    diagnostics += soft_label_problems(built.model, datasets)
     if diagnostics:
         raise UserError(diagnostics)
 

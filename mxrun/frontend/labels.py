@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mxrun.base.classification import Classification
@@ -43,13 +43,12 @@ class _Head:
         return "give the loss one output per class"
 
 
-def label_problems(
-    model: Model, datasets: Mapping[str, Dataset], places: Mapping[str, SourceLocation]
-) -> tuple[Diagnostic, ...]:
+def label_problems(model: Model, datasets: Iterable[Dataset]) -> tuple[Diagnostic, ...]:
     """Return diagnostics for data sets whose classes differ from the network's.
 
     If classes have names, the head must have as many outputs; if labels are numbers alone, it must
-    have an output for each label. places: location of each data set in the config, by role.
+    have an output for each label. The place of a data set is that of the config; an array, which
+    has none, is named.
     """
     problems = []
     for loss in model.losses:
@@ -57,11 +56,11 @@ def label_problems(
         if seen is None:
             continue
         head = _head(model, loss, seen.classes)
-        for role, dataset in datasets.items():
+        for dataset in datasets:
             if dataset.classes and loss.label == dataset.class_field:
-                found = _another_number(head, dataset, places[role])
+                found = _another_number(head, dataset)
             else:
-                found = _beyond(head, dataset, loss.label, seen, places[role])
+                found = _beyond(head, dataset, loss.label, seen)
             problems += [] if found is None else [found]
     # A head that fits neither section is reported once.
     unique: dict[object, Diagnostic] = {}
@@ -70,13 +69,13 @@ def label_problems(
     return tuple(unique.values())
 
 
-def _another_number(head: _Head, dataset: Dataset, place: SourceLocation) -> Diagnostic | None:
+def _another_number(head: _Head, dataset: Dataset) -> Diagnostic | None:
     """Return the diagnostic for named classes that are not as many as the outputs, or None."""
     count = len(dataset.classes)
     if head.classes == count:
         return None
     return Diagnostic(
-        f"{head}, but data set {dataset.name!r} ({place}) has {count} classes",
+        f"{head}, but data set {dataset.name!r}{_at(dataset.place)} has {count} classes",
         head.node.place,
         f"{count} outputs, one for each class: {listed(dataset.classes)}",
         str(head.classes),
@@ -84,9 +83,7 @@ def _another_number(head: _Head, dataset: Dataset, place: SourceLocation) -> Dia
     )
 
 
-def _beyond(
-    head: _Head, dataset: Dataset, label: str, seen: Classification, place: SourceLocation
-) -> Diagnostic | None:
+def _beyond(head: _Head, dataset: Dataset, label: str, seen: Classification) -> Diagnostic | None:
     """Return the diagnostic for numeric labels outside the range of the outputs, or None."""
     labels = dataset.fields[label].records
     if seen.ignored is not None:
@@ -96,6 +93,11 @@ def _beyond(
     lowest, highest = int(labels.min()), int(labels.max())
     if lowest >= 0 and highest < seen.classes:
         return None
+    place = dataset.place
+    if place is None:
+        wrong = highest if highest >= seen.classes else lowest
+        classes = f"(0 to {seen.classes - 1})"
+        return Diagnostic(f"array {label!r}: {wrong} is no class of the network {classes}")
     return Diagnostic(
         f"data set {dataset.name!r} has labels that the network has no class for: {head}",
         place if lowest < 0 else head.node.place,
@@ -103,6 +105,10 @@ def _beyond(
         f"labels {lowest} to {highest} ({place})",
         "labels number classes from 0" if lowest < 0 else head.hint(highest + 1),
     )
+
+
+def _at(place: SourceLocation | None) -> str:
+    return "" if place is None else f" ({place})"
 
 
 def _head(model: Model, loss: LossTensors, classes: int) -> _Head:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.base.errors import Diagnostic, SourceLocation
+from mxrun.base.errors import Diagnostic
 from mxrun.frontend.model import Model
 from mxrun.io.dataset import DATASETS, Dataset, Field
 from mxrun.io.transform import values
@@ -34,28 +34,29 @@ class _Invalid:
     hint: str
 
 
-def soft_label_problems(
-    model: Model, datasets: Mapping[str, Dataset], places: Mapping[str, SourceLocation]
-) -> tuple[Diagnostic, ...]:
+def soft_label_problems(model: Model, datasets: Iterable[Dataset]) -> tuple[Diagnostic, ...]:
     """Return a diagnostic for the first record of each data set with invalid probabilities.
 
-    Labels that transforms change, that are read lazily or generated are not checked. places:
-    location of each data set in the config, by role.
+    Labels that transforms change, that are read lazily or generated are not checked.
     """
     problems = []
     for loss in model.losses:
-        for role, dataset in datasets.items():
+        for dataset in datasets:
             column = dataset.fields.get(loss.label)
             if column is None or any(dataset.pipeline.of(loss.label)) or _is_drawn(dataset):
                 continue
             found = _first_invalid(loss, column, model.batch_size)
             if found is not None:
+                place, where = dataset.place, f"data set {dataset.name!r}"
+                got = f"{found.got} in record {found.record}"
+                if place is None:
+                    where = f"array {loss.label!r}"
+                else:
+                    got += f" ({place})"
                 problem = (
-                    f"data set {dataset.name!r} has labels that are not probabilities, as "
-                    f"{loss.name!r} reads them"
+                    f"{where} has labels that are not probabilities, as {loss.name!r} reads them"
                 )
-                got = f"{found.got} in record {found.record} ({places[role]})"
-                problems.append(Diagnostic(problem, places[role], found.expected, got, found.hint))
+                problems.append(Diagnostic(problem, place, found.expected, got, found.hint))
     return tuple(problems)
 
 

@@ -92,7 +92,7 @@ def open_part(trained: TrainedModel, part: DataPart) -> OpenedPart:
     dataset = open_datasets({role: request}, built.model.records, *of_training)[role]
     if not part.is_of_run:
         dataset = _with_scales(dataset, manifest.scales)
-    check_labels(built, {role: dataset})
+    check_labels(built, [dataset])
     notes = dataset.notes
     train = built.data.get(TRAIN)
     if not part.is_of_run and train is not None and request.options == train.options:
@@ -282,7 +282,7 @@ def _of_arrays(built: ModelDefinition, arrays: Mapping[str, Array], manifest: Ma
         raise UserError(found)
     # Labels that are numbers are training's class numbers already.
     dataset = dataset.with_classes(manifest.classes) if classes else dataset
-    check_labels(built, {EVAL: dataset})
+    check_labels(built, [dataset])
     return dataset
 
 

@@ -217,7 +217,7 @@ def _open_run(
     if built.missing:
         raise UserError(built.missing)
     datasets = open_datasets(built.data, built.model.records)
-    check_labels(built, datasets)
+    check_labels(built, datasets.values())
     if saved is not None and saved.device != describe(built.config, 1).family:
         saved = None
     team, autotuned = None, None

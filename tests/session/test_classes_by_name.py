@@ -65,7 +65,7 @@ def written(folder: Path) -> Path:
 def opened(path: Path, *overrides: str) -> dict[str, Dataset]:
     built = load(path, overrides)
     datasets = open_datasets(built.data, built.model.records)
-    check_labels(built, datasets)
+    check_labels(built, datasets.values())
     return datasets
 
 

@@ -199,10 +199,10 @@ def test_the_printed_loss_is_the_mean_over_what_counts(
 def test_labels_to_ignore_need_no_class(tmp_path: Path) -> None:
     softmax = "SoftmaxOutput: {name: softmax, label: label, use_ignore: true, ignore_label: 5}"
     built = load(written(tmp_path, [DENSE, softmax], classes=6))
-    check_labels(built, open_datasets(built.data, built.model.records))
+    check_labels(built, open_datasets(built.data, built.model.records).values())
     built = load(written(tmp_path, [DENSE, SOFTMAX], classes=6))
     with pytest.raises(UserError, match="labels that the network has no class for"):
-        check_labels(built, open_datasets(built.data, built.model.records))
+        check_labels(built, open_datasets(built.data, built.model.records).values())
 
 
 def test_metrics_of_several_losses_carry_their_names(tmp_path: Path) -> None:
