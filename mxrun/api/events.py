@@ -6,8 +6,9 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.report.figures import metrics_text
 from mxrun.report.printable import printable
 from mxrun.report.progress import start_lines
@@ -17,6 +18,18 @@ from mxrun.train.observer import EpochDone, Note, RunStarted, StepDone, StepLogg
 
 Event: TypeAlias = RunStarted | StepDone | EpochDone | Note
 Callback: TypeAlias = Callable[[Event], object]
+
+
+def callback_functions(callbacks: Any) -> tuple[Callback, ...]:
+    """Return one callback or several as a tuple. Raises UserError for what cannot be called."""
+    if callable(callbacks):
+        return (callbacks,)
+    functions = tuple(callbacks) if isinstance(callbacks, Iterable) else (callbacks,)
+    for function in functions:
+        if not callable(function):
+            expected, got = "a function, or a list of functions", repr(function)
+            raise UserError(Diagnostic("callbacks cannot be called", None, expected, got))
+    return functions
 
 
 class StopTraining(Exception):

@@ -15,7 +15,13 @@ import numpy.typing as npt
 
 from mxrun import library
 from mxrun.api.arguments import Records, batch_size, count, data_part, records
-from mxrun.api.events import Callback, CallbackObserver, TextProgress, shows_progress
+from mxrun.api.events import (
+    Callback,
+    CallbackObserver,
+    TextProgress,
+    callback_functions,
+    shows_progress,
+)
 from mxrun.api.html import section
 from mxrun.api.inspection import MemoryPlan, Network
 from mxrun.api.parameters import ModelParameters
@@ -200,7 +206,7 @@ class LoadedModel:
 
     def fit(
         self,
-        callbacks: Iterable[Callback] = (),
+        callbacks: Callback | Iterable[Callback] = (),
         *,
         resume: bool = False,
         overwrite: bool = False,
@@ -211,10 +217,10 @@ class LoadedModel:
     ) -> RunResult:
         """Train as `mxrun train` does, to the same bits, and save the run in the folder of runs.
 
-        callbacks: called with each event, in order: RunStarted, StepDone (at most ten a second),
-        EpochDone, Note. One that raises `mxrun.StopTraining` ends the run after the current step;
-        it is saved and can be resumed. resume: continue the run of the same name; with more
-        `train.epochs` a finished run goes on. overwrite: replace the run of the same name.
+        callbacks: a function, or several, called with each event, in order: RunStarted, StepDone
+        (at most ten a second), EpochDone, Note. One that raises `mxrun.StopTraining` ends the run
+        after the current step; it is saved and can be resumed. resume: continue the run of the same
+        name; with more `train.epochs` a finished run goes on. overwrite: replace that run.
         allow_changes: resume although the config or the data have changed. profile: time every
         operator. batch: replaces data.batch_size; `max` is the largest that fits. progress: write a
         line for each epoch to standard error; by default on a terminal and in a notebook.
@@ -238,9 +244,10 @@ class LoadedModel:
         if resume:
             self._require_weights_of(folder)
         existing: Existing = "resume" if resume else "overwrite" if overwrite else "refuse"
+        functions = callback_functions(callbacks)
         interruption = Interruption(ends_process=False)
         shown = TextProgress() if shows_progress(progress) else None
-        observer = CallbackObserver((*([shown] if shown else []), *callbacks), interruption)
+        observer = CallbackObserver((*([shown] if shown else []), *functions), interruption)
         request = TrainRequest(
             existing,
             allow_changes,

@@ -132,8 +132,11 @@ class EvaluationResult:
         return self.evaluation.to_json()
 
     def __getitem__(self, name: str) -> float:
-        """Return `loss` or a metric by name. Raises KeyError."""
-        return self.loss if name == "loss" else self.evaluation.metrics[name]
+        """Return `loss` or a metric by name. Raises KeyError for one that was not measured."""
+        measured = {"loss": self.loss, **self.metrics}
+        if name not in measured:
+            raise KeyError(f"no metric {name!r}; measured: {', '.join(measured)}")
+        return measured[name]
 
     def __repr__(self) -> str:
         metrics = {"loss": self.loss, **self.metrics}

@@ -39,7 +39,8 @@ def is_config(name: str) -> bool:
 def find_config(name: str, otherwise: str = "") -> Path:
     """Return the path of a config file, or of the bundled config of that name.
 
-    otherwise: what else the caller would have accepted. Raises UserError, listing the bundled names, if neither exists.
+    otherwise: what else the caller would have accepted. Raises UserError, listing the bundled
+    names, if neither exists.
     """
     if os.path.isfile(name):
         return Path(name)

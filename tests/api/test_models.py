@@ -123,10 +123,25 @@ def test_evaluate_is_the_command(trained: Path, empty_folder: Path) -> None:
     pair = (IMAGES[:, np.newaxis], np.array(predicted.names))
     assert model.evaluate(pair)["accuracy"] == 1.0
     assert model.evaluate({"data": pair[0], "label": predicted.numbers})["accuracy"] == 1.0
+    wrong = "^array 'label': 77 is no class of the network .0 to 9.$"
+    with pytest.raises(mxrun.UserError, match=wrong):
+        model.evaluate((IMAGES[:3], [0, 1, 77]))
     with pytest.raises(mxrun.UserError, match="splt: unknown parameter 'splt'"):
         model.evaluate(splt="test")
     with pytest.raises(mxrun.UserError, match="the config has no data called ''"):
         model.evaluate("")
+
+
+def test_wrong_names_and_callbacks_are_explained(trained: Path) -> None:
+    model = mxrun.load(trained)
+    with pytest.raises(KeyError, match="no metric 'acc'; measured: loss, accuracy, cross_entropy"):
+        model.evaluate()["acc"]
+    expected = (
+        "callbacks cannot be called\n  expected: a function, or a list of functions\n  got: 3"
+    )
+    for callbacks in (3, [print, 3]):
+        with pytest.raises(mxrun.UserError, match=f"^{expected}$"):
+            model.fit(callbacks)  # type: ignore[arg-type]
 
 
 def test_numbers_of_records_are_checked_and_used(trained: Path) -> None:
@@ -255,7 +270,7 @@ def test_resuming_never_drops_other_weights(empty_folder: Path) -> None:
     # What is assigned after a run is the start of the next, with all other weights.
     model.parameters["fc2_bias"] = np.ones(10)
     weights = dict(model.parameters)
-    model.fit([lambda event: good_enough()], overwrite=True, progress=False)
+    model.fit(lambda event: good_enough(), overwrite=True, progress=False)
     first = mxrun.load("runs/run", checkpoint=0).parameters
     assert all((first[name] == weights[name]).all() for name in weights)
 
