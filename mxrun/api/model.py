@@ -179,7 +179,7 @@ class LoadedModel:
 
     @property
     def parameters(self) -> ModelParameters:
-        """Weights by name: reading copies, assigning checks the shape and changes the model.
+        """Weights by name: reading gives read-only copies, assigning changes the model.
 
         If training computed moving averages of the weights, these are the averages.
         """

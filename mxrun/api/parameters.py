@@ -20,8 +20,8 @@ Array = npt.NDArray[Any]
 class ModelParameters(Mapping[str, Array]):
     """Parameters and auxiliary states of a model by name, in the network's order.
 
-    Reading gives a copy; assigning an array of the same shape changes the model. `fit` then starts
-    from the assigned values, and `predict` uses them.
+    Reading gives a read-only copy; assigning an array of the same shape changes the model. `fit`
+    then starts from the assigned values, and `predict` uses them.
     """
 
     def __init__(
@@ -33,10 +33,15 @@ class ModelParameters(Mapping[str, Array]):
         self._specs, self._read, self._assign = specs, read, assign
 
     def __getitem__(self, name: str) -> Array:
-        """Return a copy of an array. Raises KeyError for a name that the network does not have."""
+        """Return a copy of an array; it is read-only, because writing to it would change nothing.
+
+        Raises KeyError for a name that the network does not have.
+        """
         if name not in self._specs:
             raise KeyError(self._unknown(name))
-        return np.array(self._read()[name])
+        copied = np.array(self._read()[name])
+        copied.flags.writeable = False
+        return copied
 
     def __setitem__(self, name: str, value: npt.ArrayLike) -> None:
         """Replace the values of an array, converted to its dtype.

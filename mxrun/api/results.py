@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mxrun.api.html import drawing, heading, paragraph, section, table
 from mxrun.base.errors import UserError
-from mxrun.report.figures import duration_text, metric_text
+from mxrun.report.figures import duration_text, metric_text, records_text
 from mxrun.session.evaluation import Evaluation
 from mxrun.session.head_statistics import HeadEvaluation
 from mxrun.session.learning_curves import learning_curves, read_records
@@ -141,14 +141,14 @@ class EvaluationResult:
     def __repr__(self) -> str:
         metrics = {"loss": self.loss, **self.metrics}
         figures = ", ".join(f"{name} {metric_text(value)}" for name, value in metrics.items())
-        return f"<EvaluationResult of {self.records:,} records: {figures}>"
+        return f"<EvaluationResult of {records_text(self.records)}: {figures}>"
 
     def _repr_html_(self) -> str:
         evaluation = self.evaluation
         figures = {"loss": self.loss, **self.metrics}
         rows = [(name, _text(value)) for name, value in figures.items()]
         parts = [
-            heading(f"{evaluation.run}, step {evaluation.step}: {self.records:,} records"),
+            heading(f"{evaluation.run}, step {evaluation.step}: {records_text(self.records)}"),
             paragraph(f"{evaluation.source}, {duration_text(evaluation.seconds)}"),
             table(("metric", "value"), rows),
         ]
@@ -235,7 +235,7 @@ class Prediction:
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in self.outputs.items())
-        return f"<Prediction of {len(self):,} records: {shapes}>"
+        return f"<Prediction of {records_text(len(self))}: {shapes}>"
 
     def _repr_html_(self) -> str:
         sources = self.sources[:_MAX_ROWS]

@@ -22,6 +22,11 @@ def bytes_text(count: int) -> str:
     return f"{value:.2f} {UNITS[-1]}"
 
 
+def records_text(count: int) -> str:
+    """Return a number of records: `1 record`, `1,200 records`."""
+    return f"{count:,} record{'' if count == 1 else 's'}"
+
+
 def count_text(count: float) -> str:
     """Return a count with three digits: `1.23 M`."""
     value = float(count)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mxrun.base.files import atomic_file
 from mxrun.base.waits import WAIT_NOTICE_S
-from mxrun.report.figures import count_text, metrics_text
+from mxrun.report.figures import count_text, metrics_text, records_text
 from mxrun.report.printable import csv_cells
 from mxrun.report.result import standard_output
 from mxrun.train.files import canonical_json
@@ -117,7 +117,7 @@ def inference_table(title: str, rows: Sequence[Row]) -> Table:
 def work_text(summary: Row) -> str:
     """Return the number of records, the speed and the metrics on one line."""
     count, rate = summary["records"], summary["records_per_s"]
-    text = f"{count:,} record{'' if count == 1 else 's'}, {count_text(rate)} records/s"
+    text = f"{records_text(count)}, {count_text(rate)} records/s"
     measured = summary["metrics"]
     return text if measured is None else f"{text}  {metrics_text(measured)}"
 

@@ -76,6 +76,7 @@ def test_every_result_has_html(empty_folder: Path) -> None:
     evaluated = model.evaluate(errors=2)
     assert "confusion matrix: labels in rows, predictions in columns" in checked(evaluated).texts
     assert "record" in checked(model.predict(np.zeros((1, 8, 8)))).texts
+    assert repr(model.predict(np.zeros((1, 8, 8)))).startswith("<Prediction of 1 record: ")
     assert len(checked(model.network).images) == 1
 
 
