@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,11 +50,16 @@ def survey_images(source: str) -> DataSurvey:
         raise UserError(problems)
     hint = "give the folder that has a folder for each class"
     check_class_counts(class_counts(complete), str(folder), hint)
-    train, evaluation, measured = _parts(options, of, complete)
+    parts = _parts(options, of, complete)
+    train, evaluation, measured = parts.train, parts.evaluation, parts.measured
     sample = _sample(complete.lazy["data"], measured.lazy["data"].rows, str(folder))
     damaged = _empty_files(complete.lazy["data"]) | sample.damaged
+    looked_at = sample.sizes.images
+    if parts.apart is not None:
+        damaged |= _empty_files(parts.apart.lazy["data"])
+        looked_at += sum(1 for _ in _decoded(parts.apart.lazy["data"], damaged))
     total = train.records + evaluation.records
-    looked = "all" if sample.sizes.images == total else f"{sample.sizes.images:,} of them"
+    looked = "all" if looked_at == total else f"{looked_at:,} of them"
     facts = (
         f"{total:,} images in {len(train.counts)} classes",
         f"{sample.sizes}, {'grey' if sample.is_grey else 'colour'} ({looked} looked at)",
@@ -76,21 +81,32 @@ def survey_images(source: str) -> DataSurvey:
     )
 
 
-def _parts(
-    options: ImageFolderOptions, of: str, complete: Dataset
-) -> tuple[SurveyedPart, SurveyedPart, Dataset]:
-    """Return training's and evaluation's part, and the records of training."""
+@dataclass(frozen=True)
+class _Parts:
+    """Parts of training and evaluation, and the records of training.
+
+    apart: the records of evaluation if they have a folder of their own.
+    """
+
+    train: SurveyedPart
+    evaluation: SurveyedPart
+    measured: Dataset
+    apart: Dataset | None = None
+
+
+def _parts(options: ImageFolderOptions, of: str, complete: Dataset) -> _Parts:
     try:
         other = find_split(options, "", "eval")
     except UnknownSplit:
         other = of
     if other == of:
-        return split_parts(complete, of, options.path)
+        return _Parts(*split_parts(complete, of, options.path))
     evaluation = read(options, other, {}).with_classes(complete.classes)
-    return (
+    return _Parts(
         SurveyedPart(len(complete), of, counts=class_counts(complete)),
         SurveyedPart(len(evaluation), other, counts=class_counts(evaluation)),
         complete,
+        evaluation,
     )
 
 
@@ -106,24 +122,17 @@ class _ImageSample:
 
 
 def _sample(images: LazyField, rows: NDArray[np.int64] | None, folder: str) -> _ImageSample:
-    """Decode some images of a column, the same ones at each call.
+    """Measure some images of a column.
 
     rows: the images of training, whose values are measured; None for all.
     """
     trained = set(range(images.count) if rows is None else rows.tolist())
-    sizes, means, squares, damaged = [], [], [], {}
-    is_grey, pixels = True, 0
-    for index in random.permutation(0, "init", images.count)[:_MAX_IMAGES].tolist():
-        if pixels > _MAX_PIXELS:
-            break
-        try:
-            image = images.record(index)
-        except UserError as error:
-            damaged[images.source(index)] = error.diagnostics[0].problem
-            continue
+    sizes, means, squares = [], [], []
+    damaged: dict[str, str] = {}
+    is_grey = True
+    for index, image in _decoded(images, damaged):
         is_grey = is_grey and _is_grey(image)
         sizes.append(image.shape[1:])
-        pixels += image.shape[1] * image.shape[2]
         if index in trained:
             values = image.reshape(3, -1) / 255
             means.append(values.mean(1))
@@ -137,6 +146,24 @@ def _sample(images: LazyField, rows: NDArray[np.int64] | None, folder: str) -> _
     return _ImageSample(
         _sizes(np.array(sizes)), is_grey, *rounded(mean[channels], std[channels]), damaged
     )
+
+
+def _decoded(images: LazyField, damaged: dict[str, str]) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Yield some images of a column with their indices, the same ones at each call.
+
+    The problems of images that cannot be decoded are added to `damaged`.
+    """
+    pixels = 0
+    for index in random.permutation(0, "init", images.count)[:_MAX_IMAGES].tolist():
+        if pixels > _MAX_PIXELS:
+            return
+        try:
+            image = images.record(index)
+        except UserError as error:
+            damaged[images.source(index)] = error.diagnostics[0].problem
+            continue
+        pixels += image.shape[1] * image.shape[2]
+        yield index, image
 
 
 def _is_grey(image: NDArray[np.uint8]) -> bool:

@@ -225,11 +225,7 @@ class TrainingLoop:
             self._random.load()
         # A run that is resumed with more epochs than before is no longer finished.
         self.progress = self._with_end(self.progress)
-        warmup, total = self._pace.schedule.warmup_steps, self.total_steps()
-        if warmup >= total:
-            self._observer.note(
-                f"train.schedule: the warm-up of {warmup} steps covers the entire run of {total}"
-            )
+        self._note_long_warmup()
         with short_switch_interval:
             while not self.progress.finished:
                 self._epoch(saver, interrupted)
@@ -241,6 +237,15 @@ class TrainingLoop:
             stopped_early=self._pace.watch.is_over(self.progress),
             ended=self._pace.end_text(self.progress),
         )
+
+    def _note_long_warmup(self) -> None:
+        """Notify if the warm-up, such as one that a shorter run inherits, takes most of the run."""
+        warmup, total = self._pace.schedule.warmup_steps, self.total_steps()
+        if 2 * warmup > total:
+            takes = f"takes {warmup} of" if warmup < total else f"of {warmup} steps covers all"
+            self._observer.note(
+                f"train.schedule: the warm-up {takes} the run's {total} steps: shorten warmup_steps"
+            )
 
     def _epoch(self, saver: Saver, interrupted: Callable[[], bool]) -> None:
         records, seconds, started = self._records, self._seconds, time.perf_counter()

@@ -159,6 +159,19 @@ def test_damaged_images_are_named(folder: Path) -> None:
     assert "some/box/003.png, some/disc/004.png" in warning
 
 
+def test_damaged_images_of_evaluation_are_named(folder: Path) -> None:
+    for part in ("train", "val"):
+        draw_images(folder / "parts" / part, count=3)
+    cut = folder / "parts/val/disc/001.png"
+    cut.write_bytes(cut.read_bytes()[:60])
+    (folder / "parts/val/box/002.png").write_bytes(b"")
+    survey = init(InitRequest("parts")).survey
+    (warning,) = [each for each in survey.warnings if "damaged" in each]
+    assert warning.startswith("2 images are damaged")
+    assert "parts/val/box/002.png, parts/val/disc/001.png" in warning
+    assert "(10 of them looked at)" in survey.facts[1]
+
+
 def test_a_table_of_classes_trains_as_written(folder: Path) -> None:
     write_table(folder / "my flowers.csv", "length,width,weight,kind", flowers())
     result = init(InitRequest("my flowers.csv"))

@@ -201,13 +201,15 @@ def test_the_loss_of_nothing_is_no_best() -> None:
     assert summary["eval"]["loss"] is None
 
 
-@pytest.mark.parametrize("steps", [15, 16])
-def test_a_warm_up_as_long_as_the_run_is_said(steps: int) -> None:
+@pytest.mark.parametrize(
+    ("steps", "said"), [(8, ""), (9, "takes 9 of"), (16, "of 16 steps covers all")]
+)
+def test_a_warm_up_of_more_than_half_of_the_run_is_said(steps: int, said: str) -> None:
     observer = NoteRecorder()
     schedule = f"train.schedule={{cosine: {{warmup_steps: {steps}}}}}"
     run_training("train.epochs=2", schedule, observer=observer)
-    note = "train.schedule: the warm-up of 16 steps covers the entire run of 16"
-    assert observer.notes == ([note] if steps == 16 else [])
+    note = f"train.schedule: the warm-up {said} the run's 16 steps: shorten warmup_steps"
+    assert observer.notes == ([note] if said else [])
 
 
 def test_the_documented_default_may_be_written() -> None:
