@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,15 +52,15 @@ def survey_images(source: str) -> DataSurvey:
     hint = "give the folder that has a folder for each class"
     check_class_counts(class_counts(complete), str(folder), hint)
     train, evaluation, measured = _parts(options, of, complete)
-    sample = _sample(complete.lazy["data"], measured.lazy["data"].rows, str(folder))
-    damaged = _empty_files(complete.lazy["data"]) | sample.damaged
+    unusable = _unusable_files(complete.lazy["data"])
+    sample = _sample(complete.lazy["data"], measured.lazy["data"].rows, unusable, str(folder))
     total = train.records + evaluation.records
     looked = "all" if sample.sizes.images == total else f"{sample.sizes.images:,} of them"
     facts = (
         f"{total:,} images in {len(train.counts)} classes",
         f"{sample.sizes}, {'grey' if sample.is_grey else 'colour'} ({looked} looked at)",
     )
-    warnings = (*class_warnings(train.counts), *complete.notes, *_damage_warnings(damaged))
+    warnings = (*class_warnings(train.counts), *complete.notes, *_damage_warnings(sample.damaged))
     height, width = sample.sizes.median
     same = sample.sizes.is_one
     return DataSurvey(
@@ -96,7 +97,7 @@ def _parts(
 
 @dataclass(frozen=True)
 class _ImageSample:
-    """Images that were decoded, and the problem of each that could not be."""
+    """What was seen in images that were decoded, and the problem of each that could not be."""
 
     sizes: ImageSizes
     is_grey: bool
@@ -105,17 +106,22 @@ class _ImageSample:
     damaged: dict[str, str]
 
 
-def _sample(images: LazyField, rows: NDArray[np.int64] | None, folder: str) -> _ImageSample:
+def _sample(
+    images: LazyField, rows: NDArray[np.int64] | None, unusable: Mapping[str, str], folder: str
+) -> _ImageSample:
     """Decode some images of a column, the same ones at each call.
 
-    rows: the images of training, whose values are measured; None for all.
+    rows: the images of training, whose values are measured; None for all. unusable: the problems of
+    files that are not opened.
     """
     trained = set(range(images.count) if rows is None else rows.tolist())
-    sizes, means, squares, damaged = [], [], [], {}
+    sizes, means, squares, damaged = [], [], [], {**unusable}
     is_grey, pixels = True, 0
     for index in random.permutation(0, "init", images.count)[:_MAX_IMAGES].tolist():
         if pixels > _MAX_PIXELS:
             break
+        if images.source(index) in unusable:
+            continue
         try:
             image = images.record(index)
         except UserError as error:
@@ -151,17 +157,22 @@ def _sizes(sizes: NDArray[np.int64]) -> ImageSizes:
     return ImageSizes(least, median, greatest, len(sizes))
 
 
-def _empty_files(images: LazyField) -> dict[str, str]:
-    """Return the files without a byte, which only a look at each file finds."""
+def _unusable_files(images: LazyField) -> dict[str, str]:
+    """Return the problem of each file that no image can be read from, which a look at it tells."""
     files = (images.source(index) for index in range(images.count))
-    return {file: f"{file}: the file is empty" for file in files if _is_empty(file)}
+    return {file: problem for file in files if (problem := _why_unusable(file))}
 
 
-def _is_empty(file: str) -> bool:
+def _why_unusable(file: str) -> str:
+    """Return why a file holds no image; empty if its content must be decoded to know."""
     try:
-        return os.stat(file).st_size == 0
+        status = os.stat(file)
     except OSError as error:
-        raise unreadable_error(file, error) from error
+        return str(unreadable_error(file, error))
+    if not stat.S_ISREG(status.st_mode):
+        # Reading a pipe may never end.
+        return f"{file}: not a regular file"
+    return "" if status.st_size else f"{file}: the file is empty"
 
 
 def _damage_warnings(damaged: dict[str, str]) -> tuple[str, ...]:
