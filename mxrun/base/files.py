@@ -94,7 +94,11 @@ def why_unwritable(path: Path) -> str | None:
     """
     if path == Path("-"):
         return "- is not a file: for standard output write /dev/stdout"
-    target = Path(os.path.realpath(path))
+    try:
+        path.exists()
+        target = Path(os.path.realpath(path))
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
     if target.is_dir():
         return "it is a folder"
     if not is_replaceable(path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -72,7 +73,10 @@ class InitResult:
             "facts": list(survey.facts),
             "warnings": list(survey.warnings),
             "choices": list(self.choices),
-            "next": [f"mxrun train {self.file}", f"mxrun evaluate runs/{self.name}"],
+            "next": [
+                f"mxrun train {shlex.quote(str(self.file))}",
+                f"mxrun evaluate runs/{self.name}",
+            ],
         }
 
 
@@ -83,7 +87,7 @@ def init(request: InitRequest) -> InitResult:
     cannot be written. The same data gives the same file.
     """
     library.load()
-    source = os.path.normpath(request.source) if request.source else request.source
+    source = _source(request.source)
     name, file = _names(request, source)
     _check_target(file, request)
     survey = _survey(source, request.label)
@@ -92,12 +96,27 @@ def init(request: InitRequest) -> InitResult:
     return InitResult(file, name, survey, draft.choices)
 
 
+def _source(given: str) -> str:
+    """Return the path of the data in its shortest form; raises UserError for what is no path."""
+    if not given:
+        raise UserError(Diagnostic("the path of the data is empty", None, "a folder or a file"))
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        problem = f"{given}: its name is not UTF-8, so no config can hold it"
+        raise UserError(Diagnostic(problem, hint="rename it")) from None
+    return os.path.normpath(given)
+
+
 def _names(request: InitRequest, source: str) -> tuple[str, Path]:
     """Return the name of the run and the file to write."""
     stem = request.file.stem if request.file else _stem(user_path(source))
     name = request.name or (_SEPARATORS.sub("_", stem).lstrip("._-")[:_MAX_NAME] or "net")
-    if request.name and (_SEPARATORS.search(name) or not name[0].isalnum()):
-        expected = "letters, digits, _ . and -, a letter or digit first"
+    is_name = not _SEPARATORS.search(name) and name[0].isalnum() and len(name) <= _MAX_NAME
+    if request.name and not is_name:
+        expected = (
+            f"letters, digits, _ . and -, a letter or digit first, at most {_MAX_NAME} characters"
+        )
         hint = "it names the folder of the run"
         raise UserError(Diagnostic("--name is not a name", None, expected, name, hint))
     return name, request.file or Path(f"{name}.yaml")
@@ -105,7 +124,7 @@ def _names(request: InitRequest, source: str) -> tuple[str, Path]:
 
 def _stem(path: Path) -> str:
     resolved = Path(os.path.abspath(path))
-    return resolved.name if resolved.is_dir() else resolved.stem
+    return resolved.name if os.path.isdir(resolved) else resolved.stem
 
 
 def _check_target(file: Path, request: InitRequest) -> None:

@@ -14,6 +14,7 @@ from mxrun.base.validation import Path as KeyPath
 from mxrun.base.validation import dotted
 from mxrun.config.load import DEEPEST, MAX_VALUES
 from mxrun.config.marked import Scalar, SourceNode
+from mxrun.config.scalar import MAX_NUMBER_LENGTH
 
 _WHOLE = "the config"
 _MAX_SHOWN = 60
@@ -68,6 +69,11 @@ class PythonValues:
         if isinstance(value, str) and not _is_text(value):
             self._diagnostics.add(Diagnostic("half of a surrogate pair is not a character", place))
             return ""
+        if isinstance(value, int) and abs(value) >= 10**MAX_NUMBER_LENGTH:
+            expected = f"a number of at most {MAX_NUMBER_LENGTH} digits"
+            self._diagnostics.add(Diagnostic("the number is too long", place, expected))
+            self._diagnostics.unknown.add(place)
+            return None
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         self._diagnostics.add(

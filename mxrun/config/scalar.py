@@ -16,7 +16,7 @@ _INFINITY = re.compile(r"[-+]?\.(inf|Inf|INF)")
 _DECIMAL = re.compile(r"[-+]?[0-9]+")
 _PREFIXED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_MAX_NUMBER_LENGTH = 100
+MAX_NUMBER_LENGTH = 100
 
 
 def resolve(text: str) -> Scalar:
@@ -32,13 +32,13 @@ def resolve(text: str) -> Scalar:
     decimal, prefixed = _DECIMAL.fullmatch(text), _PREFIXED.fullmatch(text)
     if not (decimal or prefixed or _FLOAT.fullmatch(text)):
         return text
-    if len(text) > _MAX_NUMBER_LENGTH:
+    if len(text) > MAX_NUMBER_LENGTH:
         raise ValueError(f"a number of {len(text)} characters")
     if decimal:
         return int(text)
     if not prefixed:
         return float(text)
     value = int(text, 0)
-    if value >= 10**_MAX_NUMBER_LENGTH:
+    if value >= 10**MAX_NUMBER_LENGTH:
         raise ValueError(f"a number of {len(str(value))} digits")
     return value

@@ -84,5 +84,6 @@ class Ranks:
             try:
                 return node.prop.infer_shape(arguments, unknown).outputs
             except ShapeContradiction:
-                # Reported when all shapes are inferred.
-                return unknown
+                # Reported when all shapes are inferred. The rank is a guess, so that the numbers of
+                # the layers that follow are not reported instead.
+                return arguments[:1] * node.num_outputs or unknown

@@ -45,9 +45,10 @@ class ClassWeighting:
             if len(table) != self.classes:
                 expected = f"{self.classes} numbers, one for each class"
                 raise self._error(f"{_KEY} has {len(table)} numbers", expected, str(len(table)))
-        if not table.any():
+        weights = table.astype(np.float32)
+        if not weights.any():
             raise self._error(f"{_KEY} has no weight above 0", "a class with a weight", "zeros")
-        return ClassWeights(self.label, table.astype(np.float32))
+        return ClassWeights(self.label, weights)
 
     def note(self, weights: ClassWeights, dataset: Dataset) -> str:
         """Return a note with the weight of each class."""

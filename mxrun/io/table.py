@@ -268,8 +268,11 @@ class _TableParser:
     def _check_names(self, line: int, columns_read: Sequence[int]) -> None:
         """Raise UserError if the header has the name of a column that is read more than once."""
         found = []
+        columns: dict[str, list[int]] = {}
+        for number, name in enumerate(self._names, 1):
+            columns.setdefault(name, []).append(number)
         for name in dict.fromkeys(self._names[column] for column in columns_read if self._names):
-            same = [at + 1 for at, other in enumerate(self._names) if other == name]
+            same = columns[name]
             if len(same) > 1:
                 found.append(
                     Diagnostic(

@@ -19,6 +19,7 @@ from mxrun.io.table import cell_number, cell_text, is_gap, table_cells
 MAX_KINDS = 1000
 """Number of distinct words of a column that are counted one by one."""
 
+_MAX_NUMBER = float(np.finfo(np.float32).max)
 # Delimiters tried if the usual ones leave one column; in a config they must be written.
 _OTHER_DELIMITERS = ("|", " ", ":")
 
@@ -76,7 +77,7 @@ class _ColumnScan:
     def add(self, cell: bytes, line: int) -> None:
         """Add a cell."""
         number = cell_number(cell)
-        if not math.isfinite(number) or abs(number) > np.finfo(np.float32).max:
+        if not math.isfinite(number) or abs(number) > _MAX_NUMBER:
             if is_gap(cell):
                 self.gap_line = self.gap_line or line
                 self.gaps += 1

@@ -103,6 +103,7 @@ def survey_archive(source: str, label: str | None = None) -> DataSurvey:
     names = _training_arrays(arrays, path, label)
     spec = _data_spec(arrays[names["data"]][0], f"{path}: {names['data']}.npy")
     options: dict[str, object] = {"path": source} | _arrays_option(names)
+    _check_records(arrays, names, path)
     label_shape = arrays[names["label"]][0][1:]
     is_class = label_shape == () and _holds_classes(path, names["label"])
     inputs = {"data": spec, "label": TensorSpec(label_shape, "int32" if is_class else "float32")}
@@ -118,6 +119,9 @@ def survey_archive(source: str, label: str | None = None) -> DataSurvey:
         first, second, measured = split_parts(complete, "", str(path))
         return _survey("npz", options, (first, second), measured, facts)
     evaluation = _read("npz", {**options, "arrays": test}, "all", inputs)
+    if is_class and evaluation.fields["label"].records.min() < 0:
+        problem = f"{path}: {test['label']}.npy: a class is negative"
+        raise UserError(Diagnostic(problem, None, "numbers of classes, from 0"))
     # The numbers of one part may go further than those of the other.
     class_names = tuple(class_counts(complete) | class_counts(evaluation))
     both = (
@@ -221,6 +225,15 @@ def _data_spec(shape: tuple[int, ...], where: str) -> TensorSpec:
         expected = "[records, channels, height, width]"
         raise UserError(Diagnostic(problem, None, expected, str(list(shape)), hint))
     return TensorSpec((1, *record) if len(record) == 2 else record, "float32")
+
+
+def _check_records(arrays: Arrays, names: Mapping[str, str], path: Path) -> None:
+    """Raise UserError for arrays without records or elements."""
+    for name in names.values():
+        shape = arrays[name][0]
+        if 0 in shape:
+            problem = f"{path}: {name}.npy: the array is empty"
+            raise UserError(Diagnostic(problem, None, "at least one record", str(list(shape))))
 
 
 def _arrays_option(names: Mapping[str, str]) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from mxrun.base.tensor import Shape
 from mxrun.config.dump import flow
+from mxrun.report.printable import printable
 from mxrun.session.data_survey import DataSurvey
 from mxrun.session.network_draft import describe_network, network_lines, uses_batch_norm
 
@@ -50,7 +52,7 @@ def draft_config(survey: DataSurvey, name: str, file: Path) -> ConfigDraft:
     epochs = _epochs(survey.train.records, batch, is_image)
     lines = [
         *_heading(survey, file),
-        f"name: {name}  # of the run: runs/{name}",
+        f"name: {flow(name)}  # of the run: runs/{name}",
         "seed: 0  # of initial parameters, shuffling and augmentation",
         *network_lines(survey, shape),
         *_data_lines(survey, transforms, batch),
@@ -72,7 +74,7 @@ def _heading(survey: DataSurvey, file: Path) -> Iterator[str]:
         yield from _comment(fact, "", "- ")
     for warning in survey.warnings:
         yield from _comment(warning, "", "! ")
-    yield f"# Train with: mxrun train {file}"
+    yield from _comment(f"Train with: mxrun train {shlex.quote(str(file))}", "", "")
 
 
 def _input(survey: DataSurvey) -> tuple[Shape, list[str]]:
@@ -226,6 +228,7 @@ def _metrics(survey: DataSurvey) -> tuple[list[str], str]:
 
 
 def _comment(text: str, indent: str, mark: str) -> Iterator[str]:
-    """Yield a text as comment lines."""
+    """Yield a text as comment lines; characters that YAML forbids are escaped."""
+    text = printable(text)
     first, further = f"{indent}# {mark}", f"{indent}# {' ' * len(mark)}"
     yield from textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=further)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -52,11 +53,11 @@ def survey_images(source: str) -> DataSurvey:
     check_class_counts(class_counts(complete), str(folder), hint)
     parts = _parts(options, of, complete)
     train, evaluation, measured = parts.train, parts.evaluation, parts.measured
-    sample = _sample(complete.lazy["data"], measured.lazy["data"].rows, str(folder))
-    damaged = _empty_files(complete.lazy["data"]) | sample.damaged
+    damaged = _unusable_files(complete.lazy["data"])
+    sample = _sample(complete.lazy["data"], measured.lazy["data"].rows, damaged, str(folder))
     looked_at = sample.sizes.images
     if parts.apart is not None:
-        damaged |= _empty_files(parts.apart.lazy["data"])
+        damaged |= _unusable_files(parts.apart.lazy["data"])
         looked_at += sum(1 for _ in _decoded(parts.apart.lazy["data"], damaged))
     total = train.records + evaluation.records
     looked = "all" if looked_at == total else f"{looked_at:,} of them"
@@ -112,23 +113,23 @@ def _parts(options: ImageFolderOptions, of: str, complete: Dataset) -> _Parts:
 
 @dataclass(frozen=True)
 class _ImageSample:
-    """Images that were decoded, and the problem of each that could not be."""
+    """What was seen in images that were decoded."""
 
     sizes: ImageSizes
     is_grey: bool
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    damaged: dict[str, str]
 
 
-def _sample(images: LazyField, rows: NDArray[np.int64] | None, folder: str) -> _ImageSample:
+def _sample(
+    images: LazyField, rows: NDArray[np.int64] | None, damaged: dict[str, str], folder: str
+) -> _ImageSample:
     """Measure some images of a column.
 
-    rows: the images of training, whose values are measured; None for all.
+    rows: the images of training, whose values are measured; None for all. damaged: see `_decoded`.
     """
     trained = set(range(images.count) if rows is None else rows.tolist())
     sizes, means, squares = [], [], []
-    damaged: dict[str, str] = {}
     is_grey = True
     for index, image in _decoded(images, damaged):
         is_grey = is_grey and _is_grey(image)
@@ -143,20 +144,21 @@ def _sample(images: LazyField, rows: NDArray[np.int64] | None, folder: str) -> _
     mean = np.mean(means, 0)
     std = np.sqrt(np.maximum(np.mean(squares, 0) - mean**2, 0))
     channels = slice(0, 1 if is_grey else 3)
-    return _ImageSample(
-        _sizes(np.array(sizes)), is_grey, *rounded(mean[channels], std[channels]), damaged
-    )
+    return _ImageSample(_sizes(np.array(sizes)), is_grey, *rounded(mean[channels], std[channels]))
 
 
 def _decoded(images: LazyField, damaged: dict[str, str]) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Yield some images of a column with their indices, the same ones at each call.
 
-    The problems of images that cannot be decoded are added to `damaged`.
+    damaged: the problems of files, by name, which are not opened; those of images that cannot be
+    decoded are added.
     """
     pixels = 0
     for index in random.permutation(0, "init", images.count)[:_MAX_IMAGES].tolist():
         if pixels > _MAX_PIXELS:
             return
+        if images.source(index) in damaged:
+            continue
         try:
             image = images.record(index)
         except UserError as error:
@@ -178,17 +180,22 @@ def _sizes(sizes: NDArray[np.int64]) -> ImageSizes:
     return ImageSizes(least, median, greatest, len(sizes))
 
 
-def _empty_files(images: LazyField) -> dict[str, str]:
-    """Return the files without a byte, which only a look at each file finds."""
+def _unusable_files(images: LazyField) -> dict[str, str]:
+    """Return the problem of each file that no image can be read from, which a look at it tells."""
     files = (images.source(index) for index in range(images.count))
-    return {file: f"{file}: the file is empty" for file in files if _is_empty(file)}
+    return {file: problem for file in files if (problem := _why_unusable(file))}
 
 
-def _is_empty(file: str) -> bool:
+def _why_unusable(file: str) -> str:
+    """Return why a file holds no image; empty if its content must be decoded to know."""
     try:
-        return os.stat(file).st_size == 0
+        status = os.stat(file)
     except OSError as error:
-        raise unreadable_error(file, error) from error
+        return str(unreadable_error(file, error))
+    if not stat.S_ISREG(status.st_mode):
+        # Reading a pipe may never end.
+        return f"{file}: not a regular file"
+    return "" if status.st_size else f"{file}: the file is empty"
 
 
 def _damage_warnings(damaged: dict[str, str]) -> tuple[str, ...]:

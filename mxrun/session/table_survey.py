@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +37,8 @@ _MAX_NUMBERED = 20
 # Words with more values than this, or on average fewer rows a value, are no classes.
 _MAX_CLASSES, _MIN_ROWS = 200, 3
 _MAX_PROBLEMS = 12
+# A number of a column, as --label gives it.
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,10 @@ def survey_table(source: str, label: str | None = None) -> DataSurvey:
     chosen = _given_label(outline, label, path) if label else _guessed_label(outline, path)
     _check_label(chosen, path, outline)
     others = [each for each in outline.columns if each is not chosen.column]
-    unusable = {each.number: why for each in others if (why := _why_unusable(each, outline))}
+    repeated = _repeated_names(outline)
+    unusable = {
+        each.number: why for each in others if (why := _why_unusable(each, outline, repeated))
+    }
     data = [each for each in others if each.number not in unusable]
     if not data:
         problem = f"{path}: no column is left for the data"
@@ -90,7 +97,7 @@ def _given_label(outline: TableOutline, label: str, path: Path) -> _Label:
     """Return the column that the user names; raises UserError if there is none."""
     columns = outline.columns
     found = [each for each in columns if each.name == label and outline.has_header]
-    if not found and label.lstrip("-").isdecimal() and -len(columns) <= int(label) < len(columns):
+    if not found and _NUMBER.fullmatch(label) and -len(columns) <= int(label) < len(columns):
         found = [columns[int(label)]]
     if not found:
         names = [each.name for each in columns if each.name]
@@ -110,7 +117,7 @@ def _guessed_label(outline: TableOutline, path: Path) -> _Label:
     last = columns[-1]
     named = [each for each in columns if folded(each.name) in _LABELS and not each.gaps]
     words = [each for each in columns if each.words and _is_class(each, rows)]
-    is_label = _is_class(last, rows) or not _why_unusable(last, outline)
+    is_label = _is_class(last, rows) or not _why_unusable(last, outline, _repeated_names(outline))
     candidates = (
         (named[-1:], "its name is that of a label"),
         ([last] if is_label else [], "the last column"),
@@ -171,10 +178,16 @@ def _check_label(label: _Label, path: Path, outline: TableOutline) -> None:
         raise UserError(Diagnostic(problem, None, "at least 2 values", hint=hint))
 
 
-def _why_unusable(column: TableColumn, outline: TableOutline) -> str:
-    """Return why a column cannot be data; empty if it can."""
+def _repeated_names(outline: TableOutline) -> frozenset[str]:
+    """Return the names that several columns have."""
+    counts = Counter(each.name for each in outline.columns)
+    return frozenset(name for name, count in counts.items() if count > 1)
+
+
+def _why_unusable(column: TableColumn, outline: TableOutline, repeated: Collection[str]) -> str:
+    """Return why a column cannot be data; empty if it can. repeated: names of several columns."""
     rows = outline.rows
-    if outline.has_header and [each.name for each in outline.columns].count(column.name) > 1:
+    if outline.has_header and column.name in repeated:
         return "the header has its name several times"
     if column.gaps == rows:
         return "every value is missing"
@@ -212,9 +225,9 @@ def _options(
     is_selection: bool,
 ) -> dict[str, object]:
     """Return the options of the data set `csv`; defaults are left out."""
-    names = [each.name for each in outline.columns]
+    repeated = _repeated_names(outline)
     # A name that is not unique does not identify its column.
-    by_name = all(names.count(each.name) == 1 and each.name for each in (*data, label.column))
+    by_name = all(each.name not in repeated and each.name for each in (*data, label.column))
     options: dict[str, object] = {"path": source}
     if outline.has_header:
         options["header"] = True

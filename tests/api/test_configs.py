@@ -69,6 +69,7 @@ def test_extends_is_relative_to_the_working_folder(
         (BASE, {"network.layers[90].x": 3}, "network.layers[90]: network.layers has no item 90\n"),
         (BASE, {"train..epochs": 3}, '"train..epochs": not a dotted key\n'),
         (BASE, {"train.epochs": object}, "train.epochs: a config holds no values of the type type"),
+        (BASE, {"train.epochs": 10**5000}, "train.epochs: the number is too long\n"),
         ({1: 2}, {}, "the config: a key must be text\n  expected: text\n  got: 1"),
     ],
 )

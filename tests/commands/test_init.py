@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -324,3 +325,78 @@ def test_an_existing_config_is_kept(folder: Path) -> None:
         init(InitRequest("digits", name="a/b"))
     with pytest.raises(UserError, match="there is no folder"):
         init(InitRequest("digits", file=Path("nowhere/x.yaml")))
+
+
+@pytest.mark.parametrize("name", ["123", "null", "true", "1e3", "0x1F"])
+def test_names_that_yaml_reads_as_other_values_are_quoted(folder: Path, name: str) -> None:
+    draw_images(folder / name, count=2)
+    made = init(InitRequest(name))
+    assert made.name == name
+    assert load(made.file).config.name == name
+
+
+@pytest.mark.parametrize("odd", ["a\nb: c", "\x1b[31m", "\u2028x", "con\x85", 'a\'b "c" # d'])
+def test_odd_characters_of_names_leave_the_config_readable(folder: Path, odd: str) -> None:
+    draw_images(folder / odd, ("disc", f"box{odd}"), count=3)
+    made = init(InitRequest(odd, Path(f"{odd}.yaml"), name="odd"))
+    assert "\x1b" not in made.file.read_text()
+    built = load(made.file)
+    assert built.config.name == "odd"
+
+
+def test_names_that_a_config_cannot_hold_are_refused(folder: Path) -> None:
+    draw_images(folder / "good", count=3)
+    undecodable = os.fsdecode(b"bad\xff")
+    draw_images(folder / undecodable, count=3)
+    for request in (
+        InitRequest(""),
+        InitRequest(undecodable),
+        InitRequest("x" * 5000),
+        InitRequest("good", name="x" * 101),
+        InitRequest("good", Path("x" * 300)),
+        InitRequest("good", Path("a\0b")),
+    ):
+        with pytest.raises(UserError):
+            init(request)
+    draw_images(folder / "classes", ("disc", undecodable), count=3)
+    made = init(InitRequest("classes"))
+    assert "bad\\xff" in made.file.read_text()
+
+
+def test_pipes_and_dangling_links_are_named_and_not_read(folder: Path) -> None:
+    draw_images(folder / "photos", count=4)
+    os.mkfifo(folder / "photos" / "box" / "pipe.png")
+    (folder / "photos" / "disc" / "link.png").symlink_to("nothing.png")
+    warnings = " ".join(init(InitRequest("photos")).survey.warnings)
+    assert "2 images are damaged" in warnings
+    assert "pipe.png" in warnings
+    assert "link.png" in warnings
+
+
+def test_the_number_of_a_label_column_may_have_any_length(folder: Path) -> None:
+    write_table(folder / "t.csv", "a,b,c,kind", flowers()[:30])
+    with pytest.raises(UserError, match="no column"):
+        init(InitRequest("t.csv", label="9" * 5000))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.ones((0, 3)), "y": np.ones(0, int)}, "x.npy: the array is empty"),
+        (
+            {
+                "x": np.eye(20),
+                "y": np.arange(20) % 2,
+                "x_test": np.eye(20),
+                "y_test": np.arange(20) % 2 - 1,
+            },
+            "y_test.npy: a class is negative",
+        ),
+    ],
+)
+def test_archives_without_usable_labels_are_refused(
+    folder: Path, arrays: dict[str, np.ndarray], message: str
+) -> None:
+    np.savez(folder / "a.npz", **arrays)
+    with pytest.raises(UserError, match=message):
+        init(InitRequest("a.npz"))

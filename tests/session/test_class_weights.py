@@ -181,6 +181,8 @@ def test_weights_are_part_of_a_run_that_is_resumed() -> None:
         ("{cta: 2}", "train.class_weights: the training data have no class 'cta'", "'cat'"),
         ("[1, 2]", "train.class_weights has 2 numbers", ""),
         ("[0, 0, 0]", "train.class_weights has no weight above 0", ""),
+        # Below the smallest number of float32.
+        ("[1e-46, 0, 0]", "train.class_weights has no weight above 0", ""),
     ],
 )
 def test_weights_that_do_not_fit_the_classes(written: str, words: str, hint: str) -> None:

@@ -89,3 +89,13 @@ def test_a_tensor_without_spatial_axes_and_other_mistakes_are_reported_once(tmp_
 def test_a_number_in_strings_of_mxnet_still_means_one_axis() -> None:
     prop = create_from_strings("Convolution", {"kernel": "3", "num_filter": "1"})
     assert prop.parameters.kernel == (3,)
+
+
+def test_a_contradiction_of_shapes_is_reported_and_not_the_numbers_below_it(tmp_path: Path) -> None:
+    layers = """
+    - Convolution: {name: first, num_filter: 4, kernel: 3}
+    - elemwise_add: {name: sum, lhs: first, rhs: data}
+    - Convolution: {name: second, num_filter: 4, kernel: 3}
+"""
+    found = problems(write(tmp_path, layers, "[1, 8, 8]"))
+    assert ["'sum' contradict" in each.problem for each in found] == [True]
