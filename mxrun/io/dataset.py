@@ -405,7 +405,7 @@ def _problems(error: UserError | MemoryError, name: str) -> tuple[Diagnostic, ..
     if isinstance(error, UserError):
         return error.diagnostics
     problem = f"the records of data set {name!r} do not fit into memory"
-    hint = "give fewer records at a time, or allow the process more memory"
+    hint = "use fewer records, or allow the process more memory"
     got = f"at most {memory_limit():,} bytes for this process, and an allocation failed"
     return (Diagnostic(problem, got=got, hint=hint),)
 

@@ -55,7 +55,8 @@ def check_memory(where: Path | str, needed: int) -> None:
                 None,
                 f"at most {remaining:,} bytes, still available to this process",
                 f"{needed:,} bytes",
-                "give fewer records at a time, or allow the process more memory",
+                "split the file, write its records as image files (image_folder), which are read while "
+                "training runs, or allow the process more memory",
             )
         )
 

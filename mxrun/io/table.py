@@ -311,8 +311,8 @@ class _TableParser:
         problem, expected = "not a number", "a finite number"
         named = f"column {self._names[column]!r}: " if self._names else ""
         hint = (
-            "leave it out: `data: [...]` names the columns that are data; a column of words or "
-            "categories must be written as numbers"
+            "correct this cell, or leave the column out: `data: [...]` names the columns that are "
+            "data; a column of words or categories must be written as numbers"
         )
         if column == label:
             hint = "words are class labels only for a classification loss, such as SoftmaxOutput"

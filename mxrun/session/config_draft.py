@@ -214,7 +214,8 @@ def _train_lines(survey: DataSurvey, batch: int, epochs: int, is_image: bool) ->
         yield "  initializer: {msra: {slope: 0, factor_type: in}}  # suits ReLU"
     yield f"  metrics: {flow(metrics)}"
     if survey.is_imbalanced:
-        yield "  # Some classes have few records: balanced_accuracy counts all classes alike."
+        yield "  # Some classes have few records: balanced_accuracy counts all classes alike, and"
+        yield "  # `class_weights: balanced` here would also train with them alike."
     yield f"  checkpoint: {{every: 1 epoch, keep: 2, best: {best}}}  # `best` is what infer uses"
 
 

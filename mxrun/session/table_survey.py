@@ -206,11 +206,11 @@ def _why_unusable(column: TableColumn, outline: TableOutline, repeated: Collecti
 
 
 def _numbers_rows(column: TableColumn, outline: TableOutline) -> bool:
-    """Return whether a column counts the rows: from 0 or 1, or by any step if named like that."""
+    """Return whether a column counts the rows: by ones, or by any numbers if named like that."""
     if len(column.numbers) < 3:
         return False
     steps = np.diff(column.numbers)
-    if column.numbers[0] in (0, 1) and bool((steps == 1).all()):
+    if bool((steps == 1).all()):
         return True
     is_named = outline.has_header and folded(column.name) in _NUMBERS
     whole = column.numbers == np.floor(column.numbers)

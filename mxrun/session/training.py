@@ -267,7 +267,9 @@ class _Training:
             if summary is None:
                 with self._interruption:
                     return TrainingResult(self._train(start, lock), self._profile)
-            self._observer.note(f"{summary.run_dir} is already finished: nothing is left to do")
+            self._observer.note(
+                f"{summary.run_dir} is already finished ({summary.ended}): nothing is left to do"
+            )
             figures = _in_order(summary.eval, self._run.built)
             return TrainingResult(replace(summary, eval=figures), self._profile)
 
