@@ -55,8 +55,8 @@ def check_memory(where: Path | str, needed: int) -> None:
                 None,
                 f"at most {remaining:,} bytes, still available to this process",
                 f"{needed:,} bytes",
-                "split the file, write its records as image files (image_folder), which are read while "
-                "training runs, or allow the process more memory",
+                "split the file, write its records as image files (image_folder), which are read "
+                "while training runs, or allow the process more memory",
             )
         )
 

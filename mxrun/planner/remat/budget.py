@@ -123,13 +123,13 @@ def sufficient_share(required_bytes: int, reusable_bytes: int) -> str:
     """Return the hint for a budget given as a share: the least sufficient percentage.
 
     required_bytes: least reusable bytes of all plans tried. reusable_bytes: those of the plain
-    plan. The percentage has two decimals. If no plan needs less than the plain one, the hint names what
-    does.
+    plan. The percentage has two decimals. If no plan needs less than the plain one, the hint names
+    what does.
     """
     if required_bytes >= reusable_bytes:
         return (
             "no plan that was tried needs less than without a budget: memory.micro_batches=true "
-            "also splits the batch, a smaller data.batch_size needs less; or leave memory.budget out"
+            "splits the batch, a smaller data.batch_size needs less; or leave memory.budget out"
         )
     hundredths = -(-required_bytes * 10_000 // reusable_bytes)
     # The config reads the percentage as a float, which may round below the required bytes.
