@@ -60,6 +60,7 @@ class WhereProperty(OperatorProperty[WhereParameters]):
 
     type_string = "where"
     family = OperatorFamily.ELEMENTWISE
+    reads_only_data = True
     parameter_type = WhereParameters
 
     def list_arguments(self) -> tuple[str, ...]:

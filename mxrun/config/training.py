@@ -113,7 +113,7 @@ class StartFrom(Section):
     run: str = Field(
         min_length=1,
         description="A run's folder, one of its checkpoints, or the name of a run in the folder of "
-        "runs.",
+        "runs; a path is looked for in the config's folder first, then in the working folder.",
         examples=["runs/digits_lenet"],
     )
     checkpoint: WhichCheckpoint | None = Field(

@@ -97,6 +97,9 @@ class OperatorProperty(ABC, Generic[P]):
     parameter_type: ClassVar[type[Parameters]]
     # Arguments that hold targets: they receive no gradient and do not share the common dtype.
     label_arguments: ClassVar[tuple[str, ...]] = ()
+    # True if every argument is data: a network names each one but the first. Otherwise an argument
+    # that is not given becomes a parameter, such as a weight.
+    reads_only_data: ClassVar[bool] = False
     # True if the outputs cannot be integers: `infer_type` then rejects integer types.
     is_floating: ClassVar[bool] = False
     # Dtype of output 0 under `precision: bfloat16`. Everything but activations stays float32:

@@ -42,6 +42,7 @@ class SimpleProperty(OperatorProperty[P]):
     """
 
     family = OperatorFamily.ELEMENTWISE
+    reads_only_data = True
     precision = Precision.INHERIT
 
     @property

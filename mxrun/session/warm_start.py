@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -10,16 +11,16 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.merged_names import merged_names
 from mxrun.base.near_names import listed
 from mxrun.base.patterns import PatternTable
-from mxrun.config import StartFrom
+from mxrun.config import PATHLESS, StartFrom
 from mxrun.frontend import ModelDefinition
 from mxrun.session.synthetic_data import synthetic_notes
 from mxrun.session.trained_model import averages, select_checkpoint
 from mxrun.train.checkpoint import Checkpoint
-from mxrun.train.run_directory import find_run
+from mxrun.train.run_directory import is_run
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,13 +134,26 @@ def _unmatched(patterns: Sequence[str], matching: Mapping[str, Sequence[str]]) -
 
 
 def _checkpoint(built: ModelDefinition, section: StartFrom, runs: Path) -> Checkpoint:
+    places = _places(built.config.place("train", "start_from", "run"), section.run, runs)
+    path = next(filter(is_run, places), None)
     try:
-        found = select_checkpoint(find_run(section.run, runs), section.checkpoint)
+        found = select_checkpoint(path or Path(section.run), section.checkpoint)
     except UserError as error:
         key = "run" if section.checkpoint is None else "checkpoint"
         place = built.config.place("train", "start_from", key)
+        looked = f"looked in {listed([os.path.abspath(each) for each in places])}"
         raise UserError(
-            replace(problem, place=problem.place or place) for problem in error.diagnostics
+            replace(problem, place=problem.place or place, hint=problem.hint if path else looked)
+            for problem in error.diagnostics
         ) from error
     assert found.checkpoint is not None
     return found.checkpoint
+
+
+def _places(written: SourceLocation | None, run: str, runs: Path) -> list[Path]:
+    """Return where a run may be: beside the config that names its path, here, in `runs`."""
+    places = [Path(run), runs / run]
+    # A bare name means a run of that name, not a folder beside the config.
+    if written is not None and written.file not in PATHLESS and Path(run).name != run:
+        places.insert(0, Path(written.file).parent / run)
+    return list(dict.fromkeys(places))

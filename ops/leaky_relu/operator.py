@@ -146,6 +146,8 @@ class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
 
     type_string = "LeakyReLU"
     family = OperatorFamily.ACTIVATION
+    # prelu's gamma is a parameter.
+    reads_only_data = False
     parameter_type = LeakyReLUParameters
 
     @property

@@ -99,18 +99,33 @@ def test_L6_the_sides_of_a_product_may_change_places(tmp_path: Path) -> None:
         "    - elemwise_mul: {name: scale, lhs: flat}\n",
         "    - elemwise_mul: {name: scale, inputs: [flat]}\n",
         "    - _mul: {name: scale}\n",
+        "    - broadcast_mul: {name: scale}\n",
     ],
 )
-def test_L6_an_unwired_side_is_a_parameter_of_the_inferred_shape(
-    tmp_path: Path, layer: str
-) -> None:
-    run = prepared(tmp_path, "", layer + CLASSES)
+def test_L6_an_unwired_side_is_an_error_unless_it_is_declared(tmp_path: Path, layer: str) -> None:
+    with pytest.raises(UserError) as caught:
+        prepared(tmp_path, "", layer + CLASSES)
+    (problem,) = caught.value.diagnostics
+    assert problem.problem.endswith("mul 'scale': no tensor for 'rhs'")
+    assert problem.place is not None
+    assert "rhs: NAME" in problem.hint
+    assert "declare network.variables.scale_rhs" in problem.hint
+    declared = "  variables: {scale_rhs: {shape: [32, 64]}}\n"
+    run = prepared(tmp_path, declared, layer + CLASSES)
     assert run.built.model.parameters["scale_rhs"].shape == (32, 64)
 
 
-def test_L6_a_side_that_broadcasts_needs_its_shape(tmp_path: Path) -> None:
+def test_a_selection_needs_all_its_tensors(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        prepared(tmp_path, "", "    - broadcast_mul: {name: scale}\n" + CLASSES)
+        prepared(tmp_path, "", "    - where: {name: pick, condition: flat, x: flat}\n" + CLASSES)
+    (problem,) = caught.value.diagnostics
+    assert problem.problem == "where 'pick': no tensor for 'y'"
+
+
+def test_L6_a_declared_side_that_broadcasts_needs_its_shape(tmp_path: Path) -> None:
+    declared = "  variables: {scale_rhs: {lr_mult: 2}}\n"
+    with pytest.raises(UserError) as caught:
+        prepared(tmp_path, declared, "    - broadcast_mul: {name: scale}\n" + CLASSES)
     hints = {diagnostic.problem: diagnostic.hint for diagnostic in caught.value.diagnostics}
     hint = hints["not enough is known: need shape of 'scale_rhs'"]
     assert "scale_rhs: {shape: [...]}" in hint

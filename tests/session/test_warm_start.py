@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,26 @@ def test_L16_what_cannot_be_loaded_has_its_place(section: str, problem: str) -> 
     (diagnostic,) = refusal(*overrides).diagnostics
     assert problem in diagnostic.problem
     assert diagnostic.place is not None
+
+
+@pytest.mark.usefixtures("_first")
+def test_a_path_in_a_config_is_looked_for_beside_it_first() -> None:
+    text = "extends: ../net.yaml\ntrain: {start_from: {run: trained/it}}\n"
+    Path("project").mkdir()
+    Path("project/tuned.yaml").write_text(text)
+    definition = load("project/tuned.yaml")
+    with pytest.raises(UserError) as caught:
+        read(definition)
+    (problem,) = caught.value.diagnostics
+    for folder in ("project/trained/it", "trained/it", "runs/trained/it"):
+        assert os.path.abspath(folder) in problem.hint
+    for folder in ("runs/trained", "trained", "project/trained"):
+        shutil.copytree("runs/first", f"{folder}/it")
+        source = read(definition).source
+        assert source is not None
+        assert source.resolve().is_relative_to(Path(folder).resolve())
+    # From the command line, paths are relative to the working folder.
+    assert read(built("{run: trained/it}")).source == Path("trained/it/checkpoint-44")
 
 
 @pytest.mark.usefixtures("_first")
