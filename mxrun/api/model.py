@@ -101,7 +101,9 @@ def load(
         if allow_plugins:
             trust_plugins(run)
         requested = None if checkpoint is None else str(checkpoint)
-        trained = TrainedModel.open(run, requested, allow_changes=allow_changes, overrides=changes)
+        trained = TrainedModel.open(
+            run, requested, allow_changes=allow_changes, overrides=changes, advice=IN_PYTHON
+        )
         return LoadedModel(trained.parsed, folder, trained)
 
 
@@ -415,7 +417,7 @@ class LoadedModel:
 
     def _reopen(self, folder: Path, allow_changes: bool) -> None:
         """Take the weights of a run that has been trained."""
-        self._trained = TrainedModel.open(folder, allow_changes=allow_changes)
+        self._trained = TrainedModel.open(folder, allow_changes=allow_changes, advice=IN_PYTHON)
         self._assigned = False
 
     def _require_weights_of(self, folder: Path) -> None:

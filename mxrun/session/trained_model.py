@@ -16,6 +16,7 @@ from mxrun.graph.update_rule import averaged
 from mxrun.session.planning import parse_config
 from mxrun.session.plugins import plugin_differences, plugin_hashes
 from mxrun.session.synthetic_data import synthetic_notes_of
+from mxrun.train.advice import ON_COMMAND_LINE, Advice
 from mxrun.train.checkpoint import (
     MANIFEST_FILE,
     Arrays,
@@ -54,21 +55,22 @@ class TrainedModel:
         allow_changes: bool = False,
         needs_device: bool = True,
         overrides: Overrides = (),
+        advice: Advice = ON_COMMAND_LINE,
     ) -> TrainedModel:
         """Read a run's folder or one of its checkpoints.
 
         requested: `best`, `newest` or a step; by default the best if the run saves one, else the
         newest. batch: replaces the config's batch size. needs_device: whether the config's device
-        must be there. overrides: change the run's config. Raises UserError for a folder of another
-        kind, for an unusable checkpoint, and if config or plugins differ from those of training;
-        with `allow_changes` the differences become notes.
+        must be there. overrides: change the run's config. advice: words for what to do next.
+        Raises UserError for a folder of another kind, for an unusable checkpoint, and if config or
+        plugins differ from those of training; with `allow_changes` the differences become notes.
         """
         run = run_of(path)
         if not os.path.isfile(run / CONFIG_FILE):
             raise _no_run(path, run)
         parsed = parse_config(run / CONFIG_FILE, overrides, needs_device)
         built = build(parsed, batch)
-        selected = select_checkpoint(path, requested)
+        selected = select_checkpoint(path, requested, advice)
         checkpoint = selected.checkpoint
         assert checkpoint is not None
         means = averages(checkpoint)
@@ -77,7 +79,7 @@ class TrainedModel:
         notes = [f"{problem.problem}; another checkpoint is used" for problem in selected.damaged]
         differences = _differences(built, checkpoint)
         if differences and not allow_changes:
-            raise _changed(run, checkpoint, differences)
+            raise _changed(run, checkpoint, differences, advice)
         if differences:
             notes.append("this differs from the trained network: " + "; ".join(differences))
         notes.append(_described(checkpoint, bool(means)))
@@ -131,14 +133,16 @@ def _differences(built: ModelDefinition, checkpoint: Checkpoint) -> list[str]:
     return found + plugin_differences(manifest.plugins, plugin_hashes(config))
 
 
-def _changed(run: Path, checkpoint: Checkpoint, differences: Sequence[str]) -> UserError:
+def _changed(
+    run: Path, checkpoint: Checkpoint, differences: Sequence[str], advice: Advice
+) -> UserError:
     return UserError(
         Diagnostic(
             f"{checkpoint.folder} was trained with other settings than {run} has now",
             expected="the config and the plugins that the checkpoint was trained with",
             got="; ".join(differences),
-            hint="undo the change, or use --allow-changes: the results are then not those of the "
-            "run",
+            hint=f"undo the change, or use {advice.allow_changes}: the results are then not those "
+            "of the run",
         )
     )
 
@@ -152,7 +156,9 @@ def averages(checkpoint: Checkpoint) -> Arrays:
     }
 
 
-def select_checkpoint(run: Path, requested: str | None) -> RestoredCheckpoint:
+def select_checkpoint(
+    run: Path, requested: str | None, advice: Advice = ON_COMMAND_LINE
+) -> RestoredCheckpoint:
     """Return the checkpoint at `run`, or the one of a run's folder that `requested` selects.
 
     requested: `best`, `newest` or a step; by default the best if the run saves one, else the
@@ -160,7 +166,7 @@ def select_checkpoint(run: Path, requested: str | None) -> RestoredCheckpoint:
     """
     if (run / MANIFEST_FILE).is_file():
         if requested is not None:
-            hint = "--checkpoint selects among the checkpoints of a run's folder"
+            hint = f"{advice.checkpoint} selects among the checkpoints of a run's folder"
             raise UserError(Diagnostic(f"{run} is one checkpoint already", hint=hint))
         return RestoredCheckpoint(load_checkpoint(run), ())
     if requested not in (None, BEST, NEWEST):
@@ -175,7 +181,8 @@ def select_checkpoint(run: Path, requested: str | None) -> RestoredCheckpoint:
             newest = newest_checkpoint(run)
             return RestoredCheckpoint(newest.checkpoint, (*error.diagnostics, *newest.damaged))
     if requested == BEST:
-        hint = "train with `train: {checkpoint: {best: accuracy}}`, or use --checkpoint newest"
+        best_key = "`train: {checkpoint: {best: accuracy}}`"
+        hint = f"train with {best_key}, or use {advice.newest_checkpoint}"
         raise UserError(Diagnostic(f"the run in {run} has no best checkpoint", hint=hint))
     newest = newest_checkpoint(run)
     if newest.checkpoint is None:

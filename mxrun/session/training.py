@@ -299,7 +299,8 @@ class _Training:
             raise self._explanation(directory, start) from None
         except EvaluationDiverged as error:
             saver.save(loop.progress)
-            raise UserError(error.diagnostic) from None
+            hint = self._request.advice.for_diverged_evaluation
+            raise UserError(replace(error.diagnostic, hint=hint)) from None
         summary = self._summary(result, directory, resumed_from, wait_share)
         directory.write_summary(summary.to_json())
         return summary

@@ -43,23 +43,17 @@ def located_in_evaluation(
     It names the first operator that wrote NaN or infinity.
     """
     problem = f"the evaluation after epoch {progress.epoch} (step {progress.step}) is not finite"
-    hint = (
-        "the trained parameters are finite and saved; lower the learning rate (train.optimizer), "
-        "or repair the records or transforms of data.eval and run again with --resume "
-        "--allow-changes"
-    )
     bad = bad_record(slots, batch)
     if bad is not None:
         name, record = bad
         problem = f"{problem}: record {record} of the evaluation data is not finite in {name!r}"
-        return Diagnostic(problem, hint=hint)
+        return Diagnostic(problem)
     found = first_non_finite(executor, EVALUATE)
     why = "the loss exceeds float32" if found is None else written_text(found)
     return Diagnostic(
         f"{problem}: {why}",
         expected="finite numbers",
         got=f"a batch of the evaluation records {records_text(batch)}",
-        hint=hint,
     )
 
 

@@ -144,6 +144,18 @@ def test_wrong_names_and_callbacks_are_explained(trained: Path) -> None:
             model.fit(callbacks)  # type: ignore[arg-type]
 
 
+def test_advice_is_python(trained: Path, empty_folder: Path) -> None:
+    with pytest.raises(mxrun.UserError, match=r"use checkpoint=.newest.$"):
+        mxrun.load(trained, checkpoint="best")
+    wider = {"data.eval.transforms": [{"normalize": {"mean": 0.5, "std": 0.5}}]}
+    with pytest.raises(mxrun.UserError, match="or use allow_changes=True: the results"):
+        mxrun.load(trained, wider)
+    np.savez("large.npz", data=np.full((64, 1, 8, 8), 3e38, np.float32), label=np.zeros(64, int))
+    data = {"data.eval": {"dataset": "npz", "path": "large.npz"}, "train.epochs": 1}
+    with pytest.raises(mxrun.UserError, match=r"with fit\(resume=True, allow_changes=True\)$"):
+        mxrun.load(DIGITS, data).fit(progress=False)
+
+
 def test_numbers_of_records_are_checked_and_used(trained: Path) -> None:
     model = mxrun.load(trained)
     for batch in (0, -1, 2.5, "most"):

@@ -147,7 +147,8 @@ def test_F10_the_replay_of_evaluations_and_a_plateau(wd: str, problem: str) -> N
         "train.checkpoint={every: 1000 steps}",
     ]
     said = diverged(overrides)
-    assert said == checked_from_the_start(overrides)
+    # The run adds what to do after an evaluation, which depends on the interface.
+    assert said.partition("\n  hint: the trained")[0] == checked_from_the_start(overrides)
     assert said.startswith(problem)
     lines = Path("runs/killed/metrics.jsonl").read_text().splitlines()
     rates = [json.loads(line)["learning_rate"] for line in lines]
