@@ -70,7 +70,8 @@ class CheckpointSection(Section):
     best: str | None = Field(
         default=None,
         description="The metric whose best checkpoint is retained as well: loss, or the name of a "
-        "metric's figure in the output, such as f1_macro; default: none.",
+        "metric's figure in the output, such as f1_macro; default: that of early_stopping, if it "
+        "is given, else none.",
         examples=["accuracy"],
     )
 
@@ -81,7 +82,8 @@ class EarlyStoppingSection(Section):
     metric: str = Field(
         default="loss",
         description="The metric that has to improve: loss, or the name of a metric's figure in the "
-        "output, such as f1_macro. Its direction is known.",
+        "output, such as f1_macro. Its direction is known. The best checkpoint by it is retained, "
+        "unless train.checkpoint.best names another metric.",
         examples=["accuracy"],
     )
     patience: Size = Field(

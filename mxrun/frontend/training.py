@@ -108,7 +108,7 @@ def build_training(
         policy=Policy(
             train.checkpoint.every,
             train.checkpoint.keep,
-            train.checkpoint.best,
+            watch.best,
         ),
         class_weights=weighting,
     )
@@ -165,6 +165,8 @@ def _watch(
             )
     higher = frozenset(name for name, metric in known.items() if metric.higher_is_better)
     plateau = None if plateau is None else plateau.directed(higher)
+    if best is None and early is not None:
+        best = early.metric
     return EvaluationMonitor(best=best, early=early, plateau=plateau, higher=higher)
 
 

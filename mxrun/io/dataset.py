@@ -21,6 +21,7 @@ from mxrun.io.classes import (
     missing_classes_in_range,
 )
 from mxrun.io.declared import DeclaredRegistry
+from mxrun.io.files import MORE_MEMORY
 from mxrun.io.record import RecordShape, Scale
 from mxrun.io.split import (
     SHARE_HINT,
@@ -405,9 +406,8 @@ def _problems(error: UserError | MemoryError, name: str) -> tuple[Diagnostic, ..
     if isinstance(error, UserError):
         return error.diagnostics
     problem = f"the records of data set {name!r} do not fit into memory"
-    hint = "use fewer records, or allow the process more memory"
     got = f"at most {memory_limit():,} bytes for this process, and an allocation failed"
-    return (Diagnostic(problem, got=got, hint=hint),)
+    return (Diagnostic(problem, got=got, hint=MORE_MEMORY),)
 
 
 def open_datasets(

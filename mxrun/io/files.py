@@ -41,6 +41,13 @@ def unreadable_error(path: Path | str, error: OSError | ValueError) -> UserError
     return UserError(f"{path}: cannot be read: {reason}")
 
 
+# Hint for records that do not fit into memory.
+MORE_MEMORY = (
+    "write the records as image files (image_folder), which are read while training runs, split "
+    "the file, or allow the process more memory"
+)
+
+
 def check_memory(where: Path | str, needed: int) -> None:
     """Raise UserError if the `needed` bytes exceed the memory that the process may still allocate.
 
@@ -55,8 +62,7 @@ def check_memory(where: Path | str, needed: int) -> None:
                 None,
                 f"at most {remaining:,} bytes, still available to this process",
                 f"{needed:,} bytes",
-                "split the file, write its records as image files (image_folder), which are read "
-                "while training runs, or allow the process more memory",
+                MORE_MEMORY,
             )
         )
 

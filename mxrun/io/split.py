@@ -74,6 +74,9 @@ class Split:
         """
         if self.is_complete or (self.share is None and not self.rest):
             return slice(self.start, self.stop)
+        if self.share is None and self.stop is not None and (not self.start or self.stop == length):
+            # Also one range, so that the records are a view of those that training reads.
+            return slice(self.stop, length) if not self.start else slice(0, self.start)
         selected = np.zeros(length, np.bool_)
         if self.share is None:
             selected[self.start : self.stop] = True
@@ -113,8 +116,7 @@ class Split:
             )
             expected = "labels that are classes"
             return (Diagnostic(problem, place_of(places, "split.stratify"), expected),)
-        rows = self.rows(length, labels)
-        if isinstance(rows, slice) or len(rows):
+        if len(np.arange(length)[self.rows(length, labels)]):
             return ()
         problem = f"the split {self} leaves no records of {length}"
         return (Diagnostic(problem, place_of(places, "split"), hint="give more records"),)

@@ -76,10 +76,11 @@ def train_table(summary: Report) -> Table:
 
 
 def _best_text(best: Report) -> str:
-    """Return the best evaluation: `0.9833 after epoch 17 (checkpoint-391)`."""
+    """Return the best evaluation: `0.9833 after epoch 17 (checkpoint-391)`, or that it is lost."""
     text = f"{metric_text(best['value'])} after epoch {best['epoch']}"
     checkpoint = best["checkpoint"]
-    return text if checkpoint is None else f"{text} ({Path(checkpoint).name})"
+    lost = "not saved: set train.checkpoint.best"
+    return f"{text} ({lost if checkpoint is None else Path(checkpoint).name})"
 
 
 def data_wait_lines(summary: Report) -> list[Text]:

@@ -127,6 +127,18 @@ def test_shares_that_overlap_are_refused(root: Path, tmp_path: Path) -> None:
     opened(tmp_path, sections(root / "flat", same, same))
 
 
+@pytest.mark.parametrize("range", ["[0, 6]", "[4, 10]"])
+def test_a_range_and_its_rest_are_views_of_one_array(tmp_path: Path, range: str) -> None:
+    data = np.arange(40, dtype=np.float32).reshape(10, 1, 2, 2)
+    np.savez(tmp_path / "ten.npz", data=data, label=np.arange(10, dtype=np.int32) % 3)
+    train = f"  train: {{dataset: npz, path: ten.npz, split: {{range: {range}}}}}\n"
+    parts = opened(tmp_path, train + "  eval: {dataset: npz, split: rest}\n")
+    arrays = [parts[role].fields["data"].records for role in ("train", "eval")]
+    assert sorted(np.concatenate(arrays).ravel().tolist()) == data.ravel().tolist()
+    assert arrays[0].base is not None
+    assert arrays[0].base is arrays[1].base
+
+
 def test_rest_is_also_what_a_range_leaves() -> None:
     rows = Split("all", 2, 5, rest=True).rows(7, None)
     assert not isinstance(rows, slice)

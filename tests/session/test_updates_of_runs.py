@@ -12,6 +12,7 @@ from mxrun.base.errors import UserError
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset import open_datasets, request_dataset
 from mxrun.session.planning import load
+from mxrun.session.trained_model import select_checkpoint
 from mxrun.session.training import prepare
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.checkpoint_manager import CheckpointManager, Interval, Policy, saved_steps
@@ -129,6 +130,19 @@ def test_a_run_ends_early_once_nothing_gets_better() -> None:
     again = run_training(*settings, existing="resume")
     assert again["stopped_early"]
     assert len(metrics("one")) == 4
+
+
+def test_early_stopping_retains_the_best_checkpoint_and_inference_uses_it() -> None:
+    """No evaluation after the first improves, and only the newest checkpoint is retained beside."""
+    stopping = "train.early_stopping={patience: 3, min_delta: 0}"
+    settings = ("train.optimizer.sgd.lr=0", "train.epochs=50", "train.checkpoint.keep=1", stopping)
+    summary = run_training(*settings, existing="overwrite")
+    first, last = 8, 32
+    assert saved_steps(Path("runs/one")) == [first, last]
+    assert summary["best"]["checkpoint"] == str(Path("runs/one", f"checkpoint-{first}"))
+    best = select_checkpoint(Path("runs/one"), None).checkpoint
+    assert best is not None
+    assert best.manifest.progress.step == first
 
 
 def test_a_run_that_gets_better_does_not_end_early() -> None:
