@@ -25,7 +25,7 @@ from mxrun.session.device import host_loops
 from mxrun.session.notes import Notify, note_missing_library
 from mxrun.session.planning import check_fits, load, plan_for
 from mxrun.session.roofline import Roofline, roofline
-from mxrun.train.loop import quantiles
+from mxrun.train.quantiles import quantiles
 
 if TYPE_CHECKING:
     from mxrun.session.comparison import PeerResult

@@ -18,7 +18,7 @@ from mxrun.peers.baseline import BaselineProcess, InstalledBaseline
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.equivalence import NotEquivalent, ReferenceOutputs
 from mxrun.session.notes import Notify
-from mxrun.train.loop import quantiles
+from mxrun.train.quantiles import quantiles
 
 _ROUNDS = 10
 # Minimum duration of a runner's part of a round: shorter ones measure how threads wake up.

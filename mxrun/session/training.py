@@ -42,9 +42,10 @@ from mxrun.train.checkpoint import PlanRecord, checkpoint_folder
 from mxrun.train.checkpoint_manager import CheckpointManager, newest_checkpoint, saved_steps
 from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
 from mxrun.train.interruption import Interruption
-from mxrun.train.loop import LoopResult, TrainingLoop, WaitEnded, percentiles
+from mxrun.train.loop import LoopResult, TrainingLoop, WaitEnded
 from mxrun.train.observer import Observer, RunStarted
 from mxrun.train.progress import Progress
+from mxrun.train.quantiles import percentiles
 from mxrun.train.replay import CheckedLoop, NullCheckpointing, NullObserver
 from mxrun.train.run_directory import RunDirectory
 from mxrun.train.run_lock import RunLock, only_writer
