@@ -21,7 +21,7 @@ from mxrun.io.fingerprint import fingerprint
 from mxrun.io.image_list import is_image_list
 from mxrun.io.record import Scale
 from mxrun.io.sample import image_scale, takes_images
-from mxrun.io.split import Split, UnknownSplit
+from mxrun.io.split import ALL, Split, UnknownSplit
 from mxrun.session.records import shown_path
 from mxrun.session.trained_model import TrainedModel
 from mxrun.train.checkpoint import Manifest
@@ -188,6 +188,9 @@ def _section(trained: TrainedModel, part: DataPart, role: str) -> SourceNode:
         if "dataset" not in given:
             found = dataset_for(trained.built, part.path, own["dataset"].value)
             given["dataset"] = SourceNode(found, place)
+        if part.split not in (None, ALL) and _is_whole(given["dataset"].value):
+            problem = f"{part.path} has no parts: --split {part.split} selects none of it"
+            raise UserError(Diagnostic(problem, hint="leave out the path or --split"))
     if part.split not in (None, TRAIN, EVAL):
         given["split"] = SourceNode(part.split, place)
     path = given.get("path")
@@ -201,6 +204,15 @@ def _section(trained: TrainedModel, part: DataPart, role: str) -> SourceNode:
     kept = {key: value for key, value in own.items() if key not in _OF_THE_RUN}
     kept |= {} if transforms is None else {"transforms": transforms}
     return SourceNode({**kept, **given}, place)
+
+
+def _is_whole(name: object) -> bool:
+    """Return whether a data set has no parts, such as a table."""
+    if name not in list(DATASETS):
+        # An unknown one is reported with the rest of its section.
+        return False
+    known = DATASETS.get(str(name))
+    return known.find_split is None and known.splits == (ALL,)
 
 
 def _refuse_twice(part: DataPart, given: Mapping[str, SourceNode]) -> None:
