@@ -150,7 +150,7 @@ def infer(
         inference = command.infer(run, request, write_note)
     write_notes(inference.notes)
     _run_and_write(inference, form, to, json)
-    write_notes([work_text(inference.summary())])
+    write_notes([work_text(inference.summary()), *([] if to is None else [f"wrote {to}"])])
 
 
 def _check_records(inputs: Sequence[str], split: str | None) -> None:

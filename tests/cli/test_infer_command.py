@@ -97,7 +97,9 @@ def test_standard_input_is_recognised_by_its_first_bytes(work):
 def test_arrays_go_to_files_and_pipes(work, tmp_path):
     arguments = ("infer", RUN, "digits.npy", "--outputs")
     to = str(tmp_path / "features.npy")
-    assert mxrun(*arguments, "relu1", "--to", to, cwd=work).stdout == ""
+    written = mxrun(*arguments, "relu1", "--to", to, cwd=work)
+    assert written.stdout == ""
+    assert written.stderr.endswith(f"mxrun: wrote {to}\n")
     features = np.load(to)
     assert (features.shape, features.dtype) == ((20, 16, 8, 8), np.float32)
     piped = subprocess.run(
