@@ -88,6 +88,8 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
     if not images:
         expected = "a subfolder for each class, with images in it"
         hint = f"images end in {', '.join(SUFFIXES)}"
+        if _images(folder):
+            hint = f"images without labels: mxrun infer RUN {folder}"
         raise UserError(Diagnostic(f"{folder}: holds no images", None, expected, hint=hint))
     data = LazyField(
         partial(_read, images, channels),

@@ -44,8 +44,13 @@ def is_image_list(path: Path) -> bool:
             head = stream.read(_HEAD)
     except (OSError, ValueError) as error:
         raise unreadable_error(path, error) from error
+    return names_images(head)
+
+
+def names_images(content: bytes) -> bool:
+    """Return whether one of the first two lines of a text names an image."""
     try:
-        rows = _rows(head.decode(errors="replace"))[:2]
+        rows = _rows(content[:_HEAD].decode(errors="replace"))[:2]
     except csv.Error:
         return False
     return any(_is_image(cell) for _, cells in rows for cell in cells)
@@ -75,7 +80,8 @@ def read_image_list(path: Path) -> ImageList:
     for line, cells in rows[has_header:]:
         if len(cells) <= max(file, label) or not cells[file] or not cells[label]:
             problem = f"{path}:{line}: a row needs a file and a label"
-            raise UserError(Diagnostic(problem, None, "file,label", ",".join(cells)[:80]))
+            got, hint = ",".join(cells)[:80], "images without labels: mxrun infer RUN FILE"
+            raise UserError(Diagnostic(problem, None, "file,label", got, hint))
         image = path.parent / cells[file]
         if not os.path.isfile(image):
             hint = f"names of files are relative to {path.parent}"

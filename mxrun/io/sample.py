@@ -17,6 +17,7 @@ from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.decode import SUFFIXES, decode_image
 from mxrun.io.files import read_all_bytes, with_prefix
+from mxrun.io.image_list import names_images
 from mxrun.io.npy import read_npy
 from mxrun.io.record import Record, Scale
 from mxrun.io.table import PLAIN, TableForm, parse_table
@@ -122,6 +123,10 @@ def _records(
         yield decode_image(io.BytesIO(content), name, spec.shape[0]), image_scale(sample.scale)
     else:
         _require_table(content, name)
+        if takes_images(spec) and names_images(content):
+            hint = f"name the images; to evaluate them by their labels: mxrun evaluate RUN {name}"
+            problem, expected = f"{name}: a list of images, not an image", "images or numbers"
+            raise UserError(Diagnostic(problem, None, expected, hint=hint))
         table = parse_table(
             content, name, sample.table, "only numbers are read: remove the row of names"
         )

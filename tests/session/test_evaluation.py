@@ -459,6 +459,7 @@ def test_arrays_are_evaluated_like_files(here: Path) -> None:
         ("table", {"path": "rows.csv", "settings": ("path=rows.csv",)}, "leave one out"),
         ("table", {"split": "all", "settings": ("split=all",)}, "leave one out"),
         ("table", {"settings": ("label",)}, "not an override"),
+        ("table", {"path": "rows.csv", "split": "train"}, "rows.csv has no parts: --split train"),
         # Paths of which not even the existence can be found out.
         ("images", {"path": "a" * 5000}, "aaa: there is no such file or folder"),
         ("a" * 5000, {}, "aaa is not a run"),
@@ -466,6 +467,17 @@ def test_arrays_are_evaluated_like_files(here: Path) -> None:
 )
 def test_wrong_records_are_refused(here: Path, run: str, data: Any, words: str) -> None:
     assert words in problem(run, **data).problem
+
+
+def test_labels_and_images_alone_are_sent_to_the_command_that_takes_them(here: Path) -> None:
+    Path("some.csv").write_text("file,label\nimages/test/bee/1.png,bee\n")
+    with pytest.raises(UserError, match=r"some\.csv: a list of images") as caught:
+        infer("runs/images", InferRequest(inputs=("some.csv",)))
+    assert "mxrun evaluate RUN some.csv" in caught.value.diagnostics[0].hint
+    assert "no parts: --split eval" in problem("images", path="some.csv", split="eval").problem
+    Path("some.csv").write_text("images/test/bee/1.png\n")
+    assert "mxrun infer RUN" in problem("images", path="some.csv").hint
+    assert "mxrun infer RUN" in problem("images", path="images/test/bee").hint
 
 
 def test_files_with_names_that_are_too_long_are_refused(here: Path) -> None:
