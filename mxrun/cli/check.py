@@ -34,4 +34,5 @@ def check(
     else:
         from mxrun.report.tables import layer_table
 
-        write_tables([layer_table(report)])
+        frozen = f"{report['trainable']:,} trainable, {report['frozen']:,} frozen"
+        write_tables([layer_table(report), *([frozen] if report["frozen"] else [])])

@@ -9,6 +9,7 @@ from typing import Any
 from mxrun.base.tensor import Shape
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.node import NodeEntry
+from mxrun.session.variables import trainable_elements
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,22 @@ class LayerRow:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Layers and totals of a valid config."""
+    """Layers and totals of a valid config.
+
+    trainable: elements that training changes; None if the config freezes none.
+    """
 
     name: str
     batch_size: int
     rows: tuple[LayerRow, ...]
     parameters: int
     flops: int
+    trainable: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON."""
-        return asdict(self)
+        """Return the report as JSON; `frozen` counts the parameters that are not trainable."""
+        frozen = 0 if self.trainable is None else self.parameters - self.trainable
+        return {**asdict(self), "trainable": self.parameters - frozen, "frozen": frozen}
 
 
 def check_report(built: ModelDefinition) -> CheckReport:
@@ -46,6 +52,7 @@ def check_report(built: ModelDefinition) -> CheckReport:
         rows=rows,
         parameters=sum(row.parameters for row in rows),
         flops=sum(row.flops for row in rows),
+        trainable=trainable_elements(built),
     )
 
 

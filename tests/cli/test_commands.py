@@ -357,3 +357,12 @@ def test_a_result_that_cannot_be_written_is_told(command: str) -> None:
 def test_an_error_that_cannot_be_written_is_still_an_error(command: str) -> None:
     done = in_shell(f"{command} 2>/dev/full")
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+
+
+def test_check_counts_frozen_parameters(tmp_path: Path) -> None:
+    frozen = 'network.variables={"conv1_*": {frozen: true}}'
+    report = result("check", "digits_lenet", frozen, cwd=tmp_path)
+    assert report["frozen"] == 16 * 9 + 16
+    assert report["trainable"] + report["frozen"] == report["parameters"]
+    shown = succeeded(mxrun("check", "digits_lenet", frozen, cwd=tmp_path)).stdout
+    assert shown.endswith(f"{report['trainable']:,} trainable, 160 frozen\n")
