@@ -10,7 +10,7 @@ import typer
 from mxrun.cli.arguments import Json
 
 Key = Annotated[
-    str | None,
+    list[str] | None,
     typer.Argument(
         metavar="KEY",
         help="A key of a config or its last part, a kind such as sgd or f1, an operator or a "
@@ -43,14 +43,14 @@ def help_(context: typer.Context, key: Key = None, json: Json = False) -> None:
     commands = {
         name: inspect.cleandoc(each.help or "").split("\n")[0] for name, each in group.items()
     }
-    if key is None:
+    if not key:
         overview = {**command.overview(), "commands": commands}
         if json:
             write_json(overview)
         else:
             write_tables(overview_parts(overview))
         return
-    report = command.explain(key, commands)
+    report = command.explain(" ".join(key), commands)
     if json:
         write_json(report)
         return

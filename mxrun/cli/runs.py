@@ -44,7 +44,9 @@ def runs(
     from mxrun.report.runs import comparison_tables, list_tables
 
     if names and sort is not None:
-        raise typer.BadParameter("--sort is for the list: leave it out, or the names of runs")
+        raise typer.BadParameter(
+            "--sort is for the list of all runs: leave out --sort, or the names of runs"
+        )
     report = command.compare_runs(names, runs) if names else command.list_runs(runs, sort)
     if json:
         write_json(report)

@@ -11,7 +11,7 @@ from mxrun.base.near_names import folded, nearest
 from mxrun.commands import ops
 from mxrun.operator.register import OPERATORS
 from mxrun.session.reference import LAYERS, ReferenceEntry, config_reference, find
-from mxrun.session.reference_search import related, see_also
+from mxrun.session.reference_search import related, related_to_words, see_also
 
 Report = dict[str, Any]
 # Names of what there is to choose from, and the keys that take it.
@@ -70,7 +70,7 @@ def explain(key: str, commands: Mapping[str, str]) -> Report:
         others = [_row(entry) for entry in _namesakes(root, found[0])]
         return {"entry": entry_report(found[0]), "others": others, "commands": named}
     if not found and not named:
-        if to_show := related(root, key):
+        if to_show := related(root, key) or related_to_words(root, key):
             return {"related": [_row(entry) for entry in to_show], "commands": {}}
         raise UserError(_unknown(root, key, commands))
     return {"candidates": [_row(entry) for entry in found], "commands": named}

@@ -46,7 +46,10 @@ class InitLines:
         """Yield headings, and the lines below them indented."""
         warnings = [*self.report["warnings"]]
         if self.report["imbalanced"]:
-            warnings.append("classes differ much in size: look at balanced_accuracy")
+            warnings.append(
+                "classes differ much in size: look at balanced_accuracy, and try "
+                "train.class_weights=balanced"
+            )
         sections = (
             ("seen", self.report["facts"]),
             ("to note", warnings),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from mxrun.base.foreign_names import keys_for
 from mxrun.base.near_names import folded
@@ -35,6 +36,18 @@ def related(root: ReferenceEntry, word: str) -> list[ReferenceEntry]:
         *(entry for entry in keys if begins.search(f"{entry.description} {entry.accepts}")),
     ]
     return list({entry.shared: entry for entry in found}.values())
+
+
+def related_to_words(root: ReferenceEntry, words: str) -> list[ReferenceEntry]:
+    """Return the entries that most of several words name or have to do with; each once."""
+    found: dict[tuple[str, ...], ReferenceEntry] = {}
+    hits: Counter[tuple[str, ...]] = Counter()
+    for word in words.split():
+        own = {entry.shared: entry for entry in (*find(root, word), *related(root, word))}
+        found = {**found, **own}
+        hits.update(own.keys())
+    most = max(hits.values(), default=0)
+    return [entry for shared, entry in found.items() if hits[shared] == most]
 
 
 def see_also(root: ReferenceEntry, operator: str) -> list[ReferenceEntry]:

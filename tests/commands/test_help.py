@@ -100,6 +100,18 @@ def test_examples_of_transforms_are_of_photos() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        ("macro f1", "train.metrics.f1.average"),
+        ("save every", "train.checkpoint.every"),
+        ("half the memory", "memory"),
+    ],
+)
+def test_several_words_find_what_most_of_them_have_to_do_with(words: str, key: str) -> None:
+    assert key in [row["key"] for row in command.explain(words, COMMANDS)["related"]]
+
+
+@pytest.mark.parametrize(
     ("key", "problem", "hint"),
     [
         ("momentun", "there is no key 'momentun'", "did you mean 'momentum'"),
