@@ -51,6 +51,11 @@ def find_split(options: ImageFolderOptions, named: str, role: str) -> str:
         splits = [ALL, *(name for name in below if _holds_folders(folder / name))]
         problem = f"{folder}: no folder for the split {named!r}"
         hint = nearest(named, splits)
+        if splits == [ALL]:
+            hint = (
+                "the folder has no parts: `split: {share: 0.8, stratify: true}` in data.train and "
+                "`split: rest` in data.eval divide its images"
+            )
         raise UnknownSplit(Diagnostic(problem, None, f"one of {', '.join(splits)}", named, hint))
     splits = [name for name in below if _holds_folders(folder / name)]
     if default_split("train", splits) is None:

@@ -8,6 +8,7 @@ from typing import Any
 from mxrun.base.tensor import PartialShape
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.node import Node, NodeEntry
+from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.operator.register import AnyProperty
 
 Report = dict[str, Any]
@@ -56,6 +57,7 @@ def _described(nodes: Sequence[Node], shapes: Shapes, inputs: Collection[str]) -
             "inputs": list(_inputs(node, shapes)),
         }
         for node in nodes
+        if node.name != SAMPLE_WEIGHT
     ]
 
 
@@ -72,7 +74,10 @@ def _visible_outputs(node: Node) -> tuple[str, ...]:
 
 
 def _inputs(node: Node, shapes: Shapes) -> Iterator[Report]:
-    """Yield the arguments and auxiliary states; `node` is null if nothing is wired."""
+    """Yield the arguments and auxiliary states; `node` is null if nothing is wired.
+
+    The weights of samples, which mxrun fills itself, are left out.
+    """
     if node.prop is None:
         return
     arguments, states = node.prop.list_arguments(), node.prop.list_auxiliary_states()
@@ -80,6 +85,8 @@ def _inputs(node: Node, shapes: Shapes) -> Iterator[Report]:
         part: Report = {"argument": name, "auxiliary": position >= len(arguments)}
         if position < len(node.inputs):
             entry = node.inputs[position]
+            if entry.node.name == SAMPLE_WEIGHT:
+                continue
             source = {"node": entry.node.name, "output": entry.index}
             yield {**part, **source, "shape": _shape(shapes, entry)}
         else:
