@@ -149,7 +149,7 @@ def test_P17_another_way_to_choose_is_another_run(project: Path) -> None:
     plant(project / "net.yaml", last)
     result("train", "net.yaml", "train.epochs=1", cwd=project)
     text = refused("train", "net.yaml", "--resume", "implementation=preferred", cwd=project)
-    assert "implementation: preferred" in text
+    assert "implementation: auto then, preferred now" in text
     assert "conv1:backward: " in text
 
 
