@@ -1,4 +1,4 @@
-"""What is known before the first step: the network's layers and the plan of its memory."""
+"""Inspection of a model before its first step: the network's layers and the plan of its memory."""
 
 from __future__ import annotations
 

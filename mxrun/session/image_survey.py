@@ -113,7 +113,7 @@ def _parts(options: ImageFolderOptions, of: str, complete: Dataset) -> _Parts:
 
 @dataclass(frozen=True)
 class _ImageSample:
-    """What was seen in images that were decoded."""
+    """Sizes and statistics of images that were decoded."""
 
     sizes: ImageSizes
     is_grey: bool

@@ -237,7 +237,7 @@ class Inference:
 
 @dataclass(frozen=True)
 class InferenceSetup:
-    """What an inference runs: its outputs and records, for a network of any batch size.
+    """Outputs and records of an inference, for a network of any batch size.
 
     measured: whether the losses are computed, which the source of records measures.
     """

@@ -79,7 +79,7 @@ _SAME: Mapping[KeyPath, KeyPath] = {
 
 @dataclass(frozen=True)
 class ReferenceEntry:
-    """What is known of one part of a config.
+    """Description of one part of a config.
 
     path: the keys that lead to it; `NAME` stands for a name that the user chooses. shared: the path
     of the entry with the same content, which is `path` itself unless the content has several

@@ -25,7 +25,7 @@ class Advice:
 
     @property
     def for_existing_run(self) -> str:
-        """What to do if a run's folder exists."""
+        """Advice for a run whose folder exists."""
         return (
             f"{self.resume} continues it, {self.overwrite} replaces it, "
             f"{self.other_name} makes another"
@@ -33,7 +33,7 @@ class Advice:
 
     @property
     def for_diverged_evaluation(self) -> str:
-        """What to do if an evaluation of a run was not finite."""
+        """Advice for a run with an evaluation that is not finite."""
         return (
             "the trained parameters are finite and saved; lower the learning rate "
             "(train.optimizer), or repair the records or transforms of data.eval and run again "
