@@ -1,0 +1,1 @@
+"""Dependency engine: functions ordered by the variables that they read and write."""
