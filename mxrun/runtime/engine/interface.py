@@ -73,9 +73,9 @@ OnDone = Callable[[Failure | None], None]
 class Variable:
     """Something that functions read and write, known to one engine by identity.
 
-    Its fields belong to the engine. users: granted readers; is_written: whether a writer is
-    granted; waiting: accesses not yet granted, in the order of pushing. failure: that of the last
-    function that should have written it.
+    Its fields belong to the engine. readers: number of granted readers; is_written: whether a
+    writer is granted; waiting: accesses not yet granted, in the order of pushing. failure: that of
+    the last function that should have written it.
     """
 
     __slots__ = ("deleted", "failure", "is_written", "name", "readers", "waiting")
@@ -96,6 +96,8 @@ class EngineOperator:
     """Function with its variables, checked once and pushed any number of times (MXNet's Opr).
 
     name: shown in traces and failures. priority: higher ones leave the queue of a pool earlier.
+    changes: writes and updates. needs: reads and updates. The other fields belong to the engine:
+    pending counts the pushes that are not complete, on_delete waits for them once `is_deleted`.
     """
 
     __slots__ = (
@@ -103,12 +105,14 @@ class EngineOperator:
         "context",
         "function",
         "is_async",
+        "is_deleted",
         "name",
+        "needs",
+        "on_delete",
+        "pending",
         "pool",
         "priority",
         "reads",
-        "updates",
-        "writes",
     )
 
     def __init__(
@@ -125,10 +129,12 @@ class EngineOperator:
         is_async: bool = False,
     ) -> None:
         self.function: Callable[..., object] = function
-        self.reads, self.writes, self.updates = tuple(reads), tuple(writes), tuple(updates)
-        self.changes = (*self.writes, *self.updates)
+        self.reads = tuple(reads)
+        self.changes, self.needs = (*writes, *updates), (*reads, *updates)
         self.name, self.context, self.pool = name, context, pool
         self.priority, self.is_async = priority, is_async
+        self.pending, self.is_deleted = 0, False
+        self.on_delete: Callable[[], None] | None = None
         count = len(self.reads) + len(self.changes)
         if count > 1 and len({*self.reads, *self.changes}) != count:
             raise InternalError(f"{name} names a variable twice: {self._named_twice()}")

@@ -1,0 +1,64 @@
+"""The process's engine, which arrays and runs share unless they are given another one."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mxrun.base.errors import UserError
+from mxrun.runtime.engine.interface import Engine
+from mxrun.runtime.engine.naive import NaiveEngine
+from mxrun.runtime.engine.threaded import ThreadedEngine
+
+KINDS: dict[str, type[Engine]] = {"threaded": ThreadedEngine, "naive": NaiveEngine}
+
+_guard = threading.Lock()
+_engine: Engine | None = None
+
+
+def new_engine(kind: str) -> Engine:
+    """Return a new engine, `threaded` or `naive`. Raises UserError for another kind."""
+    if kind not in KINDS:
+        raise UserError(f"there is no engine {kind!r}; the kinds are {', '.join(KINDS)}")
+    return KINDS[kind]()
+
+
+def engine() -> Engine:
+    """Return the process's engine, made when it is first asked for.
+
+    When the process ends, functions that are pending finish, and failures that no wait has raised
+    are printed to standard error.
+    """
+    global _engine
+    if _engine is not None:
+        return _engine
+    with _guard:
+        if _engine is None:
+            _engine = ThreadedEngine()
+            atexit.register(_finish, _engine)
+        return _engine
+
+
+@contextmanager
+def using_engine(other: Engine) -> Iterator[Engine]:
+    """Context manager within which `other` is the process's engine.
+
+    Arrays keep the engine with which they were made.
+    """
+    global _engine
+    with _guard:
+        before, _engine = _engine, other
+    try:
+        yield other
+    finally:
+        with _guard:
+            _engine = before
+
+
+def _finish(ended: Engine) -> None:
+    ended.close()
+    for failure in ended.unreported():
+        print(f"mxrun: {failure}, and nothing waited for it", file=sys.stderr)

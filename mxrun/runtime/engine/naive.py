@@ -1,0 +1,213 @@
+"""Naive engine: every pushed function runs on the pushing thread before the push returns.
+
+Functions run in the order of pushing, one at a time, so that an error in the order of the threaded
+engine shows as a difference. A function pushed from within another one, or by a thread while
+another thread's function runs, runs after that one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mxrun.base.errors import InternalError
+from mxrun.runtime.engine.failure import Failure, JobError
+from mxrun.runtime.engine.interface import Engine, EngineOperator, OnDone, RunContext, Variable
+from mxrun.runtime.engine.propagation import inherited, require_usable, settle, wait_inside
+from mxrun.runtime.profiler import Event
+
+_WORKER = "caller"
+
+
+@dataclass(frozen=True, eq=False)
+class _Push:
+    operator: EngineOperator
+    sequence: int
+    on_done: OnDone | None
+
+    def uses(self, variable: Variable) -> bool:
+        return variable in self.operator.reads or variable in self.operator.changes
+
+    def changes(self, variable: Variable) -> bool:
+        return variable in self.operator.changes
+
+
+class NaiveEngine(Engine):
+    """Engine without workers, for debugging."""
+
+    kind = "naive"
+
+    def __init__(self) -> None:
+        # Pushes, and callbacks of deletions, in order. Whoever holds `_busy` works on them.
+        self._queue: deque[_Push | Callable[[], None]] = deque()
+        self._busy = threading.Lock()
+        self._runner: int | None = None
+        self._running: _Push | None = None
+        self._numbers = itertools.count(1)
+        self._failures: dict[Failure, bool] = {}
+        self._closed = False
+        self._sink: Callable[[Event], None] | None = None
+
+    # -- running -------------------------------------------------------------------------------
+
+    def push(self, operator: EngineOperator, on_done: OnDone | None = None) -> None:
+        """Run an operator, or leave it to the thread that runs one."""
+        if self._closed:
+            raise InternalError(f"{operator.name} is pushed on a closed engine")
+        require_usable(operator)
+        operator.pending += 1
+        self._queue.append(_Push(operator, next(self._numbers), on_done))
+        self._work()
+
+    def run_or_push(self, operator: EngineOperator) -> bool:
+        """Run an operator, or leave it to the thread that runs one."""
+        is_free = not self._busy.locked()
+        self.push(operator)
+        return is_free
+
+    def _work(self) -> None:
+        """Work until the queue is empty, unless a thread does so already."""
+        while self._queue and self._busy.acquire(blocking=False):
+            try:
+                self._drain()
+            finally:
+                self._busy.release()
+
+    def _drain(self) -> None:
+        """Run everything in the queue; the caller holds `_busy`."""
+        self._runner = threading.get_ident()
+        try:
+            while self._queue:
+                job = self._queue.popleft()
+                if isinstance(job, _Push):
+                    self._running = job
+                    self._run(job)
+                    self._running = None
+                else:
+                    job()
+        finally:
+            self._runner = None
+
+    def _run(self, push: _Push) -> None:
+        operator = push.operator
+        failure = inherited(operator)
+        if failure is None:
+            start = time.monotonic_ns()
+            error = _call(operator, RunContext(operator.context, _WORKER))
+            if error is not None:
+                failure = Failure(operator.name, push.sequence, error)
+                self._failures[failure] = False
+            if self._sink is not None:
+                duration = time.monotonic_ns() - start
+                track = f"{operator.context} {_WORKER}"
+                name, pool = operator.name, operator.pool.value
+                self._sink(Event(name, pool, track, start, duration, {}))
+        if push.on_done is not None:
+            push.on_done(failure)
+        settle(operator, failure)
+        operator.pending -= 1
+        if operator.is_deleted and not operator.pending and operator.on_delete is not None:
+            self._queue.append(operator.on_delete)
+            operator.on_delete = None
+
+    # -- deleting ------------------------------------------------------------------------------
+
+    def delete_variable(
+        self, variable: Variable, on_delete: Callable[[], None] | None = None
+    ) -> None:
+        """Delete a variable after all functions pushed so far that use it."""
+        variable.deleted = True
+        if on_delete is not None:
+            self._queue.append(on_delete)
+            self._work()
+
+    def delete_operator(
+        self, operator: EngineOperator, on_delete: Callable[[], None] | None = None
+    ) -> None:
+        """Delete an operator after its pushes so far."""
+        operator.is_deleted = True
+        if on_delete is not None:
+            if operator.pending:
+                operator.on_delete = on_delete
+            else:
+                self._queue.append(on_delete)
+        self._work()
+
+    # -- waiting -------------------------------------------------------------------------------
+
+    def wait_for_variable(self, variable: Variable, writers_only: bool = False) -> None:
+        """Return once no pushed function uses a variable; raises JobError if it is failed."""
+        if self._runner == threading.get_ident():
+            jobs = [job for job in [*self._queue, self._running] if isinstance(job, _Push)]
+            if any(job.changes(variable) if writers_only else job.uses(variable) for job in jobs):
+                raise wait_inside(repr(variable))
+        else:
+            self._wait()
+        failure = variable.failure
+        if failure is not None:
+            if failure in self._failures:
+                self._failures[failure] = True
+            raise JobError([failure])
+
+    def wait_for_all(self) -> None:
+        """Wait until nothing is pending; raises JobError with all failures since the last call."""
+        if self._runner == threading.get_ident():
+            raise wait_inside("all functions")
+        self._wait()
+        failures = sorted(self._failures, key=lambda failure: failure.sequence)
+        self._failures.clear()
+        if failures:
+            raise JobError(failures)
+
+    def _wait(self) -> None:
+        """Wait for the thread that runs functions, and run what it has left."""
+        with self._busy:
+            self._drain()
+
+    def close(self) -> None:
+        """Wait until nothing is pending; later pushes raise InternalError."""
+        if self._runner == threading.get_ident():
+            raise wait_inside("all functions")
+        self._wait()
+        self._closed = True
+
+    # -- observation ---------------------------------------------------------------------------
+
+    def record(self, sink: Callable[[Event], None] | None) -> None:
+        """Pass the time span of every function from now on to `sink`; None ends that."""
+        self._sink = sink
+
+    def unreported(self) -> tuple[Failure, ...]:
+        """Return the failures that no wait has raised."""
+        found = [failure for failure, is_raised in self._failures.items() if not is_raised]
+        return tuple(sorted(found, key=lambda failure: failure.sequence))
+
+
+def _call(operator: EngineOperator, run_context: RunContext) -> BaseException | None:
+    """Run an operator's function until it is complete; return the exception that it fails with."""
+    if not operator.is_async:
+        try:
+            operator.function(run_context)
+        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
+            return error
+        return None
+    complete = threading.Event()
+    errors: list[BaseException] = []
+
+    def on_complete(error: BaseException | None = None) -> None:
+        if complete.is_set():
+            raise InternalError(f"{operator.name} is completed twice")
+        if error is not None:
+            errors.append(error)
+        complete.set()
+
+    try:
+        operator.function(run_context, on_complete)
+    except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
+        return error
+    complete.wait()
+    return errors[0] if errors else None

@@ -1,0 +1,531 @@
+"""Threaded engine: pushed functions run on worker threads as soon as their variables allow it.
+
+Every variable has a queue of accesses. A push asks for all of its accesses at once; those that
+nothing earlier forbids are granted, the others wait in the queues. When the last one is granted the
+push is ready and enters the heap of its pool; when it is complete, its accesses are released, which
+grants the next ones in the queues (MXNet's ThreadedVar). One lock guards all of this: beside the
+interpreter's own lock, finer ones would gain nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+from mxrun.base.context import Context
+from mxrun.base.errors import InternalError
+from mxrun.runtime.engine.failure import Failure, JobError
+from mxrun.runtime.engine.interface import (
+    Engine,
+    EngineOperator,
+    OnDone,
+    Pool,
+    RunContext,
+    Variable,
+)
+from mxrun.runtime.engine.propagation import inherited, require_usable, settle, wait_inside
+from mxrun.runtime.profiler import Event
+
+# One function at a time computes, with a team of threads of its own; copies and communication are
+# bound by memory and network; records are decoded side by side.
+DEFAULT_WORKERS: Mapping[Pool, int] = {
+    Pool.COMPUTE: 1,
+    Pool.COPY: 1,
+    Pool.IO: 4,
+    Pool.COMMUNICATION: 1,
+}
+
+
+class _Push:
+    """One push of an operator; `missing` counts the accesses that are not granted yet."""
+
+    __slots__ = ("missing", "on_done", "operator", "sequence")
+
+    def __init__(self, operator: EngineOperator, sequence: int, on_done: OnDone | None) -> None:
+        self.operator, self.sequence, self.on_done = operator, sequence, on_done
+        self.missing = 0
+
+
+class _Fence:
+    """Place in the queue of one variable; `reach` is called, under the lock, when it is first."""
+
+    __slots__ = ("changes", "missing", "reach", "reads")
+
+    def __init__(
+        self, variable: Variable, reach: Callable[[], object], writers_only: bool = False
+    ) -> None:
+        self.reads = (variable,) if writers_only else ()
+        self.changes = () if writers_only else (variable,)
+        self.reach = reach
+        self.missing = 0
+
+
+_Access: TypeAlias = "tuple[_Push | _Fence, bool]"
+
+
+class _Workers:
+    """Threads of one pool of one context, started when they are first needed.
+
+    ready: heap of (-priority, sequence, push).
+    """
+
+    def __init__(self, lock: threading.Lock, context: Context, pool: Pool, size: int) -> None:
+        self.name, self.context, self.size = f"{context} {pool.value}", context, size
+        self.ready: list[tuple[int, int, _Push]] = []
+        self.work = threading.Condition(lock)
+        self.idle = 0
+        self.threads: list[threading.Thread] = []
+
+
+class ThreadedEngine(Engine):
+    """Engine with worker threads; `workers` is their number in each pool of a context."""
+
+    kind = "threaded"
+
+    def __init__(self, workers: Mapping[Pool, int] | int | None = None) -> None:
+        sizes = dict(DEFAULT_WORKERS)
+        if isinstance(workers, int):
+            sizes = dict.fromkeys(Pool, workers)
+        elif workers is not None:
+            sizes.update(workers)
+        if min(sizes.values()) < 1:
+            raise InternalError(f"{sizes}: each pool needs a worker")
+        self._sizes = sizes
+        self._lock = threading.Lock()
+        self._complete = threading.Condition(self._lock)
+        self._workers: dict[tuple[Context, Pool], _Workers] = {}
+        self._sequence, self._pending = 0, 0
+        self._closed = False
+        # Whether a wait has already raised each failure; in the order of completion.
+        self._failures: dict[Failure, bool] = {}
+        # The garbage collector may delete variables while its thread holds the lock. Such
+        # deletions are left here for whoever holds the lock next.
+        self._deletions: deque[tuple[Variable, Callable[[], None] | None]] = deque()
+        # Callbacks that are due, which run without the lock.
+        self._due: deque[Callable[[], None]] = deque()
+        # Threads that run functions.
+        self._inside: set[int] = set()
+        self._surroundings: dict[Context, RunContext] = {}
+        self._sink: Callable[[Event], None] | None = None
+
+    # -- pushing -------------------------------------------------------------------------------
+
+    def push(self, operator: EngineOperator, on_done: OnDone | None = None) -> None:
+        """Push an operator and return at once; it runs on a worker of its context's pool."""
+        with self._lock:
+            self._admit(operator)
+            self._push(operator, on_done)
+        self._call_back()
+
+    def run_or_push(self, operator: EngineOperator) -> bool:
+        """Run a short operator on the calling thread if its variables are idle, else push it."""
+        with self._lock:
+            self._admit(operator)
+            if operator.is_async or not _is_idle(operator):
+                self._push(operator, None)
+                here = False
+            else:
+                for variable in operator.reads:
+                    variable.readers += 1
+                for variable in operator.changes:
+                    variable.is_written = True
+                self._sequence += 1
+                sequence = self._sequence
+                self._pending += 1
+                operator.pending += 1
+                here = True
+        if here:
+            thread = threading.get_ident()
+            is_outermost = thread not in self._inside
+            self._inside.add(thread)
+            try:
+                failure = self._run(operator, sequence, self._here(operator.context))
+            finally:
+                if is_outermost:
+                    self._inside.discard(thread)
+            with self._lock:
+                self._finish(operator, sequence, failure)
+            if failure is not None and isinstance(failure.error, KeyboardInterrupt):
+                # It is meant for the caller, and not an outcome of the function.
+                raise failure.error
+        if self._due:
+            self._call_back()
+        return here
+
+    def _admit(self, operator: EngineOperator) -> None:
+        """Raise InternalError unless an operator may be pushed; lock held."""
+        if self._closed:
+            raise InternalError(f"{operator.name} is pushed on a closed engine")
+        require_usable(operator)
+        if self._deletions:
+            self._delete_pending()
+
+    def _push(self, operator: EngineOperator, on_done: OnDone | None) -> None:
+        self._sequence += 1
+        self._pending += 1
+        operator.pending += 1
+        push = _Push(operator, self._sequence, on_done)
+        if self._request(push, operator.reads, operator.changes):
+            self._make_ready(push)
+
+    def _request(
+        self,
+        push: _Push | _Fence,
+        reads: tuple[Variable, ...],
+        changes: tuple[Variable, ...],
+    ) -> bool:
+        """Ask for all accesses of a push; return whether all are granted. Lock held."""
+        missing = 0
+        for variable in reads:
+            if variable.is_written or variable.waiting:
+                _wait(variable, (push, False))
+                missing += 1
+            else:
+                variable.readers += 1
+        for variable in changes:
+            if variable.is_written or variable.readers or variable.waiting:
+                _wait(variable, (push, True))
+                missing += 1
+            else:
+                variable.is_written = True
+        push.missing = missing
+        return not missing
+
+    def _make_ready(self, push: _Push) -> None:
+        """Hand a push to a worker, of which there may be none yet. Lock held."""
+        operator = push.operator
+        key = (operator.context, operator.pool)
+        workers = self._workers.get(key)
+        if workers is None:
+            size = self._sizes[operator.pool]
+            workers = self._workers[key] = _Workers(self._lock, *key, size)
+        heappush(workers.ready, (-operator.priority, push.sequence, push))
+        if workers.idle:
+            workers.work.notify()
+        elif len(workers.threads) < workers.size:
+            number = len(workers.threads)
+            name = f"{workers.name} {number}" if workers.size > 1 else workers.name
+            thread = threading.Thread(
+                target=self._work, args=(workers, name), name=f"mxrun {name}", daemon=True
+            )
+            workers.threads.append(thread)
+            thread.start()
+
+    # -- running -------------------------------------------------------------------------------
+
+    def _work(self, workers: _Workers, name: str) -> None:
+        """Run ready pushes until the engine is closed; body of a worker thread."""
+        run_context = RunContext(workers.context, name)
+        self._inside.add(threading.get_ident())
+        ready, lock = workers.ready, self._lock
+        done: _Push | None = None
+        failure: Failure | None = None
+        while True:
+            with lock:
+                if done is not None:
+                    self._finish(done.operator, done.sequence, failure)
+                    done = failure = None
+                while not ready and not self._due:
+                    if self._closed:
+                        return
+                    workers.idle += 1
+                    workers.work.wait()
+                    workers.idle -= 1
+                push = heappop(ready)[2] if ready else None
+            if self._due:
+                self._call_back()
+            if push is None:
+                continue
+            if push.operator.is_async:
+                self._start(push, run_context)
+                continue
+            failure = self._run(push.operator, push.sequence, run_context)
+            if push.on_done is not None:
+                push.on_done(failure)
+            done = push
+            del push
+
+    def _run(
+        self, operator: EngineOperator, sequence: int, run_context: RunContext
+    ) -> Failure | None:
+        """Run a function whose accesses are granted; return its failure or the one it inherits."""
+        failure = inherited(operator)
+        if failure is not None:
+            return failure
+        sink = self._sink
+        start = 0 if sink is None else time.monotonic_ns()
+        try:
+            operator.function(run_context)
+        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
+            failure = Failure(operator.name, sequence, error)
+        if sink is not None:
+            sink(_event(operator, run_context, start))
+        return failure
+
+    def _start(self, push: _Push, run_context: RunContext) -> None:
+        """Start an asynchronous function; its callback completes the push."""
+        operator, sequence = push.operator, push.sequence
+        start = time.monotonic_ns()
+        is_complete = False
+
+        def complete(failure: Failure | None) -> bool:
+            nonlocal is_complete
+            with self._lock:
+                if is_complete:
+                    return False
+                is_complete = True
+            if self._sink is not None:
+                self._sink(_event(operator, run_context, start))
+            if push.on_done is not None:
+                push.on_done(failure)
+            with self._lock:
+                self._finish(operator, sequence, failure)
+            self._call_back()
+            return True
+
+        def on_complete(error: BaseException | None = None) -> None:
+            failure = None if error is None else Failure(operator.name, sequence, error)
+            if not complete(failure):
+                raise InternalError(f"{operator.name} is completed twice")
+
+        failure = inherited(operator)
+        if failure is not None:
+            complete(failure)
+            return
+        try:
+            operator.function(run_context, on_complete)
+        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
+            failure = Failure(operator.name, sequence, error)
+            if not complete(failure):
+                with self._lock:
+                    self._failures[failure] = False
+
+    def _finish(self, operator: EngineOperator, sequence: int, failure: Failure | None) -> None:
+        """Release the accesses of a complete push; lock held."""
+        if failure is not None:
+            if failure.sequence == sequence:
+                self._failures[failure] = False
+            settle(operator, failure)
+        else:
+            for variable in operator.changes:
+                if variable.failure is not None:
+                    variable.failure = None
+        ready: list[_Push | _Fence] = []
+        for variable in operator.reads:
+            variable.readers -= 1
+            if variable.waiting and not variable.readers:
+                _grant(variable, ready)
+        for variable in operator.changes:
+            variable.is_written = False
+            if variable.waiting:
+                _grant(variable, ready)
+        if ready:
+            self._pass_on(ready)
+        operator.pending -= 1
+        if operator.is_deleted and not operator.pending and operator.on_delete is not None:
+            self._due.append(operator.on_delete)
+            operator.on_delete = None
+        self._pending -= 1
+        if not self._pending:
+            self._complete.notify_all()
+
+    def _pass_on(self, ready: list[_Push | _Fence]) -> None:
+        """Hand pushes to workers; fences are passed at once. Lock held."""
+        while ready:
+            push = ready.pop()
+            if isinstance(push, _Push):
+                self._make_ready(push)
+                continue
+            push.reach()
+            for variable in push.reads:
+                variable.readers -= 1
+            for variable in push.changes:
+                variable.is_written = False
+            for variable in (*push.reads, *push.changes):
+                if variable.waiting and not variable.readers:
+                    _grant(variable, ready)
+
+    def _here(self, context: Context) -> RunContext:
+        """Return the surroundings of a function that runs on the pushing thread."""
+        found = self._surroundings.get(context)
+        if found is None:
+            found = self._surroundings[context] = RunContext(context, f"{context} caller")
+        return found
+
+    # -- deleting ------------------------------------------------------------------------------
+
+    def delete_variable(
+        self, variable: Variable, on_delete: Callable[[], None] | None = None
+    ) -> None:
+        """Delete a variable after all functions pushed so far that use it."""
+        variable.deleted = True
+        self._deletions.append((variable, on_delete))
+        if self._lock.acquire(blocking=False):
+            try:
+                self._delete_pending()
+            finally:
+                self._lock.release()
+            self._call_back()
+
+    def _delete_pending(self) -> None:
+        """Delete all variables whose deletion was asked for; lock held."""
+        while self._deletions:
+            variable, on_delete = self._deletions.popleft()
+            if on_delete is None:
+                continue
+            fence = _Fence(variable, partial(self._due.append, on_delete))
+            if self._request(fence, fence.reads, fence.changes):
+                self._pass_on([fence])
+
+    def delete_operator(
+        self, operator: EngineOperator, on_delete: Callable[[], None] | None = None
+    ) -> None:
+        """Delete an operator after its pushes so far."""
+        with self._lock:
+            operator.is_deleted = True
+            if operator.pending:
+                operator.on_delete = on_delete
+            elif on_delete is not None:
+                self._due.append(on_delete)
+        self._call_back()
+
+    def _call_back(self) -> None:
+        """Call the callbacks that are due; lock not held."""
+        while self._due:
+            try:
+                callback = self._due.popleft()
+            except IndexError:
+                # Another thread has taken the last one.
+                return
+            callback()
+
+    # -- waiting -------------------------------------------------------------------------------
+
+    def wait_for_variable(self, variable: Variable, writers_only: bool = False) -> None:
+        """Wait for all functions pushed so far that use a variable, or only those that change it.
+
+        Raises JobError if the variable is failed then.
+        """
+        with self._lock:
+            is_idle = not (variable.is_written or variable.waiting)
+            if is_idle and (writers_only or not variable.readers):
+                reached, failures = None, [variable.failure]
+            else:
+                if threading.get_ident() in self._inside:
+                    raise wait_inside(repr(variable))
+                reached, failures = _queue_behind(variable, writers_only)
+        if reached is not None:
+            reached.acquire()
+        failure = failures[0]
+        if failure is not None:
+            with self._lock:
+                if failure in self._failures:
+                    self._failures[failure] = True
+            raise JobError([failure])
+
+    def wait_for_all(self) -> None:
+        """Wait until nothing is pending; raises JobError with all failures since the last call."""
+        with self._lock:
+            self._wait_until_complete()
+            failures = sorted(self._failures, key=lambda failure: failure.sequence)
+            self._failures.clear()
+        self._call_back()
+        if failures:
+            raise JobError(failures)
+
+    def _wait_until_complete(self) -> None:
+        """Wait until nothing is pending, lock held."""
+        if self._pending and threading.get_ident() in self._inside:
+            raise wait_inside("all functions")
+        while self._pending:
+            self._complete.wait()
+        self._delete_pending()
+
+    def close(self) -> None:
+        """Wait until nothing is pending and end the workers."""
+        with self._lock:
+            self._wait_until_complete()
+            self._closed = True
+            for workers in self._workers.values():
+                workers.work.notify_all()
+        self._call_back()
+        for workers in self._workers.values():
+            for thread in workers.threads:
+                if thread is not threading.current_thread():
+                    thread.join()
+
+    # -- observation ---------------------------------------------------------------------------
+
+    def record(self, sink: Callable[[Event], None] | None) -> None:
+        """Pass the time span of every function from now on to `sink`; None ends that."""
+        self._sink = sink
+
+    def unreported(self) -> tuple[Failure, ...]:
+        """Return the failures that no wait has raised."""
+        with self._lock:
+            found = [failure for failure, is_raised in self._failures.items() if not is_raised]
+        return tuple(sorted(found, key=lambda failure: failure.sequence))
+
+
+def _is_idle(operator: EngineOperator) -> bool:
+    for variable in operator.reads:
+        if variable.is_written or variable.waiting:
+            return False
+    for variable in operator.changes:
+        if variable.is_written or variable.readers or variable.waiting:
+            return False
+    return True
+
+
+def _wait(variable: Variable, access: _Access) -> None:
+    if variable.waiting is None:
+        variable.waiting = deque()
+    variable.waiting.append(access)
+
+
+def _queue_behind(
+    variable: Variable, writers_only: bool
+) -> tuple[threading.Lock, list[Failure | None]]:
+    """Queue behind the users of a variable.
+
+    Returns a lock that is released there, and a list that then has the failure of the variable.
+    """
+    reached = threading.Lock()
+    reached.acquire()
+    found: list[Failure | None] = []
+
+    def reach() -> None:
+        found.append(variable.failure)
+        reached.release()
+
+    fence = _Fence(variable, reach, writers_only)
+    fence.missing = 1
+    _wait(variable, (fence, not writers_only))
+    return reached, found
+
+
+def _grant(variable: Variable, ready: list[_Push | _Fence]) -> None:
+    """Grant the next accesses of a variable that nobody changes; add pushes that became ready."""
+    waiting = variable.waiting
+    while waiting:
+        push, is_change = waiting[0]
+        if is_change and variable.readers:
+            return
+        waiting.popleft()
+        push.missing -= 1
+        if not push.missing:
+            ready.append(push)
+        if is_change:
+            variable.is_written = True
+            return
+        variable.readers += 1
+
+
+def _event(operator: EngineOperator, run_context: RunContext, start: int) -> Event:
+    duration = time.monotonic_ns() - start
+    return Event(operator.name, operator.pool.value, run_context.worker, start, duration, {})
