@@ -7,7 +7,7 @@ from mxrun.config.layers import LayerConfig
 from mxrun.config.marked import SourceNode
 from mxrun.config.names import Names
 from mxrun.config.parse import ConfigSource, Parsed, RunConfig, load_config, parse
-from mxrun.config.schema import Data, DatasetSection, NetworkSection, Variable
+from mxrun.config.schema import Data, DatasetSection, NetworkSection, VariableSection
 from mxrun.config.sources import COMMAND_LINE, PATHLESS, Overrides, overridden
 from mxrun.config.training import StartFrom, Train
 
@@ -27,7 +27,7 @@ __all__ = [
     "SourceNode",
     "StartFrom",
     "Train",
-    "Variable",
+    "VariableSection",
     "json_schema",
     "load_config",
     "overridden",

@@ -23,7 +23,7 @@ _EXPRESSION: Schema = {
 }
 _PARTS_BUILT_ELSEWHERE = (
     ("NetworkSection", "layers", "EditableLayers"),
-    ("Variable", "init", "Initializer"),
+    ("VariableSection", "init", "Initializer"),
     ("Train", "optimizer", "Optimizer"),
     ("Train", "schedule", "Schedule"),
     ("Train", "initializer", "Initializer"),

@@ -19,7 +19,7 @@ from mxrun.config.section import Section
 from mxrun.config.training import Train
 
 
-class Variable(Section):
+class VariableSection(Section):
     """Settings of the variables whose names the key matches, as a name or a pattern with `*`."""
 
     shape: Shape | None = Field(
@@ -69,7 +69,7 @@ class NetworkSection(Section):
             [{"FullyConnected": {"num_hidden": 10}}, {"SoftmaxOutput": {"label": "label"}}],
         ],
     )
-    variables: dict[str, Variable] = Field(
+    variables: dict[str, VariableSection] = Field(
         default={},
         description="Settings of variables (weights, biases, statistics), by name or by a pattern "
         "with `*`. The weight of the layer `conv1` is called `conv1_weight`. If several match, "

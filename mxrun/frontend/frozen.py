@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mxrun.base.errors import Diagnostic, Diagnostics
-from mxrun.config import Variable
+from mxrun.config import VariableSection
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.operator.property import GradientKind
@@ -14,7 +14,7 @@ from mxrun.operator.register import AnyProperty
 
 
 def with_frozen_states(
-    symbol: Symbol, settings: Mapping[str, Variable], diagnostics: Diagnostics
+    symbol: Symbol, settings: Mapping[str, VariableSection], diagnostics: Diagnostics
 ) -> Symbol:
     """Replace each operator whose auxiliary states are frozen by a variant that updates none.
 
@@ -36,7 +36,7 @@ def with_frozen_states(
 def _frozen(
     node: Node,
     prop: AnyProperty,
-    settings: Mapping[str, Variable],
+    settings: Mapping[str, VariableSection],
     diagnostics: Diagnostics,
 ) -> AnyProperty | None:
     """Return the operator with frozen states; None if they are not frozen."""
@@ -71,7 +71,7 @@ def _frozen(
     return form
 
 
-def _is_left_alone(node: Node, prop: AnyProperty, settings: Mapping[str, Variable]) -> bool:
+def _is_left_alone(node: Node, prop: AnyProperty, settings: Mapping[str, VariableSection]) -> bool:
     """Return whether the layer has trainable parameters and all of them are frozen."""
     kinds = prop.list_gradients()
     names = [

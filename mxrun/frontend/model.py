@@ -12,7 +12,7 @@ from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import LARGEST_INT32
 from mxrun.base.patterns import PatternTable
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.config import NetworkSection, Parsed, Variable
+from mxrun.config import NetworkSection, Parsed, VariableSection
 from mxrun.frontend.frozen import with_frozen_states
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry
@@ -37,7 +37,7 @@ class Model:
     inference: InferredSpecs
     batch_size: int
     inputs: Mapping[str, TensorSpec]
-    variables: Mapping[str, Variable]
+    variables: Mapping[str, VariableSection]
     losses: tuple[LossTensors, ...]
 
     @property
@@ -175,7 +175,7 @@ def _given(network: NetworkSection, batch_size: int) -> dict[str, Shape]:
 
 def _variables(
     parsed: Parsed, network: NetworkSection, symbol: Symbol, diagnostics: Diagnostics
-) -> dict[str, Variable]:
+) -> dict[str, VariableSection]:
     """Return the settings of each variable, by exact name or else by the last matching pattern."""
     names = [
         node.name
@@ -188,7 +188,7 @@ def _variables(
         matching = table.matching(name)
         used.update(matching)
         own = name if name in network.variables else matching[-1] if matching else None
-        settings[name] = Variable() if own is None else network.variables[own]
+        settings[name] = VariableSection() if own is None else network.variables[own]
     suggestions = Suggestions(MAX_SHOWN)
     diagnostics += (
         Diagnostic(

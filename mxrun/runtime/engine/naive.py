@@ -24,7 +24,7 @@ _WORKER = "caller"
 
 
 @dataclass(frozen=True, eq=False)
-class _Push:
+class _OrderedPush:
     operator: EngineOperator
     sequence: int
     on_done: OnDone | None
@@ -43,10 +43,10 @@ class NaiveEngine(Engine):
 
     def __init__(self) -> None:
         # Pushes, and callbacks of deletions, in order. Whoever holds `_busy` works on them.
-        self._queue: deque[_Push | Callable[[], None]] = deque()
+        self._queue: deque[_OrderedPush | Callable[[], None]] = deque()
         self._busy = threading.Lock()
         self._runner: int | None = None
-        self._running: _Push | None = None
+        self._running: _OrderedPush | None = None
         self._numbers = itertools.count(1)
         self._failures: dict[Failure, bool] = {}
         self._closed = False
@@ -60,7 +60,7 @@ class NaiveEngine(Engine):
             raise InternalError(f"{operator.name} is pushed on a closed engine")
         require_usable(operator)
         operator.pending += 1
-        self._queue.append(_Push(operator, next(self._numbers), on_done))
+        self._queue.append(_OrderedPush(operator, next(self._numbers), on_done))
         self._work()
 
     def run_or_push(self, operator: EngineOperator) -> bool:
@@ -83,7 +83,7 @@ class NaiveEngine(Engine):
         try:
             while self._queue:
                 job = self._queue.popleft()
-                if isinstance(job, _Push):
+                if isinstance(job, _OrderedPush):
                     self._running = job
                     self._run(job)
                     self._running = None
@@ -92,7 +92,7 @@ class NaiveEngine(Engine):
         finally:
             self._runner = None
 
-    def _run(self, push: _Push) -> None:
+    def _run(self, push: _OrderedPush) -> None:
         operator = push.operator
         failure = inherited(operator)
         if failure is None:
@@ -142,7 +142,7 @@ class NaiveEngine(Engine):
     def wait_for_variable(self, variable: Variable, writers_only: bool = False) -> None:
         """Return once no pushed function uses a variable; raises JobError if it is failed."""
         if self._runner == threading.get_ident():
-            jobs = [job for job in [*self._queue, self._running] if isinstance(job, _Push)]
+            jobs = [job for job in [*self._queue, self._running] if isinstance(job, _OrderedPush)]
             if any(job.changes(variable) if writers_only else job.uses(variable) for job in jobs):
                 raise wait_inside(repr(variable))
         else:

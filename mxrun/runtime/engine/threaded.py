@@ -1,10 +1,7 @@
 """Threaded engine: pushed functions run on worker threads as soon as their variables allow it.
 
-Every variable has a queue of accesses. A push asks for all of its accesses at once; those that
-nothing earlier forbids are granted, the others wait in the queues. When the last one is granted the
-push is ready and enters the heap of its pool; when it is complete, its accesses are released, which
-grants the next ones in the queues (MXNet's ThreadedVar). One lock guards all of this: beside the
-interpreter's own lock, finer ones would gain nothing.
+A push that is ready (`queues.py`) enters the heap of its pool, from which a worker takes it. One
+lock guards queues and heaps: beside the interpreter's own lock, finer ones would gain nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from heapq import heappop, heappush
-from typing import TypeAlias
 
 from mxrun.base.context import Context
 from mxrun.base.errors import InternalError
@@ -29,6 +25,16 @@ from mxrun.runtime.engine.interface import (
     Variable,
 )
 from mxrun.runtime.engine.propagation import inherited, require_usable, settle, wait_inside
+from mxrun.runtime.engine.queues import (
+    Fence,
+    QueuedPush,
+    is_idle,
+    queue_behind,
+    release,
+    request,
+    request_fence,
+    take,
+)
 from mxrun.runtime.profiler import Event
 
 # One function at a time computes, with a team of threads of its own; copies and communication are
@@ -41,33 +47,6 @@ DEFAULT_WORKERS: Mapping[Pool, int] = {
 }
 
 
-class _Push:
-    """One push of an operator; `missing` counts the accesses that are not granted yet."""
-
-    __slots__ = ("missing", "on_done", "operator", "sequence")
-
-    def __init__(self, operator: EngineOperator, sequence: int, on_done: OnDone | None) -> None:
-        self.operator, self.sequence, self.on_done = operator, sequence, on_done
-        self.missing = 0
-
-
-class _Fence:
-    """Place in the queue of one variable; `reach` is called, under the lock, when it is first."""
-
-    __slots__ = ("changes", "missing", "reach", "reads")
-
-    def __init__(
-        self, variable: Variable, reach: Callable[[], object], writers_only: bool = False
-    ) -> None:
-        self.reads = (variable,) if writers_only else ()
-        self.changes = () if writers_only else (variable,)
-        self.reach = reach
-        self.missing = 0
-
-
-_Access: TypeAlias = "tuple[_Push | _Fence, bool]"
-
-
 class _Workers:
     """Threads of one pool of one context, started when they are first needed.
 
@@ -76,7 +55,7 @@ class _Workers:
 
     def __init__(self, lock: threading.Lock, context: Context, pool: Pool, size: int) -> None:
         self.name, self.context, self.size = f"{context} {pool.value}", context, size
-        self.ready: list[tuple[int, int, _Push]] = []
+        self.ready: list[tuple[int, int, QueuedPush]] = []
         self.work = threading.Condition(lock)
         self.idle = 0
         self.threads: list[threading.Thread] = []
@@ -126,14 +105,11 @@ class ThreadedEngine(Engine):
         """Run a short operator on the calling thread if its variables are idle, else push it."""
         with self._lock:
             self._admit(operator)
-            if operator.is_async or not _is_idle(operator):
+            if operator.is_async or not is_idle(operator):
                 self._push(operator, None)
                 here = False
             else:
-                for variable in operator.reads:
-                    variable.readers += 1
-                for variable in operator.changes:
-                    variable.is_written = True
+                take(operator)
                 self._sequence += 1
                 sequence = self._sequence
                 self._pending += 1
@@ -169,34 +145,11 @@ class ThreadedEngine(Engine):
         self._sequence += 1
         self._pending += 1
         operator.pending += 1
-        push = _Push(operator, self._sequence, on_done)
-        if self._request(push, operator.reads, operator.changes):
+        push = QueuedPush(operator, self._sequence, on_done)
+        if request(push):
             self._make_ready(push)
 
-    def _request(
-        self,
-        push: _Push | _Fence,
-        reads: tuple[Variable, ...],
-        changes: tuple[Variable, ...],
-    ) -> bool:
-        """Ask for all accesses of a push; return whether all are granted. Lock held."""
-        missing = 0
-        for variable in reads:
-            if variable.is_written or variable.waiting:
-                _wait(variable, (push, False))
-                missing += 1
-            else:
-                variable.readers += 1
-        for variable in changes:
-            if variable.is_written or variable.readers or variable.waiting:
-                _wait(variable, (push, True))
-                missing += 1
-            else:
-                variable.is_written = True
-        push.missing = missing
-        return not missing
-
-    def _make_ready(self, push: _Push) -> None:
+    def _make_ready(self, push: QueuedPush) -> None:
         """Hand a push to a worker, of which there may be none yet. Lock held."""
         operator = push.operator
         key = (operator.context, operator.pool)
@@ -223,7 +176,7 @@ class ThreadedEngine(Engine):
         run_context = RunContext(workers.context, name)
         self._inside.add(threading.get_ident())
         ready, lock = workers.ready, self._lock
-        done: _Push | None = None
+        done: QueuedPush | None = None
         failure: Failure | None = None
         while True:
             with lock:
@@ -267,7 +220,7 @@ class ThreadedEngine(Engine):
             sink(_event(operator, run_context, start))
         return failure
 
-    def _start(self, push: _Push, run_context: RunContext) -> None:
+    def _start(self, push: QueuedPush, run_context: RunContext) -> None:
         """Start an asynchronous function; its callback completes the push."""
         operator, sequence = push.operator, push.sequence
         start = time.monotonic_ns()
@@ -315,17 +268,8 @@ class ThreadedEngine(Engine):
             for variable in operator.changes:
                 if variable.failure is not None:
                     variable.failure = None
-        ready: list[_Push | _Fence] = []
-        for variable in operator.reads:
-            variable.readers -= 1
-            if variable.waiting and not variable.readers:
-                _grant(variable, ready)
-        for variable in operator.changes:
-            variable.is_written = False
-            if variable.waiting:
-                _grant(variable, ready)
-        if ready:
-            self._pass_on(ready)
+        for push in release(operator):
+            self._make_ready(push)
         operator.pending -= 1
         if operator.is_deleted and not operator.pending and operator.on_delete is not None:
             self._due.append(operator.on_delete)
@@ -333,22 +277,6 @@ class ThreadedEngine(Engine):
         self._pending -= 1
         if not self._pending:
             self._complete.notify_all()
-
-    def _pass_on(self, ready: list[_Push | _Fence]) -> None:
-        """Hand pushes to workers; fences are passed at once. Lock held."""
-        while ready:
-            push = ready.pop()
-            if isinstance(push, _Push):
-                self._make_ready(push)
-                continue
-            push.reach()
-            for variable in push.reads:
-                variable.readers -= 1
-            for variable in push.changes:
-                variable.is_written = False
-            for variable in (*push.reads, *push.changes):
-                if variable.waiting and not variable.readers:
-                    _grant(variable, ready)
 
     def _here(self, context: Context) -> RunContext:
         """Return the surroundings of a function that runs on the pushing thread."""
@@ -378,9 +306,9 @@ class ThreadedEngine(Engine):
             variable, on_delete = self._deletions.popleft()
             if on_delete is None:
                 continue
-            fence = _Fence(variable, partial(self._due.append, on_delete))
-            if self._request(fence, fence.reads, fence.changes):
-                self._pass_on([fence])
+            fence = Fence(variable, partial(self._due.append, on_delete))
+            if request_fence(fence):
+                fence.reach()
 
     def delete_operator(
         self, operator: EngineOperator, on_delete: Callable[[], None] | None = None
@@ -412,15 +340,10 @@ class ThreadedEngine(Engine):
         Raises JobError if the variable is failed then.
         """
         with self._lock:
-            is_idle = not (variable.is_written or variable.waiting)
-            if is_idle and (writers_only or not variable.readers):
-                reached, failures = None, [variable.failure]
-            else:
-                if threading.get_ident() in self._inside:
-                    raise wait_inside(repr(variable))
-                reached, failures = _queue_behind(variable, writers_only)
-        if reached is not None:
-            reached.acquire()
+            reached, failures = queue_behind(variable, writers_only)
+            if not failures and threading.get_ident() in self._inside:
+                raise wait_inside(repr(variable))
+        reached.acquire()
         failure = failures[0]
         if failure is not None:
             with self._lock:
@@ -470,60 +393,6 @@ class ThreadedEngine(Engine):
         with self._lock:
             found = [failure for failure, is_raised in self._failures.items() if not is_raised]
         return tuple(sorted(found, key=lambda failure: failure.sequence))
-
-
-def _is_idle(operator: EngineOperator) -> bool:
-    for variable in operator.reads:
-        if variable.is_written or variable.waiting:
-            return False
-    for variable in operator.changes:
-        if variable.is_written or variable.readers or variable.waiting:
-            return False
-    return True
-
-
-def _wait(variable: Variable, access: _Access) -> None:
-    if variable.waiting is None:
-        variable.waiting = deque()
-    variable.waiting.append(access)
-
-
-def _queue_behind(
-    variable: Variable, writers_only: bool
-) -> tuple[threading.Lock, list[Failure | None]]:
-    """Queue behind the users of a variable.
-
-    Returns a lock that is released there, and a list that then has the failure of the variable.
-    """
-    reached = threading.Lock()
-    reached.acquire()
-    found: list[Failure | None] = []
-
-    def reach() -> None:
-        found.append(variable.failure)
-        reached.release()
-
-    fence = _Fence(variable, reach, writers_only)
-    fence.missing = 1
-    _wait(variable, (fence, not writers_only))
-    return reached, found
-
-
-def _grant(variable: Variable, ready: list[_Push | _Fence]) -> None:
-    """Grant the next accesses of a variable that nobody changes; add pushes that became ready."""
-    waiting = variable.waiting
-    while waiting:
-        push, is_change = waiting[0]
-        if is_change and variable.readers:
-            return
-        waiting.popleft()
-        push.missing -= 1
-        if not push.missing:
-            ready.append(push)
-        if is_change:
-            variable.is_written = True
-            return
-        variable.readers += 1
 
 
 def _event(operator: EngineOperator, run_context: RunContext, start: int) -> Event:
