@@ -12,7 +12,8 @@ import os
 import pkgutil
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -120,7 +121,20 @@ def _run(content: bytes, module: ModuleType, path: str) -> None:
         raise _raised(error, path) from error
 
 
-def plugin_failure(error: Exception) -> UserError | None:
+@contextmanager
+def plugin_errors() -> Iterator[None]:
+    """Context manager that turns exceptions of plugins' code into UserErrors at their lines."""
+    try:
+        yield
+    # A plugin is the user's code and may raise any exception.
+    except Exception as error:
+        failure = None if isinstance(error, MxrunError) else _plugin_failure(error)
+        if failure is None:
+            raise
+        raise failure from error
+
+
+def _plugin_failure(error: Exception) -> UserError | None:
     """Return the error for an exception raised by a plugin's operator; None for any other."""
     paths = {plugin.path for plugin in _PLUGINS.values()}
     whose = ""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -26,7 +25,7 @@ from mxrun.api.html import section
 from mxrun.api.inspection import MemoryPlan, Network
 from mxrun.api.parameters import ModelParameters
 from mxrun.api.results import EvaluationResult, Prediction, RunResult
-from mxrun.base.errors import PYTHON, Diagnostic, MxrunError, Stopped, UserError
+from mxrun.base.errors import PYTHON, Diagnostic, Stopped, UserError
 from mxrun.base.files import write_bytes
 from mxrun.base.flags import runs_folder
 from mxrun.config import Parsed
@@ -85,7 +84,7 @@ def load(
     """
     folder = runs_folder(None if runs is None else Path(runs))
     changes = dict(overrides or {})
-    with _plugin_errors():
+    with library.plugin_errors():
         library.load()
         run = _run(source, folder)
         if run is None:
@@ -126,19 +125,6 @@ def _run(source: Source, runs: Path) -> Path | None:
         return None
     found = find_run(path, runs)
     return found if found != path else None
-
-
-@contextmanager
-def _plugin_errors() -> Iterator[None]:
-    """Context manager that explains exceptions of plugins, as the commands do."""
-    try:
-        yield
-    # A plugin is the user's code and may raise any exception.
-    except Exception as error:
-        failure = None if isinstance(error, MxrunError) else library.plugin_failure(error)
-        if failure is None:
-            raise
-        raise failure from error
 
 
 class LoadedModel:
@@ -262,7 +248,7 @@ class LoadedModel:
             advice=IN_PYTHON,
         )
         try:
-            with _plugin_errors():
+            with library.plugin_errors():
                 trained = train_config(self._parsed, observer, request)
         except Stopped as stop:
             self._reopen(folder, allow_changes)
@@ -302,7 +288,7 @@ class LoadedModel:
         """
         part = data_part(self._built, data, settings)
         errors, batch = count("errors", errors, minimum=0), batch_size(batch)
-        with _plugin_errors():
+        with library.plugin_errors():
             request = EvaluateRequest(part, errors=errors, batch=batch)
             return EvaluationResult(evaluate(self._model(batch), request))
 
@@ -324,7 +310,7 @@ class LoadedModel:
         """
         (arrays, inputs), batch = records(data), batch_size(batch)
         request = InferRequest(inputs, outputs=tuple(outputs), batch=batch, arrays=arrays)
-        with _plugin_errors():
+        with library.plugin_errors():
             inference = prepare_inference(self._model(batch), request)
             batches = list(inference.batches())
         first = inference.outputs[0]
@@ -353,7 +339,7 @@ class LoadedModel:
         training, batch = phase == "train", batch_size(batch)
         if not training and phase != "infer":
             raise UserError(Diagnostic("unknown phase", None, "train or infer", repr(phase)))
-        with _plugin_errors(), host_loops(self._built.config):
+        with library.plugin_errors(), host_loops(self._built.config):
             built = build(self._parsed, max_batch_size(batch, self._parsed, training, threads))
             return MemoryPlan(memory_report(planned(built, training, threads), phase))
 

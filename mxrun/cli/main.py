@@ -35,6 +35,7 @@ from mxrun.cli.schema import schema
 from mxrun.cli.show import show
 from mxrun.cli.train import train
 from mxrun.cli.verify import verify
+from mxrun.library import plugin_errors
 
 app = typer.Typer(
     name="mxrun",
@@ -81,21 +82,12 @@ def _run(wants_json: bool) -> int:
     """Run the command and report MxrunErrors; other exceptions propagate."""
     try:
         try:
-            app()
+            with plugin_errors():
+                app()
         except OSError as error:
             from mxrun.report.result import output_failed
 
             output_failed(error)
-        # A plugin is the user's code and may raise any exception.
-        except Exception as error:
-            if isinstance(error, MxrunError):
-                raise
-            from mxrun.library import plugin_failure
-
-            failure = plugin_failure(error)
-            if failure is None:
-                raise
-            raise failure from error
     except MxrunError as error:
         from mxrun.report.console import print_error
 

@@ -209,12 +209,12 @@ def _numbers_rows(column: TableColumn, outline: TableOutline) -> bool:
     """Return whether a column counts the rows: by ones, or by any numbers if named like that."""
     if len(column.numbers) < 3:
         return False
-    steps = np.diff(column.numbers)
-    if bool((steps == 1).all()):
+    if not (column.numbers == np.floor(column.numbers)).all():
+        return False
+    if bool((np.diff(column.numbers) == 1).all()):
         return True
     is_named = outline.has_header and folded(column.name) in _NUMBERS
-    whole = column.numbers == np.floor(column.numbers)
-    return is_named and bool(whole.all()) and len(np.unique(column.numbers)) == len(column.numbers)
+    return is_named and len(np.unique(column.numbers)) == len(column.numbers)
 
 
 def _options(

@@ -270,9 +270,18 @@ class _Training:
                     return TrainingResult(self._train(start, lock), self._profile)
             self._observer.note(
                 f"{summary.run_dir} is already finished ({summary.ended}): nothing is left to do"
+                f"{self._continuation(start)}"
             )
             figures = _in_order(summary.eval, self._run.built)
             return TrainingResult(replace(summary, eval=figures), self._profile)
+
+    def _continuation(self, start: RunStart) -> str:
+        """Return what continues a run that early stopping has ended, as the end of a sentence."""
+        watch = self._run.pace.watch
+        if start.checkpoint is None or not watch.is_over(start.checkpoint.manifest.progress):
+            return ""
+        advice = self._request.advice
+        return f"; a larger train.early_stopping.patience with {advice.resume_changed} continues it"
 
     def _train(self, start: RunStart, lock: RunLock) -> TrainSummary:
         run, checkpoint = self._run, start.checkpoint

@@ -400,3 +400,11 @@ def test_archives_without_usable_labels_are_refused(
     np.savez(folder / "a.npz", **arrays)
     with pytest.raises(UserError, match=message):
         init(InitRequest("a.npz"))
+
+
+def test_only_whole_numbers_number_the_rows(folder: Path) -> None:
+    rows = [f"{n},{n + 0.5},{n * 7 % 5},{n % 2}" for n in range(1, 81)]
+    write_table(folder / "t.csv", "nr,rising,other,class", rows)
+    text = init(InitRequest("t.csv")).file.read_text()
+    assert "# - 'nr': it only numbers the rows" in text
+    assert "data: [rising, other]" in text

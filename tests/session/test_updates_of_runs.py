@@ -275,3 +275,12 @@ def test_minutes_count_from_the_last_save(tmp_path: Path, monkeypatch: pytest.Mo
     now += 1
     assert keeper.due_after_step(3)
     assert not keeper.due_after_epoch(1)
+
+
+def test_a_run_that_early_stopping_ended_says_what_continues_it() -> None:
+    stopping = "train.early_stopping={patience: 1, min_delta: 9}"
+    run_training(stopping, "train.epochs=6")
+    events = NoteRecorder()
+    run_training(stopping, "train.epochs=6", observer=events, existing="resume")
+    (note,) = (note for note in events.notes if "is already finished" in note)
+    assert "train.early_stopping.patience with --resume --allow-changes continues it" in note
