@@ -17,9 +17,11 @@ from mxrun.base.context import Context
 from mxrun.base.errors import InternalError
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import (
+    POLL_S,
     Engine,
     EngineOperator,
     OnDone,
+    OnWait,
     Pool,
     RunContext,
     Variable,
@@ -53,8 +55,11 @@ class _Workers:
     ready: heap of (-priority, sequence, push).
     """
 
-    def __init__(self, lock: threading.Lock, context: Context, pool: Pool, size: int) -> None:
-        self.name, self.context, self.size = f"{context} {pool.value}", context, size
+    def __init__(
+        self, lock: threading.Lock, name: str, context: Context, pool: Pool, size: int
+    ) -> None:
+        self.name = f"{name} {context} {pool.value}".lstrip()
+        self.context, self.size = context, size
         self.ready: list[tuple[int, int, QueuedPush]] = []
         self.work = threading.Condition(lock)
         self.idle = 0
@@ -62,11 +67,15 @@ class _Workers:
 
 
 class ThreadedEngine(Engine):
-    """Engine with worker threads; `workers` is their number in each pool of a context."""
+    """Engine with worker threads.
+
+    workers: their number in each pool of a context. name: begins the names of their tracks in
+    traces, for an engine beside the process's.
+    """
 
     kind = "threaded"
 
-    def __init__(self, workers: Mapping[Pool, int] | int | None = None) -> None:
+    def __init__(self, workers: Mapping[Pool, int] | int | None = None, name: str = "") -> None:
         sizes = dict(DEFAULT_WORKERS)
         if isinstance(workers, int):
             sizes = dict.fromkeys(Pool, workers)
@@ -74,7 +83,7 @@ class ThreadedEngine(Engine):
             sizes.update(workers)
         if min(sizes.values()) < 1:
             raise InternalError(f"{sizes}: each pool needs a worker")
-        self._sizes = sizes
+        self._sizes, self._name = sizes, name
         self._lock = threading.Lock()
         self._complete = threading.Condition(self._lock)
         self._workers: dict[tuple[Context, Pool], _Workers] = {}
@@ -156,9 +165,11 @@ class ThreadedEngine(Engine):
         workers = self._workers.get(key)
         if workers is None:
             size = self._sizes[operator.pool]
-            workers = self._workers[key] = _Workers(self._lock, *key, size)
+            workers = self._workers[key] = _Workers(self._lock, self._name, *key, size)
         heappush(workers.ready, (-operator.priority, push.sequence, push))
         if workers.idle:
+            # Counted here, so that the next push finds another worker or starts one.
+            workers.idle -= 1
             workers.work.notify()
         elif len(workers.threads) < workers.size:
             number = len(workers.threads)
@@ -188,7 +199,6 @@ class ThreadedEngine(Engine):
                         return
                     workers.idle += 1
                     workers.work.wait()
-                    workers.idle -= 1
                 push = heappop(ready)[2] if ready else None
             if self._due:
                 self._call_back()
@@ -334,22 +344,45 @@ class ThreadedEngine(Engine):
 
     # -- waiting -------------------------------------------------------------------------------
 
-    def wait_for_variable(self, variable: Variable, writers_only: bool = False) -> None:
+    def is_idle(self, variable: Variable) -> bool:
+        """Return whether no pushed function uses a variable."""
+        with self._lock:
+            return not (variable.readers or variable.is_written or variable.waiting)
+
+    def wait_for_variable(
+        self, variable: Variable, writers_only: bool = False, on_wait: OnWait | None = None
+    ) -> None:
         """Wait for all functions pushed so far that use a variable, or only those that change it.
 
-        Raises JobError if the variable is failed then.
+        Raises JobError if the variable is failed then, and what `on_wait` raises.
         """
+        if self._is_whole(variable):
+            return
         with self._lock:
             reached, failures = queue_behind(variable, writers_only)
             if not failures and threading.get_ident() in self._inside:
                 raise wait_inside(repr(variable))
-        reached.acquire()
+        if on_wait is None:
+            reached.acquire()
+        else:
+            while not reached.acquire(timeout=POLL_S):
+                on_wait()
         failure = failures[0]
         if failure is not None:
             with self._lock:
                 if failure in self._failures:
                     self._failures[failure] = True
             raise JobError([failure])
+
+    def _is_whole(self, variable: Variable) -> bool:
+        """Return whether a variable is idle and not failed, as after a function that ran here."""
+        with self._lock:
+            return (
+                variable.failure is None
+                and not variable.waiting
+                and not variable.is_written
+                and not variable.readers
+            )
 
     def wait_for_all(self) -> None:
         """Wait until nothing is pending; raises JobError with all failures since the last call."""
@@ -361,26 +394,35 @@ class ThreadedEngine(Engine):
         if failures:
             raise JobError(failures)
 
-    def _wait_until_complete(self) -> None:
-        """Wait until nothing is pending, lock held."""
+    def _wait_until_complete(self, timeout: float | None = None) -> None:
+        """Wait until nothing is pending, or for `timeout` seconds; lock held."""
         if self._pending and threading.get_ident() in self._inside:
             raise wait_inside("all functions")
-        while self._pending:
-            self._complete.wait()
+        self._complete.wait_for(lambda: not self._pending, timeout)
         self._delete_pending()
 
-    def close(self) -> None:
-        """Wait until nothing is pending and end the workers."""
-        with self._lock:
-            self._wait_until_complete()
+    def close(self, timeout: float | None = None) -> None:
+        """Wait until nothing is pending, or for `timeout` seconds, and end the workers."""
+        end = None if timeout is None else time.monotonic() + timeout
+        if timeout is not None and threading.get_ident() in self._inside:
+            # The garbage collector runs in a function of this engine, which cannot wait for itself.
+            end = timeout = 0.0
+        # Or it runs in a thread that holds the lock: then the workers stay, idle.
+        if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
+            return
+        try:
+            if timeout != 0:
+                self._wait_until_complete(timeout)
             self._closed = True
             for workers in self._workers.values():
                 workers.work.notify_all()
+        finally:
+            self._lock.release()
         self._call_back()
         for workers in self._workers.values():
             for thread in workers.threads:
                 if thread is not threading.current_thread():
-                    thread.join()
+                    thread.join(None if end is None else max(0.0, end - time.monotonic()))
 
     # -- observation ---------------------------------------------------------------------------
 
