@@ -20,7 +20,7 @@ from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import DataIterator, RecordError
-from mxrun.runtime.engine.interface import Engine
+from mxrun.runtime.engine.interface import Engine, Function, RunContext
 from mxrun.train.class_weights import RowWeights
 from mxrun.train.divergence import (
     Diverged,
@@ -152,14 +152,14 @@ class TrainingLoop:
         self._load = make.load(self._load_part, "load")
         self._steps = {
             program: (
-                make.train(partial(run, program), program),
+                make.train(_program(run, program), program),
                 make.measure(partial(self._measure, program), f"measure {program}"),
             )
             for program in (TRAIN, ACCUMULATE)
         }
         self._load_evaluated = make.load(self._load_evaluation, f"load {EVALUATE}")
         self._evaluated_batch = (
-            make.evaluate(partial(run, EVALUATE), EVALUATE),
+            make.evaluate(_program(run, EVALUATE), EVALUATE),
             make.measure(self._measure_evaluation, f"measure {EVALUATE}"),
         )
 
@@ -375,7 +375,7 @@ class TrainingLoop:
         assert self._batch is not None
         return self._batch
 
-    def _load_part(self) -> None:
+    def _load_part(self, run: RunContext) -> None:
         step, number = self._place
         batch_number, part = divmod(number, self._train.iterator.parts)
         self._draw_from(step * self._pace.accumulate + batch_number, part)
@@ -385,7 +385,7 @@ class TrainingLoop:
             self._row_weights.write(self._batch.valid)
         self._slots.store()
 
-    def _measure(self, program: str) -> None:
+    def _measure(self, program: str, run: RunContext) -> None:
         assert self._batch is not None
         self.measure.update(self._batch.valid, program)
 
@@ -442,17 +442,22 @@ class TrainingLoop:
         self.operations.run(self._load_evaluated)
         return self._batch
 
-    def _load_evaluation(self) -> None:
+    def _load_evaluation(self, run: RunContext) -> None:
         assert self._evaluation is not None
         self._batch = self._evaluation.iterator.next_into(self._slots.arrays)
         if self._batch is not None:
             self._slots.store()
             self._draw_from(*self._place)
 
-    def _measure_evaluation(self) -> None:
+    def _measure_evaluation(self, run: RunContext) -> None:
         assert self._batch is not None
         assert self._evaluation_measure is not None
         self._evaluation_measure.update(self._batch.valid)
+
+
+def _program(run: Callable[[str], None], program: str) -> Function:
+    """Return the function of the engine that runs a program."""
+    return lambda context: run(program)
 
 
 def _give_up(saver: Saver, progress: Progress, error: RecordError | WaitEnded) -> NoReturn:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from mxrun.runtime.engine.interface import Engine, EngineOperator, RunContext
+from mxrun.runtime.engine.interface import Engine, EngineOperator, Function
 from mxrun.runtime.engine.wait import wait_for
 
 
@@ -26,30 +24,30 @@ class LoopOperations:
         self.results = engine.new_variable("results")
         self.measured = engine.new_variable("measured")
 
-    def load(self, function: Callable[[], object], name: str) -> EngineOperator:
+    def load(self, function: Function, name: str) -> EngineOperator:
         """Return the operator that loads the next batch."""
-        return self.engine.new_operator(_called(function), writes=[self.batch], name=name)
+        return self.engine.new_operator(function, writes=[self.batch], name=name)
 
-    def train(self, function: Callable[[], object], name: str) -> EngineOperator:
+    def train(self, function: Function, name: str) -> EngineOperator:
         """Return the operator of a program that may change the state."""
         return self.engine.new_operator(
-            _called(function),
+            function,
             reads=[self.batch],
             writes=[self.results],
             updates=[self.state],
             name=name,
         )
 
-    def evaluate(self, function: Callable[[], object], name: str) -> EngineOperator:
+    def evaluate(self, function: Function, name: str) -> EngineOperator:
         """Return the operator of a program that reads the state."""
         return self.engine.new_operator(
-            _called(function), reads=[self.batch, self.state], writes=[self.results], name=name
+            function, reads=[self.batch, self.state], writes=[self.results], name=name
         )
 
-    def measure(self, function: Callable[[], object], name: str) -> EngineOperator:
+    def measure(self, function: Function, name: str) -> EngineOperator:
         """Return the operator that adds a program's results to the sums."""
         return self.engine.new_operator(
-            _called(function),
+            function,
             reads=[self.batch, self.results],
             updates=[self.measured],
             name=name,
@@ -57,12 +55,9 @@ class LoopOperations:
 
     def run(self, *operators: EngineOperator) -> None:
         """Run operators in order and wait for the last; raises the exception of one that failed."""
-        engine = self.engine
+        is_here = True
         for operator in operators:
-            engine.run_or_push(operator)
-        wait_for(engine, operators[-1].changes[0])
-
-
-def _called(function: Callable[[], object]) -> Callable[[RunContext], object]:
-    """Return a function of the engine that calls one without arguments."""
-    return lambda run: function()
+            is_here = self.engine.run_or_push(operator)
+        last = operators[-1].changes[0]
+        if not is_here or last.failure is not None:
+            wait_for(self.engine, last)

@@ -17,6 +17,7 @@ from mxrun.base.context import Context
 from mxrun.base.errors import InternalError
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import (
+    HOST,
     POLL_S,
     Engine,
     EngineOperator,
@@ -30,12 +31,11 @@ from mxrun.runtime.engine.propagation import inherited, require_usable, settle, 
 from mxrun.runtime.engine.queues import (
     Fence,
     QueuedPush,
-    is_idle,
     queue_behind,
     release,
     request,
     request_fence,
-    take,
+    take_if_idle,
 )
 from mxrun.runtime.profiler import Event
 
@@ -88,6 +88,8 @@ class ThreadedEngine(Engine):
         self._complete = threading.Condition(self._lock)
         self._workers: dict[tuple[Context, Pool], _Workers] = {}
         self._sequence, self._pending = 0, 0
+        # Number of threads that wait until nothing is pending.
+        self._awaited = 0
         self._closed = False
         # Whether a wait has already raised each failure; in the order of completion.
         self._failures: dict[Failure, bool] = {}
@@ -99,6 +101,7 @@ class ThreadedEngine(Engine):
         # Threads that run functions.
         self._inside: set[int] = set()
         self._surroundings: dict[Context, RunContext] = {}
+        self._host = RunContext(HOST, f"{HOST} caller")
         self._sink: Callable[[Event], None] | None = None
 
     # -- pushing -------------------------------------------------------------------------------
@@ -113,26 +116,26 @@ class ThreadedEngine(Engine):
     def run_or_push(self, operator: EngineOperator) -> bool:
         """Run a short operator on the calling thread if its variables are idle, else push it."""
         with self._lock:
-            self._admit(operator)
-            if operator.is_async or not is_idle(operator):
-                self._push(operator, None)
-                here = False
-            else:
-                take(operator)
-                self._sequence += 1
-                sequence = self._sequence
+            if self._closed or self._deletions or operator.is_deleted:
+                self._admit(operator)
+            here = not operator.is_async and take_if_idle(operator)
+            if here:
+                self._sequence = sequence = self._sequence + 1
                 self._pending += 1
                 operator.pending += 1
-                here = True
+            else:
+                require_usable(operator)
+                self._push(operator, None)
         if here:
-            thread = threading.get_ident()
-            is_outermost = thread not in self._inside
-            self._inside.add(thread)
+            thread, inside = threading.get_ident(), self._inside
+            is_outermost = thread not in inside
+            if is_outermost:
+                inside.add(thread)
             try:
                 failure = self._run(operator, sequence, self._here(operator.context))
             finally:
                 if is_outermost:
-                    self._inside.discard(thread)
+                    inside.discard(thread)
             with self._lock:
                 self._finish(operator, sequence, failure)
             if failure is not None and isinstance(failure.error, KeyboardInterrupt):
@@ -285,11 +288,14 @@ class ThreadedEngine(Engine):
             self._due.append(operator.on_delete)
             operator.on_delete = None
         self._pending -= 1
-        if not self._pending:
+        if self._awaited and not self._pending:
             self._complete.notify_all()
 
     def _here(self, context: Context) -> RunContext:
         """Return the surroundings of a function that runs on the pushing thread."""
+        if context is HOST:
+            # Saves the hash of a context, which takes as long as an engine's lock.
+            return self._host
         found = self._surroundings.get(context)
         if found is None:
             found = self._surroundings[context] = RunContext(context, f"{context} caller")
@@ -398,7 +404,11 @@ class ThreadedEngine(Engine):
         """Wait until nothing is pending, or for `timeout` seconds; lock held."""
         if self._pending and threading.get_ident() in self._inside:
             raise wait_inside("all functions")
-        self._complete.wait_for(lambda: not self._pending, timeout)
+        self._awaited += 1
+        try:
+            self._complete.wait_for(lambda: not self._pending, timeout)
+        finally:
+            self._awaited -= 1
         self._delete_pending()
 
     def close(self, timeout: float | None = None) -> None:
