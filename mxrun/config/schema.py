@@ -226,8 +226,6 @@ def are_plugins(files: Sequence[object]) -> bool:
 class Settings(Section):
     """Config of a run."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset({"engine: threaded"})
-
     name: Annotated[
         str,
         StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"),
@@ -273,7 +271,13 @@ class Settings(Section):
         "file in which it is written.",
         examples=[["my_ops.py"]],
     )
-    engine: Literal["naive"] = Field(default="naive", description="The engine that runs jobs.")
+    engine: Literal["threaded", "naive"] = Field(
+        default="threaded",
+        description="The engine that runs the operations of a run in the order that their data "
+        "require: on threads, so that records are read and checkpoints written beside the steps, "
+        "or one after the other (naive), to find errors. Results are the same.",
+        examples=["naive"],
+    )
     backward: Literal["explicit_graph", "reverse"] = Field(
         default="explicit_graph",
         description="Gradients as nodes of the graph, or by traversing forward in reverse order: "

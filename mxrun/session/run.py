@@ -23,6 +23,7 @@ from mxrun.io.fingerprint import fingerprint
 from mxrun.io.iterator import DataIterator
 from mxrun.io.prefetch import Staging, open_iterator
 from mxrun.planner.plan import Plan
+from mxrun.runtime.engine.default import engine_of
 from mxrun.session.device import open_device
 from mxrun.session.parameter_init import initialise_pinned, zero_pinned
 from mxrun.session.planning import last_batch, staged_names
@@ -39,10 +40,11 @@ from mxrun.train.checkpoint import (
     RunState,
 )
 from mxrun.train.host_arrays import HostArrays
-from mxrun.train.loop import TrainingLoop, TrainingParameters, pinned, slots
+from mxrun.train.loop import TrainingLoop, pinned, slots
 from mxrun.train.measure import Phase
 from mxrun.train.observer import Observer
 from mxrun.train.progress import Progress
+from mxrun.train.training_parameters import TrainingParameters
 
 _LENGTH: tuple[KeyPath, ...] = (("train", "epochs"), ("train", "max_steps"))
 _FILE_OF = {
@@ -68,6 +70,7 @@ class Run:
         weighting = built.training.class_weights
         self.class_weights = None if weighting is None else weighting.of(datasets["train"])
         self.executor = Executor(plan, open_device(built.config, plan.device))
+        self.engine = engine_of(built.config.engine)
         names = staged_names(built)
         self._staged = [HostArrays(self.executor, batch.values()) for batch in names]
         self._staging = Staging(
@@ -116,6 +119,7 @@ class Run:
             workers=config.data.workers,
             staging=self._staging,
             parts=self.built.micro_batches if training else 1,
+            engine=self.engine.kind,
         )
 
     def initialise(self, start: bool = True) -> None:
@@ -143,7 +147,14 @@ class Run:
         evaluation = self.phase(EVALUATE, "eval") if "eval" in self.iterators else None
         train = self.phase(TRAIN, "train", (ACCUMULATE,))
         return kind(
-            self.executor, self.built.model.losses, train, evaluation, self.pace, observer, run
+            self.executor,
+            self.built.model.losses,
+            train,
+            evaluation,
+            self.pace,
+            observer,
+            self.engine,
+            run,
         )
 
     @property

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import DataIterator, RecordError
-from mxrun.operator.optimizer import Optimizer
+from mxrun.runtime.engine.interface import Engine, Function, RunContext
 from mxrun.train.class_weights import RowWeights
 from mxrun.train.divergence import (
     Diverged,
@@ -27,14 +28,14 @@ from mxrun.train.divergence import (
     is_finite,
     located_in_evaluation,
 )
-from mxrun.train.early_stopping import EvaluationMonitor
 from mxrun.train.host_arrays import HostArrays
 from mxrun.train.learning_rate import LearningRateTimeline
 from mxrun.train.measure import LossTensors, Measure, Phase
 from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Observer, StepDone, StepLogged
+from mxrun.train.operations import LoopOperations
 from mxrun.train.progress import Progress
-from mxrun.train.schedule import Schedule
+from mxrun.train.training_parameters import TrainingParameters
 from mxrun.train.undo import StepUndo
 
 _REPORT_INTERVAL_S = 0.1
@@ -77,49 +78,6 @@ class Saver(Protocol):
 
 
 @dataclass(frozen=True)
-class TrainingParameters:
-    """Parameters of a run's course: epochs, batches per update, optimiser, schedule and monitor.
-
-    max_steps: number of steps that ends the run earlier. log_every: steps between records.
-    """
-
-    epochs: int
-    accumulate: int
-    optimizer: Optimizer
-    schedule: Schedule
-    watch: EvaluationMonitor
-    max_steps: int | None = None
-    log_every: int | None = None
-
-    def is_over(self, progress: Progress) -> bool:
-        """Return whether the run has reached its end: all epochs or steps, or early stopping.
-
-        In the middle of an epoch the last step does not suffice: its evaluation is still to come
-        unless the run is marked as finished there.
-        """
-        evaluated = progress.batch == 0 or progress.finished
-        return (
-            progress.epoch > self.epochs
-            or (self.has_all_steps(progress) and evaluated)
-            or self.watch.is_over(progress)
-        )
-
-    def has_all_steps(self, progress: Progress) -> bool:
-        """Return whether the last of `max_steps` is taken."""
-        return self.max_steps is not None and progress.step >= self.max_steps
-
-    def end_text(self, progress: Progress) -> str:
-        """Return why a finished run has ended: `all 20 epochs`, `max_steps 500 reached`."""
-        early = self.watch.early
-        if early is not None and self.watch.is_over(progress):
-            times = f"{early.patience} evaluation{'s' * (early.patience > 1)}"
-            return f"early stopping: {early.metric} has not improved for {times}"
-        if self.has_all_steps(progress):
-            return f"max_steps {self.max_steps} reached"
-        return f"all {self.epochs} epochs" if self.epochs > 1 else "the only epoch"
-
-
-@dataclass(frozen=True)
 class LoopResult:
     """Result of a run: times in ms of this process's steps, and the moment of the first.
 
@@ -145,11 +103,11 @@ class TrainingLoop:
         evaluation: Phase | None,
         pace: TrainingParameters,
         observer: Observer,
+        engine: Engine,
         run: Callable[[str], None] | None = None,
     ) -> None:
         """`run` runs a program instead of the executor, to observe it."""
         self._executor, self._pace, self._observer = executor, pace, observer
-        self._run = run or executor.run
         self._train, self._evaluation = train, evaluation
         self._slots = slots(executor, train.iterator)
         batch = self._slots.arrays
@@ -159,6 +117,7 @@ class TrainingLoop:
         self._evaluation_measure = (
             None if evaluation is None else Measure(executor, evaluation, losses, batch)
         )
+        self._operate(engine, run or executor.run)
         total_steps = self.total_steps()
         self._rates = LearningRateTimeline(
             pace.optimizer, pace.schedule, total_steps, self.steps_of(1)
@@ -182,6 +141,27 @@ class TrainingLoop:
         self._step_ms = np.zeros(min(total_steps, _TIMES))
         self._step_count = 0
         self._first_step_at = math.nan
+
+    def _operate(self, engine: Engine, run: Callable[[str], None]) -> None:
+        """Make the operations of the loop; `_place` and `_batch` are what they load."""
+        self.operations = LoopOperations(engine)
+        # Step and part of it, or number of the batch in an evaluation; and the batch there.
+        self._place = 0, 0
+        self._batch: Batch | None = None
+        make = self.operations
+        self._load = make.load(self._load_part, "load")
+        self._steps = {
+            program: (
+                make.train(_program(run, program), program),
+                make.measure(partial(self._measure, program), f"measure {program}"),
+            )
+            for program in (TRAIN, ACCUMULATE)
+        }
+        self._load_evaluated = make.load(self._load_evaluation, f"load {EVALUATE}")
+        self._evaluated_batch = (
+            make.evaluate(_program(run, EVALUATE), EVALUATE),
+            make.measure(self._measure_evaluation, f"measure {EVALUATE}"),
+        )
 
     @property
     def evaluation_numbers(self) -> tuple[str, ...]:
@@ -380,9 +360,7 @@ class TrainingLoop:
                 if may_fail:
                     self._partial.undo()
                 raise
-            program = TRAIN if number == parts - 1 else ACCUMULATE
-            self._run(program)
-            self.measure.update(batch.valid, program)
+            self.operations.run(*self._steps[TRAIN if number == parts - 1 else ACCUMULATE])
             valid += batch.valid
             if not self.measure.is_finite:
                 raise Diverged
@@ -392,14 +370,24 @@ class TrainingLoop:
         """Load part `number` of a step, and the position of the random streams, into the plan's
         slots.
         """
+        self._place = step, number
+        self.operations.run(self._load)
+        assert self._batch is not None
+        return self._batch
+
+    def _load_part(self, run: RunContext) -> None:
+        step, number = self._place
         batch_number, part = divmod(number, self._train.iterator.parts)
         self._draw_from(step * self._pace.accumulate + batch_number, part)
-        batch = self._train.iterator.next_into(self._slots.arrays)
-        assert batch is not None
+        self._batch = self._train.iterator.next_into(self._slots.arrays)
+        assert self._batch is not None
         if self._row_weights is not None:
-            self._row_weights.write(batch.valid)
+            self._row_weights.write(self._batch.valid)
         self._slots.store()
-        return batch
+
+    def _measure(self, program: str, run: RunContext) -> None:
+        assert self._batch is not None
+        self.measure.update(self._batch.valid, program)
 
     def _clear_sums(self) -> None:
         """Set the sums of gradients to zero."""
@@ -433,12 +421,9 @@ class TrainingLoop:
         number = 0
         try:
             iterator.reset(self.progress.epoch)
-            while (batch := iterator.next_into(self._slots.arrays)) is not None:
-                self._slots.store()
-                self._draw_from(UNTRAINED, number)
+            while (batch := self._next_evaluated(number)) is not None:
                 number += 1
-                self._run(EVALUATE)
-                measure.update(batch.valid)
+                self.operations.run(*self._evaluated_batch)
                 if not measure.is_finite:
                     raise EvaluationDiverged(
                         located_in_evaluation(
@@ -450,6 +435,29 @@ class TrainingLoop:
         except (RecordError, WaitEnded) as error:
             _give_up(saver, self.progress, error)
         return measure.values()
+
+    def _next_evaluated(self, number: int) -> Batch | None:
+        """Load batch `number` of an evaluation into the plan's slots; None after the last."""
+        self._place = UNTRAINED, number
+        self.operations.run(self._load_evaluated)
+        return self._batch
+
+    def _load_evaluation(self, run: RunContext) -> None:
+        assert self._evaluation is not None
+        self._batch = self._evaluation.iterator.next_into(self._slots.arrays)
+        if self._batch is not None:
+            self._slots.store()
+            self._draw_from(*self._place)
+
+    def _measure_evaluation(self, run: RunContext) -> None:
+        assert self._batch is not None
+        assert self._evaluation_measure is not None
+        self._evaluation_measure.update(self._batch.valid)
+
+
+def _program(run: Callable[[str], None], program: str) -> Function:
+    """Return the function of the engine that runs a program."""
+    return lambda context: run(program)
 
 
 def _give_up(saver: Saver, progress: Progress, error: RecordError | WaitEnded) -> NoReturn:
