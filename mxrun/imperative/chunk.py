@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from mxrun.base.context import Context
 from mxrun.base.tensor import align
@@ -11,10 +11,10 @@ from mxrun.device.interface import Device
 from mxrun.device.registry import device_kind
 from mxrun.operator.launch import Handle, Memory
 from mxrun.runtime.engine.default import engine
-from mxrun.runtime.engine.interface import Engine, Variable
+from mxrun.runtime.engine.interface import Engine
 
 
-@lru_cache(maxsize=None)
+@cache
 def device_of(context: Context) -> Device:
     """Return the device of a context, opened with a team on all its cores.
 
