@@ -34,7 +34,6 @@ from mxrun.graph.trainability import (
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import create
 
-
 # Position in the summation order, before that of every reader.
 _FROM_OUTSIDE = (-1, 0)
 

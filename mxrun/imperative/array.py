@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from mxrun.base.context import Context
 from mxrun.base.dtype import item_size
-from mxrun.base.tensor import PLAIN, Layout, Shape, TensorSpec
+from mxrun.base.errors import InternalError
+from mxrun.base.tensor import Layout, Shape, TensorSpec
 from mxrun.imperative.chunk import Chunk
 from mxrun.operator.launch import Handle
 
@@ -22,9 +23,11 @@ from mxrun.operator.launch import Handle
 class NDArrayBase:
     """Contiguous part of a chunk with a shape and a data type.
 
-    offset: bytes from the chunk's beginning. dtype: a name as of a TensorSpec. entry: the output of
-    a recorded operator that the array is, or the marked variable; None if it is neither. grad:
-    where `backward` stores the gradient of a marked variable; grad_req: `write`, `add` or `null`.
+    offset: bytes from the chunk's beginning. dtype: a name as of a TensorSpec. layout: the one in
+    which an operator has left the elements, until something needs them in plain layout; None for
+    plain. entry: the output of a recorded operator that the array is, or the marked variable; None
+    if it is neither. grad: where `backward` stores the gradient of a marked variable; grad_req:
+    `write`, `add` or `null`.
     """
 
     __slots__ = (
@@ -45,7 +48,7 @@ class NDArrayBase:
         shape: Shape,
         dtype: str = "float32",
         offset: int = 0,
-        layout: Layout = PLAIN,
+        layout: Layout | None = None,
     ) -> None:
         self._chunk, self.offset = chunk, offset
         self.shape, self.dtype, self.layout = shape, dtype, layout
@@ -56,6 +59,8 @@ class NDArrayBase:
     @property
     def chunk(self) -> Chunk:
         """Memory of the array, which holds it in plain (row-major) layout from `offset` on."""
+        if self.layout is not None:
+            _to_plain(self)
         return self._chunk
 
     @property
@@ -102,6 +107,19 @@ class NDArrayBase:
         handle = self.handle
         self.wait_to_read()
         return self._chunk.device.read(handle, self.spec)
+
+
+def _missing(array: NDArrayBase) -> None:
+    raise InternalError("mxrun.imperative.invoke is not imported")
+
+
+_to_plain: Callable[[NDArrayBase], None] = _missing
+
+
+def set_to_plain(convert: Callable[[NDArrayBase], None]) -> None:
+    """Set the function that moves an array in another layout to a new chunk, in plain layout."""
+    global _to_plain
+    _to_plain = convert
 
 
 ArrayMaker = Callable[..., Any]

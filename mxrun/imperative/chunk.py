@@ -36,31 +36,35 @@ class StorageBlock:
 class Chunk:
     """Memory that one or more arrays share (MXNet's NDArray::Chunk).
 
-    handle: the first byte. variable: named by every pushed function that uses the memory. engine:
+    nbytes: as asked for; the block may be larger. handle: the first byte. variable: named by every pushed function that uses the memory. engine:
     the one that knows the variable. The memory is freed after all functions pushed before the last
     reference to the chunk is gone.
     """
 
-    __slots__ = ("__weakref__", "block", "context", "device", "engine", "handle", "variable")
+    __slots__ = (
+        "__weakref__",
+        "block",
+        "context",
+        "device",
+        "engine",
+        "handle",
+        "nbytes",
+        "variable",
+    )
 
     def __init__(
-        self, context: Context, device: Device, block: StorageBlock, owner: Engine
+        self, context: Context, device: Device, block: StorageBlock, nbytes: int, owner: Engine
     ) -> None:
-        self.context, self.device, self.block = context, device, block
+        self.context, self.device, self.block, self.nbytes = context, device, block, nbytes
         self.engine, self.variable = owner, owner.new_variable()
         self.handle = Handle(block.memory, block.offset)
 
     def __del__(self) -> None:
         self.engine.delete_variable(self.variable)
 
-    @property
-    def nbytes(self) -> int:
-        """Size of the block in bytes, a multiple of 64."""
-        return self.block.nbytes
-
 
 def allocate(context: Context, nbytes: int) -> Chunk:
     """Return a chunk of at least `nbytes` on a device, with undefined content."""
     device = device_of(context)
     size = align(max(nbytes, 1))
-    return Chunk(context, device, StorageBlock(device.allocate(size), 0, size), engine())
+    return Chunk(context, device, StorageBlock(device.allocate(size), 0, size), nbytes, engine())
