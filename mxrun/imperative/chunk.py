@@ -36,9 +36,9 @@ class StorageBlock:
 class Chunk:
     """Memory that one or more arrays share (MXNet's NDArray::Chunk).
 
-    nbytes: as asked for; the block may be larger. handle: the first byte. variable: named by every pushed function that uses the memory. engine:
-    the one that knows the variable. The memory is freed after all functions pushed before the last
-    reference to the chunk is gone.
+    nbytes: as asked for; the block may be larger. handle: the first byte. variable: named by every
+    pushed function that uses the memory. engine: the one that knows the variable. The memory is
+    freed after all functions pushed before the last reference to the chunk is gone.
     """
 
     __slots__ = (

@@ -243,7 +243,7 @@ def _record(
     outputs: Sequence[NDArrayBase],
 ) -> None:
     """Leave a recorded call behind, as the entry of every output."""
-    arguments = inputs[: len(prepared.step.prop.list_arguments())]
+    arguments = inputs[: len(prepared.prop.list_arguments())]
     read = prepared.read_data
     count = len(prepared.kept)
     places = [(chunk, 0) for chunk in made]

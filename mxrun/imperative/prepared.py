@@ -1,4 +1,4 @@
-"""Prepared operators: an imperative operator is a plan of one step, bound to other memory each time.
+"""Prepared operators: plans of one step, bound to other memory in every call.
 
 The plan is made for the specs of the inputs, as a step of a network is, and kept. A call only says
 where its inputs and outputs are.

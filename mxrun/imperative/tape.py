@@ -1,4 +1,4 @@
-"""Recording of operators for differentiation: the state of a thread, and what calls leave behind."""
+"""Recording of operators for differentiation: modes of threads, and recorded calls."""
 
 from __future__ import annotations
 
