@@ -33,12 +33,22 @@ from mxrun.operator.register import create
 from mxrun.passes.batch_norm_state import batch_norm_state
 from mxrun.passes.dead_code import eliminate_dead_code
 from mxrun.passes.select import KernelSelection, SelectedKernel, select
-from mxrun.passes.select_recorded import select_backward, select_forward
+from mxrun.passes.select_recorded import select_backward, select_forward, source_name
 from mxrun.passes.split_backward import split_backward
 from mxrun.passes.updates import append_update
 from mxrun.planner.place import place, place_pinned
 from mxrun.planner.plan import PhasePlan
 from mxrun.planner.storage import Sharing, assign_storage
+
+__all__ = [
+    "ExternalPlan",
+    "ForwardPlan",
+    "SelectedKernel",
+    "plan_backward",
+    "plan_forward",
+    "plan_reorder",
+    "source_name",
+]
 
 _COPY = "_copy"
 
@@ -161,8 +171,8 @@ def plan_backward(
 
     graph: the forward steps. forward: their kernels. gradients: the name of the result by the name
     of the source; a name in `added` is that of a source to which the gradient is added. heads: the
-    gradients of heads, as of `gradient`. A forward value that backward reads is a memory named by
-    `value:NUMBER`. Raises UserError if the graph cannot be differentiated.
+    gradients of heads, as of `gradient`. A forward value that backward reads and that is no source is
+    a memory named by `source_name`. Raises UserError if the graph cannot be differentiated.
     """
     differentiated = gradient(graph, gradients, heads)
     found = differentiated.gradients

@@ -243,21 +243,22 @@ def _record(
     outputs: Sequence[NDArrayBase],
 ) -> None:
     """Leave a recorded call behind, as the entry of every output."""
-    arguments = inputs[: len(prepared.prop.list_arguments())]
-    read = prepared.read_data
-    count = len(prepared.kept)
-    places = [(chunk, 0) for chunk in made]
+    places = {position: (chunk, 0) for position, chunk in zip(prepared.kept, made, strict=False)}
     for index, array in enumerate(outputs):
         places[index] = (array._chunk, array.offset)
+    arguments = inputs[: len(prepared.prop.list_arguments())]
     call = RecordedCall(
         prepared,
         tuple(each.entry for each in arguments),
         tuple(
-            (each._chunk, each.offset) if index in read else None
+            (each._chunk, each.offset) if index in prepared.read_data else None
             for index, each in enumerate(arguments)
         ),
-        tuple(places[:count]),
-        tuple(places[count:]),
+        tuple(
+            places[index] if index in prepared.read_outputs else None
+            for index in range(len(prepared.output_specs))
+        ),
+        tuple((chunk, 0) for chunk in made[len(prepared.kept) :]),
     )
     for index, array in enumerate(outputs):
         array.entry = Entry(call, index)

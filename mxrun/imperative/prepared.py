@@ -69,7 +69,9 @@ class PreparedOperator:
     inputs, the random state, the outputs and the extra outputs of a call; None if that order is the
     program's. visible: number of outputs that a call returns; further kept ones are only for
     backward. updated: positions of the inputs that a call changes. is_short: whether it takes less
-    time to run than to hand to a worker. graph: the step as it was before its kernel was selected.
+    time to run than to hand to a worker. graph, step: as they were before the kernel was selected.
+    inputs, output_specs: of all inputs and outputs, kept or not. selected: the kernel; None for a
+    view. read_data, read_outputs: positions of the arguments and outputs that backward reads.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class PreparedOperator:
         is_recorded: bool,
         plain: bool,
     ) -> None:
-        self.prop, self.device = prop, device
+        self.prop, self.device, self.inputs = prop, device, tuple(inputs)
         self.name = prop.type_string
         self.graph, names = _forward_graph(prop, inputs, is_train)
         (self.step,) = self.graph.steps
@@ -90,6 +92,10 @@ class PreparedOperator:
         forward = plan_forward(self.graph, device.description, kept, is_recorded, plain)
         plan = forward.plan
         self.kept = tuple(kept)
+        self.output_specs = tuple(
+            self.graph.spec(value) if name is None else plan.specs[name]
+            for value, name in zip(self.step.writes, forward.outputs, strict=True)
+        )
         self.is_random = RANDOM_STATE in plan.memories
         results = [name for name in forward.outputs if name is not None]
         call = [*names, *([RANDOM_STATE] if self.is_random else ()), *results, *forward.extra]
@@ -101,7 +107,9 @@ class PreparedOperator:
         self.selected = forward.selected
         self.in_place = _in_place(forward, names, results)
         self.is_short = _is_short(plan)
-        self.read_data = _read_inputs(prop)
+        reads = _declared(prop)
+        self.read_data = frozenset(index for group, index in reads if group == 1)
+        self.read_outputs = frozenset(index for group, index in reads if group == 2)
 
     def run(self, handles: Sequence[Handle], run_context: RunContext) -> None:
         """Run with inputs, random state, outputs and extra outputs at `handles`."""
@@ -149,12 +157,8 @@ def _read_outputs(prop: AnyProperty, first: int) -> list[int]:
     return [index for group, index in _declared(prop) if group == 2 and index >= first]
 
 
-def _read_inputs(prop: AnyProperty) -> frozenset[int]:
-    """Return the positions of the arguments that backward reads."""
-    return frozenset(index for group, index in _declared(prop) if group == 1)
-
-
 def _declared(prop: AnyProperty) -> list[tuple[int, int]]:
+    """Return what backward reads: 1 and the number of an argument, 2 and that of an output."""
     groups = (len(prop.list_outputs()), len(prop.list_arguments()), len(prop.list_outputs()))
     marks = [[(group, index) for index in range(size)] for group, size in enumerate(groups)]
     return prop.declare_backward_dependency(*marks)

@@ -40,9 +40,9 @@ def select_backward(
 ) -> Graph:
     """Return the graph with only the other steps than the forward steps, with kernels.
 
-    forward: the kernels with which the forward steps ran; a view has none. Every value that the
-    forward steps have made and that is read becomes an io source, named by its number. Results are
-    in plain layout.
+    forward: the kernels with which the forward steps ran; a view has none. The io sources are the
+    values that are read; one that has no name as a source of `graph` is named by its number. Results
+    are in plain layout.
     """
     selection = Selection(graph, device, KernelSelection(), fixed=False)
     selection.chosen.update(forward)
@@ -52,13 +52,13 @@ def select_backward(
     selection.restore_results()
     builder = selection.builder
     made = {value for step in builder.steps for value in step.writes}
-    known = set(builder.sources.values())
-    for step in builder.steps:
-        for value in step.reads:
-            if value not in made and value not in known:
-                known.add(value)
-                builder.values[value] = replace(builder.values[value], memory_class=MemoryClass.IO)
-                builder.sources[source_name(value)] = value
+    names = {value: name for name, value in builder.sources.items()}
+    builder.sources.clear()
+    for value in dict.fromkeys(value for step in builder.steps for value in step.reads):
+        if value not in made:
+            name = names.get(value, source_name(value))
+            builder.values[value] = replace(builder.values[value], memory_class=MemoryClass.IO)
+            builder.sources[name] = value
     return builder.build()
 
 
