@@ -8,7 +8,10 @@ from pathlib import Path
 
 
 def debug() -> bool:
-    """Return whether MXRUN_DEBUG is set: the graph is verified after every pass."""
+    """Return whether MXRUN_DEBUG is set.
+
+    The graph is then verified after every pass; freed storage is poisoned and leaks are reported.
+    """
     return os.environ.get("MXRUN_DEBUG", "") not in ("", "0")
 
 

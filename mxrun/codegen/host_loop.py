@@ -24,10 +24,11 @@ class HostLoop:
     For loops of a few microseconds the call holds the interpreter lock, because getting it back
     from a busy thread costs a thousand times more. unlocked: release the lock, for a long loop.
     Within `interpreted` the loop is made without machine code. Raises TypeError if the arguments
-    are not of the class that the function declares.
+    are not of the class that the function declares. call: the fastest way to run the function; the
+    loop must outlive it.
     """
 
-    _call: Callable[[], None]
+    call: Callable[[], None]
     _interpreted: InterpretedLoop | None = None
 
     def __init__(
@@ -38,7 +39,7 @@ class HostLoop:
             block = arguments.packed(_ALONE)
             self._bind(function.address, (block.ctypes.data,), arguments, block, unlocked)
         else:
-            self._call = self._interpreted = InterpretedLoop(function, arguments)
+            self.call = self._interpreted = InterpretedLoop(function, arguments)
 
     def _bind(
         self,
@@ -50,7 +51,7 @@ class HostLoop:
     ) -> None:
         """Prepare the C call `function(*values)`; `block` holds the arguments."""
         kind = ctypes.CFUNCTYPE if unlocked else ctypes.PYFUNCTYPE
-        self._call = partial(kind(None, *[ctypes.c_void_p] * len(values))(function), *values)
+        self.call = partial(kind(None, *[ctypes.c_void_p] * len(values))(function), *values)
         self._block = block
         # References to the arrays whose addresses the block holds.
         self._values: dict[str, Any] = {
@@ -60,7 +61,7 @@ class HostLoop:
 
     def __call__(self) -> None:
         """Run the function."""
-        self._call()
+        self.call()
 
     def set(self, name: str, value: int | npt.NDArray[Any] | None) -> None:
         """Replace one integer or array among the arguments; None is a pointer without memory."""

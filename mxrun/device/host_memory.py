@@ -17,7 +17,12 @@ from mxrun.operator.launch import Handle, Memory
 
 Array = npt.NDArray[Any]
 
+UNBACKED_ADDRESS = 1 << 40
+"""Address in the unused middle of the address space."""
+
 _PROT_NONE = 0
+# Addresses that each movable tensor gets for offsets before the first run.
+_MOVABLE_BYTES = 1 << 36
 
 
 class HostMemory(Memory):
@@ -39,6 +44,17 @@ class HostMemory(Memory):
         if spec.layout != PLAIN:
             raise InternalError(f"{spec} has no plain layout; it needs a reorder")
         return array_at(self.address + offset, spec.shape, spec.dtype)
+
+
+class MovableMemory(HostMemory):
+    """Stand-in for the memory of tensor `number` of a program that runs at changing places.
+
+    address: that of the tensor in the present run; before the first, one that is never accessed.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(UNBACKED_ADDRESS + number * _MOVABLE_BYTES, _MOVABLE_BYTES)
+        self.number = number
 
 
 class Arena(HostMemory):

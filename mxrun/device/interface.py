@@ -32,7 +32,7 @@ from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.codegen.arguments import Arguments
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import NativeFunction
-from mxrun.operator.launch import Handle, Launch, Memory
+from mxrun.operator.launch import Handle, Launch, Memory, TensorPlace
 
 Array = npt.NDArray[Any]
 Nanoseconds = npt.NDArray[np.int64]
@@ -119,6 +119,42 @@ class TimedProgram:
             self.end[index] = last = clock()
 
         self._program.run_watched(after)
+
+
+MakeSteps = Callable[[Sequence[Handle]], Sequence[ProgramStep]]
+"""Returns the steps of a movable program for tensors at given handles."""
+
+
+class MovableProgram(ABC):
+    """Steps on a number of contiguous tensors that are at other places in every run."""
+
+    @abstractmethod
+    def run(self, places: Sequence[TensorPlace]) -> None:
+        """Run every launch once, or start them in order, on tensors at `places`.
+
+        The caller keeps their memory alive until the launches have finished. Not reentrant: one
+        thread at a time may run a program. Raises InternalError for places of another number or in
+        another device's memory, and as `Program.run` does.
+        """
+
+
+def other_number(count: int, places: Sequence[TensorPlace]) -> InternalError:
+    """Return the error of a movable program on `count` tensors for other places."""
+    return InternalError(f"a program on {count} tensors was given {len(places)} places")
+
+
+class ReboundProgram(MovableProgram):
+    """Steps that are bound anew in every run."""
+
+    def __init__(self, device: Device, make: MakeSteps, count: int) -> None:
+        self._device, self._make, self._count = device, make, count
+
+    def run(self, places: Sequence[TensorPlace]) -> None:
+        """Bind the steps to tensors at `places` and run them."""
+        if len(places) != self._count:
+            raise other_number(self._count, places)
+        handles = [Handle(place.memory, place.offset) for place in places]
+        self._device.bind(self._make(handles)).run()
 
 
 class Device(ABC):
@@ -220,6 +256,15 @@ class Device(ABC):
 
         Raises InternalError for a launch that this device cannot run.
         """
+
+    def bind_movable(self, make: MakeSteps, count: int, short: bool = False) -> MovableProgram:
+        """Return the program of the steps that `make` returns for `count` tensors.
+
+        Where two of the tensors may overlap in a run, `make` must return steps that allow it. A
+        program that is `short`, a few microseconds, may run without releasing the interpreter
+        lock: to get it back from a busy thread takes a thousand times longer.
+        """
+        return ReboundProgram(self, make, count)
 
     def synchronise(self) -> None:
         """Wait until everything that was started has finished."""

@@ -25,6 +25,18 @@ class Memory:
     nbytes: int
 
 
+class TensorPlace(Protocol):
+    """Beginning of a contiguous tensor: `offset` bytes into a device's memory, such as a handle."""
+
+    @property
+    def memory(self) -> Memory:
+        """Memory that holds the tensor."""
+
+    @property
+    def offset(self) -> int:
+        """Bytes from the beginning of the memory."""
+
+
 @dataclass(frozen=True)
 class Handle:
     """Place of a tensor in a device's memory.

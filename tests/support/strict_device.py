@@ -20,9 +20,9 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.device.cpu.device import CpuDevice
 from mxrun.device.cpu.tape import Tape
 from mxrun.device.host_memory import Arena, array_of, protect
-from mxrun.device.interface import Program, ProgramStep, TimedProgram
+from mxrun.device.interface import MakeSteps, MovableProgram, Program, ProgramStep, TimedProgram
 from mxrun.device.registry import register_device
-from mxrun.operator.launch import Handle, Memory
+from mxrun.operator.launch import Handle, Memory, TensorPlace
 
 Array = npt.NDArray[Any]
 
@@ -69,6 +69,10 @@ class StrictDevice(CpuDevice):
         """Return the CPU's tape, which runs with rights."""
         return _StrictProgram(self, super().bind(steps))
 
+    def bind_movable(self, make: MakeSteps, count: int, short: bool = False) -> Any:
+        """Return the CPU's program, which runs with rights."""
+        return _StrictMovable(self, super().bind_movable(make, count, short))
+
     @contextmanager
     def unlocked(self) -> Iterator[None]:
         """Context manager that gives rights to all memory."""
@@ -83,6 +87,15 @@ class StrictDevice(CpuDevice):
     def _set_rights(self, arena: Arena, rights: int) -> None:
         if arena.mapping_bytes:
             protect(arena.mapping_address, arena.mapping_bytes, rights)
+
+
+class _StrictMovable(MovableProgram):
+    def __init__(self, device: StrictDevice, program: MovableProgram) -> None:
+        self._device, self._program = device, program
+
+    def run(self, places: Sequence[TensorPlace]) -> None:
+        with self._device.unlocked():
+            self._program.run(places)
 
 
 class _StrictProgram(Program):

@@ -13,20 +13,18 @@ from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Int64s, Integer, Table
 from mxrun.codegen.jit import int64s, native
 from mxrun.device.cpu.call import (
-    FIRST_ARGUMENT,
     Address,
     Failure,
-    MovingWord,
     NativeCall,
     loop_call,
     made_call,
     pack,
     set_threads_call,
-    strides_of,
+    words_of,
 )
 from mxrun.device.cpu.onednn.launch import PrimitiveLaunch
 from mxrun.device.cpu.team import openmp
-from mxrun.device.host_memory import address_of, array_of
+from mxrun.device.host_memory import MovableMemory, address_of, array_of
 from mxrun.operator.launch import (
     Code,
     Handle,
@@ -48,17 +46,28 @@ class PythonCall:
 
 
 Call = NativeCall | PythonCall
+# Prepares a Python body for given iterations of the enclosing loops.
+PrepareBody = Callable[[PythonLaunch, tuple[int, ...]], Callable[[], None]]
+
+
+def prepared_body(launch: PythonLaunch, iterations: tuple[int, ...]) -> Callable[[], None]:
+    """Return a Python body's function on its tensors' present places."""
+    return launch.prepare(lambda handle, spec: array_of(handle, spec, iterations))
 
 
 def calls_of(
-    launch: Launch, threads: int, iterations: tuple[int, ...] = (), depth: int = 0
+    launch: Launch,
+    threads: int,
+    iterations: tuple[int, ...] = (),
+    depth: int = 0,
+    prepare: PrepareBody = prepared_body,
 ) -> tuple[Call, ...]:
     """Return the calls of a launch, between which the team's size is `threads`.
 
     iterations: those of enclosing loops that are unrolled. depth: number of enclosing loops.
     """
     if isinstance(launch, Repeat):
-        return _repeated(launch, threads, iterations, depth)
+        return _repeated(launch, threads, iterations, depth, prepare)
 
     def place(value: Any) -> Any:
         if isinstance(value, Handle):
@@ -71,9 +80,7 @@ def calls_of(
             return (loop_call(launch.function, given.with_values(place), launch.team),)
         return (loop_call(launch.function, tuple(map(place, given)), launch.team),)
     if isinstance(launch, PythonLaunch):
-        return (
-            PythonCall(launch.prepare(lambda handle, spec: array_of(handle, spec, iterations))),
-        )
+        return (PythonCall(prepare(launch, iterations)),)
     if isinstance(launch, PrimitiveLaunch):
         addresses = {argument: place(handle) for argument, handle in launch.places.items()}
         scratch = 0 if launch.scratch is None else place(launch.scratch)
@@ -85,14 +92,21 @@ def calls_of(
 
 
 def _address(handle: Handle, iterations: tuple[int, ...]) -> int:
-    """Return a tensor's address, which moves if it has strides in loops that are not unrolled."""
-    address = address_of(handle, iterations)
+    """Return a tensor's address, which moves with a movable memory and by strides in loops that are
+    not unrolled.
+    """
+    address, memory = address_of(handle, iterations), handle.memory
     strides = (0,) * len(iterations) + handle.strides[len(iterations) :]
-    return Address(address, strides) if any(strides) else address
+    movable = memory.number if isinstance(memory, MovableMemory) else None
+    return Address(address, strides, movable) if movable is not None or any(strides) else address
 
 
 def _repeated(
-    repeat: Repeat, threads: int, iterations: tuple[int, ...], depth: int
+    repeat: Repeat,
+    threads: int,
+    iterations: tuple[int, ...],
+    depth: int,
+    prepare: PrepareBody,
 ) -> tuple[Call, ...]:
     """Return one native call for a loop; one after the other for a loop with Python bodies."""
     if runs_python(repeat):
@@ -100,12 +114,12 @@ def _repeated(
             call
             for iteration in range(repeat.count)
             for launch in repeat.program
-            for call in calls_of(launch, threads, (*iterations, iteration), depth + 1)
+            for call in calls_of(launch, threads, (*iterations, iteration), depth + 1, prepare)
         )
     inner = [
         call
         for launch in repeat.program
-        for call in calls_of(launch, threads, iterations, depth + 1)
+        for call in calls_of(launch, threads, iterations, depth + 1, prepare)
         if isinstance(call, NativeCall)
     ]
     return (_loop(repeat.count, inner, depth),)
@@ -144,11 +158,7 @@ def repeat_loop(call: RepeatedCalls) -> None:
 def _loop(count: int, calls: Sequence[NativeCall], depth: int) -> NativeCall:
     """Return the call that repeats `calls`, the loop number `depth` from outside."""
     packed = pack(calls)
-    moves = [move for call in calls for move in call.moves]
-    for row, call in zip(packed, calls, strict=True):
-        for number, argument in enumerate(call.arguments, FIRST_ARGUMENT):
-            if any(strides := strides_of(argument)):
-                moves.append(MovingWord(row[number:].ctypes.data, strides))
+    moves = tuple(words_of(calls, packed))
     own = [move for move in moves if len(move.strides) > depth and move.strides[depth]]
     failed: Failure = np.zeros(1, np.int64)
     repetition = RepeatedCalls(
@@ -161,7 +171,7 @@ def _loop(count: int, calls: Sequence[NativeCall], depth: int) -> NativeCall:
         failed=failed,
     )
     made = loop_call(repeat_loop, repetition, 1)
-    outer = tuple(move for move in moves if any(move.strides[:depth]))
+    outer = tuple(move for move in moves if move.movable is not None or any(move.strides[:depth]))
     failures = (failed, *(each for call in calls for each in call.failed))
     number = 1 + count * sum(call.count for call in calls)
     return replace(made, owner=(made.owner, calls), count=number, moves=outer, failed=failures)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -22,35 +22,45 @@ _MAX_ARGUMENTS = 6
 
 
 class Address(int):
-    """Address of a tensor that moves: `strides` bytes in an iteration of each enclosing loop."""
+    """Address of a tensor that moves: `strides` bytes in an iteration of each enclosing loop.
+
+    movable: number of the tensor of a movable program that it moves with, from run to run.
+    """
 
     strides: tuple[int, ...]
+    movable: int | None
 
-    def __new__(cls, address: int, strides: tuple[int, ...]) -> Address:
+    def __new__(cls, address: int, strides: tuple[int, ...], movable: int | None = None) -> Address:
         """Return the address in the first iterations."""
         made = super().__new__(cls, address)
-        made.strides = strides
+        made.strides, made.movable = strides, movable
         return made
 
     def __add__(self, nbytes: int) -> Address:
         """Return the address of the byte that is `nbytes` further."""
-        return Address(int(self) + nbytes, self.strides)
+        return Address(int(self) + nbytes, self.strides, self.movable)
 
 
-def strides_of(value: object) -> tuple[int, ...]:
-    """Return the strides of a moving address; empty for everything else."""
-    return value.strides if isinstance(value, Address) else ()
+def is_moving(value: object) -> TypeGuard[Address]:
+    """Return whether a value is an address that moves in loops or from run to run."""
+    return isinstance(value, Address) and (value.movable is not None or any(value.strides))
 
 
 @dataclass(frozen=True)
 class MovingWord:
     """64-bit word in the memory of a call that holds a moving address.
 
-    word: address of the word. strides: as of the address that it holds.
+    word: address of the word. strides, movable: as of the address that it holds.
     """
 
     word: int
     strides: tuple[int, ...]
+    movable: int | None = None
+
+    @classmethod
+    def holding(cls, address: Address, word: int) -> MovingWord:
+        """Return the word at `word` that holds `address`."""
+        return cls(word, address.strides, address.movable)
 
 
 @dataclass(frozen=True)
@@ -59,9 +69,9 @@ class NativeCall:
 
     The function returns int or void. owner: holds references to everything the arguments point to.
     checked: the result is a status, and a status other than zero stops the tape. count: number of
-    calls, more than one for a loop of calls. moves: words of
-    the arguments' memory that change between the iterations of a loop; an argument itself may be a
-    moving address too. failed: words [1] that are not zero after the call if a call that it makes
+    calls, more than one for a loop of calls. moves: words of the arguments' memory that change
+    between the iterations of a loop or between runs; an argument itself may be a moving address
+    too. failed: words [1] that are not zero after the call if a call that it makes
     has failed.
     """
 
@@ -84,6 +94,15 @@ def pack(calls: Sequence[NativeCall]) -> npt.NDArray[np.int64]:
         row[0], row[1] = call.function, call.checked
         row[FIRST_ARGUMENT : FIRST_ARGUMENT + len(call.arguments)] = call.arguments
     return packed
+
+
+def words_of(calls: Sequence[NativeCall], packed: npt.NDArray[np.int64]) -> Iterator[MovingWord]:
+    """Yield all words that move: in the memory of the calls, and in their packed rows."""
+    for row, call in zip(packed, calls, strict=True):
+        yield from call.moves
+        for number, argument in enumerate(call.arguments, FIRST_ARGUMENT):
+            if is_moving(argument):
+                yield MovingWord.holding(argument, row[number:].ctypes.data)
 
 
 @inlined
@@ -123,9 +142,9 @@ def loop_call(
         block = np.array([*header, *map(slot_of, arguments)], np.int64)
     address = block.ctypes.data
     moves = tuple(
-        MovingWord(address + number * block.itemsize, strides)
+        MovingWord.holding(value, address + number * block.itemsize)
         for number, value in slots
-        if any(strides := strides_of(value))
+        if is_moving(value)
     )
     owner: tuple[Any, ...] = (block, function, arguments)
     if runtime is None:

@@ -12,16 +12,14 @@ from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import NativeFunction
 from mxrun.device.cpu import machine, team
 from mxrun.device.cpu.binding import calls_of, start_call
+from mxrun.device.cpu.movable import CpuMovableProgram
 from mxrun.device.cpu.onednn import library
 from mxrun.device.cpu.program import CpuProgram
 from mxrun.device.cpu.tape import TapeEntry
 from mxrun.device.cpu.team_loop import TeamLoop
 from mxrun.device.host_device import HostDevice
-from mxrun.device.host_memory import HostMemory
-from mxrun.device.interface import ProgramStep
-
-# Address in the unused middle of the address space.
-_UNBACKED = 1 << 40
+from mxrun.device.host_memory import UNBACKED_ADDRESS, HostMemory
+from mxrun.device.interface import MakeSteps, ProgramStep
 
 
 class CpuDevice(HostDevice):
@@ -78,7 +76,7 @@ class CpuDevice(HostDevice):
 
     def unbacked(self, nbytes: int) -> HostMemory:
         """Return a range of addresses without memory."""
-        return HostMemory(_UNBACKED, nbytes)
+        return HostMemory(UNBACKED_ADDRESS, nbytes)
 
     def bind(self, steps: Sequence[ProgramStep]) -> CpuProgram:
         """Return the tape of all launches; its first call sets the team's size."""
@@ -92,6 +90,10 @@ class CpuDevice(HostDevice):
         if entries:
             entries[:0] = [TapeEntry(entries[0].name, call) for call in start_call(threads)]
         return CpuProgram(entries, threads, steps)
+
+    def bind_movable(self, make: MakeSteps, count: int, short: bool = False) -> CpuMovableProgram:
+        """Return the program, prepared once; its first call sets the team's size."""
+        return CpuMovableProgram(make, count, self.description.threads, short)
 
     @contextmanager
     def timing(self) -> Iterator[None]:

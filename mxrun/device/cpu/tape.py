@@ -100,7 +100,7 @@ class NativeSegment:
     """Consecutive native calls, run without the interpreter lock.
 
     loop: native function that makes the calls. arguments: makes its arguments from those of
-    `run_entries`.
+    `run_entries`. unlocked: run them without the lock, as all but the shortest should.
     """
 
     def __init__(
@@ -108,6 +108,7 @@ class NativeSegment:
         entries: Sequence[TapeEntry],
         loop: NativeFunction = run_entries,
         arguments: Callable[..., Entries] = Entries,
+        unlocked: bool = True,
     ) -> None:
         self._names = [entry.name for entry in entries]
         # The calls hold references to everything that their arguments point to.
@@ -119,7 +120,13 @@ class NativeSegment:
             for word in call.failed
         ]
         given = arguments(entries=pack(self._calls), count=len(entries), result=self._failed)
-        self._loop = HostLoop(loop, given, unlocked=True)
+        self._loop = HostLoop(loop, given, unlocked)
+
+    @property
+    def call(self) -> Callable[[], None]:
+        """The fastest way to call this object, which must outlive it."""
+        can_fail = any(call.checked or call.failed for call in self._calls)
+        return self if can_fail else self._loop.call
 
     def __call__(self) -> None:
         """Run the calls; raises InternalError naming the step whose call failed."""

@@ -17,7 +17,7 @@ from functools import cached_property
 
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
-from mxrun.device.cpu.call import NativeCall, strides_of
+from mxrun.device.cpu.call import NativeCall, is_moving
 from mxrun.device.cpu.onednn.descriptor import IDENTITY, DescriptorView, describe, spec_of
 from mxrun.device.cpu.onednn.library import (
     LAST_IMPLEMENTATION,
@@ -154,7 +154,7 @@ class Primitive:
             memory = library.create("dnnl_memory_create", form, library.engine, address)
             memories.append(OwnedObject(library, "dnnl_memory_destroy", memory))
             entry.argument, entry.memory = int(argument), memory
-            if any(strides_of(address)):
+            if is_moving(address):
                 placing.append(NativeCall(library.place, (memory, address), None, checked=True))
         arguments = (
             self._primitive.value,

@@ -1,0 +1,41 @@
+"""The process's devices and storage pools, by context."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from mxrun.base.context import Context
+from mxrun.base.flags import debug
+from mxrun.device.interface import Device
+from mxrun.device.registry import device_kind, open_device
+from mxrun.runtime.leak_check import report_leaks_at_exit
+from mxrun.runtime.storage import StoragePool, StoragePools
+
+
+@cache
+def device_of(context: Context) -> Device:
+    """Return the device of a context, opened with a team on all its cores.
+
+    Raises UserError for an unknown kind of device.
+    """
+    kind = device_kind(context.kind)
+    return open_device(kind.describe(context.index, kind.cores()), context.kind)
+
+
+def new_pool(context: Context, cap: int | None = None) -> StoragePool:
+    """Return a new pool of the memory of a context's device.
+
+    In debug mode freed blocks are poisoned where the memory is the host's.
+    """
+    device = device_of(context)
+    is_poisoned = debug() and device.has_host_memory
+    return StoragePool(context, device.allocate, cap, device.fill if is_poisoned else None)
+
+
+@cache
+def storage_pools() -> StoragePools:
+    """Return the process's pools; in debug mode leaks are reported when the process ends."""
+    pools = StoragePools(new_pool)
+    if debug():
+        report_leaks_at_exit(pools)
+    return pools
