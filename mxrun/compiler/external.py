@@ -171,8 +171,8 @@ def plan_backward(
 
     graph: the forward steps. forward: their kernels. gradients: the name of the result by the name
     of the source; a name in `added` is that of a source to which the gradient is added. heads: the
-    gradients of heads, as of `gradient`. A forward value that backward reads and that is no source is
-    a memory named by `source_name`. Raises UserError if the graph cannot be differentiated.
+    gradients of heads, as of `gradient`. A forward value that backward reads and that is no source
+    is a memory named by `source_name`. Raises UserError if the graph cannot be differentiated.
     """
     differentiated = gradient(graph, gradients, heads)
     found = differentiated.gradients

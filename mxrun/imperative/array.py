@@ -1,7 +1,7 @@
 """Fields of an array and what needs no operator: size, context, waits, and copies to NumPy.
 
 `NDArray` (ndarray.py) adds the methods that call operators. It is a subclass, because `invoke`
-makes arrays and the methods call `invoke`; `make_array` gives arrays of that class.
+makes arrays and the methods call `invoke`; `make` is that class.
 """
 
 from __future__ import annotations
@@ -122,16 +122,11 @@ def set_to_plain(convert: Callable[[NDArrayBase], None]) -> None:
     _to_plain = convert
 
 
-ArrayMaker = Callable[..., Any]
-_make: ArrayMaker = NDArrayBase
+make: Callable[..., Any] = NDArrayBase
+"""Class of the arrays that operators return; arguments as of `NDArrayBase`."""
 
 
-def set_array_class(maker: ArrayMaker) -> None:
+def set_array_class(maker: Callable[..., Any]) -> None:
     """Set the class of the arrays that operators return."""
-    global _make
-    _make = maker
-
-
-def make_array(*arguments: Any) -> Any:
-    """Return an array of that class; arguments as of `NDArrayBase`."""
-    return _make(*arguments)
+    global make
+    make = maker

@@ -34,10 +34,18 @@ from mxrun.imperative.backward import (
     is_freed,
     recording_of,
 )
-from mxrun.imperative.chunk import allocate, device_of
+from mxrun.imperative.chunk import allocate
 from mxrun.imperative.invoke import invoke
-from mxrun.imperative.tape import MODE, RECORD, TRAIN, Entry, MarkedVariable, SavedTensor
-from mxrun.operator.launch import Handle
+from mxrun.imperative.tape import (
+    MODE,
+    RECORD,
+    TRAIN,
+    Entry,
+    MarkedVariable,
+    RecordedCall,
+    SavedTensor,
+)
+from mxrun.operator.launch import TensorPlace
 from mxrun.operator.register import AnyProperty, create
 from mxrun.runtime.engine.interface import EngineOperator, RunContext, Variable
 
@@ -202,7 +210,7 @@ def grad(
 def _recorded(
     heads: NDArrayBase | Sequence[NDArrayBase],
     head_grads: NDArrayBase | Sequence[NDArrayBase | None] | None,
-) -> tuple[Recording, list[NDArrayBase | None]]:
+) -> tuple[Recording, list[NDArrayBase]]:
     """Return the recording of heads, each once, and their gradients."""
     listed = [heads] if isinstance(heads, NDArrayBase) else list(heads)
     if head_grads is None or isinstance(head_grads, NDArrayBase):
@@ -211,7 +219,7 @@ def _recorded(
         given = list(head_grads)
     if len(given) != len(listed):
         raise UserError(f"{len(listed)} heads have {len(given)} head gradients")
-    found: dict[tuple[Any, int], NDArrayBase | None] = {}
+    found: dict[tuple[Any, int], NDArrayBase] = {}
     entries: dict[tuple[Any, int], Entry] = {}
     for head, gradient in zip(listed, given, strict=True):
         entry = head.entry
@@ -257,7 +265,7 @@ def _sum() -> AnyProperty:
 def _new_like(array: NDArrayBase) -> Any:
     """Return a new array of the same shape, dtype and device, with undefined content."""
     chunk = allocate(array.context, array.nbytes)
-    return array_module.make_array(chunk, array.shape, array.dtype)
+    return array_module.make(chunk, array.shape, array.dtype)
 
 
 def _ones(array: NDArrayBase) -> Any:
@@ -271,7 +279,7 @@ def _filled_ones(context: Context, shape: Shape, dtype: str) -> Any:
     ones = np.ones(shape, numpy_dtype(dtype))
     chunk = allocate(context, ones.nbytes)
     chunk.device.write(chunk.handle, ones)
-    return array_module.make_array(chunk, shape, dtype)
+    return array_module.make(chunk, shape, dtype)
 
 
 _shared_ones = lru_cache(maxsize=256)(_filled_ones)
@@ -303,10 +311,10 @@ def _differentiate(
     recording: Recording,
     requests: Sequence[str | None],
     gradients: Sequence[NDArrayBase | None],
-    heads: Sequence[NDArrayBase | None],
+    heads: Sequence[NDArrayBase],
 ) -> None:
     """Push the operation that writes or adds the gradients; None for those not requested."""
-    context = next(each.context for each in heads if each is not None)
+    context = heads[0].context
     program = _program(recording, requests, context)
     for position, request in enumerate(requests):
         gradient = gradients[position]
@@ -314,7 +322,7 @@ def _differentiate(
             _fill_zero(gradient)
     if program.program is None:
         return
-    handles: list[Handle] = []
+    places: list[TensorPlace] = []
     reads: dict[Variable, None] = {}
     writes: dict[Variable, None] = {}
     updates: dict[Variable, None] = {}
@@ -331,14 +339,14 @@ def _differentiate(
         else:
             chunk, offset = _saved(recording, heads, location)
             reads[chunk.variable] = None
-        handles.append(chunk.handle + offset)
+        places.append(chunk.handle + offset if offset else chunk.block)
     for variable in [each for each in writes if each in updates or each in reads]:
         del writes[variable]
         updates[variable] = None
     assert engine is not None
     engine.push(
         EngineOperator(
-            partial(program.program.run, handles),
+            partial(program.program.run, places),
             [each for each in reads if each not in updates],
             list(writes),
             list(updates),
@@ -348,13 +356,10 @@ def _differentiate(
     )
 
 
-def _saved(
-    recording: Recording, heads: Sequence[NDArrayBase | None], location: Location
-) -> SavedTensor:
+def _saved(recording: Recording, heads: Sequence[NDArrayBase], location: Location) -> SavedTensor:
     """Return where a tensor that a backward program reads is."""
     if location.kind is HEAD:
         head = heads[location.position]
-        assert head is not None
         return head.chunk, head.offset
     call = recording.calls[location.position]
     saved: Sequence[SavedTensor | None] = call.extra
@@ -371,9 +376,8 @@ def _program(
     recording: Recording, requests: Sequence[str | None], context: Context
 ) -> BackwardProgram:
     """Return the program for a recording's structure."""
-    numbers = {node: index for index, node in enumerate(recording.variables)}
-    count = len(numbers)
-    numbers |= {node: count + index for index, node in enumerate(recording.calls)}
+    nodes: list[RecordedCall | MarkedVariable] = [*recording.variables, *recording.calls]
+    numbers = {node: index for index, node in enumerate(nodes)}
     key: list[Any] = [context, *requests]
     for call in recording.calls:
         key.append(call.prepared)
@@ -386,6 +390,6 @@ def _program(
     if found is None:
         if len(_programs) >= _MAX_PROGRAMS:
             _programs.clear()
-        found = BackwardProgram(recording, requests, device_of(context))
+        found = BackwardProgram(recording, requests, allocate(context, 0))
         _programs[tuple(key)] = found
     return found

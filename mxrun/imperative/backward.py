@@ -1,4 +1,4 @@
-"""Backward programs: the gradients of recorded calls as one plan, kept by the recording's structure.
+"""Backward programs: plans of the gradients of recorded calls, by the structure of a recording.
 
 Recorded calls become the forward steps of a Graph, with the kernels that ran. It is differentiated
 as the graph of a network is, and only the backward steps are planned. Two recordings with the same
@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.compiler.external import SelectedKernel, plan_backward, source_name
-from mxrun.device.interface import Device
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId, writes
 from mxrun.graph.trainability import reached
+from mxrun.imperative.chunk import Chunk
 from mxrun.imperative.prepared import PreparedProgram
 from mxrun.imperative.tape import Entry, MarkedVariable, RecordedCall
 from mxrun.operator.register import create
@@ -86,9 +86,7 @@ class BackwardProgram:
     None if no gradient needs to be computed.
     """
 
-    def __init__(
-        self, recording: Recording, requests: Sequence[str | None], device: Device
-    ) -> None:
+    def __init__(self, recording: Recording, requests: Sequence[str | None], chunk: Chunk) -> None:
         forward = _ForwardGraph(recording)
         graph = forward.builder.build()
         names = {_variable(i): i for i, request in enumerate(requests) if request is not None}
@@ -102,11 +100,11 @@ class BackwardProgram:
         gradients = {name: _gradient(names[name]) for name in found}
         added = {_gradient(position) for position in self.updated}
         plan = plan_backward(
-            graph, device.description, forward.kernels, gradients, forward.heads, added
+            graph, chunk.device.description, forward.kernels, gradients, forward.heads, added
         )
         known = {_gradient(i): Location(GRADIENT, i) for i in self.reached} | forward.locations
         self.locations = tuple(known[name] for name in plan.memories)
-        self.program = PreparedProgram(plan, device)
+        self.program = PreparedProgram(plan, chunk.device, chunk.pool)
 
 
 class _ForwardGraph:

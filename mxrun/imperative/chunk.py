@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from mxrun.base.context import Context
-from mxrun.base.tensor import align
 from mxrun.device.interface import Device
-from mxrun.device.registry import device_kind
-from mxrun.operator.launch import Handle, Memory
+from mxrun.device.storage import device_of, storage_pools
+from mxrun.operator.launch import Handle
 from mxrun.runtime.engine.default import engine
 from mxrun.runtime.engine.interface import Engine
-
-
-@cache
-def device_of(context: Context) -> Device:
-    """Return the device of a context, opened with a team on all its cores.
-
-    Raises UserError for an unknown kind of device.
-    """
-    kind = device_kind(context.kind)
-    return kind(kind.describe(context.index, kind.cores()))
-
-
-@dataclass(frozen=True)
-class StorageBlock:
-    """Part of a device's memory."""
-
-    memory: Memory
-    offset: int
-    nbytes: int
+from mxrun.runtime.storage import StoragePool
 
 
 class Chunk:
     """Memory that one or more arrays share (MXNet's NDArray::Chunk).
 
-    nbytes: as asked for; the block may be larger. handle: the first byte. variable: named by every
-    pushed function that uses the memory. engine: the one that knows the variable. The memory is
-    freed after all functions pushed before the last reference to the chunk is gone.
+    nbytes: as asked for; the block may be larger. variable: named by every pushed function that
+    uses the memory. engine: the one that knows the variable. The memory goes back to the pool after
+    all functions pushed before the last reference to the chunk is gone.
     """
 
     __slots__ = (
@@ -47,24 +27,40 @@ class Chunk:
         "context",
         "device",
         "engine",
-        "handle",
         "nbytes",
+        "pool",
         "variable",
     )
 
     def __init__(
-        self, context: Context, device: Device, block: StorageBlock, nbytes: int, owner: Engine
+        self, context: Context, device: Device, pool: StoragePool, owner: Engine, nbytes: int
     ) -> None:
-        self.context, self.device, self.block, self.nbytes = context, device, block, nbytes
-        self.engine, self.variable = owner, owner.new_variable()
-        self.handle = Handle(block.memory, block.offset)
+        self.context, self.device, self.pool, self.engine = context, device, pool, owner
+        self.nbytes = nbytes
+        self.block = pool.allocate(nbytes)
+        self.variable = owner.new_variable()
 
     def __del__(self) -> None:
-        self.engine.delete_variable(self.variable)
+        self.engine.delete_variable(self.variable, partial(self.pool.free, self.block))
+
+    @property
+    def handle(self) -> Handle:
+        """The first byte."""
+        return Handle(self.block.memory, self.block.offset)
+
+    def another(self, nbytes: int) -> Chunk:
+        """Return a chunk of `nbytes` on the same device and engine, with undefined content."""
+        return Chunk(self.context, self.device, self.pool, self.engine, nbytes)
+
+
+@cache
+def _pool_of(context: Context) -> tuple[Device, StoragePool]:
+    return device_of(context), storage_pools().of(context)
 
 
 def allocate(context: Context, nbytes: int) -> Chunk:
-    """Return a chunk of at least `nbytes` on a device, with undefined content."""
-    device = device_of(context)
-    size = align(max(nbytes, 1))
-    return Chunk(context, device, StorageBlock(device.allocate(size), 0, size), nbytes, engine())
+    """Return a chunk of `nbytes` on a device, with undefined content.
+
+    Raises UserError for an unknown kind of device, and if there is too little memory.
+    """
+    return Chunk(context, *_pool_of(context), engine(), nbytes)

@@ -10,13 +10,13 @@ from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.compiler.external import plan_reorder
-from mxrun.device.interface import Device
 from mxrun.imperative import array as array_module
 from mxrun.imperative.array import NDArrayBase, set_to_plain
-from mxrun.imperative.chunk import Chunk, allocate
+from mxrun.imperative.chunk import Chunk
 from mxrun.imperative.prepared import PreparedOperator, PreparedProgram
 from mxrun.imperative.random import next_state
 from mxrun.imperative.tape import MODE, RECORD, TRAIN, Entry, RecordedCall
+from mxrun.operator.launch import TensorPlace
 from mxrun.operator.register import AnyProperty, create
 from mxrun.runtime.engine.interface import EngineOperator, Variable
 
@@ -48,31 +48,40 @@ def invoke(
     if out is not None:
         return _invoke_into(prop, inputs, out, mode)
     prepared = _lookup(prop, inputs, mode)
-    chunks = [input._chunk for input in inputs]
-    context = chunks[0].context
-    handles = [_handle(input) for input in inputs]
-    state = next_state(context) if prepared.is_random else None
-    if state is not None:
-        chunks.append(state)
-        handles.append(state.handle)
-    made = [allocate(context, spec.nbytes) for spec in prepared.outputs]
-    handles += [chunk.handle for chunk in made]
-    reads = dict.fromkeys(chunk.variable for chunk in chunks)
-    updates = [chunks[index].variable for index in prepared.updated]
-    for variable in updates:
-        reads.pop(variable, None)
-    _push(prepared, handles, tuple(reads), [chunk.variable for chunk in made], updates, chunks[0])
-    outputs = tuple(
-        array_module.make_array(chunk, spec.shape, spec.dtype, 0, spec.layout)
-        for chunk, spec in zip(made, prepared.outputs[: prepared.visible], strict=False)
-    )
+    first = inputs[0]._chunk
+    places: list[TensorPlace] = []
+    reads = []
+    for each in inputs:
+        chunk = each._chunk
+        places.append(chunk.handle + each.offset if each.offset else chunk.block)
+        if chunk.variable not in reads:
+            reads.append(chunk.variable)
+    if prepared.is_random:
+        state = next_state(first)
+        places.append(state.block)
+        reads.append(state.variable)
+    updates = [inputs[index]._chunk.variable for index in prepared.updated]
+    if updates:
+        updates = list(dict.fromkeys(updates))
+        reads = [variable for variable in reads if variable not in updates]
+    made = []
+    outputs = []
+    for spec in prepared.outputs:
+        chunk = first.another(spec.nbytes)
+        made.append(chunk)
+        places.append(chunk.block)
+    _push(prepared, places, reads, [chunk.variable for chunk in made], updates, first)
+    make = array_module.make
+    for spec, chunk in zip(prepared.visible_outputs, made, strict=False):
+        outputs.append(make(chunk, spec.shape, spec.dtype, 0, spec.layout))
     if mode >= RECORD:
         _record(prepared, inputs, made, outputs)
-    return outputs
+    return tuple(outputs)
 
 
-def _handle(array: NDArrayBase) -> Any:
-    return array._chunk.handle + array.offset if array.offset else array._chunk.handle
+def _place(array: NDArrayBase) -> TensorPlace:
+    chunk = array._chunk
+    return chunk.handle + array.offset if array.offset else chunk.block
 
 
 def _lookup(prop: AnyProperty, inputs: Sequence[NDArrayBase], mode: int) -> PreparedOperator:
@@ -81,31 +90,40 @@ def _lookup(prop: AnyProperty, inputs: Sequence[NDArrayBase], mode: int) -> Prep
         raise UserError(f"{prop.type_string} has no input that says where it shall run")
     key: list[Any] = [prop, inputs[0]._chunk.device, mode]
     for each in inputs:
-        key += (each.shape, each.dtype, each.layout)
+        layout = each.layout
+        key += (each.shape, each.dtype, layout if layout is None else layout.name)
     found = _prepared.get(tuple(key))
     if found is None:
-        found = _prepare(prop, inputs, mode)
+        found = _prepare(prop, inputs, key[1:])
         if len(_prepared) >= _MAX_PREPARED:
             _prepared.clear()
         _prepared[tuple(key)] = found
     return found
 
 
-def _prepare(prop: AnyProperty, inputs: Sequence[NDArrayBase], mode: int) -> PreparedOperator:
-    key: list[Any] = [type(prop), repr(prop.parameters), inputs[0]._chunk.device, mode]
-    for each in inputs:
-        key += (each.shape, each.dtype, each.layout)
-    found = _prepared.get(tuple(key))
+def _prepare(
+    prop: AnyProperty, inputs: Sequence[NDArrayBase], rest: Sequence[Any]
+) -> PreparedOperator:
+    """Return the operator prepared for an equal property; rest: key without the property."""
+    key = (type(prop), repr(prop.parameters), *rest)
+    found = _prepared.get(key)
     if found is None:
-        device = _device_of(prop, inputs)
+        _require_one_device(prop, inputs)
         specs = [TensorSpec(each.shape, each.dtype, each.layout or PLAIN) for each in inputs]
-        found = _prepared[tuple(key)] = PreparedOperator(
-            prop, specs, device, bool(mode & TRAIN), bool(mode & RECORD), bool(mode & _PLAIN)
+        chunk, mode = inputs[0]._chunk, rest[1]
+        found = _prepared[key] = PreparedOperator(
+            prop,
+            specs,
+            chunk.device,
+            chunk.pool,
+            bool(mode & TRAIN),
+            bool(mode & RECORD),
+            bool(mode & _PLAIN),
         )
     return found
 
 
-def _device_of(prop: AnyProperty, inputs: Sequence[NDArrayBase]) -> Device:
+def _require_one_device(prop: AnyProperty, inputs: Sequence[NDArrayBase]) -> None:
     contexts: dict[Context, None] = dict.fromkeys(each.context for each in inputs)
     if len(contexts) > 1:
         raise UserError(
@@ -116,19 +134,18 @@ def _device_of(prop: AnyProperty, inputs: Sequence[NDArrayBase]) -> Device:
                 hint="copy with as_in_context",
             )
         )
-    return inputs[0]._chunk.device
 
 
 def _push(
     prepared: PreparedOperator,
-    handles: list[Any],
+    places: Sequence[TensorPlace],
     reads: Sequence[Variable],
     writes: Sequence[Variable],
     updates: Sequence[Variable],
     chunk: Chunk,
 ) -> None:
     operator = EngineOperator(
-        partial(prepared.run, handles),
+        partial(prepared.run, places),
         reads,
         writes,
         updates,
@@ -152,15 +169,14 @@ def _invoke_into(
         for result, target in zip(invoke(prop, inputs), out, strict=True):
             _invoke_into(create("_copy", {}), [result], [target], MODE.value & TRAIN)
         return tuple(out)
-    chunks = [input._chunk for input in inputs]
-    handles = [_handle(input) for input in inputs]
-    context = chunks[0].context
+    chunks = [each._chunk for each in inputs]
+    places = [_place(each) for each in inputs]
     if prepared.is_random:
-        chunks.append(next_state(context))
-        handles.append(chunks[-1].handle)
-    handles += [_handle(array) for array in out]
-    hidden = [allocate(context, spec.nbytes) for spec in prepared.outputs[len(out) :]]
-    handles += [chunk.handle for chunk in hidden]
+        chunks.append(next_state(chunks[0]))
+        places.append(chunks[-1].block)
+    places += [_place(array) for array in out]
+    hidden = [chunks[0].another(spec.nbytes) for spec in prepared.outputs[len(out) :]]
+    places += [chunk.block for chunk in hidden]
     reads = dict.fromkeys(chunk.variable for chunk in chunks)
     updates = dict.fromkeys(chunks[index].variable for index in prepared.updated)
     writes = [chunk.variable for chunk in hidden]
@@ -171,7 +187,7 @@ def _invoke_into(
             writes.append(chunk.variable)
     for variable in updates:
         reads.pop(variable, None)
-    _push(prepared, handles, tuple(reads), writes, tuple(updates), chunks[0])
+    _push(prepared, places, tuple(reads), writes, tuple(updates), chunks[0])
     if mode >= RECORD:
         _record(prepared, inputs, [*targets, *hidden], out)
     return tuple(out)
@@ -274,10 +290,10 @@ def _to_plain(array: NDArrayBase) -> None:
     if program is None:
         spec = TensorSpec(array.shape, array.dtype, layout)
         plan = plan_reorder(spec, old.device.description)
-        program = _reorders[key] = PreparedProgram(plan, old.device)
-    new = allocate(old.context, array.nbytes)
+        program = _reorders[key] = PreparedProgram(plan, old.device, old.pool)
+    new = old.another(array.nbytes)
     old.engine.push_sync(
-        partial(program.run, [old.handle, new.handle]),
+        partial(program.run, [old.block, new.block]),
         [old.variable],
         [new.variable],
         name="reorder",

@@ -7,20 +7,22 @@ where its inputs and outputs are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PLAIN, Layout, Shape, TensorSpec
 from mxrun.compiler.external import ExternalPlan, ForwardPlan, plan_forward
-from mxrun.device.interface import Device, Program
+from mxrun.device.interface import Device, MovableProgram
 from mxrun.executor.bind import program_steps
 from mxrun.graph.graph import Graph
 from mxrun.graph.infer import infer
 from mxrun.graph.lower import RANDOM_STATE, lower
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
-from mxrun.operator.launch import Handle
+from mxrun.operator.launch import TensorPlace
 from mxrun.operator.register import AnyProperty
 from mxrun.runtime.engine.interface import RunContext
+from mxrun.runtime.storage import StoragePool
 
 # An operator that reads and writes fewer bytes runs on the calling thread: handing it to a worker
 # takes longer. So does one with fewer floating-point operations.
@@ -31,24 +33,47 @@ _SHORT_FLOPS = 100_000
 class PreparedProgram:
     """Program of a plan for memories that differ from run to run.
 
-    Several threads may run it at once: each takes an instance, of which there are as many as ran at
-    once.
+    Several threads may run it at once: each takes an instance, of which there are as many as ever
+    ran at once. Temporary space comes from the pool for the time of a run. is_short: whether a run
+    takes less time than handing it to another thread.
     """
 
-    def __init__(self, plan: ExternalPlan, device: Device) -> None:
-        self.plan, self.device = plan, device
+    def __init__(
+        self, plan: ExternalPlan, device: Device, pool: StoragePool, is_short: bool = False
+    ) -> None:
+        self.plan, self.device, self.pool, self.is_short = plan, device, pool, is_short
+        self._temporary_bytes = plan.temporary_bytes
+        self._is_asynchronous = not device.has_host_memory
+        self._idle: list[MovableProgram] = []
 
-    def run(self, handles: Sequence[Handle], run_context: RunContext) -> None:
-        """Run with the plan's memories at `handles`."""
-        if self.plan.temporary_bytes:
-            memory = self.device.allocate(self.plan.temporary_bytes)
-            handles = [*handles, Handle(memory, 0)]
-        self.bound(handles).run()
-        self.device.synchronise()
+    def run(self, places: Sequence[TensorPlace], run_context: RunContext) -> None:
+        """Run with the plan's memories at `places`."""
+        try:
+            instance = self._idle.pop()
+        except IndexError:
+            instance = self._instance()
+        try:
+            if self._temporary_bytes:
+                self._run_with_space(instance, places)
+            else:
+                instance.run(places)
+                if self._is_asynchronous:
+                    self.device.synchronise()
+        finally:
+            self._idle.append(instance)
 
-    def bound(self, handles: Sequence[Handle]) -> Program:
-        """Return the program for memories at `handles`."""
-        return self.device.bind(program_steps(self.plan, self.device, handles))
+    def _run_with_space(self, instance: MovableProgram, places: Sequence[TensorPlace]) -> None:
+        space = self.pool.allocate(self._temporary_bytes)
+        try:
+            instance.run([*places, space])
+            if self._is_asynchronous:
+                self.device.synchronise()
+        finally:
+            self.pool.free(space)
+
+    def _instance(self) -> MovableProgram:
+        make = partial(program_steps, self.plan, self.device)
+        return self.device.bind_movable(make, self.plan.count, self.is_short)
 
 
 class OutputSpec:
@@ -79,6 +104,7 @@ class PreparedOperator:
         prop: AnyProperty,
         inputs: Sequence[TensorSpec],
         device: Device,
+        pool: StoragePool,
         is_train: bool,
         is_recorded: bool,
         plain: bool,
@@ -102,21 +128,22 @@ class PreparedOperator:
         order = tuple(call.index(name) for name in plan.memories)
         self.order = None if order == tuple(range(len(call))) else order
         self.outputs = tuple(OutputSpec(plan.specs[name]) for name in (*results, *forward.extra))
+        self.visible_outputs = self.outputs[: self.visible]
         self.updated = _updated(prop, is_train, len(names))
-        self.program = PreparedProgram(plan, device)
+        self.is_short = _is_short(plan)
+        self.program = PreparedProgram(plan, device, pool, self.is_short)
         self.selected = forward.selected
         self.in_place = _in_place(forward, names, results)
-        self.is_short = _is_short(plan)
         reads = _declared(prop)
         self.read_data = frozenset(index for group, index in reads if group == 1)
         self.read_outputs = frozenset(index for group, index in reads if group == 2)
 
-    def run(self, handles: Sequence[Handle], run_context: RunContext) -> None:
-        """Run with inputs, random state, outputs and extra outputs at `handles`."""
+    def run(self, places: Sequence[TensorPlace], run_context: RunContext) -> None:
+        """Run with inputs, random state, outputs and extra outputs at `places`."""
         order = self.order
         if order is not None:
-            handles = [handles[index] for index in order]
-        self.program.run(handles, run_context)
+            places = [places[index] for index in order]
+        self.program.run(places, run_context)
 
 
 def _forward_graph(

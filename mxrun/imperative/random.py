@@ -7,7 +7,7 @@ import threading
 import numpy as np
 
 from mxrun.base.context import Context
-from mxrun.imperative.chunk import Chunk, allocate
+from mxrun.imperative.chunk import Chunk
 from mxrun.runtime.random import key_of
 
 _STATE_BYTES = 24
@@ -41,14 +41,15 @@ def seed(value: int, context: Context | None = None) -> None:
             _counters[context] = _Counter(context, value)
 
 
-def next_state(context: Context) -> Chunk:
-    """Return the state that the next random operator of a context reads: key, call, part."""
+def next_state(chunk: Chunk) -> Chunk:
+    """Return the state that the next random operator on a chunk's device reads: key, call, part."""
+    context = chunk.context
     with _guard:
         counter = _counters.get(context)
         if counter is None:
             counter = _counters[context] = _Counter(context, _seed)
         counter.calls += 1
         values = np.array([counter.key, counter.calls, 0], np.int64)
-    state = allocate(context, _STATE_BYTES)
+    state = chunk.another(_STATE_BYTES)
     state.device.write(state.handle, values)
     return state

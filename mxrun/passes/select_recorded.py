@@ -41,8 +41,8 @@ def select_backward(
     """Return the graph with only the other steps than the forward steps, with kernels.
 
     forward: the kernels with which the forward steps ran; a view has none. The io sources are the
-    values that are read; one that has no name as a source of `graph` is named by its number. Results
-    are in plain layout.
+    values that are read; one that has no name as a source of `graph` is named by its number.
+    Results are in plain layout.
     """
     selection = Selection(graph, device, KernelSelection(), fixed=False)
     selection.chosen.update(forward)
