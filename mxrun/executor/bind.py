@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from mxrun.base.errors import OperatorErrorContext
+from mxrun.compiler.external import ExternalPlan
 from mxrun.device.interface import Device, Program, ProgramStep
 from mxrun.graph.graph import Step
 from mxrun.operator.launch import Handle, Launch, Memory, PythonLaunch, Repeat, Views, runs_python
@@ -20,16 +21,30 @@ def bind(phase: PhasePlan, device: Device, memory: Memory) -> Program:
     If any runs a NumPy body, the process's matrix products in NumPy run on as many threads as the
     plan's team from now on.
     """
+    return device.bind(_steps(phase, device, partial(Handle, memory)))
+
+
+def program_steps(
+    plan: ExternalPlan, device: Device, handles: Sequence[Handle]
+) -> list[ProgramStep]:
+    """Return the launches of a plan whose memories are at `handles`, temporary space last.
+
+    NumPy's threads are limited as by `bind`.
+    """
+    return _steps(plan.phase, device, plan.place(handles))
+
+
+def _steps(phase: PhasePlan, device: Device, place: Callable[[int], Handle]) -> list[ProgramStep]:
     steps: list[ProgramStep] = []
     for step in phase.steps:
         assert step.kernel is not None
         with OperatorErrorContext(step.title, step.place):
-            launches = step.kernel.bind(phase.handles(step, partial(Handle, memory)))
+            launches = step.kernel.bind(phase.handles(step, place))
         watched = tuple(_watched(step, launch) for launch in launches)
         steps.append(ProgramStep(step.name, watched))
     if any(runs_python(launch) for step in steps for launch in step.launches):
         limit_numpy_threads(device.description.threads)
-    return device.bind(steps)
+    return steps
 
 
 def _watched(step: Step, launch: Launch) -> Launch:

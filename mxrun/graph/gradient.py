@@ -34,6 +34,9 @@ from mxrun.graph.trainability import (
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import create
 
+# Position in the summation order, before that of every reader.
+_FROM_OUTSIDE = (-1, 0)
+
 
 @dataclass(frozen=True)
 class Differentiated:
@@ -43,24 +46,35 @@ class Differentiated:
     gradients: Mapping[str, ValueId]
 
 
-def gradient(graph: Graph, requested: Collection[str]) -> Differentiated:
+def gradient(
+    graph: Graph, requested: Collection[str], heads: Mapping[ValueId, ValueId] | None = None
+) -> Differentiated:
     """Append the backward steps that compute the gradients of the sources named in `requested`.
+
+    heads: for values where a gradient enters from outside, that gradient's value, a source of the
+    same shape and dtype. It is summed with the contributions of the value's readers, as the first;
+    a loss ignores it.
 
     Raises UserError if the graph cannot be differentiated, see `untrainable`.
     """
-    require_trainable(graph, requested)
+    heads = heads or {}
+    require_trainable(graph, requested, heads)
     reaching = depending_on(graph, {graph.sources[name] for name in requested})
     builder = GraphBuilder(graph)
     contributions = Contributions(builder, graph)
+    for value, given in heads.items():
+        contributions.enter(value, given)
     for step in reversed(graph.steps):
         _differentiate(builder, step, reaching, contributions)
     gradients = contributions.of(requested)
     return Differentiated(builder.build(), gradients)
 
 
-def require_trainable(graph: Graph, requested: Collection[str]) -> None:
+def require_trainable(
+    graph: Graph, requested: Collection[str], heads: Collection[ValueId] = ()
+) -> None:
     """Raise UserError with all diagnostics unless each requested source has a gradient."""
-    problems = untrainable(graph, requested)
+    problems = untrainable(graph, requested, heads)
     if problems:
         raise UserError(problems)
 
@@ -79,6 +93,16 @@ class Contributions:
         }
         self._parts: dict[ValueId, list[tuple[int, int, ValueId]]] = {}
         self._totals: dict[ValueId, ValueId] = {}
+
+    def enter(self, value: ValueId, given: ValueId) -> None:
+        """Take a gradient from outside as the first contribution to a value.
+
+        Raises InternalError if shape or dtype differ.
+        """
+        own, other = (self._builder.values[each].spec for each in (value, given))
+        if (own.shape, own.dtype) != (other.shape, other.dtype):
+            raise InternalError(f"a gradient {other} for {self._values[value].name}, {own}")
+        self._parts.setdefault(value, []).append((*_FROM_OUTSIDE, given))
 
     def give(self, value: ValueId, reader: Step, argument: int, part: ValueId) -> bool:
         """Use an existing tensor as one reader's contribution; return whether that is possible.

@@ -16,14 +16,36 @@ from mxrun.operator.property import GradientKind
 _MAX_NAMED = 6
 
 
-def untrainable(graph: Graph, requested: Collection[str]) -> list[Diagnostic]:
+def untrainable(
+    graph: Graph, requested: Collection[str], heads: Collection[ValueId] = ()
+) -> list[Diagnostic]:
     """Return why sources named in `requested` have no gradient, in the order of the steps.
 
-    There is one diagnostic for each step without a gradient between a requested source and a loss,
-    and one for each step whose requested sources no loss depends on.
+    There is one diagnostic for each step without a gradient between a requested source and a loss
+    or head, and one for each step whose requested sources no loss or head depends on.
+
+    heads: values whose gradients are given from outside.
     """
+    given, problems = _given_gradients(graph, requested, heads)
+    missing = [name for name in requested if graph.sources[name] not in given]
+    return [*problems, *_unreached(graph, missing)]
+
+
+def reached(graph: Graph, requested: Collection[str], heads: Collection[ValueId]) -> list[str]:
+    """Return the names in `requested` of the sources that get a gradient from a loss or head.
+
+    That of the others is zero.
+    """
+    given, _ = _given_gradients(graph, requested, heads)
+    return [name for name in requested if graph.sources[name] in given]
+
+
+def _given_gradients(
+    graph: Graph, requested: Collection[str], heads: Collection[ValueId]
+) -> tuple[set[ValueId], list[Diagnostic]]:
+    """Return the values that get a gradient, and a diagnostic for each step that has none."""
     reaching = depending_on(graph, {graph.sources[name] for name in requested})
-    given: set[ValueId] = set()
+    given = set(heads)
     # For each value with a gradient, the step that contributes to it nearest to the value's
     # producer.
     readers: dict[ValueId, Step] = {}
@@ -43,8 +65,7 @@ def untrainable(graph: Graph, requested: Collection[str]) -> list[Diagnostic]:
             if value is not None and kinds[index] is not GradientKind.ZERO:
                 given.add(value)
                 readers[value] = step
-    missing = [name for name in requested if graph.sources[name] not in given]
-    return [*reversed(problems), *_unreached(graph, missing)]
+    return given, problems[::-1]
 
 
 def depending_on(graph: Graph, targets: set[ValueId]) -> set[ValueId]:

@@ -84,7 +84,7 @@ def select(graph: Graph, device: DeviceDescription, choice: KernelSelection, fix
     fixed: if true, parameters and states do not change. Raises UserError if a step names an
     implementation that does not exist or does not support it.
     """
-    selection = _Selection(graph, device, choice, fixed)
+    selection = Selection(graph, device, choice, fixed)
     for step in graph.steps:
         with OperatorErrorContext(step.title, step.place):
             selection.add(step)
@@ -92,7 +92,9 @@ def select(graph: Graph, device: DeviceDescription, choice: KernelSelection, fix
     return selection.builder.build()
 
 
-class _Selection:
+class Selection:
+    """Kernels selected so far, step by step; `chosen` holds those of forward steps by name."""
+
     def __init__(
         self, graph: Graph, device: DeviceDescription, choice: KernelSelection, fixed: bool
     ) -> None:
@@ -112,6 +114,7 @@ class _Selection:
         self.rounded: dict[ValueId, ValueId] = {}
 
     def add(self, step: Step) -> None:
+        """Append a step with its kernel, after the reorders that the kernel requires."""
         if self.rounded:
             step = replace(step, inputs=tuple(map(self._as_rounded, step.inputs)))
         assert step.prop is not None
@@ -152,6 +155,16 @@ class _Selection:
         for name, value in self.builder.results.items():
             spec = _wide(self.builder.values[value].spec)
             self.builder.results[name] = self._converted(value, spec.with_layout(PLAIN))
+
+    def restore_types(self, plain: bool) -> None:
+        """Convert all results to the dtypes that they had, and to plain layout where it is packed.
+
+        plain: to plain layout in any case.
+        """
+        for name, value in self.builder.results.items():
+            spec = self._spec(value).with_layout(PLAIN) if plain else unpacked(self._spec(value))
+            spec = replace(spec, dtype=self.graph.spec(value).dtype)
+            self.builder.results[name] = self._converted(value, spec)
 
     def _round_gradients(self, step: Step) -> None:
         """Replace float32 gradients of bfloat16 values by bfloat16 copies for all later readers."""

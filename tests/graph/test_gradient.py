@@ -21,12 +21,16 @@ from networks import (
     trained,
 )
 
-from mxrun.base.errors import UserError
+from mxrun.base.errors import InternalError, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
-from mxrun.graph.graph import MemoryClass, StepKind
+from mxrun.compiler.compile import CompileRequest, compile_graphs, compile_plan
+from mxrun.graph.gradient import gradient
+from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, StepKind
+from mxrun.graph.infer import infer
+from mxrun.graph.lower import lower
 from mxrun.graph.phases import TRAIN
-from mxrun.graph.symbol import apply, fresh_names, variable
+from mxrun.graph.symbol import apply, fresh_names, group, variable
+from mxrun.graph.trainability import reached
 from mxrun.operator.kernel import OpReqType
 
 
@@ -192,3 +196,74 @@ def test_what_gets_no_gradient_that_it_declares_to_read_has_no_backward(backward
     assert "norm:backward" not in {step.name for step in plan.phases[TRAIN].steps}
     losses, _ = trained(plan)
     assert np.isfinite(losses).all()
+
+
+def squares(read_once_more: bool = False) -> Graph:
+    """The forward graph of (w * w) as `square`, and of `square * 3` as `scaled` if wanted."""
+    with fresh_names():
+        weight = variable("w")
+        square = apply("elemwise_mul", {"lhs": weight, "rhs": weight}, {}, "square")
+        scaled = apply("_mul_scalar", {"data": square}, {"scalar": 3.0}, "scaled")
+    symbol = group([square, scaled]) if read_once_more else square
+    return lower(symbol, infer(symbol.heads, {"w": (4,)}), (), is_train=True)
+
+
+def with_head_gradients(graph: Graph, *heads: str) -> tuple[Graph, dict[int, int]]:
+    builder = GraphBuilder(graph)
+    found = {
+        graph.results[head]: builder.source(f"{head}_grad", TensorSpec((4,)), MemoryClass.IO)
+        for head in heads
+    }
+    return builder.build(), found
+
+
+def run_gradient(graph: Graph, heads: dict[int, int], **tensors: object) -> np.ndarray:
+    differentiated = gradient(graph, ["w"], heads)
+    result = differentiated.graph.with_results({"w_grad": differentiated.gradients["w"]})
+    plan = compile_graphs({TRAIN: result}, CompileRequest({}, phases=(TRAIN,)))
+    executor = executor_for(plan)
+    for name, value in tensors.items():
+        executor.tensor(name).write(value)
+    executor.run(TRAIN)
+    return executor.result(TRAIN, "w_grad").read()
+
+
+def test_a_head_that_is_no_loss_starts_with_the_given_gradient() -> None:
+    graph, heads = with_head_gradients(squares(), "square_output")
+    found = run_gradient(graph, heads, w=[1, 2, 3, 4], square_output_grad=[1, 10, 100, 1000])
+    assert found.tolist() == [2, 40, 600, 8000]
+
+
+def test_a_head_gradient_is_added_to_those_of_readers() -> None:
+    graph, heads = with_head_gradients(squares(True), "square_output", "scaled_output")
+    found = run_gradient(
+        graph, heads, w=[1, 2, 3, 4], square_output_grad=1, scaled_output_grad=[0, 1, 2, 3]
+    )
+    assert found.tolist() == [2, 4 * 4, 6 * 7, 8 * 10]
+
+
+def test_a_source_can_be_a_head() -> None:
+    graph = squares()
+    builder = GraphBuilder(graph)
+    given = builder.source("w_head", TensorSpec((4,)), MemoryClass.IO)
+    differentiated = gradient(builder.build(), ["w"], {graph.sources["w"]: given})
+    assert differentiated.gradients["w"] == given
+    assert len(differentiated.graph.steps) == len(graph.steps)
+
+
+def test_a_head_gradient_has_the_shape_of_its_head() -> None:
+    graph = squares()
+    builder = GraphBuilder(graph)
+    given = builder.source("g", TensorSpec((1,)), MemoryClass.IO)
+    with pytest.raises(InternalError, match="square_output"):
+        gradient(builder.build(), ["w"], {graph.results["square_output"]: given})
+
+
+def test_sources_that_no_head_depends_on_are_not_reached() -> None:
+    graph = squares()
+    square, weight = graph.results["square_output"], graph.sources["w"]
+    assert reached(graph, ["w"], [square]) == ["w"]
+    assert reached(graph, ["w"], [weight]) == ["w"]
+    assert reached(graph, ["w"], []) == []
+    with pytest.raises(UserError, match="no loss"):
+        gradient(graph, ["w"])

@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "ops": "base codegen operator",
     "contract": "base runtime operator graph device",
     "executor": "base runtime operator graph planner compiler device",
+    "imperative": "base runtime operator graph compiler executor device",
     "io": "base codegen runtime",
     "datasets": "base io",
     "convert": "base operator graph",

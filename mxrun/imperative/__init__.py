@@ -1,0 +1,1 @@
+"""Imperative arrays: NDArray, its operators, and automatic differentiation."""

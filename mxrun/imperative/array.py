@@ -1,0 +1,132 @@
+"""Fields of an array and what needs no operator: size, context, waits, and copies to NumPy.
+
+`NDArray` (ndarray.py) adds the methods that call operators. It is a subclass, because `invoke`
+makes arrays and the methods call `invoke`; `make` is that class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy.typing as npt
+
+from mxrun.base.context import Context
+from mxrun.base.dtype import item_size
+from mxrun.base.errors import InternalError
+from mxrun.base.tensor import Layout, Shape, TensorSpec
+from mxrun.imperative.chunk import Chunk
+from mxrun.operator.launch import Handle
+
+
+class NDArrayBase:
+    """Contiguous part of a chunk with a shape and a data type.
+
+    offset: bytes from the chunk's beginning. dtype: a name as of a TensorSpec. layout: the one in
+    which an operator has left the elements, until something needs them in plain layout; None for
+    plain. entry: the output of a recorded operator that the array is, or the marked variable; None
+    if it is neither. grad: where `backward` stores the gradient of a marked variable; grad_req:
+    `write`, `add` or `null`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_chunk",
+        "dtype",
+        "entry",
+        "grad",
+        "grad_req",
+        "layout",
+        "offset",
+        "shape",
+    )
+
+    def __init__(
+        self,
+        chunk: Chunk,
+        shape: Shape,
+        dtype: str = "float32",
+        offset: int = 0,
+        layout: Layout | None = None,
+    ) -> None:
+        self._chunk, self.offset = chunk, offset
+        self.shape, self.dtype, self.layout = shape, dtype, layout
+        self.entry: Any = None
+        self.grad: Any = None
+        self.grad_req = "null"
+
+    @property
+    def chunk(self) -> Chunk:
+        """Memory of the array, which holds it in plain (row-major) layout from `offset` on."""
+        if self.layout is not None:
+            _to_plain(self)
+        return self._chunk
+
+    @property
+    def handle(self) -> Handle:
+        """Place of the array in its device's memory, in plain layout."""
+        return self.chunk.handle + self.offset
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Shape and data type, in plain layout."""
+        return TensorSpec(self.shape, self.dtype)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the elements occupy."""
+        return self.size * item_size(self.dtype)
+
+    @property
+    def context(self) -> Context:
+        """Device that holds the array."""
+        return self._chunk.context
+
+    def wait_to_read(self) -> None:
+        """Wait until all operations pushed so far that change the array are complete.
+
+        Raises JobError if one of them has failed.
+        """
+        self._chunk.engine.wait_for_variable(self._chunk.variable, writers_only=True)
+
+    def wait_to_write(self) -> None:
+        """Wait until all operations pushed so far that use the array are complete.
+
+        Raises JobError if one that changes it has failed.
+        """
+        self._chunk.engine.wait_for_variable(self._chunk.variable)
+
+    def asnumpy(self) -> npt.NDArray[Any]:
+        """Return a copy as a NumPy array, after waiting for the array's values."""
+        handle = self.handle
+        self.wait_to_read()
+        return self._chunk.device.read(handle, self.spec)
+
+
+def _missing(array: NDArrayBase) -> None:
+    raise InternalError("mxrun.imperative.invoke is not imported")
+
+
+_to_plain: Callable[[NDArrayBase], None] = _missing
+
+
+def set_to_plain(convert: Callable[[NDArrayBase], None]) -> None:
+    """Set the function that moves an array in another layout to a new chunk, in plain layout."""
+    global _to_plain
+    _to_plain = convert
+
+
+make: Callable[..., Any] = NDArrayBase
+"""Class of the arrays that operators return; arguments as of `NDArrayBase`."""
+
+
+def set_array_class(maker: Callable[..., Any]) -> None:
+    """Set the class of the arrays that operators return."""
+    global make
+    make = maker

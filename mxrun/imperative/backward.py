@@ -1,0 +1,216 @@
+"""Backward programs: plans of the gradients of recorded calls, by the structure of a recording.
+
+Recorded calls become the forward steps of a Graph, with the kernels that ran. It is differentiated
+as the graph of a network is, and only the backward steps are planned. Two recordings with the same
+prepared operators, wired alike, share the program: it is bound to the tensors of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.compiler.external import SelectedKernel, plan_backward, source_name
+from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId, writes
+from mxrun.graph.trainability import reached
+from mxrun.imperative.chunk import Chunk
+from mxrun.imperative.prepared import PreparedProgram
+from mxrun.imperative.tape import Entry, MarkedVariable, RecordedCall
+from mxrun.operator.register import create
+
+WRITE, ADD, NULL = "write", "add", "null"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Calls between heads and variables, in the order of calls.
+
+    heads: the entries that are differentiated. variables: those that the calls depend on.
+    """
+
+    calls: tuple[RecordedCall, ...]
+    variables: tuple[MarkedVariable, ...]
+    heads: tuple[Entry, ...]
+
+
+def recording_of(heads: Sequence[Entry]) -> Recording:
+    """Return the recording that ends with `heads`; tensors of freed calls are constants."""
+    found: dict[RecordedCall | MarkedVariable, None] = {}
+    waiting = [head.node for head in heads]
+    while waiting:
+        node = waiting.pop()
+        if node in found or is_freed(node):
+            continue
+        found[node] = None
+        if isinstance(node, RecordedCall):
+            waiting += [entry.node for entry in node.inputs if entry is not None]
+    calls = [node for node in found if isinstance(node, RecordedCall)]
+    variables = [node for node in found if isinstance(node, MarkedVariable)]
+    calls.sort(key=_number)
+    variables.sort(key=_number)
+    return Recording(tuple(calls), tuple(variables), tuple(heads))
+
+
+def is_freed(node: RecordedCall | MarkedVariable) -> bool:
+    """Return whether a node is a call whose tensors a backward has freed."""
+    return isinstance(node, RecordedCall) and node.is_freed
+
+
+def _number(node: RecordedCall | MarkedVariable) -> int:
+    return node.number
+
+
+# Kinds of places of a backward program's memories.
+DATA, OUTPUT, EXTRA, HEAD, GRADIENT = "data", "output", "extra", "head", "gradient"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Place of a memory of a backward program.
+
+    kind: argument `index` of call `position` (DATA), its output (OUTPUT) or an extra output of its
+    kernel (EXTRA); the gradient of head `position` (HEAD) or of variable `position` (GRADIENT).
+    """
+
+    kind: str
+    position: int
+    index: int = 0
+
+
+class BackwardProgram:
+    """Program of the gradients of a recording with respect to some of its variables.
+
+    locations: of the program's memories. reached: positions of the variables that have a gradient;
+    that of the others is zero. updated: positions of those whose gradient is added to. program:
+    None if no gradient needs to be computed.
+    """
+
+    def __init__(self, recording: Recording, requests: Sequence[str | None], chunk: Chunk) -> None:
+        forward = _ForwardGraph(recording)
+        graph = forward.builder.build()
+        names = {_variable(i): i for i, request in enumerate(requests) if request is not None}
+        found = reached(graph, names, forward.heads)
+        self.reached = frozenset(names[name] for name in found)
+        self.updated = frozenset(i for i in self.reached if requests[i] == ADD)
+        self.locations: tuple[Location, ...] = ()
+        self.program: PreparedProgram | None = None
+        if not found:
+            return
+        gradients = {name: _gradient(names[name]) for name in found}
+        added = {_gradient(position) for position in self.updated}
+        plan = plan_backward(
+            graph, chunk.device.description, forward.kernels, gradients, forward.heads, added
+        )
+        known = {_gradient(i): Location(GRADIENT, i) for i in self.reached} | forward.locations
+        self.locations = tuple(known[name] for name in plan.memories)
+        self.program = PreparedProgram(plan, chunk.device, chunk.pool)
+
+
+class _ForwardGraph:
+    """Forward graph of a recording.
+
+    heads: the value of its gradient for each head. kernels: those that ran. locations: of the
+    tensors, by the names of the sources that backward programs give them.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.builder = GraphBuilder(Graph(is_train=True))
+        self.heads: dict[ValueId, ValueId] = {}
+        self.kernels: dict[str, SelectedKernel] = {}
+        self.locations: dict[str, Location] = {}
+        self._entries: dict[tuple[RecordedCall | MarkedVariable, int], ValueId] = {}
+        self._names: dict[ValueId, str] = {}
+        # The same tensor in the layout in which a reader found it.
+        self._aliases: dict[tuple[ValueId, str], ValueId] = {}
+        for position, variable in enumerate(recording.variables):
+            spec = TensorSpec(variable.shape, variable.dtype)
+            name = _variable(position)
+            value = self.builder.source(name, spec, MemoryClass.PARAMETERS)
+            self._entries[variable, 0], self._names[value] = value, name
+        for position, call in enumerate(recording.calls):
+            self._add(position, call)
+        for position, head in enumerate(recording.heads):
+            self._enter(position, self._entries[head.node, head.index])
+
+    def _add(self, position: int, call: RecordedCall) -> None:
+        prepared, step = call.prepared, call.prepared.step
+        name = f"{prepared.name}{position}"
+        inputs = []
+        for index, (spec, entry) in enumerate(zip(prepared.inputs, call.inputs, strict=False)):
+            value = None if entry is None else self._entries.get((entry.node, entry.index))
+            if value is None:
+                value = self.builder.value(f"{name}_data{index}", spec, MemoryClass.ACTIVATIONS)
+            elif self.builder.values[value].spec != spec:
+                value = self._alias(value, spec)
+            inputs.append(value)
+            if call.data[index] is not None:
+                self._locate(value, Location(DATA, position, index))
+        outputs = []
+        specs = prepared.output_specs
+        for index, spec in enumerate(specs):
+            value = self.builder.value(f"{name}_output{index}", spec, MemoryClass.ACTIVATIONS)
+            outputs.append(value)
+            self._entries[call, index] = value
+            if call.outputs[index] is not None:
+                self._locate(value, Location(OUTPUT, position, index))
+        self.builder.step(
+            replace(
+                step,
+                name=name,
+                inputs=tuple(inputs),
+                outputs=tuple(outputs),
+                requests=writes(outputs),
+                order=len(self.builder.steps),
+            )
+        )
+        if prepared.selected is not None:
+            self.kernels[name] = replace(prepared.selected, extra=self._extra(position, call, name))
+
+    def _extra(self, position: int, call: RecordedCall, name: str) -> tuple[ValueId, ...]:
+        assert call.prepared.selected is not None
+        extra = []
+        for index, spec in enumerate(call.prepared.selected.kernel.extra_outputs):
+            value = self.builder.value(f"{name}_extra{index}", spec, MemoryClass.ACTIVATIONS)
+            self._locate(value, Location(EXTRA, position, index))
+            extra.append(value)
+        return tuple(extra)
+
+    def _alias(self, value: ValueId, spec: TensorSpec) -> ValueId:
+        """Return a view of a value, whose tensor was moved to another layout after it was made."""
+        key = (value, spec.layout.name)
+        if key not in self._aliases:
+            source = self.builder.values[value]
+            name = f"{source.name}@{spec.layout.name}"
+            view = self.builder.value(name, spec, MemoryClass.ACTIVATIONS)
+            step = Step(
+                name=name,
+                kind=StepKind.FORWARD,
+                prop=create("Reshape", {"shape": spec.shape}),
+                inputs=(value,),
+                outputs=(view,),
+                requests=writes((view,)),
+                order=len(self.builder.steps),
+            )
+            self.builder.step(step)
+            self._aliases[key] = view
+        return self._aliases[key]
+
+    def _enter(self, position: int, head: ValueId) -> None:
+        """Add the source of a head's gradient; several gradients of one head are added up."""
+        spec = self.builder.values[head].spec.with_layout(PLAIN)
+        name = f"head:{position}"
+        value = self.builder.source(name, spec, MemoryClass.IO)
+        self.locations[name] = Location(HEAD, position)
+        self.heads[head] = value
+
+    def _locate(self, value: ValueId, location: Location) -> None:
+        self.locations.setdefault(self._names.get(value, source_name(value)), location)
+
+
+def _variable(position: int) -> str:
+    return f"variable:{position}"
+
+
+def _gradient(position: int) -> str:
+    return f"grad:{position}"

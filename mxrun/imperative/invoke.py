@@ -1,0 +1,305 @@
+"""Calls of operators on arrays: lookup of the prepared operator, outputs, and one push."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from mxrun.base.context import Context
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.compiler.external import plan_reorder
+from mxrun.imperative import array as array_module
+from mxrun.imperative.array import NDArrayBase, set_to_plain
+from mxrun.imperative.chunk import Chunk
+from mxrun.imperative.prepared import PreparedOperator, PreparedProgram
+from mxrun.imperative.random import next_state
+from mxrun.imperative.tape import MODE, RECORD, TRAIN, Entry, RecordedCall
+from mxrun.operator.launch import TensorPlace
+from mxrun.operator.register import AnyProperty, create
+from mxrun.runtime.engine.interface import EngineOperator, Variable
+
+# Mode bit of a call whose results are wanted in plain layout.
+_PLAIN = 4
+_MAX_PREPARED = 4096
+
+_prepared: dict[tuple[Any, ...], PreparedOperator] = {}
+_reorders: dict[tuple[Any, ...], PreparedProgram] = {}
+
+
+def invoke(
+    prop: AnyProperty,
+    inputs: Sequence[NDArrayBase],
+    out: Sequence[NDArrayBase] | None = None,
+) -> tuple[Any, ...]:
+    """Call an operator and return its visible outputs at once; the engine computes them.
+
+    inputs: the arguments and then the auxiliary states, all on one device. out: arrays to write
+    the outputs to, which are then returned; without it new arrays are made.
+
+    Raises UserError for arrays that the operator cannot take, and for `out` while recording, if it
+    is part of the recorded graph. An exception of the operator itself is raised where somebody
+    waits for an output.
+    """
+    mode = MODE.value
+    if mode >= RECORD and not _is_recorded(prop, inputs, out):
+        mode -= RECORD
+    if out is not None:
+        return _invoke_into(prop, inputs, out, mode)
+    prepared = _lookup(prop, inputs, mode)
+    first = inputs[0]._chunk
+    places: list[TensorPlace] = []
+    reads = []
+    for each in inputs:
+        chunk = each._chunk
+        places.append(chunk.handle + each.offset if each.offset else chunk.block)
+        if chunk.variable not in reads:
+            reads.append(chunk.variable)
+    if prepared.is_random:
+        state = next_state(first)
+        places.append(state.block)
+        reads.append(state.variable)
+    updates = [inputs[index]._chunk.variable for index in prepared.updated]
+    if updates:
+        updates = list(dict.fromkeys(updates))
+        reads = [variable for variable in reads if variable not in updates]
+    made = []
+    outputs = []
+    for spec in prepared.outputs:
+        chunk = first.another(spec.nbytes)
+        made.append(chunk)
+        places.append(chunk.block)
+    _push(prepared, places, reads, [chunk.variable for chunk in made], updates, first)
+    make = array_module.make
+    for spec, chunk in zip(prepared.visible_outputs, made, strict=False):
+        outputs.append(make(chunk, spec.shape, spec.dtype, 0, spec.layout))
+    if mode >= RECORD:
+        _record(prepared, inputs, made, outputs)
+    return tuple(outputs)
+
+
+def _place(array: NDArrayBase) -> TensorPlace:
+    chunk = array._chunk
+    return chunk.handle + array.offset if array.offset else chunk.block
+
+
+def _lookup(prop: AnyProperty, inputs: Sequence[NDArrayBase], mode: int) -> PreparedOperator:
+    """Return the prepared operator; raises UserError if it cannot be prepared."""
+    if not inputs:
+        raise UserError(f"{prop.type_string} has no input that says where it shall run")
+    key: list[Any] = [prop, inputs[0]._chunk.device, mode]
+    for each in inputs:
+        layout = each.layout
+        key += (each.shape, each.dtype, layout if layout is None else layout.name)
+    found = _prepared.get(tuple(key))
+    if found is None:
+        found = _prepare(prop, inputs, key[1:])
+        if len(_prepared) >= _MAX_PREPARED:
+            _prepared.clear()
+        _prepared[tuple(key)] = found
+    return found
+
+
+def _prepare(
+    prop: AnyProperty, inputs: Sequence[NDArrayBase], rest: Sequence[Any]
+) -> PreparedOperator:
+    """Return the operator prepared for an equal property; rest: key without the property."""
+    key = (type(prop), repr(prop.parameters), *rest)
+    found = _prepared.get(key)
+    if found is None:
+        _require_one_device(prop, inputs)
+        specs = [TensorSpec(each.shape, each.dtype, each.layout or PLAIN) for each in inputs]
+        chunk, mode = inputs[0]._chunk, rest[1]
+        found = _prepared[key] = PreparedOperator(
+            prop,
+            specs,
+            chunk.device,
+            chunk.pool,
+            bool(mode & TRAIN),
+            bool(mode & RECORD),
+            bool(mode & _PLAIN),
+        )
+    return found
+
+
+def _require_one_device(prop: AnyProperty, inputs: Sequence[NDArrayBase]) -> None:
+    contexts: dict[Context, None] = dict.fromkeys(each.context for each in inputs)
+    if len(contexts) > 1:
+        raise UserError(
+            Diagnostic(
+                f"{prop.type_string} is called with arrays on several devices",
+                expected="all on one",
+                got=", ".join(map(str, contexts)),
+                hint="copy with as_in_context",
+            )
+        )
+
+
+def _push(
+    prepared: PreparedOperator,
+    places: Sequence[TensorPlace],
+    reads: Sequence[Variable],
+    writes: Sequence[Variable],
+    updates: Sequence[Variable],
+    chunk: Chunk,
+) -> None:
+    operator = EngineOperator(
+        partial(prepared.run, places),
+        reads,
+        writes,
+        updates,
+        name=prepared.name,
+        context=chunk.context,
+    )
+    if prepared.is_short:
+        chunk.engine.run_or_push(operator)
+    else:
+        chunk.engine.push(operator)
+
+
+def _invoke_into(
+    prop: AnyProperty, inputs: Sequence[NDArrayBase], out: Sequence[NDArrayBase], mode: int
+) -> tuple[Any, ...]:
+    """Call an operator that writes to existing arrays."""
+    prepared = _lookup(prop, inputs, mode | _PLAIN)
+    _check_out(prepared, out)
+    targets = [array.chunk for array in out]
+    if _must_copy(prepared, inputs, out):
+        for result, target in zip(invoke(prop, inputs), out, strict=True):
+            _invoke_into(create("_copy", {}), [result], [target], MODE.value & TRAIN)
+        return tuple(out)
+    chunks = [each._chunk for each in inputs]
+    places = [_place(each) for each in inputs]
+    if prepared.is_random:
+        chunks.append(next_state(chunks[0]))
+        places.append(chunks[-1].block)
+    places += [_place(array) for array in out]
+    hidden = [chunks[0].another(spec.nbytes) for spec in prepared.outputs[len(out) :]]
+    places += [chunk.block for chunk in hidden]
+    reads = dict.fromkeys(chunk.variable for chunk in chunks)
+    updates = dict.fromkeys(chunks[index].variable for index in prepared.updated)
+    writes = [chunk.variable for chunk in hidden]
+    for array, chunk in zip(out, targets, strict=True):
+        if chunk.variable in reads or array.nbytes < chunk.nbytes:
+            updates[chunk.variable] = None
+        elif chunk.variable not in updates:
+            writes.append(chunk.variable)
+    for variable in updates:
+        reads.pop(variable, None)
+    _push(prepared, places, tuple(reads), writes, tuple(updates), chunks[0])
+    if mode >= RECORD:
+        _record(prepared, inputs, [*targets, *hidden], out)
+    return tuple(out)
+
+
+def _check_out(prepared: PreparedOperator, out: Sequence[NDArrayBase]) -> None:
+    """Raise UserError unless `out` has the shapes, dtypes and device of the visible outputs."""
+    expected = prepared.outputs[: prepared.visible]
+    if len(out) != len(expected):
+        problem = f"{prepared.name} has {len(expected)} outputs, and out has {len(out)} arrays"
+        raise UserError(problem)
+    for array, spec in zip(out, expected, strict=True):
+        if (array.shape, array.dtype) != (spec.shape, spec.dtype):
+            raise UserError(
+                Diagnostic(
+                    f"out does not fit the output of {prepared.name}",
+                    expected=str(TensorSpec(spec.shape, spec.dtype)),
+                    got=str(array.spec),
+                )
+            )
+        if array._chunk.device is not prepared.device:
+            raise UserError(f"{prepared.name}: out is on {array.context}, the inputs are not")
+
+
+def _must_copy(
+    prepared: PreparedOperator, inputs: Sequence[NDArrayBase], out: Sequence[NDArrayBase]
+) -> bool:
+    """Return whether an output overlaps with an input in a way that the operator does not allow."""
+    for position, target in enumerate(out):
+        shared = [index for index, each in enumerate(inputs) if _overlap(each, target)]
+        if not shared:
+            continue
+        (first, *others) = shared
+        same_place = inputs[first].offset == target.offset
+        if others or not same_place or (first, position) not in prepared.in_place:
+            return True
+    return any(_overlap(left, right) for index, left in enumerate(out) for right in out[:index])
+
+
+def _overlap(left: NDArrayBase, right: NDArrayBase) -> bool:
+    if left._chunk is not right._chunk:
+        return False
+    return left.offset < right.offset + right.nbytes and right.offset < left.offset + left.nbytes
+
+
+def _is_recorded(
+    prop: AnyProperty, inputs: Sequence[NDArrayBase], out: Sequence[NDArrayBase] | None
+) -> bool:
+    """Return whether a call is recorded; raises UserError if it changes a recorded array."""
+    if out is not None and any(array.entry is not None for array in out):
+        raise UserError(
+            Diagnostic(
+                f"{prop.type_string} overwrites an array that is part of a recorded graph",
+                hint="in-place operations such as +=, x[:] = ... and out= cannot be recorded; "
+                "use a new array, or autograd.pause()",
+            )
+        )
+    for each in inputs:
+        entry = each.entry
+        if entry is not None and not (isinstance(entry.node, RecordedCall) and entry.node.is_freed):
+            return True
+    return False
+
+
+def _record(
+    prepared: PreparedOperator,
+    inputs: Sequence[NDArrayBase],
+    made: Sequence[Chunk],
+    outputs: Sequence[NDArrayBase],
+) -> None:
+    """Leave a recorded call behind, as the entry of every output."""
+    places = {position: (chunk, 0) for position, chunk in zip(prepared.kept, made, strict=False)}
+    for index, array in enumerate(outputs):
+        places[index] = (array._chunk, array.offset)
+    arguments = inputs[: len(prepared.prop.list_arguments())]
+    call = RecordedCall(
+        prepared,
+        tuple(each.entry for each in arguments),
+        tuple(
+            (each._chunk, each.offset) if index in prepared.read_data else None
+            for index, each in enumerate(arguments)
+        ),
+        tuple(
+            places[index] if index in prepared.read_outputs else None
+            for index in range(len(prepared.output_specs))
+        ),
+        tuple((chunk, 0) for chunk in made[len(prepared.kept) :]),
+    )
+    for index, array in enumerate(outputs):
+        array.entry = Entry(call, index)
+
+
+def _to_plain(array: NDArrayBase) -> None:
+    """Move an array to a new chunk, in plain layout."""
+    old, layout = array._chunk, array.layout
+    if layout is None:
+        return
+    key = (old.device, array.shape, array.dtype, layout)
+    program = _reorders.get(key)
+    if program is None:
+        spec = TensorSpec(array.shape, array.dtype, layout)
+        plan = plan_reorder(spec, old.device.description)
+        program = _reorders[key] = PreparedProgram(plan, old.device, old.pool)
+    new = old.another(array.nbytes)
+    old.engine.push_sync(
+        partial(program.run, [old.block, new.block]),
+        [old.variable],
+        [new.variable],
+        name="reorder",
+        context=old.context,
+    )
+    array._chunk, array.layout = new, None
+
+
+set_to_plain(_to_plain)

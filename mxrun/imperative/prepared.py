@@ -1,0 +1,226 @@
+"""Prepared operators: plans of one step, bound to other memory in every call.
+
+The plan is made for the specs of the inputs, as a step of a network is, and kept. A call only says
+where its inputs and outputs are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import PLAIN, Layout, Shape, TensorSpec
+from mxrun.compiler.external import ExternalPlan, ForwardPlan, plan_forward
+from mxrun.device.interface import Device, MovableProgram
+from mxrun.executor.bind import program_steps
+from mxrun.graph.graph import Graph
+from mxrun.graph.infer import infer
+from mxrun.graph.lower import RANDOM_STATE, lower
+from mxrun.graph.node import Node, NodeEntry
+from mxrun.graph.symbol import Symbol
+from mxrun.operator.launch import TensorPlace
+from mxrun.operator.register import AnyProperty
+from mxrun.runtime.engine.interface import RunContext
+from mxrun.runtime.storage import StoragePool
+
+# An operator that reads and writes fewer bytes runs on the calling thread: handing it to a worker
+# takes longer. So does one with fewer floating-point operations.
+_SHORT_BYTES = 32_768
+_SHORT_FLOPS = 100_000
+
+
+class PreparedProgram:
+    """Program of a plan for memories that differ from run to run.
+
+    Several threads may run it at once: each takes an instance, of which there are as many as ever
+    ran at once. Temporary space comes from the pool for the time of a run. is_short: whether a run
+    takes less time than handing it to another thread.
+    """
+
+    def __init__(
+        self, plan: ExternalPlan, device: Device, pool: StoragePool, is_short: bool = False
+    ) -> None:
+        self.plan, self.device, self.pool, self.is_short = plan, device, pool, is_short
+        self._temporary_bytes = plan.temporary_bytes
+        self._is_asynchronous = not device.has_host_memory
+        self._idle: list[MovableProgram] = []
+
+    def run(self, places: Sequence[TensorPlace], run_context: RunContext) -> None:
+        """Run with the plan's memories at `places`."""
+        try:
+            instance = self._idle.pop()
+        except IndexError:
+            instance = self._instance()
+        try:
+            if self._temporary_bytes:
+                self._run_with_space(instance, places)
+            else:
+                instance.run(places)
+                if self._is_asynchronous:
+                    self.device.synchronise()
+        finally:
+            self._idle.append(instance)
+
+    def _run_with_space(self, instance: MovableProgram, places: Sequence[TensorPlace]) -> None:
+        space = self.pool.allocate(self._temporary_bytes)
+        try:
+            instance.run([*places, space])
+            if self._is_asynchronous:
+                self.device.synchronise()
+        finally:
+            self.pool.free(space)
+
+    def _instance(self) -> MovableProgram:
+        make = partial(program_steps, self.plan, self.device)
+        return self.device.bind_movable(make, self.plan.count, self.is_short)
+
+
+class OutputSpec:
+    """Shape, dtype and layout (None for plain) of an array that a call makes, and its bytes."""
+
+    __slots__ = ("dtype", "layout", "nbytes", "shape")
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.shape: Shape = spec.shape
+        self.dtype, self.nbytes = spec.dtype, spec.nbytes
+        self.layout: Layout | None = None if spec.layout == PLAIN else spec.layout
+
+
+class PreparedOperator:
+    """Operator with parameters, prepared for the specs of its inputs.
+
+    name: for messages and traces. order: for each memory of the program its position among the
+    inputs, the random state, the outputs and the extra outputs of a call; None if that order is the
+    program's. visible: number of outputs that a call returns; further kept ones are only for
+    backward. updated: positions of the inputs that a call changes. is_short: whether it takes less
+    time to run than to hand to a worker. graph, step: as they were before the kernel was selected.
+    inputs, output_specs: of all inputs and outputs, kept or not. selected: the kernel; None for a
+    view. read_data, read_outputs: positions of the arguments and outputs that backward reads.
+    """
+
+    def __init__(
+        self,
+        prop: AnyProperty,
+        inputs: Sequence[TensorSpec],
+        device: Device,
+        pool: StoragePool,
+        is_train: bool,
+        is_recorded: bool,
+        plain: bool,
+    ) -> None:
+        self.prop, self.device, self.inputs = prop, device, tuple(inputs)
+        self.name = prop.type_string
+        self.graph, names = _forward_graph(prop, inputs, is_train)
+        (self.step,) = self.graph.steps
+        self.visible = prop.num_visible_outputs
+        kept = [*range(self.visible), *(_read_outputs(prop, self.visible) if is_recorded else ())]
+        forward = plan_forward(self.graph, device.description, kept, is_recorded, plain)
+        plan = forward.plan
+        self.kept = tuple(kept)
+        self.output_specs = tuple(
+            self.graph.spec(value) if name is None else plan.specs[name]
+            for value, name in zip(self.step.writes, forward.outputs, strict=True)
+        )
+        self.is_random = RANDOM_STATE in plan.memories
+        results = [name for name in forward.outputs if name is not None]
+        call = [*names, *([RANDOM_STATE] if self.is_random else ()), *results, *forward.extra]
+        order = tuple(call.index(name) for name in plan.memories)
+        self.order = None if order == tuple(range(len(call))) else order
+        self.outputs = tuple(OutputSpec(plan.specs[name]) for name in (*results, *forward.extra))
+        self.visible_outputs = self.outputs[: self.visible]
+        self.updated = _updated(prop, is_train, len(names))
+        self.is_short = _is_short(plan)
+        self.program = PreparedProgram(plan, device, pool, self.is_short)
+        self.selected = forward.selected
+        self.in_place = _in_place(forward, names, results)
+        reads = _declared(prop)
+        self.read_data = frozenset(index for group, index in reads if group == 1)
+        self.read_outputs = frozenset(index for group, index in reads if group == 2)
+
+    def run(self, places: Sequence[TensorPlace], run_context: RunContext) -> None:
+        """Run with inputs, random state, outputs and extra outputs at `places`."""
+        order = self.order
+        if order is not None:
+            places = [places[index] for index in order]
+        self.program.run(places, run_context)
+
+
+def _forward_graph(
+    prop: AnyProperty, inputs: Sequence[TensorSpec], is_train: bool
+) -> tuple[Graph, tuple[str, ...]]:
+    """Return the graph of one step, and the names of its inputs."""
+    names = (*prop.list_arguments(), *prop.list_auxiliary_states())
+    if len(inputs) != len(names):
+        raise UserError(
+            Diagnostic(
+                f"{prop.type_string} is called with {len(inputs)} arrays",
+                expected=f"{len(names)}: {', '.join(names)}",
+            )
+        )
+    variables = tuple(NodeEntry(Node(name)) for name in names)
+    node = Node(prop.type_string, prop, variables)
+    given = dict(zip(names, inputs, strict=True))
+    inference = infer(
+        [NodeEntry(node)],
+        {name: spec.shape for name, spec in given.items()},
+        {name: spec.dtype for name, spec in given.items()},
+    )
+    symbol = Symbol(NodeEntry(node, index) for index in range(node.num_outputs))
+    graph = lower(symbol, inference, prop.list_arguments(), is_train)
+    values = list(graph.values)
+    for name, spec in given.items():
+        value = graph.sources[name]
+        if values[value].spec.shape != spec.shape:
+            raise UserError(f"{prop.type_string}: {name} has shape {spec.shape}")
+        values[value] = type(values[value])(name, spec, values[value].memory_class)
+    return Graph(
+        tuple(values), graph.steps, graph.sources, {}, graph.mutations, graph.is_train
+    ), names
+
+
+def _read_outputs(prop: AnyProperty, first: int) -> list[int]:
+    """Return the positions of the outputs from `first` on that backward reads."""
+    return [index for group, index in _declared(prop) if group == 2 and index >= first]
+
+
+def _declared(prop: AnyProperty) -> list[tuple[int, int]]:
+    """Return what backward reads: 1 and the number of an argument, 2 and that of an output."""
+    groups = (len(prop.list_outputs()), len(prop.list_arguments()), len(prop.list_outputs()))
+    marks = [[(group, index) for index in range(size)] for group, size in enumerate(groups)]
+    return prop.declare_backward_dependency(*marks)
+
+
+def _updated(prop: AnyProperty, is_train: bool, count: int) -> tuple[int, ...]:
+    """Return the positions of the inputs that a call overwrites."""
+    visible = prop.num_visible_outputs
+    states = [source for source, output in prop.list_mutated_inputs().items() if output >= visible]
+    if is_train and prop.list_state_updates():
+        arguments = len(prop.list_arguments())
+        named = {update.state for update in prop.list_state_updates()}
+        states += [
+            arguments + index
+            for index, name in enumerate(prop.list_auxiliary_states())
+            if name in named
+        ]
+    return tuple(states)
+
+
+def _in_place(
+    forward: ForwardPlan, names: Sequence[str], results: Sequence[str]
+) -> frozenset[tuple[int, int]]:
+    """Return the pairs (input, output) of positions that may be one place."""
+    return frozenset(
+        (names.index(source), results.index(result))
+        for source, result in forward.in_place
+        if source in names and result in results
+    )
+
+
+def _is_short(plan: ExternalPlan) -> bool:
+    kernels = [step.kernel for step in plan.phase.steps if step.kernel is not None]
+    return (
+        sum(kernel.bytes_moved for kernel in kernels) < _SHORT_BYTES
+        and sum(kernel.flops for kernel in kernels) < _SHORT_FLOPS
+        and all(kernel.implementation != "numpy" for kernel in kernels)
+    )
