@@ -16,8 +16,9 @@ from mxrun.base.context import Context, current_context
 from mxrun.base.dtype import TYPE_CODES
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.imperative.array import NDArrayBase, make_array
-from mxrun.imperative.chunk import adopt
+from mxrun.imperative.chunk import Chunk, StorageBlock, device_of
 from mxrun.imperative.creation import from_numpy
+from mxrun.runtime.engine.default import engine
 
 # DLDeviceType of the host.
 _HOST = (1, 0)
@@ -71,4 +72,7 @@ def from_dlpack(tensor: Any, ctx: Context | None = None) -> Any:
     name = values.dtype.name
     if not values.flags.c_contiguous or not values.flags.writeable or not values.size:
         return from_numpy(values, ctx, name)
-    return make_array(adopt(ctx or current_context(), values), values.shape, name)
+    context = ctx or current_context()
+    device = device_of(context)
+    block = StorageBlock(device.adopt(values), 0, values.nbytes)
+    return make_array(Chunk(context, device, block, engine()), values.shape, name)

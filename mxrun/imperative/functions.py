@@ -217,39 +217,13 @@ def _function(registered: str) -> Callable[..., Any]:
 def call(prop: AnyProperty, tensors: Sequence[Any], out: Any = None) -> Any:
     """Invoke an operator; return its visible output, or a list of several.
 
-    out: arrays for the visible outputs, which are returned then. Updates store further outputs in
-    the states that they replace.
+    out: array, or list of arrays, for the visible outputs, which is returned then.
     """
-    results = invoke(prop, tensors, given_outputs(prop, tensors, out))
-    visible = prop.num_visible_outputs
     if out is not None:
+        invoke(prop, tensors, out if isinstance(out, (list, tuple)) else [out])
         return out
-    return results[0] if visible == 1 else list(results[:visible])
-
-
-def given_outputs(prop: AnyProperty, tensors: Sequence[Any], out: Any) -> Any:
-    """Return the arrays for all outputs that have one; None if there are none.
-
-    Raises UserError if `out` has another number of arrays than there are visible outputs.
-    """
-    mutated = prop.list_mutated_inputs()
-    if out is None and not mutated:
-        return None
-    visible = prop.num_visible_outputs
-    listed = list(out) if isinstance(out, (list, tuple)) else [out]
-    if out is not None and len(listed) != visible:
-        name = prop.type_string
-        problem = f"{name}: `out` has another number of arrays than there are outputs"
-        raise UserError(Diagnostic(problem, expected=str(visible), got=str(len(listed))))
-    outputs: list[Any] = [None] * len(prop.list_outputs())
-    for source, target in mutated.items():
-        outputs[target] = tensors[source]
-    if out is not None:
-        outputs[:visible] = listed
-    elif mutated:
-        # MXNet's updates replace states; the new weight is another array unless `out` is given.
-        outputs[0] = None
-    return outputs
+    results = invoke(prop, tensors)
+    return results[0] if len(results) == 1 else list(results)
 
 
 def python_signature(signature: OperatorSignature) -> inspect.Signature:
