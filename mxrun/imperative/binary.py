@@ -90,9 +90,7 @@ def _comparison(name: str, mirrored: str) -> Any:
 
 
 add: BinaryOperation = _operation("add", "plus", prefix="elemwise_")
-subtract: BinaryOperation = _operation(
-    "sub", "minus", prefix="elemwise_", reverse="_rminus_scalar"
-)
+subtract: BinaryOperation = _operation("sub", "minus", prefix="elemwise_", reverse="_rminus_scalar")
 multiply: BinaryOperation = _operation("mul", prefix="elemwise_")
 divide: BinaryOperation = _operation("div", prefix="elemwise_", reverse="_rdiv_scalar")
 modulo: BinaryOperation = _operation("mod", reverse="_rmod_scalar")

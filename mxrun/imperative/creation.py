@@ -28,10 +28,9 @@ def dtype_name(dtype: DType, default: str = FLOAT32) -> str:
     """
     if dtype is None:
         return default
-    if not isinstance(dtype, str):
-        dtype = np.dtype(dtype).name
-    numpy_dtype(dtype)
-    return dtype
+    name: str = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    numpy_dtype(name)
+    return name
 
 
 def shape_of(shape: ShapeLike) -> Shape:

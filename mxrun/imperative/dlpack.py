@@ -75,4 +75,4 @@ def from_dlpack(tensor: Any, ctx: Context | None = None) -> Any:
     context = ctx or current_context()
     device = device_of(context)
     block = StorageBlock(device.adopt(values), 0, values.nbytes)
-    return make_array(Chunk(context, device, block, engine()), values.shape, name)
+    return make_array(Chunk(context, device, block, values.nbytes, engine()), values.shape, name)

@@ -254,5 +254,3 @@ def has_default(parameters: Sequence[inspect.Parameter]) -> bool:
 def public_names() -> list[str]:
     """Return the names and aliases of all operators that have a function."""
     return sorted(name for name in OPERATORS.names() if not OPERATORS.get(name).is_internal)
-
-

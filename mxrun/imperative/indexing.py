@@ -140,8 +140,9 @@ class GatherKey:
 
 def gather_key(array: NDArrayBase, key: Key) -> GatherKey:
     """Return an index that has lists or arrays; UserError if NumPy does not accept it."""
-    parts, arrays = [], {}
+    parts: list[Any] = []
     dummies: list[Any] = []
+    arrays = {}
     for place, part in enumerate(key if isinstance(key, tuple) else (key,)):
         if isinstance(part, NDArrayBase):
             arrays[place] = part
@@ -170,4 +171,3 @@ def values_of(array: NDArrayBase) -> npt.NDArray[Any]:
     """Return an array's present values for reading, without waiting: for pushed functions."""
     chunk = array.chunk
     return chunk.device.tensor(array.handle, array.spec).values()
-

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.context import Context
@@ -13,7 +12,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.imperative import copying, dlpack, formatting, indexing
 from mxrun.imperative.arithmetic import Arithmetic
 from mxrun.imperative.array import NDArrayBase, set_array_class
-from mxrun.imperative.creation import DType, ShapeLike, dtype_name, empty
+from mxrun.imperative.creation import DType, dtype_name, empty
 from mxrun.imperative.fluent import FluentMethods
 from mxrun.imperative.functions import operator_function
 from mxrun.imperative.views import flat_view, reshaped
@@ -94,7 +93,7 @@ class NDArray(Arithmetic, FluentMethods):
     def __iter__(self) -> Iterator[Self]:
         return (self[index] for index in range(len(self)))
 
-    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DType = None, copy: bool | None = None) -> Any:
         if copy is False:
             raise ValueError("np.asarray copies an NDArray; np.from_dlpack(x) shares its memory")
         values = self.asnumpy()
@@ -226,7 +225,8 @@ class NDArray(Arithmetic, FluentMethods):
     def slice_axis(self, axis: int, begin: int, end: int | None) -> Self:
         """Return the elements from `begin` to `end` on one axis."""
         axis = axis + self.ndim if axis < 0 else axis
-        return self[(*(slice(None),) * axis, slice(begin, end))]
+        key = (*[slice(None)] * axis, slice(begin, end))
+        return self[key]
 
 
 set_array_class(NDArray)

@@ -37,7 +37,7 @@ from mxrun.imperative.functions import operator_function, public_names
 from mxrun.imperative.ndarray import NDArray
 from mxrun.runtime.engine.default import engine
 
-OWN = [
+__all__ = [
     "NDArray",
     "add",
     "arange",
@@ -73,8 +73,6 @@ OWN = [
     "waitall",
     "zeros",
 ]
-"""Names that are no operators."""
-
 true_divide = divide
 
 
@@ -105,4 +103,4 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 
 def __dir__() -> list[str]:
-    return sorted({*OWN, *public_names()})
+    return sorted({*__all__, *public_names()})

@@ -80,7 +80,9 @@ def randn(
 
 def _unit(bits: npt.NDArray[np.uint32]) -> npt.NDArray[np.float64]:
     """Return float64 in [0, 1) that are multiples of 2^-24, so that float32 keeps them below 1."""
-    return (bits >> np.uint32(8)).astype(np.float64) * 2.0**-24
+    units: npt.NDArray[np.float64] = (bits >> np.uint32(8)).astype(np.float64)
+    units *= 2.0**-24
+    return units
 
 
 def _drawn(
@@ -102,4 +104,3 @@ def _drawn(
 
     push(name, filled, [], target, target.nbytes, replaces=out is None)
     return target
-
