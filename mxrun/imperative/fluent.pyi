@@ -1,4 +1,4 @@
-"""Declarations of methods of NDArray, written from the registry by `python tests/support/operator_stubs.py`."""
+"""Declarations of methods of NDArray, written by `python tests/support/operator_stubs.py`."""
 
 from collections.abc import Sequence
 from typing import Any

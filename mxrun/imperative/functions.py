@@ -40,23 +40,20 @@ class CallBinder:
     def __init__(self, signature: OperatorSignature) -> None:
         self.signature = signature
         self._names = signature.tensor_names
-        self._known: dict[Any, tuple[AnyProperty, int]] = {}
+        self._known: dict[Any, AnyProperty] = {}
 
     def bind(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Bound:
         """Return the property and the inputs. Raises UserError for arguments that do not fit."""
-        tensors = list(arguments)
-        for each in tensors:
+        for each in arguments:
             if not isinstance(each, NDArrayBase):
                 return self._bind_any(arguments, keywords)
-        key = (len(tensors), *map(_key_of, keywords, keywords.values()))
-        try:
-            found = self._known.get(key)
-        except TypeError:
-            # A list, or an array given by name.
-            return self._bind_any(arguments, keywords)
+        for each in keywords.values():
+            if isinstance(each, (NDArrayBase, list, np.ndarray)):
+                return self._bind_any(arguments, keywords)
+        found = self._known.get((len(arguments), *map(_key_of, keywords, keywords.values())))
         if found is None:
             return self._bind_any(arguments, keywords)
-        return found[0], tensors
+        return found, list(arguments)
 
     def _bind_any(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Bound:
         """Bind a call in any form, and remember its property if only parameters have names."""
@@ -122,8 +119,8 @@ class CallBinder:
             self._known.clear()
         for form in forms:
             key = (count or needed, *map(_key_of, form, form.values()))
-            found = self._known.setdefault(key, (prop, needed))
-        return found[0]
+            prop = self._known.setdefault(key, prop)
+        return prop
 
     def _reject_unknown(self, given: Mapping[str, Any]) -> None:
         """Raise UserError for names that are neither tensors nor parameters."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy.typing as npt
 
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError

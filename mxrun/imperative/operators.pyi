@@ -1,4 +1,4 @@
-"""Declarations of mxrun.nd, written from the registry by `python tests/support/operator_stubs.py`."""
+"""Declarations of mxrun.nd, written by `python tests/support/operator_stubs.py`."""
 
 import os
 from collections.abc import Sequence

@@ -182,7 +182,7 @@ def _file(title: str, imports: list[str], declared: str, used: tuple[str, ...] =
     names = [name for name in ("Any", "Literal") if re.search(rf"\b{name}\b", declared)]
     typed = f"from typing import {', '.join(names)}"
     first = [*used, "from collections.abc import Sequence", typed]
-    about = f'"""Declarations of {title}, written from the registry by `{COMMAND}`."""'
+    about = f'"""Declarations of {title}, written by `{COMMAND}`."""'
     return "\n".join([about, "", *first, "", *imports, "", declared])
 
 
