@@ -1,4 +1,5 @@
 from mxrun.api.events import StopTraining as StopTraining
+from mxrun.api.imperative import autograd as autograd
 from mxrun.api.imperative import nd as nd
 from mxrun.api.imperative import random as random
 from mxrun.api.inspection import MemoryPlan as MemoryPlan

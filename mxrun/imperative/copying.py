@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,33 +28,33 @@ def push(
     function: Callable[[], None],
     reads: Sequence[NDArrayBase],
     target: NDArrayBase,
-    nbytes: int,
     *,
     replaces: bool,
 ) -> None:
     """Push a function that reads arrays and changes one.
 
-    nbytes: what it copies. replaces: whether the target's whole chunk is written.
+    replaces: whether it writes all elements of the target, and does not read them.
     """
     chunk = target.chunk
-    variables = {each.chunk.variable for each in reads} - {chunk.variable}
+    variables = {each.chunk.variable for each in reads}
     changed = [chunk.variable]
+    is_whole = replaces and target.nbytes >= chunk.nbytes and chunk.variable not in variables
     operator = EngineOperator(
         lambda context: function(),
-        tuple(variables),
-        changed if replaces else (),
-        () if replaces else changed,
+        tuple(variables - {chunk.variable}),
+        changed if is_whole else (),
+        () if is_whole else changed,
         name=name,
         context=target.context,
         pool=Pool.COPY,
     )
-    if nbytes <= _MAX_INLINE_BYTES:
+    if target.nbytes <= _MAX_INLINE_BYTES:
         chunk.engine.run_or_push(operator)
     else:
         chunk.engine.push(operator)
 
 
-def copy_to(source: NDArrayBase, target: NDArrayBase, *, replaces: bool = False) -> None:
+def copy_to(source: NDArrayBase, target: NDArrayBase) -> None:
     """Copy an array to another of the same shape, on any context, converted to its data type."""
     if source.shape != target.shape:
         expected, got = str(target.shape), str(source.shape)
@@ -62,7 +63,7 @@ def copy_to(source: NDArrayBase, target: NDArrayBase, *, replaces: bool = False)
     def copied() -> None:
         store(target, values_of(source))
 
-    push("copyto", copied, [source], target, target.nbytes, replaces=replaces)
+    push("copyto", copied, [source], target, replaces=True)
 
 
 def store(target: NDArrayBase, values: Values, key: Any = ...) -> None:
@@ -87,7 +88,7 @@ def copied_selection(source: NDArrayBase, key: Any, shape: tuple[int, ...]) -> A
         index = key.evaluated() if isinstance(key, GatherKey) else key
         store(target, values_of(source)[index].reshape(shape))
 
-    push("getitem", gathered, [source, *arrays], target, target.nbytes, replaces=True)
+    push("getitem", gathered, [source, *arrays], target, replaces=True)
     return target
 
 
@@ -108,7 +109,14 @@ def assign(target: NDArrayBase, key: Any, value: Any, selected: tuple[int, ...])
         # Leading axes of size 1 may be more than the selection has.
         store(target, found.reshape(found.shape[max(0, found.ndim - len(selected)) :]), index)
 
-    push("setitem", assigned, sources, target, target.nbytes, replaces=False)
+    is_basic = not isinstance(key, GatherKey)
+    push(
+        "setitem",
+        assigned,
+        sources,
+        target,
+        replaces=is_basic and math.prod(selected) == target.size,
+    )
 
 
 def _operand(value: Any, target: NDArrayBase) -> tuple[tuple[int, ...], Callable[[], Values]]:

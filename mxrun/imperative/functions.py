@@ -179,12 +179,6 @@ def plain_value(name: str, value: Any) -> Any:
     return value
 
 
-@cache
-def binder_of(name: str) -> CallBinder:
-    """Return the binder of an operator, by its registered name."""
-    return CallBinder(signature_of(name))
-
-
 def operator_function(name: str) -> Callable[..., Any]:
     """Return the function of an operator, by name or alias.
 
@@ -193,19 +187,20 @@ def operator_function(name: str) -> Callable[..., Any]:
     kind = OPERATORS.get(name)
     if kind.is_internal:
         raise UserError(OPERATORS.unknown(name))
-    return _function(kind.type_string)
+    return _function(kind)
 
 
 @cache
-def _function(registered: str) -> Callable[..., Any]:
-    binder = binder_of(registered)
+def _function(kind: type[AnyProperty]) -> Callable[..., Any]:
+    binder = CallBinder(signature_of(kind.type_string))
     bind = binder.bind
 
     def function(*arguments: Any, out: Any = None, name: Any = None, **keywords: Any) -> Any:
         prop, tensors = bind(arguments, keywords)
         return call(prop, tensors, out)
 
-    function.__name__ = function.__qualname__ = registered
+    function.__name__ = function.__qualname__ = kind.type_string
+    function.__module__ = "mxrun.nd"
     function.__doc__ = binder.signature.described()
     function.__signature__ = python_signature(binder.signature)  # type: ignore[attr-defined]
     return function

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.imperative import copying, dlpack, formatting, indexing
+from mxrun.imperative import autograd, copying, dlpack, formatting, indexing
 from mxrun.imperative.arithmetic import Arithmetic
 from mxrun.imperative.array import NDArrayBase, set_array_class
 from mxrun.imperative.creation import DType, dtype_name, empty
 from mxrun.imperative.fluent import FluentMethods
 from mxrun.imperative.functions import operator_function
-from mxrun.imperative.views import flat_view, reshaped
+from mxrun.imperative.views import flat_view, require_unrecorded, reshaped, view
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_DETACH = "use x.detach(), or autograd.pause(), if no gradient is needed"
+_PAUSE = "use a new array, or autograd.pause()"
 
 
 class NDArray(Arithmetic, FluentMethods):
@@ -132,13 +134,15 @@ class NDArray(Arithmetic, FluentMethods):
 
     def copyto(self, other: NDArrayBase | Context) -> Any:
         """Copy to an array of the same shape, or to a new one on a context; return that array."""
+        require_unrecorded(self, "a copy to another array", _DETACH)
         if isinstance(other, NDArrayBase):
+            require_unrecorded(other, "changing an array", _PAUSE)
             copying.copy_to(self, other)
             return other
         if not isinstance(other, Context):
             raise TypeError(f"copyto: expected an NDArray or a context, got {type(other).__name__}")
         target = empty(self.shape, other, self.dtype)
-        copying.copy_to(self, target, replaces=True)
+        copying.copy_to(self, target)
         return target
 
     def as_in_context(self, context: Context) -> Self:
@@ -161,6 +165,33 @@ class NDArray(Arithmetic, FluentMethods):
         if stype != "default":
             raise UserError(Diagnostic("tostype", expected="default", got=repr(stype)))
         return self.copy()
+
+    # -- gradients -------------------------------------------------------------------------------
+
+    def attach_grad(self, grad_req: str = "write") -> None:
+        """Make the array a variable whose gradient `backward` stores in `grad`.
+
+        grad_req: `write`, `add` or `null`. Raises UserError for another one.
+        """
+        autograd.attach_grad(self, grad_req)
+
+    def backward(
+        self,
+        out_grad: NDArrayBase | None = None,
+        retain_graph: bool = False,
+        train_mode: bool = True,
+    ) -> None:
+        """Compute the gradients of the variables that the recorded array depends on.
+
+        out_grad: the array's own gradient; ones unless given. Raises UserError as
+        `autograd.backward` does.
+        """
+        autograd.backward(self, out_grad, retain_graph, train_mode)
+
+    def detach(self) -> Self:
+        """Return an array that shares the memory and is not part of a recorded graph."""
+        result: Self = view(self, self.shape, self.offset)
+        return result
 
     # -- shapes ----------------------------------------------------------------------------------
 
@@ -204,11 +235,13 @@ class NDArray(Arithmetic, FluentMethods):
             selection = indexing.select(self.shape, key)
             result = flat_view(self, selection)
         else:
+            require_unrecorded(self, "an index with arrays", _DETACH)
             gather = indexing.gather_key(self, key)
             result = copying.copied_selection(self, gather, gather.shape)
         return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        require_unrecorded(self, "changing an array", _PAUSE)
         if not indexing.is_basic(key):
             gather = indexing.gather_key(self, key)
             copying.assign(self, gather, value, gather.shape)

@@ -35,6 +35,7 @@ from mxrun.imperative.creation import arange, array, empty, eye, full, linspace,
 from mxrun.imperative.dlpack import from_dlpack
 from mxrun.imperative.functions import operator_function, public_names
 from mxrun.imperative.ndarray import NDArray
+from mxrun.operator.register import OPERATORS
 from mxrun.runtime.engine.default import engine
 
 __all__ = [
@@ -98,7 +99,8 @@ def __getattr__(name: str) -> Callable[..., Any]:
     except UserError as error:
         # AttributeError for `hasattr`; a plugin may register the name later.
         raise AttributeError(f"module 'mxrun.nd' has no attribute {name!r}: {error}") from None
-    globals()[name] = function
+    if OPERATORS.get(name).__module__.startswith("mxrun.ops."):
+        globals()[name] = function
     return function
 
 

@@ -102,5 +102,5 @@ def _drawn(
         drawn = numbers(Stream(key, step, part), target.size)
         store(target, drawn.reshape(target.shape))
 
-    push(name, filled, [], target, target.nbytes, replaces=out is None)
+    push(name, filled, [], target, replaces=True)
     return target

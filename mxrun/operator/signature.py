@@ -38,7 +38,7 @@ class OperatorSignature:
     tensors: inputs, then auxiliary states, in the operator's order; empty if it is variadic.
     is_variadic: whether it takes any number of inputs, which `num_args` counts. outputs: number of
     visible outputs; 0 if it depends on the parameters. fields: the parameters, without the counted
-    one. positional: whether parameters may follow the tensors by position, in the order of `fields`.
+    one. positional: whether parameters may follow the tensors by position, in their order.
     """
 
     name: str

@@ -22,8 +22,7 @@ from typing import Annotated, Any, Literal
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.array_file import Arrays as Arrays
-from mxrun.base.array_file import UnreadableArrays, file_parts, read_arrays
+from mxrun.base.array_file import Arrays, UnreadableArrays, file_parts, read_arrays
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import report_write_errors, sync_folder
 from mxrun.base.params import Parameters, check
