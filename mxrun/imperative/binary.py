@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,10 @@ from mxrun.imperative.creation import full
 from mxrun.imperative.functions import call
 from mxrun.operator.register import AnyProperty, create
 
-# Cached operators with a number, of all operations.
-_MAX_SCALARS = 4096
+# Different numbers of one operation that are parameters; any further ones are arrays.
+_MAX_SCALARS = 64
+_MAX_POWERS = 1024
+_scalars: dict[str, dict[float | str, AnyProperty]] = {}
 
 
 @dataclass(frozen=True)
@@ -64,19 +66,33 @@ class BinaryOperation:
             number = number.item()
         if not isinstance(number, (int, float)):
             return NotImplemented
-        if math.isfinite(number):
-            name = self.reverse if is_reversed else self.scalar
-            return call(_with_scalar(name, number or repr(number)), (array,), out)
-        # Parameters are finite, so that they can be saved as text.
+        name = self.reverse if is_reversed else self.scalar
+        prop = _with_scalar(name, number)
+        if prop is not None:
+            return call(prop, (array,), out)
         operand = full((1,), number, array.context, array.dtype)
         operands = (operand, array) if is_reversed else (array, operand)
         return call(self._broadcast, operands, out)
 
 
-@lru_cache(maxsize=_MAX_SCALARS)
-def _with_scalar(name: str, number: float | str) -> AnyProperty:
-    """Return an operator with a number; zeros are given as text, because 0.0 equals -0.0."""
-    return create(name, {"scalar": float(number)})
+def _with_scalar(name: str, number: float) -> AnyProperty | None:
+    """Return an operator with a number as its parameter; None if it shall be an array instead.
+
+    That is so for numbers that are not finite, which no parameter is, and after many numbers, such
+    as the learning rates of a schedule: to prepare an operator takes milliseconds. The results have
+    the same bits, but for powers, whose squares are products.
+    """
+    known = _scalars.setdefault(name, {})
+    # 0.0 equals -0.0.
+    key = number or repr(number)
+    found = known.get(key)
+    if found is None:
+        if not math.isfinite(number) or (len(known) >= _MAX_SCALARS and name != "_power_scalar"):
+            return None
+        if len(known) >= _MAX_POWERS:
+            known.clear()
+        found = known[key] = create(name, {"scalar": float(number)})
+    return found
 
 
 def _operation(name: str, word: str = "", *, prefix: str = "_", reverse: str = "") -> Any:

@@ -14,7 +14,8 @@ from mxrun.base.context import Context, current_context
 from mxrun.base.dtype import FLOAT32, item_size, numpy_dtype
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
-from mxrun.imperative.array import NDArrayBase, make_array
+from mxrun.imperative import array as array_module
+from mxrun.imperative.array import NDArrayBase
 from mxrun.imperative.chunk import allocate
 
 DType = str | npt.DTypeLike | None
@@ -52,7 +53,7 @@ def empty(shape: ShapeLike, ctx: Context | None = None, dtype: DType = None) -> 
     """Return an array with undefined values; dtype: float32 unless given."""
     name, sizes = dtype_name(dtype), shape_of(shape)
     chunk = allocate(ctx or current_context(), math.prod(sizes) * item_size(name))
-    return make_array(chunk, sizes, name)
+    return array_module.make(chunk, sizes, name)
 
 
 def array(source: Any, ctx: Context | None = None, dtype: DType = None) -> Any:

@@ -7,6 +7,7 @@ the array before the other library uses it again.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,13 @@ import numpy.typing as npt
 from mxrun.base.context import Context, current_context
 from mxrun.base.dtype import TYPE_CODES
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.imperative.array import NDArrayBase, make_array
-from mxrun.imperative.chunk import Chunk, StorageBlock, device_of
+from mxrun.device.storage import device_of, storage_pools
+from mxrun.imperative import array as array_module
+from mxrun.imperative.array import NDArrayBase
+from mxrun.imperative.chunk import Chunk
 from mxrun.imperative.creation import from_numpy
 from mxrun.runtime.engine.default import engine
+from mxrun.runtime.storage import SizeClass, StorageBlock
 
 # DLDeviceType of the host.
 _HOST = (1, 0)
@@ -32,6 +36,26 @@ class SharedMemory:
         self._chunk = array.chunk
         self._view = view
         self.__array_interface__ = view.__array_interface__
+
+
+def _released(block: StorageBlock) -> None:
+    """Do nothing: the memory of a block is its owner's."""
+
+
+class AdoptedChunk(Chunk):
+    """Memory of a NumPy array, which it keeps alive until nothing uses the chunk any more."""
+
+    __slots__ = ()
+
+    def __init__(self, context: Context, values: npt.NDArray[Any]) -> None:
+        self.context, self.device = context, device_of(context)
+        self.pool, self.engine = storage_pools().of(context), engine()
+        self.nbytes = values.nbytes
+        self.block = StorageBlock(self.device.adopt(values), 0, SizeClass(values.nbytes))
+        self.variable = self.engine.new_variable()
+
+    def __del__(self) -> None:
+        self.engine.delete_variable(self.variable, partial(_released, self.block))
 
 
 def host_view(array: NDArrayBase) -> npt.NDArray[Any]:
@@ -72,7 +96,5 @@ def from_dlpack(tensor: Any, ctx: Context | None = None) -> Any:
     name = values.dtype.name
     if not values.flags.c_contiguous or not values.flags.writeable or not values.size:
         return from_numpy(values, ctx, name)
-    context = ctx or current_context()
-    device = device_of(context)
-    block = StorageBlock(device.adopt(values), 0, values.nbytes)
-    return make_array(Chunk(context, device, block, values.nbytes, engine()), values.shape, name)
+    chunk = AdoptedChunk(ctx or current_context(), values)
+    return array_module.make(chunk, values.shape, name)

@@ -95,7 +95,7 @@ def _drawn(
 ) -> Any:
     context = (ctx or current_context()) if out is None else out.context
     target = empty(shape, context, dtype) if out is None else out
-    state = next_state(context)
+    state = next_state(target.chunk)
     key, step, part = map(int, state.device.read(state.handle, _STATE))
 
     def filled() -> None:

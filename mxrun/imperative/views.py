@@ -7,7 +7,8 @@ from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
-from mxrun.imperative.array import NDArrayBase, make_array
+from mxrun.imperative import array as array_module
+from mxrun.imperative.array import NDArrayBase
 from mxrun.imperative.copying import copied_selection
 from mxrun.imperative.functions import call
 from mxrun.imperative.indexing import Selection, offset_of
@@ -20,7 +21,7 @@ _MAX_SHAPES = 1024
 
 def view(array: NDArrayBase, shape: Shape, offset: int) -> Any:
     """Return an array of this shape whose first byte has an offset in the array's chunk."""
-    return make_array(array.chunk, shape, array.dtype, offset)
+    return array_module.make(array.chunk, shape, array.dtype, offset)
 
 
 def is_recorded(array: NDArrayBase) -> bool:
