@@ -56,9 +56,7 @@ def micro_batch_problems(config: RunConfig, model: Model) -> list[Diagnostic]:
     ]
 
 
-def coupling(
-    model: Model, twice: Model, may_mix: bool = False
-) -> Iterator[tuple[Node, str]]:
+def coupling(model: Model, twice: Model, may_mix: bool = False) -> Iterator[tuple[Node, str]]:
     """Yield the layers whose outputs depend on several samples, and the reason.
 
     twice: the model with twice the batch size. may_mix: leave out the layers that mix samples in

@@ -53,7 +53,9 @@ def with_device_checked(parsed: Parsed) -> Parsed:
     for number, (kind, index) in enumerate(parsed.devices):
         if kind not in known:
             problem = f"there is no kind of device {kind!r}"
-            hint = nearest(kind, known) or "the key `plugins` names the file of a device of your own"
+            hint = (
+                nearest(kind, known) or "the key `plugins` names the file of a device of your own"
+            )
             parsed = parsed.with_problem(_missing(parsed, number, problem, hint))
             continue
         count = registry.device_kind(kind).count()
