@@ -6,6 +6,7 @@ backward computes the next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mxrun.graph.graph import MemoryClass
@@ -41,7 +42,7 @@ def gradient_buckets(
 ) -> tuple[GradientBucket, ...]:
     """Return the buckets of a phase's gradients, in their order in the arena.
 
-    nbytes: a bucket is complete with that many bytes; default: at most 4 MiB, and less for small
+    nbytes: size of a bucket, more for a larger tensor; default: at most 4 MiB, and less for small
     networks, of which there are then about four buckets.
     """
     gradients = [block for block in plan.pinned if block.memory_class is MemoryClass.GRADIENTS]
@@ -49,15 +50,42 @@ def gradient_buckets(
         total = sum(block.nbytes for block in gradients)
         nbytes = min(_MAX_BYTES, max(_MIN_BYTES, total // _FEW))
     ready = _steps_until_written(plan.phases[phase])
-    buckets, waiting = [], list[Block]()
-    for number, block in enumerate(gradients, 1):
-        waiting.append(block)
-        if sum(each.nbytes for each in waiting) >= nbytes or number == len(gradients):
-            names = tuple(each.name for each in waiting)
-            until = max(ready[name] for name in names)
-            buckets.append(GradientBucket(names, waiting[0].offset, block.end, until))
-            waiting = []
-    return tuple(buckets)
+    return tuple(
+        GradientBucket(
+            tuple(block.name for block in group),
+            group[0].offset,
+            group[-1].end,
+            max(ready[block.name] for block in group),
+        )
+        for group in _grouped(gradients, nbytes)
+    )
+
+
+def _grouped(blocks: Sequence[Block], nbytes: int) -> list[list[Block]]:
+    """Return adjacent blocks in groups of about `nbytes`, none of which has less than a half of it
+    unless it is the only one.
+    """
+    groups: list[list[Block]] = []
+    sizes: list[int] = []
+    for block in blocks:
+        is_full = bool(groups) and sizes[-1] + block.nbytes > nbytes
+        if not groups or (is_full and 2 * sizes[-1] >= nbytes):
+            groups.append([])
+            sizes.append(0)
+        groups[-1].append(block)
+        sizes[-1] += block.nbytes
+    if len(groups) > 1 and 2 * sizes[-1] < nbytes:
+        last = groups.pop()
+        groups[-1] += last
+    return groups
+
+
+def cuts(buckets: Sequence[GradientBucket], steps: int) -> tuple[int, ...]:
+    """Return the numbers of steps after which buckets are complete, ascending.
+
+    steps: of the phase; its end is not among them.
+    """
+    return tuple(sorted({bucket.ready for bucket in buckets} - {steps}))
 
 
 def _steps_until_written(phase: PhasePlan) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,16 @@ from mxrun.base.validation import Path as KeyPath
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
+from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
 from mxrun.graph.update_rule import averaged
 from mxrun.io.dataset import Dataset
 from mxrun.io.fingerprint import fingerprint
 from mxrun.io.iterator import DataIterator
 from mxrun.io.prefetch import Staging, open_iterator
+from mxrun.planner.gradient_buckets import cuts, gradient_buckets
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
-from mxrun.session.device import open_device
+from mxrun.session.device import open_devices
 from mxrun.session.parameter_init import initialise_pinned, zero_pinned
 from mxrun.session.planning import last_batch, staged_names
 from mxrun.session.plugins import plugin_hashes
@@ -40,7 +42,7 @@ from mxrun.train.checkpoint import (
     RunState,
 )
 from mxrun.train.host_arrays import HostArrays
-from mxrun.train.loop import TrainingLoop, pinned, slots
+from mxrun.train.loop import LEARNED, TrainingLoop, pinned, slots
 from mxrun.train.measure import Phase
 from mxrun.train.observer import Observer
 from mxrun.train.progress import Progress
@@ -69,14 +71,23 @@ class Run:
         self.datasets = datasets
         weighting = built.training.class_weights
         self.class_weights = None if weighting is None else weighting.of(datasets["train"])
-        self.executor = Executor(plan, open_device(built.config, plan.device))
+        # All gradients of a plan without contexts are consumed within it.
+        buckets = gradient_buckets(plan, TRAIN) if built.contexts > 1 else ()
+        pieces = {TRAIN: cuts(buckets, len(plan.phases[TRAIN].steps))}
+        devices = open_devices(built.config, plan.device)[: built.contexts]
+        self.executors = tuple(
+            Executor(replace(plan, device=device.description), device, pieces) for device in devices
+        )
+        self.executor = self.executors[0]
+        self._buckets = buckets
+        # Every arena has room for some of the batches, each of which any context may compute.
+        names = [(executor, batch) for batch in staged_names(built) for executor in self.executors]
+        self._staged = [HostArrays(executor, batch.values()) for executor, batch in names]
         self.engine = engine_of(built.config.engine)
-        names = staged_names(built)
-        self._staged = [HostArrays(self.executor, batch.values()) for batch in names]
         self._staging = Staging(
             [
                 {name: staged.arrays[tensor] for name, tensor in batch.items()}
-                for batch, staged in zip(names, self._staged, strict=True)
+                for (_, batch), staged in zip(names, self._staged, strict=True)
             ]
         )
         self.iterators = {role: self._iterator(role) for role in datasets}
@@ -88,7 +99,7 @@ class Run:
         self.started_from: dict[str, Any] | None = None
         self._warm_start: WarmStartSource | None = None
         self._runs = runs
-        zero_pinned(self.executor, self.built)
+        self._zero_pinned()
 
     def read_warm_start(self) -> WarmStartSource:
         """Return the warm start of `train.start_from`, read once.
@@ -118,7 +129,7 @@ class Run:
             loops=self.executor.device.host_loop,
             workers=config.data.workers,
             staging=self._staging,
-            parts=self.built.micro_batches if training else 1,
+            parts=self.built.parts if training else 1,
             engine=self.engine.kind,
         )
 
@@ -127,7 +138,7 @@ class Run:
 
         start: if false, the warm start is left out.
         """
-        zero_pinned(self.executor, self.built)
+        self._zero_pinned()
         initialise_pinned(self.executor, self.built)
         if start:
             for name, value in self.read_warm_start().arrays.items():
@@ -136,6 +147,18 @@ class Run:
             if averaged(name) in self.plan.specs:
                 value = self.executor.tensor(name).values()
                 self.executor.tensor(averaged(name)).write(value)
+        self._copy_learned()
+
+    def _zero_pinned(self) -> None:
+        """Set the pinned tensors of every context to zero, but for those of `zero_pinned`."""
+        for executor in self.executors:
+            zero_pinned(executor, self.built)
+
+    def _copy_learned(self) -> None:
+        """Copy parameters and states from the first context to all others."""
+        for name in pinned(self.executor, *LEARNED):
+            for executor in self.executors[1:]:
+                executor.tensor(name).write(self.executor.tensor(name).values())
 
     def loop(
         self,
@@ -182,30 +205,41 @@ class Run:
             iterator.reset(1)
             iterator.next_into(slots(self.executor, iterator).arrays)
 
-    def touched_bytes(self) -> int:
-        """Measure how much of the arena a run uses (`Executor.touched_bytes`).
+    @property
+    def planned_bytes(self) -> int:
+        """Bytes of the arenas of all contexts."""
+        return self.plan.planned_bytes * len(self.executors)
 
-        The contents are lost. The batches in the arena are reused, so a finished run does not need
+    def touched_bytes(self) -> int:
+        """Measure how much of the arenas a run uses (`Executor.touched_bytes`).
+
+        The contents are lost. The batches in the arenas are reused, so a finished run does not need
         its data.
         """
         loaded = [*self._staged]
-        loaded += [slots(self.executor, iterator) for iterator in self.iterators.values()]
+        loaded += [
+            slots(executor, iterator)
+            for executor in self.executors
+            for iterator in self.iterators.values()
+        ]
         contents = [
             {name: array.copy() for name, array in batch.arrays.items()} for batch in loaded
         ]
 
-        def exercise() -> None:
-            """Write to the arena as a run does, once: initial values, batches, and every phase."""
+        def exercise(executor: Executor) -> None:
+            """Write to an arena as a run does, once: initial values, batches, and every phase."""
             self.initialise(start=False)
             for batch, content in zip(loaded, contents, strict=True):
                 for name, array in batch.arrays.items():
                     np.copyto(array, content[name])
                 batch.store()
-            for phase, role in ((ACCUMULATE, "train"), (TRAIN, "train"), (EVALUATE, "eval")):
-                if role in self.iterators and phase in self.plan.phases:
-                    self.executor.run(phase)
+            for phase in (ACCUMULATE, TRAIN, UPDATE, EVALUATE):
+                if phase in self.plan.phases and (phase != EVALUATE or "eval" in self.iterators):
+                    executor.run(phase)
 
-        return self.executor.touched_bytes(exercise)
+        return sum(
+            executor.touched_bytes(partial(exercise, executor)) for executor in self.executors
+        )
 
     def close(self) -> None:
         """Stop the loaders."""
@@ -224,6 +258,7 @@ class Run:
                 threads=self.plan.device.threads,
                 library=self.plan.device.library,
                 micro_batches=self.built.micro_batches,
+                contexts=self.built.contexts,
                 implementations=self.plan.phases[TRAIN].implementations(),
                 others={
                     name: phase.implementations()
@@ -300,13 +335,14 @@ class Run:
             self.initialise()
             self.started_from = self.read_warm_start().to_json()
             return
-        zero_pinned(self.executor, self.built)
+        self._zero_pinned()
         self.started_from = checkpoint.manifest.started_from
         groups = (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary)
         for kind, arrays in zip(_FILE_OF, groups, strict=True):
             _require_fit(checkpoint, arrays, self._specs(kind))
             for name, array in arrays.items():
                 self.executor.tensor(name).write(array)
+        self._copy_learned()
         measured = loop.measure.state()
         _require_fit(checkpoint, checkpoint.measured, _specs_of(measured))
         for name, array in checkpoint.measured.items():
