@@ -34,6 +34,7 @@ _WITHOUT_EFFECT: tuple[KeyPath, ...] = (
     ("name",),
     ("plugins",),
     ("engine",),
+    ("kvstore",),
     ("data", "train", "path"),
     ("data", "eval", "path"),
     ("data", "workers"),
@@ -111,9 +112,9 @@ class RunConfig(Settings):
     def identity(self, without: Iterable[KeyPath] = ()) -> str:
         """Return the resolved text without the keys that do not change results.
 
-        These are the run's name, the paths of its data and plugins, the engine, the number of
-        loader threads and prefetched batches, the steps between records, the memory section, and
-        the keys of `without`.
+        These are the run's name, the paths of its data and plugins, the engine, the store of
+        gradients, the number of loader threads and prefetched batches, the steps between records,
+        the memory section, and the keys of `without`.
         """
         tree = self._tree
         for path in (*_WITHOUT_EFFECT, *without):

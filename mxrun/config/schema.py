@@ -282,6 +282,12 @@ class Settings(Section):
         "or one after the other (naive), to find errors. Results are the same.",
         examples=["naive"],
     )
+    kvstore: Literal["local", "device"] = Field(
+        default="local",
+        description="Where the gradients of several contexts are summed: on a thread of the host "
+        "(local), or on the contexts in turn (device). Results are the same.",
+        examples=["device"],
+    )
     backward: Literal["explicit_graph", "reverse"] = Field(
         default="explicit_graph",
         description="Gradients as nodes of the graph, or by traversing forward in reverse order: "

@@ -35,14 +35,14 @@ def budgeted(built: ModelDefinition, training: bool, device: DeviceDescription) 
     return {"budget": budget, "machine": machine}
 
 
-def budget_figures(plan: Plan) -> dict[str, Any]:
-    """Return the budget and the recomputed steps by phase, as JSON."""
+def budget_figures(plan: Plan, contexts: int) -> dict[str, Any]:
+    """Return the budget and the recomputed steps by phase, as JSON; bytes are of all contexts."""
     return {
-        "budget_bytes": plan.budget_bytes,
+        "budget_bytes": None if plan.budget_bytes is None else contexts * plan.budget_bytes,
         "recompute": {
             name: {
                 "steps": list(phase.recomputed.steps),
-                "plain_bytes": plan.pinned_bytes + phase.recomputed.plain_bytes,
+                "plain_bytes": contexts * (plan.pinned_bytes + phase.recomputed.plain_bytes),
                 "extra_ms": phase.recomputed.extra_s * 1e3,
                 "extra": phase.recomputed.extra,
             }

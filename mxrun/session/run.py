@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mxrun.base.context import Context
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
@@ -41,8 +42,9 @@ from mxrun.train.checkpoint import (
     PlanRecord,
     RunState,
 )
-from mxrun.train.host_arrays import HostArrays
-from mxrun.train.loop import LEARNED, TrainingLoop, pinned, slots
+from mxrun.train.data_parallel import ContextGroup
+from mxrun.train.host_arrays import LEARNED, HostArrays, copy_pinned, pinned, slots
+from mxrun.train.loop import TrainingLoop
 from mxrun.train.measure import Phase
 from mxrun.train.observer import Observer
 from mxrun.train.progress import Progress
@@ -71,15 +73,9 @@ class Run:
         self.datasets = datasets
         weighting = built.training.class_weights
         self.class_weights = None if weighting is None else weighting.of(datasets["train"])
-        # All gradients of a plan without contexts are consumed within it.
-        buckets = gradient_buckets(plan, TRAIN) if built.contexts > 1 else ()
-        pieces = {TRAIN: cuts(buckets, len(plan.phases[TRAIN].steps))}
-        devices = open_devices(built.config, plan.device)[: built.contexts]
-        self.executors = tuple(
-            Executor(replace(plan, device=device.description), device, pieces) for device in devices
-        )
+        self._group = context_group(built, plan)
+        self.executors = self._group.executors
         self.executor = self.executors[0]
-        self._buckets = buckets
         # Every arena has room for some of the batches, each of which any context may compute.
         names = [(executor, batch) for batch in staged_names(built) for executor in self.executors]
         self._staged = [HostArrays(executor, batch.values()) for executor, batch in names]
@@ -156,9 +152,7 @@ class Run:
 
     def _copy_learned(self) -> None:
         """Copy parameters and states from the first context to all others."""
-        for name in pinned(self.executor, *LEARNED):
-            for executor in self.executors[1:]:
-                executor.tensor(name).write(self.executor.tensor(name).values())
+        copy_pinned(self.executor, self.executors[1:], *LEARNED)
 
     def loop(
         self,
@@ -178,6 +172,7 @@ class Run:
             observer,
             self.engine,
             run,
+            self._group if len(self.executors) > 1 else None,
         )
 
     @property
@@ -348,6 +343,24 @@ class Run:
         for name, array in checkpoint.measured.items():
             np.copyto(measured[name], array)
         loop.progress = checkpoint.manifest.progress
+
+
+def context_group(built: ModelDefinition, plan: Plan) -> ContextGroup:
+    """Return the executors of a plan on the contexts of a run, with cuts at buckets of gradients.
+
+    In a run on one context, updates consume the gradients within the plan.
+    """
+    buckets = gradient_buckets(plan, TRAIN) if built.contexts > 1 else ()
+    pieces = {TRAIN: cuts(buckets, len(plan.phases[TRAIN].steps))}
+    devices = open_devices(built.config, plan.device)[: built.contexts]
+    return ContextGroup(
+        executors=[
+            Executor(replace(plan, device=device.description), device, pieces) for device in devices
+        ],
+        contexts=[Context(*device) for device in built.config.devices[: built.contexts]],
+        buckets=buckets,
+        reduces_on_device=built.config.kvstore == "device",
+    )
 
 
 def _require_fit(checkpoint: Checkpoint, arrays: Arrays, targets: Mapping[str, TensorSpec]) -> None:
