@@ -70,6 +70,11 @@ class PlanRecord(Parameters):
     micro_batches: Annotated[int, Field(ge=1)] = Field(
         default=1, description="Number of parts in which each batch was computed."
     )
+    contexts: Annotated[int, Field(ge=1)] = Field(
+        default=1,
+        description="Number of contexts that computed parts of each batch side by side. The "
+        "auxiliary states, such as moving statistics, are those of the first one.",
+    )
     implementations: dict[str, str] = Field(
         description="The implementation of each step of training, by name."
     )

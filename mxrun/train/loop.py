@@ -15,26 +15,24 @@ import numpy.typing as npt
 from mxrun.executor.executor import Executor
 from mxrun.executor.switch_interval import short_switch_interval
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
-from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
-from mxrun.graph.update_rule import SCHEDULE
-from mxrun.io.batch import Batch
+from mxrun.graph.lower import UNTRAINED
+from mxrun.graph.phases import ACCUMULATE, TRAIN
 from mxrun.io.iterator import DataIterator, RecordError
-from mxrun.runtime.engine.interface import Engine, Function, RunContext
-from mxrun.train.class_weights import RowWeights
+from mxrun.runtime.engine.interface import Engine
+from mxrun.train.data_parallel import ContextGroup, DataParallel, SingleContext, StepRunner
 from mxrun.train.divergence import (
     Diverged,
     EvaluationDiverged,
     is_finite,
     located_in_evaluation,
 )
-from mxrun.train.host_arrays import HostArrays
+from mxrun.train.host_arrays import LEARNED, HostArrays, copy_pinned, pinned
 from mxrun.train.learning_rate import LearningRateTimeline
-from mxrun.train.measure import LossTensors, Measure, Phase
+from mxrun.train.measure import LossTensors, Phase
 from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Observer, StepDone, StepLogged
-from mxrun.train.operations import LoopOperations
 from mxrun.train.progress import Progress
+from mxrun.train.replica import Replica
 from mxrun.train.training_parameters import TrainingParameters
 from mxrun.train.undo import StepUndo
 
@@ -42,8 +40,6 @@ _REPORT_INTERVAL_S = 0.1
 # Steps between two checks of all parameters and states for NaN and infinity. These persist, so that
 # a later check finds them too; one check costs a pass over all of them.
 _LOOK_INTERVAL = 100
-# Tensors that persist from step to step.
-LEARNED = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
 # Number of steps whose rates are computed at once, and initial capacity for step times.
 _RATES = 1024
 _TIMES = 1 << 16
@@ -105,28 +101,28 @@ class TrainingLoop:
         observer: Observer,
         engine: Engine,
         run: Callable[[str], None] | None = None,
+        others: ContextGroup | None = None,
     ) -> None:
-        """`run` runs a program instead of the executor, to observe it."""
-        self._executor, self._pace, self._observer = executor, pace, observer
+        """`run` runs a program instead of the executor, to observe it. `others`: all contexts of a
+        run on several, of which the executor is the first.
+        """
+        self._pace, self._observer = pace, observer
         self._train, self._evaluation = train, evaluation
-        self._slots = slots(executor, train.iterator)
-        batch = self._slots.arrays
-        weights = train.class_weights
-        self._row_weights = None if weights is None else RowWeights(weights, batch)
-        self.measure = Measure(executor, train, losses, batch)
-        self._evaluation_measure = (
-            None if evaluation is None else Measure(executor, evaluation, losses, batch)
-        )
-        self._operate(engine, run or executor.run)
+        first = Replica(executor, losses, train, evaluation)
+        self._replicas = [first]
+        if others is None:
+            self._runner: StepRunner = SingleContext(engine, first, run or executor.run)
+        else:
+            self._replicas += (
+                Replica(each, losses, train, evaluation, first) for each in others.executors[1:]
+            )
+            self._runner = DataParallel(engine, self._replicas, others)
+        self.measure, self._evaluation_measure = first.measure, first.evaluation_measure
         total_steps = self.total_steps()
         self._rates = LearningRateTimeline(
             pace.optimizer, pace.schedule, total_steps, self.steps_of(1)
         )
         self._chunk = np.zeros((_RATES, 3), np.float32)
-        self._schedule = executor.tensor(SCHEDULE).mirror()
-        named = executor.plan.specs
-        self._random = executor.tensor(RANDOM_STATE).mirror() if RANDOM_STATE in named else None
-        self._sums = _ranges(executor, MemoryClass.GRADIENTS)
         self._states = HostArrays(executor, pinned(executor, *LEARNED))
         auxiliary = HostArrays(executor, pinned(executor, MemoryClass.AUXILIARY))
         self._partial = StepUndo(auxiliary, self.measure.state())
@@ -141,27 +137,6 @@ class TrainingLoop:
         self._step_ms = np.zeros(min(total_steps, _TIMES))
         self._step_count = 0
         self._first_step_at = math.nan
-
-    def _operate(self, engine: Engine, run: Callable[[str], None]) -> None:
-        """Make the operations of the loop; `_place` and `_batch` are what they load."""
-        self.operations = LoopOperations(engine)
-        # Step and part of it, or number of the batch in an evaluation; and the batch there.
-        self._place = 0, 0
-        self._batch: Batch | None = None
-        make = self.operations
-        self._load = make.load(self._load_part, "load")
-        self._steps = {
-            program: (
-                make.train(_program(run, program), program),
-                make.measure(partial(self._measure, program), f"measure {program}"),
-            )
-            for program in (TRAIN, ACCUMULATE)
-        }
-        self._load_evaluated = make.load(self._load_evaluation, f"load {EVALUATE}")
-        self._evaluated_batch = (
-            make.evaluate(_program(run, EVALUATE), EVALUATE),
-            make.measure(self._measure_evaluation, f"measure {EVALUATE}"),
-        )
 
     @property
     def evaluation_numbers(self) -> tuple[str, ...]:
@@ -200,9 +175,8 @@ class TrainingLoop:
         Raises Diverged on NaN or infinity, and EvaluationDiverged if only the loss of an evaluation
         is not finite; propagates errors from `saver`.
         """
-        if self._random is not None:
-            # Only the position in the streams is set in a step, not their key.
-            self._random.load()
+        for replica in self._replicas:
+            replica.begin()
         # A run that is resumed with more epochs than before is no longer finished.
         self.progress = self._with_end(self.progress)
         self._note_long_warmup()
@@ -289,8 +263,8 @@ class TrainingLoop:
             at = steps_done % _RATES
             if at == 0:
                 self._fill_chunk(step, min(_RATES, steps - steps_done))
-            self._schedule.array[...] = self._chunk[at]
-            self._schedule.store()
+            for replica in self._replicas:
+                replica.set_rates(self._chunk[at])
             steps_done += 1
             try:
                 valid = self.step(step + 1, parts)
@@ -348,58 +322,34 @@ class TrainingLoop:
         A part is a batch or, with micro-batches, a part of one. Raises Diverged if a loss is not
         finite. On RecordError and WaitEnded the saved state is as it was before the step.
         """
-        self._clear_sums()
-        valid = 0
-        may_fail = self._train.iterator.reads_records and parts > 1
+        valid, count = 0, len(self._replicas)
+        for replica in self._replicas:
+            replica.clear_sums()
+        may_fail = self._train.iterator.reads_records and parts > count
         if may_fail:
             self._partial.begin()
-        for number in range(parts):
+        for first in range(0, parts, count):
             try:
-                batch = self.load(step, number)
+                self.load(step, first)
             except (RecordError, WaitEnded):
                 if may_fail:
                     self._partial.undo()
                 raise
-            self.operations.run(*self._steps[TRAIN if number == parts - 1 else ACCUMULATE])
-            valid += batch.valid
-            if not self.measure.is_finite:
+            self._runner.train(TRAIN if first + count == parts else ACCUMULATE)
+            valid += sum(replica.batch.valid for replica in self._replicas if replica.batch)
+            if not all(replica.measure.is_finite for replica in self._replicas):
                 raise Diverged
         return valid
 
-    def load(self, step: int, number: int) -> Batch:
-        """Load part `number` of a step, and the position of the random streams, into the plan's
-        slots.
+    def load(self, step: int, first: int) -> None:
+        """Load the parts of a step from number `first` on, one for each context, and the position
+        of the random streams.
         """
-        self._place = step, number
-        self.operations.run(self._load)
-        assert self._batch is not None
-        return self._batch
-
-    def _load_part(self, run: RunContext) -> None:
-        step, number = self._place
-        batch_number, part = divmod(number, self._train.iterator.parts)
-        self._draw_from(step * self._pace.accumulate + batch_number, part)
-        self._batch = self._train.iterator.next_into(self._slots.arrays)
-        assert self._batch is not None
-        if self._row_weights is not None:
-            self._row_weights.write(self._batch.valid)
-        self._slots.store()
-
-    def _measure(self, program: str, run: RunContext) -> None:
-        assert self._batch is not None
-        self.measure.update(self._batch.valid, program)
-
-    def _clear_sums(self) -> None:
-        """Set the sums of gradients to zero."""
-        executor = self._executor
-        for begin, end in self._sums:
-            executor.device.fill(executor.memory, begin, end, 0)
-
-    def _draw_from(self, step: int, part: int) -> None:
-        """Set the position in their streams from which random operators draw."""
-        if self._random is not None:
-            self._random.array[1:] = step, part
-            self._random.store()
+        iterator = self._train.iterator
+        for number, replica in enumerate(self._replicas, first):
+            batch, part = divmod(number, iterator.parts)
+            draws = step * self._pace.accumulate + batch, part
+            self._runner.load(replica, partial(replica.load, iterator, *draws, weighted=True))
 
     def _look(self) -> None:
         """Raise Diverged if a parameter or state contains NaN or infinity."""
@@ -418,46 +368,46 @@ class TrainingLoop:
             return {}
         iterator, measure = self._evaluation.iterator, self._evaluation_measure
         measure.reset()
+        self._share_statistics()
         number = 0
         try:
             iterator.reset(self.progress.epoch)
-            while (batch := self._next_evaluated(number)) is not None:
-                number += 1
-                self.operations.run(*self._evaluated_batch)
-                if not measure.is_finite:
-                    raise EvaluationDiverged(
-                        located_in_evaluation(
-                            self._executor, self._slots.arrays, batch, self.progress
-                        )
-                    )
+            while loaded := self._load_evaluated(iterator, number):
+                number += len(loaded)
+                self._runner.evaluate(len(loaded))
+                for replica in loaded:
+                    self._check_evaluated(replica)
                 if interrupted():
                     saver.stop(self.progress)
         except (RecordError, WaitEnded) as error:
             _give_up(saver, self.progress, error)
         return measure.values()
 
-    def _next_evaluated(self, number: int) -> Batch | None:
-        """Load batch `number` of an evaluation into the plan's slots; None after the last."""
-        self._place = UNTRAINED, number
-        self.operations.run(self._load_evaluated)
-        return self._batch
+    def _share_statistics(self) -> None:
+        """Evaluate with the auxiliary states of the first context, which checkpoints hold."""
+        first, *others = (replica.executor for replica in self._replicas)
+        copy_pinned(first, others, MemoryClass.AUXILIARY)
 
-    def _load_evaluation(self, run: RunContext) -> None:
-        assert self._evaluation is not None
-        self._batch = self._evaluation.iterator.next_into(self._slots.arrays)
-        if self._batch is not None:
-            self._slots.store()
-            self._draw_from(*self._place)
+    def _load_evaluated(self, iterator: DataIterator, number: int) -> list[Replica]:
+        """Load the batches of an evaluation from `number` on, one for each context.
 
-    def _measure_evaluation(self, run: RunContext) -> None:
-        assert self._batch is not None
-        assert self._evaluation_measure is not None
-        self._evaluation_measure.update(self._batch.valid)
+        Returns the contexts that have one.
+        """
+        loaded = []
+        for each, replica in enumerate(self._replicas, number):
+            load = partial(replica.load, iterator, UNTRAINED, each, weighted=False)
+            self._runner.load(replica, load)
+            if replica.batch is None:
+                break
+            loaded.append(replica)
+        return loaded
 
-
-def _program(run: Callable[[str], None], program: str) -> Function:
-    """Return the function of the engine that runs a program."""
-    return lambda context: run(program)
+    def _check_evaluated(self, replica: Replica) -> None:
+        """Raise EvaluationDiverged if the loss of the batch just evaluated is not finite."""
+        measure, batch = replica.evaluation_measure, replica.batch
+        if measure is not None and batch is not None and not measure.is_finite:
+            executor, arrays = replica.executor, replica.slots.arrays
+            raise EvaluationDiverged(located_in_evaluation(executor, arrays, batch, self.progress))
 
 
 def _give_up(saver: Saver, progress: Progress, error: RecordError | WaitEnded) -> NoReturn:
@@ -466,23 +416,3 @@ def _give_up(saver: Saver, progress: Progress, error: RecordError | WaitEnded) -
         saver.fail(progress, error)
     saver.stop(progress)
     raise error
-
-
-def pinned(executor: Executor, *kinds: MemoryClass) -> list[str]:
-    """Return the names of a plan's pinned tensors of some memory classes."""
-    return [block.name for block in executor.plan.pinned if block.memory_class in kinds]
-
-
-def _ranges(executor: Executor, kind: MemoryClass) -> list[tuple[int, int]]:
-    """Return the bytes of a plan's pinned tensors of a memory class, adjacent ones as one range."""
-    blocks = [block for block in executor.plan.pinned if block.memory_class is kind]
-    found: list[tuple[int, int]] = []
-    for block in sorted(blocks, key=lambda block: block.offset):
-        begin = found.pop()[0] if found and found[-1][1] == block.offset else block.offset
-        found.append((begin, block.end))
-    return found
-
-
-def slots(executor: Executor, iterator: DataIterator) -> HostArrays:
-    """Return the I/O slots that an iterator fills; storing them brings a batch to the device."""
-    return HostArrays(executor, (name for name in iterator.specs if name in executor.plan.specs))
