@@ -20,9 +20,10 @@ class MemoryReport:
 
     contexts: number of arenas. Sizes of arenas and their bounds are sums over all of them; the
     classes, the peak, the timeline and the blocks are those of one arena, of `arena_bytes`.
-    micro_batches: number of micro-batches of each context's batch. outside: resident bytes by kind of a process
-    that is ready to run the plan but has no arena; empty if the system does not report them, or if
-    they were not requested. what_if: effects of other settings; None if they were not requested.
+    micro_batches: number of micro-batches of each context's batch. outside: resident bytes by kind
+    of a process that is ready to run the plan but has no arena; empty if the system does not report
+    them, or if they were not requested. what_if: effects of other settings; None if they were not
+    requested.
     """
 
     name: str

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mxrun.base.array_file import Arrays
 from mxrun.base.context import Context
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import UserError
@@ -37,7 +38,6 @@ from mxrun.train.checkpoint import (
     MEASURED_FILE,
     OPTIMIZER_FILE,
     PARAMETERS_FILE,
-    Arrays,
     Checkpoint,
     PlanRecord,
     RunState,
