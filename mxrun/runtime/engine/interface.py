@@ -210,8 +210,8 @@ class Engine(ABC):
     def push(self, operator: EngineOperator, on_done: OnDone | None = None) -> None:
         """Push an operator and return at once; it runs on a worker of its context's pool.
 
-        on_done: called once, after the function, with its failure or None; it must not raise.
-        Raises InternalError for a deleted variable or operator.
+        on_done: called once, after the function, with its failure or None; if it raises, that is
+        the function's failure. Raises InternalError for a deleted variable or operator.
         """
 
     @abstractmethod

@@ -24,7 +24,13 @@ from mxrun.runtime.engine.interface import (
     RunContext,
     Variable,
 )
-from mxrun.runtime.engine.propagation import inherited, require_usable, settle, wait_inside
+from mxrun.runtime.engine.propagation import (
+    inherited,
+    notify,
+    require_usable,
+    settle,
+    wait_inside,
+)
 from mxrun.runtime.profiler import Event
 
 _WORKER = "caller"
@@ -97,29 +103,36 @@ class NaiveEngine(Engine):
                 else:
                     job()
         finally:
-            self._runner = None
+            self._runner = self._running = None
 
     def _run(self, push: _OrderedPush) -> None:
         operator = push.operator
         failure = inherited(operator)
+        interrupt: KeyboardInterrupt | None = None
         if failure is None:
             start = time.monotonic_ns()
             error = _call(operator, RunContext(operator.context, _WORKER))
             if error is not None:
                 failure = Failure(operator.name, push.sequence, error)
-                self._failures[failure] = False
+            if isinstance(error, KeyboardInterrupt):
+                interrupt = error
             if self._sink is not None:
                 duration = time.monotonic_ns() - start
                 track = f"{operator.context} {_WORKER}"
                 name, pool = operator.name, operator.pool.value
                 self._sink(Event(name, pool, track, start, duration, {}))
         if push.on_done is not None:
-            push.on_done(failure)
+            failure = notify(push.on_done, operator.name, push.sequence, failure)
+        if failure is not None and failure.sequence == push.sequence:
+            self._failures[failure] = False
         settle(operator, failure)
         operator.pending -= 1
         if operator.is_deleted and not operator.pending and operator.on_delete is not None:
             self._queue.append(operator.on_delete)
             operator.on_delete = None
+        if interrupt is not None:
+            # It is meant for the caller, and not an outcome of the function.
+            raise interrupt
 
     # -- deleting ------------------------------------------------------------------------------
 

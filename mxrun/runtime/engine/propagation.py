@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mxrun.base.errors import InternalError
 from mxrun.runtime.engine.failure import Failure
-from mxrun.runtime.engine.interface import EngineOperator
+from mxrun.runtime.engine.interface import EngineOperator, OnDone
 
 
 def inherited(operator: EngineOperator) -> Failure | None:
@@ -21,6 +21,15 @@ def settle(operator: EngineOperator, failure: Failure | None) -> None:
     """Set the failure of everything that a complete operator changes; None makes it whole."""
     for variable in operator.changes:
         variable.failure = failure
+
+
+def notify(on_done: OnDone, job: str, sequence: int, failure: Failure | None) -> Failure | None:
+    """Call the `on_done` of a push; return its failure, which is that of `on_done` if it raises."""
+    try:
+        on_done(failure)
+    except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
+        return failure or Failure(job, sequence, error)
+    return failure
 
 
 def require_usable(operator: EngineOperator) -> None:

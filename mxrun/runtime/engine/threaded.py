@@ -27,7 +27,13 @@ from mxrun.runtime.engine.interface import (
     RunContext,
     Variable,
 )
-from mxrun.runtime.engine.propagation import inherited, require_usable, settle, wait_inside
+from mxrun.runtime.engine.propagation import (
+    inherited,
+    notify,
+    require_usable,
+    settle,
+    wait_inside,
+)
 from mxrun.runtime.engine.queues import (
     Fence,
     QueuedPush,
@@ -52,17 +58,15 @@ DEFAULT_WORKERS: Mapping[Pool, int] = {
 class _Workers:
     """Threads of one pool of one context, started when they are first needed.
 
-    ready: heap of (-priority, sequence, push).
+    ready: heap of (-priority, sequence, push). asleep: for each worker that sleeps, the lock whose
+    release wakes it; the last one has slept for the shortest time.
     """
 
-    def __init__(
-        self, lock: threading.Lock, name: str, context: Context, pool: Pool, size: int
-    ) -> None:
+    def __init__(self, name: str, context: Context, pool: Pool, size: int) -> None:
         self.name = f"{name} {context} {pool.value}".lstrip()
-        self.context, self.size = context, size
+        self.context, self.pool, self.size = context, pool, size
         self.ready: list[tuple[int, int, QueuedPush]] = []
-        self.work = threading.Condition(lock)
-        self.idle = 0
+        self.asleep: list[threading.Lock] = []
         self.threads: list[threading.Thread] = []
 
 
@@ -87,6 +91,8 @@ class ThreadedEngine(Engine):
         self._lock = threading.Lock()
         self._complete = threading.Condition(self._lock)
         self._workers: dict[tuple[Context, Pool], _Workers] = {}
+        # The workers that were needed last.
+        self._recent = self._workers_of(HOST, Pool.COMPUTE)
         self._sequence, self._pending = 0, 0
         # Number of threads that wait until nothing is pending.
         self._awaited = 0
@@ -159,21 +165,31 @@ class ThreadedEngine(Engine):
         operator.pending += 1
         push = QueuedPush(operator, self._sequence, on_done)
         if request(push):
-            self._make_ready(push)
+            self._summon(self._enqueue(push))
 
-    def _make_ready(self, push: QueuedPush) -> None:
-        """Hand a push to a worker, of which there may be none yet. Lock held."""
+    def _enqueue(self, push: QueuedPush) -> _Workers:
+        """Put a push into the heap of its pool, which is returned. Lock held."""
         operator = push.operator
-        key = (operator.context, operator.pool)
-        workers = self._workers.get(key)
-        if workers is None:
-            size = self._sizes[operator.pool]
-            workers = self._workers[key] = _Workers(self._lock, self._name, *key, size)
+        workers = self._recent
+        if operator.pool is not workers.pool or operator.context is not workers.context:
+            # Hashing a context and a pool takes as long as the rest of a push.
+            workers = self._workers_of(operator.context, operator.pool)
         heappush(workers.ready, (-operator.priority, push.sequence, push))
-        if workers.idle:
-            # Counted here, so that the next push finds another worker or starts one.
-            workers.idle -= 1
-            workers.work.notify()
+        return workers
+
+    def _workers_of(self, context: Context, pool: Pool) -> _Workers:
+        workers = self._workers.get((context, pool))
+        if workers is None:
+            workers = _Workers(self._name, context, pool, self._sizes[pool])
+            self._workers[context, pool] = workers
+        self._recent = workers
+        return workers
+
+    def _summon(self, workers: _Workers) -> None:
+        """Wake or start a worker for a push that has become ready. Lock held."""
+        if workers.asleep:
+            # Taken from the list here, so that the next push finds another worker or starts one.
+            workers.asleep.pop().release()
         elif len(workers.threads) < workers.size:
             number = len(workers.threads)
             name = f"{workers.name} {number}" if workers.size > 1 else workers.name
@@ -189,20 +205,30 @@ class ThreadedEngine(Engine):
         """Run ready pushes until the engine is closed; body of a worker thread."""
         run_context = RunContext(workers.context, name)
         self._inside.add(threading.get_ident())
-        ready, lock = workers.ready, self._lock
+        ready, lock, wake = workers.ready, self._lock, threading.Lock()
+        wake.acquire()
+        is_asleep = False
         done: QueuedPush | None = None
         failure: Failure | None = None
         while True:
+            push: QueuedPush | None = None
             with lock:
                 if done is not None:
-                    self._finish(done.operator, done.sequence, failure)
+                    self._finish(done.operator, done.sequence, failure, workers)
                     done = failure = None
-                while not ready and not self._due:
-                    if self._closed:
-                        return
-                    workers.idle += 1
-                    workers.work.wait()
-                push = heappop(ready)[2] if ready else None
+                if self._deletions:
+                    self._delete_pending()
+                if ready:
+                    push = heappop(ready)[2]
+                elif self._closed:
+                    return
+                elif not self._due:
+                    workers.asleep.append(wake)
+                    is_asleep = True
+            if is_asleep:
+                wake.acquire()
+                is_asleep = False
+                continue
             if self._due:
                 self._call_back()
             if push is None:
@@ -212,17 +238,17 @@ class ThreadedEngine(Engine):
                 continue
             failure = self._run(push.operator, push.sequence, run_context)
             if push.on_done is not None:
-                push.on_done(failure)
+                failure = notify(push.on_done, push.operator.name, push.sequence, failure)
             done = push
-            del push
 
     def _run(
         self, operator: EngineOperator, sequence: int, run_context: RunContext
     ) -> Failure | None:
         """Run a function whose accesses are granted; return its failure or the one it inherits."""
-        failure = inherited(operator)
-        if failure is not None:
-            return failure
+        for variable in operator.needs:
+            if variable.failure is not None:
+                return inherited(operator)
+        failure: Failure | None = None
         sink = self._sink
         start = 0 if sink is None else time.monotonic_ns()
         try:
@@ -248,7 +274,7 @@ class ThreadedEngine(Engine):
             if self._sink is not None:
                 self._sink(_event(operator, run_context, start))
             if push.on_done is not None:
-                push.on_done(failure)
+                failure = notify(push.on_done, operator.name, sequence, failure)
             with self._lock:
                 self._finish(operator, sequence, failure)
             self._call_back()
@@ -271,8 +297,17 @@ class ThreadedEngine(Engine):
                 with self._lock:
                     self._failures[failure] = False
 
-    def _finish(self, operator: EngineOperator, sequence: int, failure: Failure | None) -> None:
-        """Release the accesses of a complete push; lock held."""
+    def _finish(
+        self,
+        operator: EngineOperator,
+        sequence: int,
+        failure: Failure | None,
+        own: _Workers | None = None,
+    ) -> None:
+        """Release the accesses of a complete push; lock held.
+
+        own: the pool of the worker that calls this, and then takes what is ready.
+        """
         if failure is not None:
             if failure.sequence == sequence:
                 self._failures[failure] = False
@@ -282,7 +317,12 @@ class ThreadedEngine(Engine):
                 if variable.failure is not None:
                     variable.failure = None
         for push in release(operator):
-            self._make_ready(push)
+            workers = self._enqueue(push)
+            if workers is own:
+                # The worker that finishes takes one of them itself.
+                own = None
+            else:
+                self._summon(workers)
         operator.pending -= 1
         if operator.is_deleted and not operator.pending and operator.on_delete is not None:
             self._due.append(operator.on_delete)
@@ -425,7 +465,8 @@ class ThreadedEngine(Engine):
                 self._wait_until_complete(timeout)
             self._closed = True
             for workers in self._workers.values():
-                workers.work.notify_all()
+                while workers.asleep:
+                    workers.asleep.pop().release()
         finally:
             self._lock.release()
         self._call_back()

@@ -216,7 +216,9 @@ def test_E9_the_garbage_collector_may_delete_at_any_time(engine: Engine) -> None
     gc.set_threshold(5)
     try:
         for number in range(count):
-            engine.push_sync(nothing, updates=[Array(number).variable])
+            array = Array(number)
+            engine.push_sync(nothing, updates=[array.variable])
+        del array
     finally:
         gc.set_threshold(*before)
     gc.collect()
