@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -112,10 +114,16 @@ def _moved(handle: Handle, iterations: tuple[int, ...]) -> int:
 
 def protect(address: int, nbytes: int, rights: int) -> None:
     """Set the rights of memory pages (mprotect(2)); raises InternalError if that fails."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    if libc.mprotect(address, nbytes, rights):
+    if _mprotect()(address, nbytes, rights):
         raise InternalError(f"mprotect failed: error {ctypes.get_errno()}")
+
+
+@cache
+def _mprotect() -> Callable[[int, int, int], int]:
+    """Return the C function, opened once: opening takes as long as mapping the memory."""
+    function = ctypes.CDLL(None, use_errno=True).mprotect
+    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return function
 
 
 def array_at(address: int, shape: Shape, dtype: str) -> Array:
