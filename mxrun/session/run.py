@@ -28,11 +28,14 @@ from mxrun.io.prefetch import Staging, open_iterator
 from mxrun.planner.gradient_buckets import cuts, gradient_buckets
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
+from mxrun.runtime.memory_limits import remaining_bytes
 from mxrun.session.device import open_devices
 from mxrun.session.parameter_init import initialise_pinned, zero_pinned
 from mxrun.session.planning import last_batch, staged_names
 from mxrun.session.plugins import plugin_hashes
+from mxrun.session.save_copy import SaveCopy
 from mxrun.session.warm_start import WarmStartSource
+from mxrun.train.background import BackgroundWriter
 from mxrun.train.checkpoint import (
     AUXILIARY_FILE,
     MEASURED_FILE,
@@ -73,6 +76,8 @@ class Run:
         self.datasets = datasets
         weighting = built.training.class_weights
         self.class_weights = None if weighting is None else weighting.of(datasets["train"])
+        # Before memory is allocated.
+        self._has_room_for_copy = SaveCopy.of(plan).is_within(remaining_bytes())
         self._group = context_group(built, plan)
         self.executors = self._group.executors
         self.executor = self.executors[0]
@@ -285,6 +290,17 @@ class Run:
         if not self._fingerprints:
             self._fingerprints = {role: fingerprint(data) for role, data in self.datasets.items()}
         return self._fingerprints
+
+    def background_writer(self, loop: TrainingLoop) -> BackgroundWriter | None:
+        """Return a writer of this run's checkpoints; None without memory for a copy of the state.
+
+        Checkpoints are then written between two steps.
+        """
+        if not self._has_room_for_copy:
+            return None
+        _, groups = self.snapshot(loop.progress, due=False, loop=loop)
+        operations = loop.operations
+        return BackgroundWriter(self.engine, [operations.state, operations.measured], groups)
 
     def snapshot(
         self, progress: Progress, due: bool, loop: TrainingLoop

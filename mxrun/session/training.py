@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -295,22 +296,26 @@ class _Training:
             checkpoints.remove_others(checkpoint.manifest.progress)
         snapshot = partial(run.snapshot, loop=loop)
         note, advice = self._observer.note, self._request.advice
-        saver = RunSaver(directory, checkpoints, snapshot, saved_progress, note, advice)
+        writer = run.background_writer(loop)
+        saver = RunSaver(directory, checkpoints, snapshot, saved_progress, note, advice, writer)
         resumed_from = None if checkpoint is None else checkpoint.manifest.progress.step
         self._report_start(loop, resumed_from)
-        try:
-            if self._request.initial is not None and checkpoint is None:
+        with closing(saver):
+            try:
+                if self._request.initial is not None and checkpoint is None:
+                    saver.save(loop.progress)
+                saver.after_step(loop.progress, self._interrupted())
+                waits = CoreWaits()
+                result = loop.run(saver, self._interrupted)
+                wait_share = waits.share()
+                saver.wait()
+            except Diverged:
+                saver.wait()
+                raise self._explanation(directory, start) from None
+            except EvaluationDiverged as error:
                 saver.save(loop.progress)
-            saver.after_step(loop.progress, self._interrupted())
-            waits = CoreWaits()
-            result = loop.run(saver, self._interrupted)
-            wait_share = waits.share()
-        except Diverged:
-            raise self._explanation(directory, start) from None
-        except EvaluationDiverged as error:
-            saver.save(loop.progress)
-            hint = self._request.advice.for_diverged_evaluation
-            raise UserError(replace(error.diagnostic, hint=hint)) from None
+                hint = self._request.advice.for_diverged_evaluation
+                raise UserError(replace(error.diagnostic, hint=hint)) from None
         summary = self._summary(result, directory, resumed_from, wait_share)
         directory.write_summary(summary.to_json())
         return summary

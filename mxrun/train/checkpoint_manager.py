@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +61,15 @@ class CheckpointManager:
         """Return whether the policy requires a checkpoint after this epoch."""
         return self._policy.every.unit == "epochs" and epoch % self._policy.every.count == 0
 
-    def save(self, state: RunState, groups: dict[str, Arrays]) -> Path:
+    def begin(self) -> None:
+        """Begin the interval until the next checkpoint, while one is written.
+
+        Raises what `check` raises.
+        """
+        self._check()
+        self._saved_at = time.monotonic()
+
+    def save(self, state: RunState, groups: Mapping[str, Arrays]) -> Path:
         """Write a checkpoint and remove those not retained; raises UserError if it fails."""
         self._check()
         path = save_checkpoint(self._folder, state, groups)

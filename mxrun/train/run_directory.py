@@ -200,12 +200,16 @@ class RunDirectory:
         self._unflushed = True
 
     def flush_records(self) -> None:
-        """Bring the records of steps to disk, before a checkpoint that relies on them."""
+        """Bring the records of steps to disk, before a checkpoint that relies on them.
+
+        Another thread may record further steps meanwhile.
+        """
         if self._unflushed:
+            # Before: what is recorded during the call may not be on disk after it.
+            self._unflushed = False
             path = self.path / METRICS_FILE
             with report_write_errors(path), open(path, "ab", opener=_unfollowed) as file:
                 os.fsync(file.fileno())
-            self._unflushed = False
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json atomically: after a crash it is the new or the previous one."""

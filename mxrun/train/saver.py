@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 from mxrun.base.array_file import Arrays
 from mxrun.base.errors import Diagnostic, Stopped, UserError
 from mxrun.io.iterator import RecordError
 from mxrun.train.advice import ON_COMMAND_LINE, Advice
+from mxrun.train.background import BackgroundWriter, Groups
 from mxrun.train.checkpoint import MEASURED_FILE, RunState
 from mxrun.train.checkpoint_manager import CheckpointManager
 from mxrun.train.divergence import Diverged, is_finite
@@ -27,7 +29,9 @@ class RunSaver:
 
     `saved` is the progress of the newest checkpoint there, if any; it is not written again. `note`
     reports metrics of an evaluation that are not finite, once for each metric. `advice` words what
-    to do after an end.
+    to do after an end. `writer`, if there is memory for one, writes checkpoints while the next
+    steps run. Every method that saves first waits for a checkpoint that is still being written, and
+    raises UserError if that failed.
     """
 
     def __init__(
@@ -38,9 +42,11 @@ class RunSaver:
         saved: Progress | None,
         note: Callable[[str], None],
         advice: Advice = ON_COMMAND_LINE,
+        writer: BackgroundWriter | None = None,
     ) -> None:
         self._directory, self._checkpoints, self._snapshot = directory, checkpoints, snapshot
         self._saved, self._note, self._advice = saved, note, advice
+        self._writer = writer
         self._reported: set[str] = set()
 
     def due_after_step(self, step: int) -> bool:
@@ -107,6 +113,8 @@ class RunSaver:
 
     def after_epoch(self, done: EpochDone, progress: Progress, improved: bool) -> None:
         """Record the epoch; save if it was the best or the last, or if the policy requires it."""
+        # On a full disk the earlier error is the one to raise.
+        self.wait()
         self._directory.record(done)
         self._report_nonfinite(done)
         checkpoints = self._checkpoints
@@ -126,13 +134,34 @@ class RunSaver:
         for name in bad:
             self._note(f"epoch {done.epoch}: {name} of the evaluation is {done.evaluation[name]}")
 
+    def wait(self) -> None:
+        """Wait for a checkpoint that is being written; raises UserError if that failed."""
+        if self._writer is not None:
+            self._writer.wait()
+
+    def close(self) -> None:
+        """Wait for the checkpoint that is being written, before others may write the folder."""
+        if self._writer is not None:
+            self._writer.close()
+
     def _save(self, progress: Progress, due: bool) -> None:
+        self.wait()
         if progress == self._saved:
             return
         state, groups = self._snapshot(progress, due)
-        learned = (arrays for file, arrays in groups.items() if file != MEASURED_FILE)
-        if not all(is_finite(array) for arrays in learned for array in arrays.values()):
-            raise Diverged
+        # Other checkpoints are the last act of the run: no steps follow.
+        if self._writer is not None and due and not progress.finished:
+            if not self._writer.take(groups):
+                raise Diverged
+            self._checkpoints.begin()
+            self._writer.write(partial(self._write, state))
+        else:
+            learned = (arrays for file, arrays in groups.items() if file != MEASURED_FILE)
+            if not all(is_finite(array) for arrays in learned for array in arrays.values()):
+                raise Diverged
+            self._write(state, groups)
+        self._saved = progress
+
+    def _write(self, state: RunState, groups: Groups) -> None:
         self._directory.flush_records()
         self._checkpoints.save(state, groups)
-        self._saved = progress

@@ -1,4 +1,4 @@
-"""Runs killed at any moment resume to the same bytes, and lose at most one checkpoint interval."""
+"""Runs killed at any moment resume to the same bytes, and lose at most two checkpoint intervals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ def test_F5_every_file_operation_of_one_save(uninterrupted: dict[str, str], tmp_
     assert_little_is_redone(found)
     before = [process.resumed for process in found].index(3 * INTERVAL)
     assert before >= 8
-    assert {process.taken for process in found[:before]} == {3 * INTERVAL}
+    # The next steps run meanwhile, until the next checkpoint is due.
+    assert {process.taken for process in found[:before]} <= set(
+        range(3 * INTERVAL, 4 * INTERVAL + 1)
+    )
     assert left(tmp_path) == uninterrupted
 
 
