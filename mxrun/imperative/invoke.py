@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.compiler.external import plan_reorder
@@ -88,10 +87,13 @@ def _lookup(prop: AnyProperty, inputs: Sequence[NDArrayBase], mode: int) -> Prep
     """Return the prepared operator; raises UserError if it cannot be prepared."""
     if not inputs:
         raise UserError(f"{prop.type_string} has no input that says where it shall run")
-    key: list[Any] = [prop, inputs[0]._chunk.device, mode]
+    device = inputs[0]._chunk.device
+    key: list[Any] = [prop, device, mode]
     for each in inputs:
         layout = each.layout
         key += (each.shape, each.dtype, layout if layout is None else layout.name)
+        if each._chunk.device is not device:
+            raise UserError(_several_devices(prop, inputs))
     found = _prepared.get(tuple(key))
     if found is None:
         found = _prepare(prop, inputs, key[1:])
@@ -101,6 +103,15 @@ def _lookup(prop: AnyProperty, inputs: Sequence[NDArrayBase], mode: int) -> Prep
     return found
 
 
+def _several_devices(prop: AnyProperty, inputs: Sequence[NDArrayBase]) -> Diagnostic:
+    return Diagnostic(
+        f"{prop.type_string} is called with arrays on several devices",
+        expected="all on one",
+        got=", ".join(dict.fromkeys(str(each.context) for each in inputs)),
+        hint="copy with as_in_context",
+    )
+
+
 def _prepare(
     prop: AnyProperty, inputs: Sequence[NDArrayBase], rest: Sequence[Any]
 ) -> PreparedOperator:
@@ -108,7 +119,6 @@ def _prepare(
     key = (type(prop), repr(prop.parameters), *rest)
     found = _prepared.get(key)
     if found is None:
-        _require_one_device(prop, inputs)
         specs = [TensorSpec(each.shape, each.dtype, each.layout or PLAIN) for each in inputs]
         chunk, mode = inputs[0]._chunk, rest[1]
         found = _prepared[key] = PreparedOperator(
@@ -121,19 +131,6 @@ def _prepare(
             bool(mode & _PLAIN),
         )
     return found
-
-
-def _require_one_device(prop: AnyProperty, inputs: Sequence[NDArrayBase]) -> None:
-    contexts: dict[Context, None] = dict.fromkeys(each.context for each in inputs)
-    if len(contexts) > 1:
-        raise UserError(
-            Diagnostic(
-                f"{prop.type_string} is called with arrays on several devices",
-                expected="all on one",
-                got=", ".join(map(str, contexts)),
-                hint="copy with as_in_context",
-            )
-        )
 
 
 def _push(
