@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
@@ -142,7 +142,7 @@ def _push(
     chunk: Chunk,
 ) -> None:
     operator = EngineOperator(
-        partial(prepared.run, places),
+        partial(prepared.run, places) if prepared.order else partial(prepared.program.run, places),
         reads,
         writes,
         updates,
@@ -164,30 +164,39 @@ def _invoke_into(
     targets = [array.chunk for array in out]
     if _must_copy(prepared, inputs, out):
         for result, target in zip(invoke(prop, inputs), out, strict=True):
-            _invoke_into(create("_copy", {}), [result], [target], MODE.value & TRAIN)
+            _invoke_into(_copy(), [result], [target], MODE.value & TRAIN)
         return tuple(out)
-    chunks = [each._chunk for each in inputs]
+    first = inputs[0]._chunk
     places = [_place(each) for each in inputs]
+    reads = [each._chunk.variable for each in inputs]
     if prepared.is_random:
-        chunks.append(next_state(chunks[0]))
-        places.append(chunks[-1].block)
-    places += [_place(array) for array in out]
-    hidden = [chunks[0].another(spec.nbytes) for spec in prepared.outputs[len(out) :]]
-    places += [chunk.block for chunk in hidden]
-    reads = dict.fromkeys(chunk.variable for chunk in chunks)
-    updates = dict.fromkeys(chunks[index].variable for index in prepared.updated)
-    writes = [chunk.variable for chunk in hidden]
-    for array, chunk in zip(out, targets, strict=True):
-        if chunk.variable in reads or array.nbytes < chunk.nbytes:
-            updates[chunk.variable] = None
-        elif chunk.variable not in updates:
+        state = next_state(first)
+        places.append(state.block)
+        reads.append(state.variable)
+    updates = [reads[index] for index in prepared.updated]
+    writes = []
+    for array, spec, chunk in zip(out, prepared.outputs, targets, strict=False):
+        places.append(_place(array))
+        if chunk.variable in reads or spec.nbytes < chunk.nbytes:
+            updates.append(chunk.variable)
+        else:
             writes.append(chunk.variable)
-    for variable in updates:
-        reads.pop(variable, None)
-    _push(prepared, places, tuple(reads), writes, tuple(updates), chunks[0])
+    hidden = [first.another(spec.nbytes) for spec in prepared.outputs[len(out) :]]
+    for chunk in hidden:
+        places.append(chunk.block)
+        writes.append(chunk.variable)
+    if len(updates) > 1:
+        updates = list(dict.fromkeys(updates))
+    reads = [each for each in dict.fromkeys(reads) if each not in updates]
+    _push(prepared, places, reads, writes, updates, first)
     if mode >= RECORD:
         _record(prepared, inputs, [*targets, *hidden], out)
     return tuple(out)
+
+
+@cache
+def _copy() -> AnyProperty:
+    return create("_copy", {})
 
 
 def _check_out(prepared: PreparedOperator, out: Sequence[NDArrayBase]) -> None:
@@ -197,7 +206,7 @@ def _check_out(prepared: PreparedOperator, out: Sequence[NDArrayBase]) -> None:
         problem = f"{prepared.name} has {len(expected)} outputs, and out has {len(out)} arrays"
         raise UserError(problem)
     for array, spec in zip(out, expected, strict=True):
-        if (array.shape, array.dtype) != (spec.shape, spec.dtype):
+        if array.shape != spec.shape or array.dtype != spec.dtype:
             raise UserError(
                 Diagnostic(
                     f"out does not fit the output of {prepared.name}",
@@ -214,19 +223,27 @@ def _must_copy(
 ) -> bool:
     """Return whether an output overlaps with an input in a way that the operator does not allow."""
     for position, target in enumerate(out):
-        shared = [index for index, each in enumerate(inputs) if _overlap(each, target)]
+        chunk = target._chunk
+        shared = [
+            index
+            for index, each in enumerate(inputs)
+            if each._chunk is chunk and _overlap(each, target)
+        ]
         if not shared:
             continue
         (first, *others) = shared
         same_place = inputs[first].offset == target.offset
         if others or not same_place or (first, position) not in prepared.in_place:
             return True
-    return any(_overlap(left, right) for index, left in enumerate(out) for right in out[:index])
+    return any(
+        left._chunk is right._chunk and _overlap(left, right)
+        for index, left in enumerate(out)
+        for right in out[:index]
+    )
 
 
 def _overlap(left: NDArrayBase, right: NDArrayBase) -> bool:
-    if left._chunk is not right._chunk:
-        return False
+    """Return whether two arrays of one chunk share bytes."""
     return left.offset < right.offset + right.nbytes and right.offset < left.offset + left.nbytes
 
 
