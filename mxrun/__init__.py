@@ -1,17 +1,20 @@
 """mxrun: neural networks from a YAML file, with everything known before the first step.
 
-`mxrun.load` opens a config or a run from Python; its module is imported when it is first used.
+`mxrun.load` opens a config or a run from Python; `mxrun.nd` has arrays and operators on them. Their
+modules are imported when they are first used.
 """
 
 __version__ = "0.1.0"
 
 # Module of each public name; `__init__.pyi` has their types.
 _MODULES = {
+    "Context": "mxrun.api.imperative",
     "EpochDone": "mxrun.train.observer",
     "EvaluationResult": "mxrun.api.results",
     "MemoryPlan": "mxrun.api.inspection",
     "LoadedModel": "mxrun.api.model",
     "MxrunError": "mxrun.base.errors",
+    "NDArray": "mxrun.api.imperative",
     "Network": "mxrun.api.inspection",
     "Note": "mxrun.train.observer",
     "ModelParameters": "mxrun.api.parameters",
@@ -22,16 +25,23 @@ _MODULES = {
     "StopTraining": "mxrun.api.events",
     "Stopped": "mxrun.base.errors",
     "UserError": "mxrun.base.errors",
+    "autograd": "mxrun.api.imperative",
+    "cpu": "mxrun.api.imperative",
+    "current_context": "mxrun.api.imperative",
     "load": "mxrun.api.model",
+    "nd": "mxrun.api.imperative",
+    "random": "mxrun.api.imperative",
 }
 
 __all__ = [
+    "Context",
     "EpochDone",
     "EvaluationResult",
     "LoadedModel",
     "MemoryPlan",
     "ModelParameters",
     "MxrunError",
+    "NDArray",
     "Network",
     "Note",
     "Prediction",
@@ -42,7 +52,12 @@ __all__ = [
     "Stopped",
     "UserError",
     "__version__",
+    "autograd",
+    "cpu",
+    "current_context",
     "load",
+    "nd",
+    "random",
 ]
 
 

@@ -1,4 +1,7 @@
 from mxrun.api.events import StopTraining as StopTraining
+from mxrun.api.imperative import autograd as autograd
+from mxrun.api.imperative import nd as nd
+from mxrun.api.imperative import random as random
 from mxrun.api.inspection import MemoryPlan as MemoryPlan
 from mxrun.api.inspection import Network as Network
 from mxrun.api.model import LoadedModel as LoadedModel
@@ -7,9 +10,13 @@ from mxrun.api.parameters import ModelParameters as ModelParameters
 from mxrun.api.results import EvaluationResult as EvaluationResult
 from mxrun.api.results import Prediction as Prediction
 from mxrun.api.results import RunResult as RunResult
+from mxrun.base.context import Context as Context
+from mxrun.base.context import cpu as cpu
+from mxrun.base.context import current_context as current_context
 from mxrun.base.errors import MxrunError as MxrunError
 from mxrun.base.errors import Stopped as Stopped
 from mxrun.base.errors import UserError as UserError
+from mxrun.imperative.ndarray import NDArray as NDArray
 from mxrun.train.observer import EpochDone as EpochDone
 from mxrun.train.observer import Note as Note
 from mxrun.train.observer import RunStarted as RunStarted

@@ -25,6 +25,7 @@ from mxrun.api.html import section
 from mxrun.api.inspection import MemoryPlan, Network
 from mxrun.api.parameters import ModelParameters
 from mxrun.api.results import EvaluationResult, Prediction, RunResult
+from mxrun.base.array_file import Arrays
 from mxrun.base.errors import PYTHON, Diagnostic, Stopped, UserError
 from mxrun.base.files import write_bytes
 from mxrun.base.flags import runs_folder
@@ -45,7 +46,6 @@ from mxrun.session.training import Existing, TrainRequest, TrainSummary, train_c
 from mxrun.session.unsaved_model import save_model, start_values, unsaved_model
 from mxrun.session.warm_start import WarmStartSource
 from mxrun.train.advice import IN_PYTHON
-from mxrun.train.checkpoint import Arrays
 from mxrun.train.interruption import Interruption
 from mxrun.train.run_directory import METRICS_FILE, RunDirectory, find_run, is_run, run_of
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mxrun.base.device import CPU
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_entered = threading.local()
 
 
 @dataclass(frozen=True, order=True)
 class Context:
     """MXNet's Context: `kind` names a kind of device, `index` one of its devices.
+
+    As a context manager, `with cpu(1):`, it is the context of new arrays of this thread.
 
     A context says where something shall happen; the stream of a device on which it then happens is
     part of the engine's RunContext.
@@ -20,6 +29,24 @@ class Context:
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}"
+
+    def __enter__(self) -> Self:
+        _entered.contexts = [*_contexts(), self]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _entered.contexts = _contexts()[:-1]
+
+
+def _contexts() -> list[Context]:
+    contexts: list[Context] = getattr(_entered, "contexts", [])
+    return contexts
+
+
+def current_context() -> Context:
+    """Return the context of new arrays: that of the innermost `with`, else cpu:0."""
+    contexts = _contexts()
+    return contexts[-1] if contexts else Context()
 
 
 def cpu(index: int = 0) -> Context:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from mxrun.base.errors import UserError
 from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.codegen.compilation import noted_compilations
 from mxrun.config.bundled import find_config
@@ -21,7 +22,7 @@ from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.runtime.profiler import Event, OperatorTime
 from mxrun.session.benchmark_loop import Steps
-from mxrun.session.device import host_loops
+from mxrun.session.device import host_loops, one_context_only
 from mxrun.session.notes import Notify, note_missing_library
 from mxrun.session.planning import check_fits, load, plan_for
 from mxrun.session.roofline import Roofline, roofline
@@ -155,6 +156,8 @@ def bench(
     path = find_config(str(config))
     compare = _comparison(request, notify)
     built = load(path, overrides, request.batch)
+    if request.phase == "train" and len(built.config.devices) > 1:
+        raise UserError(one_context_only(built.config, "bench"))
     note_missing_library(built.config, notify)
     with host_loops(built.config):
         return _measured(built, request, compare, notify, started_at)

@@ -18,13 +18,13 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.loop import with_loops
 from mxrun.compiler.verify import verify_graph, verify_plan
 from mxrun.graph.gradient import gradient
-from mxrun.graph.graph import Graph, ValueId
+from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, ValueId
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.lower import lower
-from mxrun.graph.phases import ACCUMULATE, EVALUATE, PREPARE, TRAIN
+from mxrun.graph.phases import ACCUMULATE, EVALUATE, PREPARE, TRAIN, UPDATE
 from mxrun.graph.reverse import reverse
 from mxrun.graph.symbol import Symbol
-from mxrun.graph.update_rule import Clipping, UpdateRule, averaged
+from mxrun.graph.update_rule import Clipping, UpdateRule, accumulated, averaged
 from mxrun.passes.autotune_candidates import Chooser
 from mxrun.passes.batch_norm_state import batch_norm_state
 from mxrun.passes.commute_maxpool import COMMUTE_MAXPOOL, commute_maxpool
@@ -32,6 +32,7 @@ from mxrun.passes.dead_code import eliminate_dead_code
 from mxrun.passes.fold_batch_norm import FOLDING, fold_batch_norm
 from mxrun.passes.fold_parameter_constants import fold_parameter_constants
 from mxrun.passes.fuse import fuse
+from mxrun.passes.pinned_gradients import in_order_of_backward, pinned_gradients
 from mxrun.passes.precision import precision
 from mxrun.passes.select import KernelSelection, select
 from mxrun.passes.split_backward import split_backward
@@ -59,7 +60,8 @@ class CompileRequest:
         in place of the parameter.
     staged: io tensors of batches prepared ahead, stored beside the io slots.
     device: what the plan shall run on.
-    phases: phases to plan; with ACCUMULATE, TRAIN also adds to the running sums.
+    phases: phases to plan; with ACCUMULATE, TRAIN also adds to the running sums. With UPDATE,
+        TRAIN ends with the gradients, in pinned tensors, and UPDATE reads them.
     implementation: kernel selection for nodes that name none: PREFERRED, AUTO, or a name.
     chooser: times the candidates of AUTO; without it, AUTO is PREFERRED.
     autotuned: by phase and step, names of implementations autotuned before, which are used again.
@@ -152,7 +154,12 @@ def _selected(graph: Graph, request: CompileRequest, phase: str) -> Graph:
 
     graph = with_loops(graph, body, place_body)
     choice = _choice(request, phase)
-    return select(graph, request.device, choice, request.constant_parameters)
+    graph = select(graph, request.device, choice, request.constant_parameters)
+    if phase == TRAIN and UPDATE in request.phases and ACCUMULATE not in request.phases:
+        graph = _verify(
+            pinned_gradients(graph, tuple(request.rules), request.device), "pinned_gradients"
+        )
+    return graph
 
 
 def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) -> Plan:
@@ -215,6 +222,8 @@ def infer_request(symbol: Symbol, request: CompileRequest) -> InferredSpecs:
 def _phase_graph(
     symbol: Symbol, request: CompileRequest, inference: InferredSpecs, phase: str
 ) -> Graph:
+    if phase == UPDATE:
+        return _update_graph(request, inference)
     if phase == EVALUATE:
         averages = {name: averaged(name) for name in request.rules}
         stand_ins = {} if request.average is None else averages
@@ -232,11 +241,29 @@ def _phase_graph(
         graph = graph.with_results(results)
     graph = batch_norm_state(graph)
     trained = {name: gradients[name] for name in request.rules}
+    updates_apart = UPDATE in request.phases
+    if updates_apart:
+        trained = in_order_of_backward(graph, trained)
     if ACCUMULATE in request.phases:
         graph, trained = accumulate(graph, trained)
-    if phase == TRAIN:
+    elif updates_apart:
+        graph = graph.with_results({accumulated(name): trained[name] for name in trained})
+    if phase == TRAIN and not updates_apart:
         graph = updates(graph, trained, request.rules, request.clipping, request.average)
     return _verify(eliminate_dead_code(_verify(hoist_updates(graph), "updates")), "dead_code")
+
+
+def _update_graph(request: CompileRequest, inference: InferredSpecs) -> Graph:
+    """Return the graph of the updates alone, which read the gradients from pinned tensors."""
+    builder = GraphBuilder(Graph(is_train=True))
+    variables = {entry.node.name: entry for entry in inference.shapes if entry.node.is_variable}
+    gradients = {}
+    for name in request.rules:
+        spec = inference.spec(variables[name])
+        builder.source(name, spec, MemoryClass.PARAMETERS)
+        gradients[name] = builder.source(accumulated(name), spec, MemoryClass.GRADIENTS)
+    graph = updates(builder.build(), gradients, request.rules, request.clipping, request.average)
+    return _verify(graph, "updates")
 
 
 def _choice(request: CompileRequest, phase: str) -> KernelSelection:

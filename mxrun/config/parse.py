@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from mxrun.base.errors import PYTHON, Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.validation import Path as KeyPath
 from mxrun.base.validation import dotted
-from mxrun.config.context import DEFAULT_CONTEXT, split_context
+from mxrun.config.context import DEFAULT_CONTEXT, Device, split_contexts
 from mxrun.config.dump import dump
 from mxrun.config.expand import Expanded, expand
 from mxrun.config.interpolate import depth_of
@@ -33,6 +33,8 @@ S = TypeVar("S", bound=Section)
 _WITHOUT_EFFECT: tuple[KeyPath, ...] = (
     ("name",),
     ("plugins",),
+    ("engine",),
+    ("kvstore",),
     ("data", "train", "path"),
     ("data", "eval", "path"),
     ("data", "workers"),
@@ -55,11 +57,14 @@ class RunConfig(Settings):
     _tree: SourceNode
 
     @property
-    def device(self) -> tuple[str, int]:
-        """Kind of the device, and its number among those of its kind."""
-        device = split_context(self.context)
-        assert device is not None
-        return device
+    def device(self) -> Device:
+        """Kind of the first device, and its number among those of its kind."""
+        return self.devices[0]
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Devices that train together, one or more, all of one kind."""
+        return split_contexts(self.context)
 
     @property
     def missing(self) -> tuple[Diagnostic, ...]:
@@ -107,9 +112,9 @@ class RunConfig(Settings):
     def identity(self, without: Iterable[KeyPath] = ()) -> str:
         """Return the resolved text without the keys that do not change results.
 
-        These are the run's name, the paths of its data and plugins, the number of loader threads
-        and prefetched batches, the steps between records, the memory section, and the keys of
-        `without`.
+        These are the run's name, the paths of its data and plugins, the engine, the store of
+        gradients, the number of loader threads and prefetched batches, the steps between records,
+        the memory section, and the keys of `without`.
         """
         tree = self._tree
         for path in (*_WITHOUT_EFFECT, *without):
@@ -190,10 +195,10 @@ class Parsed:
         return {str(file.value): file.place for file in listed}
 
     @property
-    def device(self) -> tuple[str, int] | None:
-        """Kind and number of the config's device; None if `context` is invalid."""
+    def devices(self) -> tuple[Device, ...]:
+        """Kinds and numbers of the config's devices; () if `context` is invalid."""
         is_given = isinstance(self.tree.value, Mapping) and "context" in self.tree.value
-        return split_context(self.tree.find("context").value if is_given else DEFAULT_CONTEXT)
+        return split_contexts(self.tree.find("context").plain() if is_given else DEFAULT_CONTEXT)
 
     def with_problem(self, problem: Diagnostic) -> Parsed:
         """Return the config as one with another problem."""

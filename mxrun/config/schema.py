@@ -12,7 +12,7 @@ from mxrun.base.description import Written
 from mxrun.base.keywords import REST
 from mxrun.base.params import NotNegative
 from mxrun.base.validation import custom_error
-from mxrun.config.context import DEFAULT_CONTEXT, AnyContext
+from mxrun.config.context import DEFAULT_CONTEXT, AnyContexts
 from mxrun.config.fields import AnyChoice, AnyLayer, AnyOption, Reference, Shape, Size, Word
 from mxrun.config.memory import MemorySection
 from mxrun.config.section import Section
@@ -226,8 +226,6 @@ def are_plugins(files: Sequence[object]) -> bool:
 class Settings(Section):
     """Config of a run."""
 
-    not_yet: ClassVar[frozenset[str]] = frozenset({"engine: threaded"})
-
     name: Annotated[
         str,
         StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"),
@@ -244,15 +242,19 @@ class Settings(Section):
         "dropout.",
         examples=[1],
     )
-    context: AnyContext = Field(
+    context: AnyContexts = Field(
         default=DEFAULT_CONTEXT,
         description="The device: its kind, such as cpu or reference, and its number among those of "
-        "its kind if that is not 0: cpu:1.",
+        "its kind if that is not 0: cpu:1. A list of devices of one kind trains on all of them: "
+        "each computes an equal part of every batch with parameters of its own, and the gradients "
+        "are summed in the order of the list. cpu:0, cpu:1, ... are teams of threads.",
+        examples=["cpu", ["cpu:0", "cpu:1"]],
     )
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None,
-        description="Number of threads that compute; default: chosen from the number of "
-        "cores and the network's work by a fixed cost model, without measuring.",
+        description="Number of threads that compute, in each context; default: chosen from the "
+        "number of cores, or each context's share of them, and the network's work by a fixed cost "
+        "model, without measuring.",
         examples=[2],
     )
     precision: Literal["float32", "bfloat16"] = Field(
@@ -273,7 +275,19 @@ class Settings(Section):
         "file in which it is written.",
         examples=[["my_ops.py"]],
     )
-    engine: Literal["naive"] = Field(default="naive", description="The engine that runs jobs.")
+    engine: Literal["threaded", "naive"] = Field(
+        default="threaded",
+        description="The engine that runs the operations of a run in the order that their data "
+        "require: on threads, so that records are read and checkpoints written beside the steps, "
+        "or one after the other (naive), to find errors. Results are the same.",
+        examples=["naive"],
+    )
+    kvstore: Literal["local", "device"] = Field(
+        default="local",
+        description="Where the gradients of several contexts are summed: on a thread of the host "
+        "(local), or on the contexts in turn (device). Results are the same.",
+        examples=["device"],
+    )
     backward: Literal["explicit_graph", "reverse"] = Field(
         default="explicit_graph",
         description="Gradients as nodes of the graph, or by traversing forward in reverse order: "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pydantic import ValidationError
 
@@ -13,10 +13,17 @@ from mxrun.config.section import Section
 
 
 def translate(
-    error: ValidationError, tree: SourceNode, model: type[Section], without: Iterable[Path] = ()
+    error: ValidationError,
+    tree: SourceNode,
+    model: type[Section],
+    without: Iterable[Path] = (),
+    grammar: Sequence[str] = ("extends", "blocks"),
 ) -> tuple[Diagnostic, ...]:
-    """Return a diagnostic for each error in the validation of `tree` except those at `without`."""
-    return explain(error, _SectionSource(model, tree), without)
+    """Return a diagnostic for each error in the validation of `tree` except those at `without`.
+
+    grammar: the keys at the top of the file that are no fields of `model`.
+    """
+    return explain(error, _SectionSource(model, tree, grammar), without)
 
 
 class _SectionSource(Source):
@@ -24,9 +31,9 @@ class _SectionSource(Source):
 
     noun = "key"
 
-    def __init__(self, model: type[Section], tree: SourceNode) -> None:
+    def __init__(self, model: type[Section], tree: SourceNode, grammar: Sequence[str]) -> None:
         super().__init__(model)
-        self._tree = tree
+        self._tree, self._grammar = tree, grammar
 
     def name(self, path: Path) -> str:
         return dotted(path) or "the config"
@@ -43,8 +50,7 @@ class _SectionSource(Source):
         return self._tree.find(*path).plain()
 
     def known_keys(self, path: Path) -> Iterable[str]:
-        grammar = () if path else ("extends", "blocks")
-        return (*super().known_keys(path), *grammar)
+        return (*super().known_keys(path), *(() if path else self._grammar))
 
     def problem(self, path: Path, value: object) -> str:
         section = annotation_at(self.model, path[:-1])

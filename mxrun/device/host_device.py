@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.device.host_memory import Arena, array_of
+from mxrun.device.host_memory import Arena, HostMemory, array_of
 from mxrun.device.interface import Device
 from mxrun.operator.launch import Handle, Memory
 
@@ -35,6 +35,10 @@ class HostDevice(Device):
     def view(self, handle: Handle, spec: TensorSpec) -> Array:
         """Return a tensor's memory as a writable array."""
         return array_of(handle, spec)
+
+    def adopt(self, array: Array) -> HostMemory:
+        """Return the memory of a contiguous array, which it keeps alive."""
+        return HostMemory.of(array)
 
     def fill(self, memory: Memory, begin: int, end: int, byte: int) -> None:
         """Set the bytes of a range of memory."""

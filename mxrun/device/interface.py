@@ -240,6 +240,12 @@ class Device(ABC):
         """
         raise InternalError(f"the memory of {self.description.family} cannot be viewed")
 
+    def adopt(self, array: Array) -> Memory:
+        """Return the memory of a contiguous array, which it keeps alive; host devices only, else
+        InternalError.
+        """
+        raise InternalError(f"{self.description.family} cannot use the host's memory")
+
     def fill(self, memory: Memory, begin: int, end: int, byte: int) -> None:
         """Set the bytes of a range of memory."""
         self.write(Handle(memory, begin), np.full(end - begin, byte, np.uint8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,19 +10,27 @@ from functools import partial
 from mxrun.base.errors import OperatorErrorContext
 from mxrun.compiler.external import ExternalPlan
 from mxrun.device.interface import Device, Program, ProgramStep
+from mxrun.executor.sequence import ProgramSequence
 from mxrun.graph.graph import Step
 from mxrun.operator.launch import Handle, Launch, Memory, PythonLaunch, Repeat, Views, runs_python
 from mxrun.planner.plan import PhasePlan
 from mxrun.runtime.numpy_threads import limit_numpy_threads
 
 
-def bind(phase: PhasePlan, device: Device, memory: Memory) -> Program:
+def bind(phase: PhasePlan, device: Device, memory: Memory, cuts: Sequence[int] = ()) -> Program:
     """Bind every step of a phase to the device's memory.
+
+    cuts: ascending numbers of steps after which the program is cut, so that its pieces can be run
+    one by one (`ProgramSequence`); without them it is one piece.
 
     If any runs a NumPy body, the process's matrix products in NumPy run on as many threads as the
     plan's team from now on.
     """
-    return device.bind(_steps(phase, device, partial(Handle, memory)))
+    steps = _steps(phase, device, partial(Handle, memory))
+    if not cuts:
+        return device.bind(steps)
+    bounds = itertools.pairwise((0, *cuts, len(steps)))
+    return ProgramSequence([device.bind(steps[begin:end]) for begin, end in bounds])
 
 
 def program_steps(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec
@@ -20,13 +20,18 @@ _POISON = 0xFF
 class Executor:
     """Runs the phases of one plan; allocates everything at construction and nothing afterwards."""
 
-    def __init__(self, plan: Plan, device: Device) -> None:
+    def __init__(
+        self, plan: Plan, device: Device, cuts: Mapping[str, Sequence[int]] | None = None
+    ) -> None:
+        """`cuts`: by phase, the steps after which its program is cut into pieces (`bind`)."""
+        cuts = cuts or {}
         self.plan, self.device = plan, device
         if device.description != plan.device:
             raise InternalError(f"a plan for {plan.device} cannot run on {device.description}")
         self.memory = device.allocate(plan.planned_bytes)
         self.programs: dict[str, Program] = {
-            name: bind(phase, device, self.memory) for name, phase in plan.phases.items()
+            name: bind(phase, device, self.memory, cuts.get(name, ()))
+            for name, phase in plan.phases.items()
         }
         self._prepared = PREPARE not in plan.phases
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.config import Parsed, RunConfig
+from mxrun.frontend.contexts import context_problems, indivisible
 from mxrun.frontend.data import data_requests, missing_data
 from mxrun.frontend.labels import label_problems
 from mxrun.frontend.micro_batches import micro_batch_problems
@@ -27,8 +28,9 @@ __all__ = ["Model", "ModelDefinition", "TrainingSetup", "build", "check_labels"]
 class ModelDefinition:
     """Complete definition of a run: the model, its training and data; no file has been opened.
 
-    model: for one computation, which is a batch, or one of its `micro_batches` micro-batches. data:
-    the requests of `train` and `eval`, without sections in which a required value is missing.
+    model: for one computation, which is a batch, or one of its `contexts` * `micro_batches` parts;
+    each context computes `micro_batches` of them. data: the requests of `train` and `eval`, without
+    sections in which a required value is missing.
     """
 
     config: RunConfig
@@ -36,21 +38,38 @@ class ModelDefinition:
     training: TrainingSetup
     data: Mapping[str, DatasetRequest]
     micro_batches: int = 1
+    contexts: int = 1
 
     @property
     def batch_size(self) -> int:
-        """Number of samples of a batch, all micro-batches together."""
-        return self.model.batch_size * self.micro_batches
+        """Number of samples of a batch, all parts together."""
+        return self.model.batch_size * self.parts
+
+    @property
+    def parts(self) -> int:
+        """Number of parts in which a batch is computed."""
+        return self.micro_batches * self.contexts
 
     def with_micro_batches(self, parts: int) -> ModelDefinition:
-        """Return the same run with each batch split into `parts` micro-batches.
+        """Return the same run with each context's batch split into `parts` micro-batches.
 
-        parts: a divisor of the batch size. Raises UserError if a declared shape contradicts the
+        parts: a divisor of that batch's size. Raises UserError if a declared shape contradicts the
         size of the micro-batch.
         """
-        return replace(
-            self, model=self.model.resized(self.batch_size // parts), micro_batches=parts
-        )
+        size = self.batch_size // (parts * self.contexts)
+        return replace(self, model=self.model.resized(size), micro_batches=parts)
+
+    def on_contexts(self) -> ModelDefinition:
+        """Return the same run with each batch divided among all contexts of the config.
+
+        Raises UserError if their number does not divide the batch size.
+        """
+        count, batch_size = len(self.config.devices), self.batch_size
+        if count == 1:
+            return self
+        if batch_size % count:
+            raise UserError(indivisible(self.config, batch_size))
+        return replace(self, model=self.model.resized(batch_size // count), contexts=count)
 
     @property
     def missing(self) -> tuple[Diagnostic, ...]:
@@ -80,6 +99,7 @@ def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
     requests = {} if parsed.data is None else data_requests(parsed, parsed.data, diagnostics)
     if parsed.config is not None and model is not None:
         diagnostics += micro_batch_problems(parsed.config, model)
+        diagnostics += context_problems(parsed.config, model)
     if diagnostics or parsed.config is None or model is None or training is None:
         raise UserError(sorted(diagnostics, key=_place))
     return ModelDefinition(parsed.config, model, training, requests)

@@ -41,7 +41,7 @@ def micro_batch_problems(config: RunConfig, model: Model) -> list[Diagnostic]:
             )
             for problem in error.diagnostics
         ]
-    found = list(_coupling(model, twice))
+    found = list(coupling(model, twice))
     if not found:
         return []
     node, reason = found[0]
@@ -56,14 +56,18 @@ def micro_batch_problems(config: RunConfig, model: Model) -> list[Diagnostic]:
     ]
 
 
-def _coupling(model: Model, twice: Model) -> Iterator[tuple[Node, str]]:
-    """Yield the layers whose outputs depend on several samples, and the reason."""
+def coupling(model: Model, twice: Model, may_mix: bool = False) -> Iterator[tuple[Node, str]]:
+    """Yield the layers whose outputs depend on several samples, and the reason.
+
+    twice: the model with twice the batch size. may_mix: leave out the layers that mix samples in
+    training without changing the shapes of outputs.
+    """
     sampled = {*model.inputs}
     for node in model.symbol.nodes:
         if node.prop is None or not any(entry.node.name in sampled for entry in node.inputs):
             continue
         sampled.add(node.name)
-        if node.prop.mixes_samples:
+        if node.prop.mixes_samples and not may_mix:
             yield node, "in training the layer mixes the samples of a batch"
             continue
         arguments = [model.inference.spec(entry) for entry in node.argument_entries()]

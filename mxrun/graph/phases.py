@@ -6,6 +6,9 @@ TRAIN = "train"
 # Adds the gradients of a batch, or of a micro-batch, to the running sums; TRAIN runs for the last
 # of several.
 ACCUMULATE = "accumulate"
+# Updates the parameters with the sums of gradients of several contexts; TRAIN then ends with the
+# gradients of its own part of a batch.
+UPDATE = "update"
 EVALUATE = "evaluate"
 # Computes once the values that depend on parameters alone, for a plan that changes no parameter.
 PREPARE = "prepare"

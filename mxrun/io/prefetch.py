@@ -1,4 +1,4 @@
-"""Prefetching iterator: loader threads make batches while the compute team works on earlier ones.
+"""Prefetching iterator: an engine makes batches while the compute team works on earlier ones.
 
 Decoding and transforms run in Pillow and NumPy, which release the interpreter lock for most of the
 time.
@@ -6,10 +6,12 @@ time.
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +36,14 @@ from mxrun.io.iterator import (
 from mxrun.io.order import BatchOrder, LastBatch
 from mxrun.io.record import Record
 from mxrun.io.transform import Draws, values
+from mxrun.runtime.engine.default import new_engine
+from mxrun.runtime.engine.failure import JobError
+from mxrun.runtime.engine.interface import Engine, Pool, RunContext
+from mxrun.runtime.engine.threaded import ThreadedEngine
+from mxrun.runtime.engine.wait import wait_for
 
 # Seconds that closing waits for loader threads; a thread reading a record may never return.
 _EXIT_S = 1.0
-# Seconds between calls of `on_wait` while a batch is awaited.
-_POLL_S = 0.1
 
 
 def staging_specs(inputs: Inputs, batch_size: int) -> dict[str, TensorSpec]:
@@ -75,17 +80,20 @@ def open_iterator(
     workers: int = 1,
     staging: Staging | None = None,
     parts: int = 1,
+    engine: str = ThreadedEngine.kind,
 ) -> DataIterator:
     """Return the iterator for an opened data set: directly from memory, or with loader threads.
 
-    `loops`, such as a device's, gather rows from memory. `workers` (loader threads) and `staging`
-    (memory of the prefetched batches) are used only if records are read lazily or transformed.
+    `loops`, such as a device's, gather rows from memory. `workers` (loader threads), `staging`
+    (memory of the prefetched batches) and `engine` (the kind: `naive` reads records on the thread
+    that awaits them) are used only if records are read lazily or transformed.
     `parts`: number of equal parts in which each batch is delivered, staged batches too. Raises
     UserError if `last_batch` leaves no batch of the data set.
     """
     if dataset.lazy or dataset.pipeline:
         order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
-        return PrefetchIterator(dataset, order, workers=workers, staging=staging or Staging())
+        memory = staging or Staging()
+        return PrefetchIterator(dataset, order, workers=workers, staging=memory, engine=engine)
     return ArrayIterator(
         dataset,
         batch_size,
@@ -109,7 +117,13 @@ class PrefetchIterator(OrderedIterator):
     reads_records = True
 
     def __init__(
-        self, dataset: Dataset, order: BatchOrder, *, workers: int, staging: Staging
+        self,
+        dataset: Dataset,
+        order: BatchOrder,
+        *,
+        workers: int,
+        staging: Staging,
+        engine: str = ThreadedEngine.kind,
     ) -> None:
         """Raises UserError if `order` leaves no batch of the data set."""
         super().__init__(dataset, order)
@@ -122,10 +136,9 @@ class PrefetchIterator(OrderedIterator):
                 raise InternalError(f"a staged batch holds {sorted(slots)}, not {sorted(specs)}")
         self.provide_data, self.provide_label = provided(dataset.inputs, order.part_size)
         self.waited_seconds = 0.0
-        self._staging = staging.batches
         self._indices = np.empty(0, np.int64)
         self._position, self._count = 0, 0
-        self._loader = _Loader(_RowMaker(dataset, order), staging, workers)
+        self._loader = _Loader(_RowMaker(dataset, order), staging, workers, engine)
         self._finish = weakref.finalize(self, self._loader.stop, _EXIT_S)
         self._started = False
 
@@ -153,17 +166,19 @@ class PrefetchIterator(OrderedIterator):
         if self._position >= self._count:
             return None
         self._wait()
-        staged = self._staging[self._position % len(self._staging)]
         valid = self._batches.valid(self._position)
-        for name, slot in slots.items():
-            if name == SAMPLE_WEIGHT:
-                slot.fill(1.0)
-                slot[valid:] = 0.0
-            else:
-                np.copyto(slot, staged[name])
+
+        def copy(staged: Slots) -> None:
+            for name, slot in slots.items():
+                if name == SAMPLE_WEIGHT:
+                    slot.fill(1.0)
+                    slot[valid:] = 0.0
+                else:
+                    np.copyto(slot, staged[name])
+
+        self._loader.copy(self._position, copy)
         first = self._position * self.batch_size
         self._position += 1
-        self._loader.release()
         return Batch(valid, self._indices[first : first + self.batch_size])
 
     def watch_waits(self, on_wait: OnWait) -> None:
@@ -176,11 +191,10 @@ class PrefetchIterator(OrderedIterator):
         self._loader.stop(_EXIT_S)
 
     def _wait(self) -> None:
-        if self._loader.is_ready(self._position):
-            return
-        started = time.perf_counter()
+        is_ready, started = self._loader.is_ready(self._position), time.perf_counter()
         self._loader.wait(self._position)
-        self.waited_seconds += time.perf_counter() - started
+        if not is_ready:
+            self.waited_seconds += time.perf_counter() - started
 
 
 class _RowMaker:
@@ -221,146 +235,140 @@ class _RowMaker:
 
 
 class _Loader:
-    """Threads that fill staged batches in order; each batch is cut into parts of several rows.
+    """Functions on an engine of its own that fill staged batches, some ahead.
 
-    A batch may be made once the previous batch in the same memory has been released. One lock
-    guards all state; a thread holds it only to take a part and to report it as done.
+    Each batch is cut into parts of several rows, one function each, that run side by side. A part
+    of the staging memory is a variable: the function of a part writes it, and copying the batch out
+    reads it, before the function of the next batch there is pushed. A function may never return,
+    such as one that reads from a disk that hangs; so nothing else runs on this engine.
     """
 
-    def __init__(self, maker: _RowMaker, staging: Staging, workers: int) -> None:
-        self._maker = maker
-        self._memory = staging
-        self._staging = staging.batches
-        self._workers = workers
+    def __init__(self, maker: _RowMaker, staging: Staging, workers: int, engine: str) -> None:
+        self._maker, self._memory, self._staging = maker, staging, staging.batches
         self._size = len(next(iter(self._staging[0].values())))
         self._rows = -(-self._size // workers)
-        self._parts = -(-self._size // self._rows)
-        self._changed = threading.Condition()
-        self._threads: list[threading.Thread] = []
-        self._stopping, self._cancelled = False, False
-        self._busy = 0
-        self._epoch = 0
+        parts = range(-(-self._size // self._rows))
+        self._engine = _engine(engine, workers)
+        # By place in the staging memory: the variables of its parts, the operators that fill them,
+        # and the batch that these make.
+        self._variables = [
+            [self._engine.new_variable(f"part {part} of staged batch {place}") for part in parts]
+            for place in range(len(self._staging))
+        ]
+        self._fills = [
+            [
+                self._engine.new_operator(
+                    partial(self._fill, place, part),
+                    writes=[variable],
+                    name="make records",
+                    pool=Pool.IO,
+                )
+                for part, variable in enumerate(variables)
+            ]
+            for place, variables in enumerate(self._variables)
+        ]
+        self._batches = [-1] * len(self._staging)
+        self._copied = self._engine.new_variable("the batch that was copied last")
+        self._cancelled = True
+        self._epoch, self._end = 0, 0
         self._indices: NDArray[np.int64] = np.empty(0, np.int64)
-        self._released, self._next_part, self._end = 0, 0, 0
-        self._left: dict[int, int] = {}
-        self._failed: dict[int, Exception] = {}
         # For each part in progress, the row of the epoch that is being made.
-        self._current_rows: dict[int, int] = {}
+        self._current_rows: dict[tuple[int, int], int] = {}
         self.on_wait: OnWait = lambda seconds, record: None
 
     def begin(self, epoch: int, indices: NDArray[np.int64], batch: int, batches: int) -> None:
         """Drop the batches in progress and make the batches `batch` .. `batches` - 1 of `epoch`."""
         self._memory.take(self)
         self.cancel()
-        with self._changed:
-            self._cancelled = False
-            self._epoch, self._indices = epoch, indices
-            self._released, self._next_part = batch, batch * self._parts
-            self._end = batches * self._parts
-            self._left.clear()
-            self._failed.clear()
-            self._changed.notify_all()
-        while len(self._threads) < self._workers:
-            thread = threading.Thread(target=self._work, name="mxrun-loader", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._cancelled = False
+        self._epoch, self._indices, self._end = epoch, indices, batches
+        for ahead in range(len(self._staging)):
+            self._make(batch + ahead)
+
+    def _make(self, batch: int) -> None:
+        """Push the functions of a batch, unless it is after the last."""
+        if batch < self._end:
+            place = batch % len(self._staging)
+            self._batches[place] = batch
+            for fill in self._fills[place]:
+                self._engine.push(fill)
 
     def cancel(self) -> None:
-        """Stop making batches and wait until no thread writes into the memory."""
-        with self._changed:
-            self._cancelled = True
-            self._wait_for(lambda: self._busy == 0)
+        """Stop making batches and wait until no function writes into the memory."""
+        self._cancelled = True
+        on_wait = self._on_wait()
+        for variable in chain.from_iterable(self._variables):
+            # Batches with errors are no longer due.
+            with suppress(JobError):
+                self._engine.wait_for_variable(variable, on_wait=on_wait)
 
     def is_ready(self, batch: int) -> bool:
-        """Return whether `batch` is complete; raises the exception that making it raised."""
-        with self._changed:
-            return self._ready(batch)
+        """Return whether nothing of `batch` is left to make."""
+        place = batch % len(self._staging)
+        idle = map(self._engine.is_idle, self._variables[place])
+        return self._batches[place] == batch and all(idle)
 
     def wait(self, batch: int) -> None:
         """Wait until `batch` is complete; raises what making it or `on_wait` raised."""
-        with self._changed:
-            self._wait_for(lambda: self._ready(batch))
+        if self._cancelled:
+            raise InternalError(
+                "no batches are made: the iterator is closed, or must be reset to claim its memory"
+            )
+        on_wait = self._on_wait()
+        # In the order of rows, so that the error of the first one is raised.
+        for variable in self._variables[batch % len(self._staging)]:
+            wait_for(self._engine, variable, on_wait)
 
-    def _wait_for(self, done: Callable[[], bool]) -> None:
-        """Wait for `done` with the lock held, calling `on_wait` periodically."""
+    def _on_wait(self) -> Callable[[], None]:
+        """Return a function to call during a wait: it calls `on_wait` with the current record."""
         since, first = time.monotonic(), -1
-        while not self._changed.wait_for(done, _POLL_S):
+
+        def tell() -> None:
+            nonlocal since, first
             row = min(self._current_rows.values(), default=-1)
             if row != first:
                 since, first = time.monotonic(), row
             record = "a batch" if row < 0 else self._maker.source(int(self._indices[row]))
             self.on_wait(time.monotonic() - since, record)
 
-    def release(self) -> None:
-        """Release the memory of the oldest staged batch, which has been copied."""
-        with self._changed:
-            del self._left[self._released]
-            self._released += 1
-            self._changed.notify_all()
+        return tell
+
+    def copy(self, batch: int, copy: Callable[[Slots], None]) -> None:
+        """Call `copy` with a complete staged batch, then make another in its memory."""
+        place = batch % len(self._staging)
+        operator = self._engine.new_operator(
+            lambda run: copy(self._staging[place]),
+            reads=self._variables[place],
+            writes=[self._copied],
+            name="copy batch",
+            pool=Pool.COPY,
+        )
+        self._engine.run_or_push(operator)
+        wait_for(self._engine, self._copied)
+        self._make(batch + len(self._staging))
 
     def stop(self, timeout: float) -> None:
         """Stop the threads, each after its current record, and wait up to `timeout` seconds."""
-        with self._changed:
-            self._stopping = self._cancelled = True
-            self._changed.notify_all()
-        end = time.monotonic() + timeout
-        for thread in self._threads:
-            # The garbage collector may run in a loader thread and finalise the iterator there.
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, end - time.monotonic()))
+        self._cancelled = True
+        self._engine.close(timeout)
 
-    def _ready(self, batch: int) -> bool:
-        if self._cancelled:
-            raise InternalError(
-                "no batches are made: the iterator is closed, or must be reset to claim its memory"
-            )
-        if self._left.get(batch) != 0:
-            return False
-        first = batch * self._size
-        failed = [row for row in self._failed if first <= row < first + self._size]
-        if failed:
-            raise self._failed[min(failed)]
-        return True
-
-    def _work(self) -> None:
-        while (part := self._take()) is not None:
-            failure = self._fill(part)
-            with self._changed:
-                self._busy -= 1
-                self._current_rows.pop(part, None)
-                self._left[part // self._parts] -= 1
-                if failure is not None:
-                    self._failed[failure[0]] = failure[1]
-                self._changed.notify_all()
-
-    def _take(self) -> int | None:
-        """Return the next part to make, after waiting for one; None if the thread must end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopping or self._may_take())
-            if self._stopping:
-                return None
-            part = self._next_part
-            self._next_part += 1
-            self._busy += 1
-            self._left.setdefault(part // self._parts, self._parts)
-            return part
-
-    def _may_take(self) -> bool:
-        limit = (self._released + len(self._staging)) * self._parts
-        return not self._cancelled and self._next_part < min(self._end, limit)
-
-    def _fill(self, part: int) -> tuple[int, Exception] | None:
-        """Make the rows of a part; returns the first that fails, with its exception."""
-        batch, number = divmod(part, self._parts)
-        slots = self._staging[batch % len(self._staging)]
-        first = number * self._rows
-        for row in range(first, min(first + self._rows, self._size)):
-            if self._cancelled:
-                break
-            at = batch * self._size + row
-            self._current_rows[part] = at
-            try:
+    def _fill(self, place: int, part: int, run: RunContext) -> None:
+        """Make the rows of a part; raises the exception of the first row that fails."""
+        del run
+        slots, first = self._staging[place], part * self._rows
+        start = self._batches[place] * self._size
+        try:
+            for row in range(first, min(first + self._rows, self._size)):
+                if self._cancelled:
+                    break
+                at = self._current_rows[place, part] = start + row
                 self._maker.make(slots, row, self._epoch, at, int(self._indices[at]))
-            except Exception as error:  # noqa: BLE001 - raised in the waiting thread
-                return at, error
-        return None
+        finally:
+            self._current_rows.pop((place, part), None)
+
+
+def _engine(kind: str, workers: int) -> Engine:
+    """Return an engine of a kind with a number of threads that make records."""
+    if kind == ThreadedEngine.kind:
+        return ThreadedEngine({Pool.IO: workers}, name="loader")
+    return new_engine(kind)

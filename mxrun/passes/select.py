@@ -358,10 +358,10 @@ class Selection:
             if value is None or required is None or value in self.fixed:
                 continue
             if not self._spec(value).same_bytes(required):
-                yield self._reorder_kernel(self._spec(value), required)
+                yield reorder_kernel(self._spec(value), required, self.device)
         for spec in kernel.outputs:
             if spec is not None and spec != unpacked(spec):
-                yield self._reorder_kernel(spec, unpacked(spec))
+                yield reorder_kernel(spec, unpacked(spec), self.device)
 
     def _forward_step(self, step: Step) -> tuple[ValueId, ...]:
         assert step.prop is not None
@@ -413,19 +413,24 @@ class Selection:
                 inputs=(value,),
                 outputs=(copy,),
                 requests=writes((copy,)),
-                kernel=self._reorder_kernel(spec, required),
+                kernel=reorder_kernel(spec, required, self.device),
             )
         )
         return copy
 
-    def _reorder_kernel(self, spec: TensorSpec, required: TensorSpec) -> Kernel:
-        request = ForwardRequest((spec,), (required,), (OpReqType.WRITE,), False, self.device)
-        for candidate in known_implementations(REORDER, self.device).values():
-            kernel = candidate.prepare_forward(create(REORDER, {}), request)
-            # A NumPy body knows plain layouts alone.
-            if kernel is not None and (kernel.inputs, kernel.outputs) == ((spec,), (required,)):
-                return kernel
-        raise InternalError(f"nothing reorders {spec} to {required}")
+
+def reorder_kernel(spec: TensorSpec, required: TensorSpec, device: DeviceDescription) -> Kernel:
+    """Return the kernel that copies a tensor of `spec` to one of `required`.
+
+    Raises InternalError if the device has none.
+    """
+    request = ForwardRequest((spec,), (required,), (OpReqType.WRITE,), False, device)
+    for candidate in known_implementations(REORDER, device).values():
+        kernel = candidate.prepare_forward(create(REORDER, {}), request)
+        # A NumPy body knows plain layouts alone.
+        if kernel is not None and (kernel.inputs, kernel.outputs) == ((spec,), (required,)):
+            return kernel
+    raise InternalError(f"nothing reorders {spec} to {required}")
 
 
 def _is_low_itself(step: Step) -> bool:

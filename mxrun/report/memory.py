@@ -71,7 +71,15 @@ def _arena(report: Report) -> list[RenderableType]:
         else _gap(report)
     )
     proof = Text(f"{proved}; planned in {report['planning_ms']:.1f} ms")
-    return [table, proof, Text(_order(report))]
+    return [table, *_contexts(report), proof, Text(_order(report))]
+
+
+def _contexts(report: Report) -> list[Text]:
+    """Return the share of each of several contexts."""
+    if report["contexts"] == 1:
+        return []
+    each = f"{bytes_text(report['arena_bytes'])} ({report['arena_bytes']:,} bytes)"
+    return [Text(f"{report['contexts']} contexts with an arena of {each} each, as shown below")]
 
 
 def _order(report: Report) -> str:

@@ -53,7 +53,7 @@ def memory_svg(report: Report) -> str:
     course = report["timeline"][report["peak"]["phase"]]
     steps = [in_words(name) for name in course["operators"]]
     swatches, top = _legend(report)
-    scale = _ArenaScale(max(1, len(steps)), max(1, report["planned_bytes"]), top)
+    scale = _ArenaScale(max(1, len(steps)), max(1, report["arena_bytes"]), top)
     parts = [
         text(_title(report), LEFT, 30, "title"),
         text(_figures(report), LEFT, 48, "faint"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,7 +116,8 @@ class StoragePool:
 
     allocate_memory: requests memory from the system; it raises UserError if there is too little.
     cap: most bytes to reserve, None for no limit. fill: sets bytes of memory; if it is given, freed
-    blocks are filled with `POISON`.
+    blocks are filled with `POISON`. idle: lists of blocks that are allocated but
+    not in use; they are freed by trimming.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class StoragePool:
         fill: Fill | None = None,
     ) -> None:
         self.context, self.cap = context, cap
+        self.idle: list[list[StorageBlock]] = []
         self._allocate_memory, self._fill = allocate_memory, fill
         self._classes: dict[int, SizeClass] = {}
         self._class_of_size: dict[int, SizeClass] = {}
@@ -168,6 +170,8 @@ class StoragePool:
         """Return memory without blocks in use to the system; return the number of bytes."""
         with self._lock:
             before = self._reserved
+            for block in drained(self.idle):
+                self.free(block)
             for size_class in tuple(self._classes.values()):
                 self._trim(size_class)
             return before - self._reserved
@@ -175,7 +179,7 @@ class StoragePool:
     def statistics(self) -> StorageStatistics:
         """Return the present state."""
         return StorageStatistics(
-            bytes_in_use=self._in_use,
+            bytes_in_use=self._bytes_in_use(),
             blocks_in_use=sum(self.blocks_in_use().values()),
             peak_bytes=self._peak,
             bytes_reserved=self._reserved,
@@ -184,8 +188,15 @@ class StoragePool:
         )
 
     def blocks_in_use(self) -> dict[int, int]:
-        """Return the number of blocks in use by capacity, largest first."""
-        counts = {each.capacity: each.created - len(each.free) for each in self._all_classes()}
+        """Return the number of blocks in use by capacity, largest first.
+
+        This uses no globals, so it works until the very end of the process.
+        """
+        classes = tuple(self._classes.values())
+        counts = {each.capacity: each.created - len(each.free) for each in classes}
+        for blocks in self.idle:
+            for block in blocks:
+                counts[block.capacity] -= 1
         return {capacity: counts[capacity] for capacity in sorted(counts, reverse=True)}
 
     def reset_peak(self) -> None:
@@ -193,9 +204,6 @@ class StoragePool:
         self._peak = self._in_use
 
     # -- slow path -----------------------------------------------------------------------------
-
-    def _all_classes(self) -> tuple[SizeClass, ...]:
-        return tuple(self._classes.values())
 
     def _class_for(self, nbytes: int) -> SizeClass:
         """Return the class for a size that is not remembered."""
@@ -208,6 +216,9 @@ class StoragePool:
                 self._class_of_size.clear()
             self._class_of_size[nbytes] = found
         return found
+
+    def _bytes_in_use(self) -> int:
+        return self._in_use - sum(block.capacity for blocks in self.idle for block in blocks)
 
     def _new_block(self, size_class: SizeClass, nbytes: int) -> StorageBlock:
         """Return a block that did not exist before."""
@@ -253,20 +264,14 @@ class StoragePool:
             Diagnostic(
                 f"out of memory on {self.context}: {nbytes:,} bytes are requested",
                 expected=f"at most {self.cap:,} bytes in all, the pool's cap",
-                got=f"{self._in_use:,} bytes in use, {self._reserved:,} reserved",
+                got=f"{self._bytes_in_use():,} bytes in use, {self._reserved:,} reserved",
                 hint="delete arrays that are not needed any more, or raise the cap",
             )
         )
 
     def _trim(self, size_class: SizeClass) -> None:
         """Forget the slabs all of whose blocks are free; lock held."""
-        waiting: list[StorageBlock] = []
-        while size_class.free:
-            try:
-                waiting.append(size_class.free.pop())
-            except IndexError:
-                # Another thread was faster.
-                break
+        waiting = list(drained([size_class.free]))
         free = Counter(block.memory for block in waiting)
         for memory, count in free.items():
             slab = size_class.slabs[memory]
@@ -278,6 +283,16 @@ class StoragePool:
                     size_class.current = None
         kept = (block for block in waiting if block.memory in size_class.slabs)
         size_class.free.extend(kept)
+
+
+def drained(lists: Iterable[list[StorageBlock]]) -> Iterator[StorageBlock]:
+    """Remove and yield the blocks of lists from which other threads take some meanwhile."""
+    for blocks in lists:
+        while blocks:
+            try:
+                yield blocks.pop()
+            except IndexError:
+                break
 
 
 class StoragePools:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from mxrun.base.array_file import Arrays
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
@@ -15,7 +16,7 @@ from mxrun.frontend.data import evaluation_pipeline
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.io.sample import Sample, array_samples
 from mxrun.session.records import Records, RecordSource
-from mxrun.train.checkpoint import Arrays, Manifest
+from mxrun.train.checkpoint import Manifest
 
 
 class ArraySource(RecordSource):

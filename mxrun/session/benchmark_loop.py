@@ -21,7 +21,7 @@ from mxrun.io.iterator import ArrayIterator
 from mxrun.planner.plan import Plan
 from mxrun.session.device import open_device
 from mxrun.session.parameter_init import initialise_pinned, zero_pinned
-from mxrun.train.loop import slots
+from mxrun.train.host_arrays import slots
 from mxrun.train.measure import Measure, Phase
 
 # Maximum number of distinct batches, and of their bytes together: more than caches hold.

@@ -20,27 +20,29 @@ _MEASURED_STEPS = 5
 def budgeted(built: ModelDefinition, training: bool, device: DeviceDescription) -> dict[str, Any]:
     """Return the options of a compile request for the config's budget; empty without one.
 
-    A share refers to the memory of training and is ignored for inference.
+    A share refers to the memory of training and is ignored for inference. Contexts that train
+    together share a size equally.
     """
     configured = built.config.memory.budget
     if configured is None or (configured.nbytes is None and not training):
         return {}
     place = built.config.place("memory", "budget")
-    budget = Budget(configured.nbytes, configured.share, place=place)
+    nbytes = None if configured.nbytes is None else configured.nbytes // built.contexts
+    budget = Budget(nbytes, configured.share, place=place)
     # The number of micro-batches changes bits, so it must not depend on measurements.
     measured = training and not built.config.memory.micro_batches
     machine = open_device(built.config, device).known_peaks() if measured else None
     return {"budget": budget, "machine": machine}
 
 
-def budget_figures(plan: Plan) -> dict[str, Any]:
-    """Return the budget and the recomputed steps by phase, as JSON."""
+def budget_figures(plan: Plan, contexts: int) -> dict[str, Any]:
+    """Return the budget and the recomputed steps by phase, as JSON; bytes are of all contexts."""
     return {
-        "budget_bytes": plan.budget_bytes,
+        "budget_bytes": None if plan.budget_bytes is None else contexts * plan.budget_bytes,
         "recompute": {
             name: {
                 "steps": list(phase.recomputed.steps),
-                "plain_bytes": plan.pinned_bytes + phase.recomputed.plain_bytes,
+                "plain_bytes": contexts * (plan.pinned_bytes + phase.recomputed.plain_bytes),
                 "extra_ms": phase.recomputed.extra_s * 1e3,
                 "extra": phase.recomputed.extra,
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.errors import Diagnostic
@@ -19,13 +20,20 @@ def kind_of(config: RunConfig) -> type[Device]:
 
 
 def describe(config: RunConfig, threads: int) -> DeviceDescription:
-    """Return the description of the config's device with a team of `threads`."""
+    """Return the description of the config's first device with a team of `threads`."""
     return kind_of(config).describe(config.device[1], threads)
 
 
 def open_device(config: RunConfig, description: DeviceDescription) -> Device:
-    """Open the config's device; `description` is that of the plan."""
+    """Open a device of the config's kind; `description` is that of the plan."""
     return registry.open_device(description, config.device[0])
+
+
+def open_devices(config: RunConfig, description: DeviceDescription) -> tuple[Device, ...]:
+    """Open all devices of the config; `description` is that of the plan, for the first one."""
+    return tuple(
+        open_device(config, replace(description, index=index)) for _, index in config.devices
+    )
 
 
 def host_loops(config: RunConfig | None) -> AbstractContextManager[None]:
@@ -39,30 +47,44 @@ def host_loops(config: RunConfig | None) -> AbstractContextManager[None]:
     return interpreted()
 
 
+def one_context_only(config: RunConfig, what: str) -> Diagnostic:
+    """Return the diagnostic for something that does not support several contexts."""
+    return Diagnostic(
+        f"{what} does not support several contexts",
+        config.place("context"),
+        got=f"{len(config.devices)} contexts",
+        hint=f"add context={config.device[0]}:{config.device[1]}",
+    )
+
+
 def with_device_checked(parsed: Parsed) -> Parsed:
-    """Return the config, with a diagnostic added if there is no such device here."""
-    if parsed.device is None:
-        return parsed
-    kind, index = parsed.device
+    """Return the config, with a diagnostic added for each of its devices that is not here."""
     known = registry.device_kinds()
-    if kind not in known:
-        problem = f"there is no kind of device {kind!r}"
-        hint = nearest(kind, known) or "the key `plugins` names the file of a device of your own"
-        return parsed.with_problem(_missing(parsed, problem, hint))
-    count = registry.device_kind(kind).count()
-    if index < count:
-        return parsed
-    hint = "" if count else registry.device_kind(kind).missing()
-    return parsed.with_problem(_missing(parsed, f"there is no device {kind}:{index}", hint))
+    for number, (kind, index) in enumerate(parsed.devices):
+        if kind not in known:
+            problem = f"there is no kind of device {kind!r}"
+            hint = (
+                nearest(kind, known) or "the key `plugins` names the file of a device of your own"
+            )
+            parsed = parsed.with_problem(_missing(parsed, number, problem, hint))
+            continue
+        count = registry.device_kind(kind).count()
+        if index >= count:
+            hint = "" if count else registry.device_kind(kind).missing()
+            problem = f"there is no device {kind}:{index}"
+            parsed = parsed.with_problem(_missing(parsed, number, problem, hint))
+    return parsed
 
 
-def _missing(parsed: Parsed, problem: str, hint: str) -> Diagnostic:
+def _missing(parsed: Parsed, number: int, problem: str, hint: str) -> Diagnostic:
+    """Return the diagnostic for device `number` of the config."""
     counts = {kind: registry.device_kind(kind).count() for kind in registry.device_kinds()}
+    found = parsed.tree.find("context", number)
     return Diagnostic(
         f"context: {problem}",
-        parsed.place("context"),
+        found.place,
         expected=", ".join(f"{kind} ({_devices(count)})" for kind, count in counts.items()),
-        got=str(parsed.tree.find("context").plain()),
+        got=str(found.plain()),
         hint=hint,
     )
 

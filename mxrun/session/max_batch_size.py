@@ -17,6 +17,7 @@ from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.symbol import Symbol
 from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.memory_limits import available_bytes, memory_limit
+from mxrun.session.device import one_context_only
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.planning import request_for
 
@@ -42,12 +43,15 @@ def max_batch_size(
     """Return the requested batch size, or for `max` the largest that fits."""
     if batch != MAX:
         return batch
+    first = build(parsed, 1)
+    if training and len(first.config.devices) > 1:
+        raise UserError(one_context_only(first.config, "--batch max"))
 
     def compile_request(size: int) -> tuple[Symbol, CompileRequest]:
         built = build(parsed, size)
         return built.model.symbol, request_for(built, training, threads)
 
-    return largest_batch(build(parsed, 1), compile_request, notify)
+    return largest_batch(first, compile_request, notify)
 
 
 def largest_batch(

@@ -16,44 +16,51 @@ from mxrun.session.micro_batches import Planned
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """Memory of a run's plan; all figures in bytes refer to the entire arena.
+    """Memory of a run's plan.
 
-    micro_batches: number of micro-batches per batch. outside: resident bytes by kind of a process
-    that is ready to run the plan but has no arena; empty if the system does not report them, or if
-    they were not requested. what_if: effects of other settings; None if they were not requested.
+    contexts: number of arenas. Sizes of arenas and their bounds are sums over all of them; the
+    classes, the peak, the timeline and the blocks are those of one arena, of `arena_bytes`.
+    micro_batches: number of micro-batches of each context's batch. outside: resident bytes by kind
+    of a process that is ready to run the plan but has no arena; empty if the system does not report
+    them, or if they were not requested. what_if: effects of other settings; None if they were not
+    requested.
     """
 
     name: str
     phase: str
     batch_size: int
     micro_batches: int
+    contexts: int
     plan: Plan
     outside: Mapping[str, Any] = field(default_factory=dict)
     what_if: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON."""
-        plan = self.plan
+        plan, count = self.plan, self.contexts
+        any_order_bytes = plan.any_order_bytes
         return {
             "name": self.name,
             "phase": self.phase,
-            "planned_bytes": plan.planned_bytes,
-            "lower_bound_bytes": plan.lower_bound_bytes,
-            "gap_bytes": plan.planned_bytes - plan.lower_bound_bytes,
+            "contexts": count,
+            "arena_bytes": plan.planned_bytes,
+            "planned_bytes": count * plan.planned_bytes,
+            "lower_bound_bytes": count * plan.lower_bound_bytes,
+            "gap_bytes": count * (plan.planned_bytes - plan.lower_bound_bytes),
             "fragmentation": self._fragmentation(),
-            "naive_bytes": plan.naive_bytes,
-            "in_place_only_bytes": plan.in_place_only_bytes,
-            "free_list_bytes": self._free_list_bytes(),
-            "proved_bytes": plan.proved_bytes,
+            "naive_bytes": count * plan.naive_bytes,
+            "in_place_only_bytes": count * plan.in_place_only_bytes,
+            "free_list_bytes": count * self._free_list_bytes(),
+            "proved_bytes": count * plan.proved_bytes,
             "proved_optimal": plan.proved_optimal,
             "classes": {name: asdict(figures) for name, figures in plan.classes().items()},
             "hints": [hint for phase in plan.phases.values() for hint in _hints(phase)],
             "planning_ms": plan.planning_ms,
             "order": {name: phase.order for name, phase in plan.phases.items()},
-            "any_order_bytes": plan.any_order_bytes,
+            "any_order_bytes": None if any_order_bytes is None else count * any_order_bytes,
             "batch_size": self.batch_size,
             "micro_batches": self.micro_batches,
-            **budget_figures(plan),
+            **budget_figures(plan, count),
             "peak": self._peak(),
             "timeline": self._timeline(),
             "pinned": self._pinned(),
@@ -164,5 +171,6 @@ def memory_report(run: Planned, phase: str) -> MemoryReport:
         phase=phase,
         batch_size=run.built.batch_size,
         micro_batches=run.built.micro_batches,
+        contexts=run.built.contexts,
         plan=run.plan,
     )

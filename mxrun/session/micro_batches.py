@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.cost import StepSeconds
-from mxrun.graph.phases import ACCUMULATE, TRAIN
+from mxrun.graph.phases import ACCUMULATE, TRAIN, UPDATE
 from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget, OverBudget, sufficient_share
 from mxrun.session.notes import Notify, ignore_note
@@ -24,7 +24,7 @@ _CALL_S = 2e-6
 
 @dataclass(frozen=True)
 class Planned:
-    """Plan and its run, whose batches may be split into micro-batches.
+    """Plan of each context of a run, whose batches may be split into micro-batches.
 
     unsplit_bytes: bytes of the plan without micro-batches and recomputation.
     """
@@ -32,6 +32,11 @@ class Planned:
     built: ModelDefinition
     plan: Plan
     unsplit_bytes: int
+
+    @property
+    def planned_bytes(self) -> int:
+        """Bytes of the arenas of all contexts."""
+        return self.plan.planned_bytes * self.built.contexts
 
 
 def planned(
@@ -43,6 +48,8 @@ def planned(
 ) -> Planned:
     """Return the plan of inference, or of training with micro-batches if the budget requires them.
 
+    Training is planned for one of the config's contexts, all of which have the same plan.
+
     If unsplit batches fit without recomputation, they are used. Otherwise each number of
     micro-batches is planned, with recomputation, and the plan with the lowest predicted time is
     taken. notify, autotuned: as for `plan_for`. Raises OverBudget with the smallest arena found if
@@ -52,6 +59,8 @@ def planned(
     def request(split: ModelDefinition) -> CompileRequest:
         return replace(request_for(split, training, threads, notify), autotuned=autotuned or {})
 
+    if training:
+        built = built.on_contexts()
     first = request(built)
     budget = first.budget
     if not training or budget is None or not built.config.memory.micro_batches:
@@ -64,7 +73,7 @@ def planned(
     within = replace(budget, nbytes=limit)
     found: dict[float, Planned] = {}
     failures: list[OverBudget] = []
-    for parts in divisors(built.batch_size):
+    for parts in divisors(built.model.batch_size):
         split = built.with_micro_batches(parts)
         request_within = replace(request(split), budget=within)
         try:
@@ -78,7 +87,7 @@ def planned(
             # More micro-batches only take longer.
             break
     if not found:
-        raise _smallest_failure(failures, unsplit, budget, built.batch_size)
+        raise _smallest_failure(failures, unsplit, budget, built.model.batch_size)
     return found[min(found)]
 
 
@@ -91,7 +100,7 @@ def _step_seconds(built: ModelDefinition, plan: Plan) -> float:
     """Return the predicted seconds of a training step: all micro-batches, and the update."""
     seconds = StepSeconds(None)
     micro_batches = built.training.accumulate * built.micro_batches
-    runs = {TRAIN: 1, ACCUMULATE: micro_batches - 1}
+    runs = {TRAIN: 1, ACCUMULATE: micro_batches - 1, UPDATE: built.contexts > 1}
     return sum(
         count * sum(_CALL_S + seconds(step) for step in plan.phases[name].steps)
         for name, count in runs.items()
@@ -120,7 +129,7 @@ def micro_batch_notes(run: Planned) -> list[str]:
     if built.micro_batches == 1:
         return []
     return [
-        f"memory.micro_batches: each batch of {built.batch_size} is computed as "
+        f"memory.micro_batches: each batch of {built.batch_size // built.contexts} is computed as "
         f"{built.micro_batches} of {built.model.batch_size}: {run.plan.planned_bytes:,} bytes "
         f"instead of {run.unsplit_bytes:,}"
     ]

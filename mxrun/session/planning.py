@@ -15,7 +15,7 @@ from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.compiler.team_size import team_for
 from mxrun.config import ConfigSource, Overrides, Parsed, parse
 from mxrun.frontend import ModelDefinition, build
-from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
+from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
 from mxrun.io.order import LastBatch
 from mxrun.io.prefetch import staging_specs
 from mxrun.passes.autotune_candidates import Chooser
@@ -99,6 +99,8 @@ def request_for(
     phases = [TRAIN] if training else []
     if training and settings.accumulate * built.micro_batches > 1:
         phases.append(ACCUMULATE)
+    if training and built.contexts > 1:
+        phases.append(UPDATE)
     if not training or built.config.data.eval is not None:
         phases.append(EVALUATE)
     return CompileRequest(
@@ -174,29 +176,30 @@ def last_batch(built: ModelDefinition, role: str) -> LastBatch:
     return built.config.data.last_batch or ("discard" if coupled else "pad")
 
 
-def check_fits(plan: Plan) -> None:
-    """Raise UserError, before anything is allocated, if the arena exceeds the available memory.
+def check_fits(plan: Plan, contexts: int = 1) -> None:
+    """Raise UserError, before anything is allocated, if the arenas exceed the available memory.
 
-    Memory that the process already uses, for libraries and data sets, counts as occupied.
+    contexts: number of arenas. Memory that the process already uses, for libraries and data sets,
+    counts as occupied.
     """
-    limit = remaining_bytes()
-    if plan.planned_bytes > limit:
+    limit, nbytes = remaining_bytes(), plan.planned_bytes * contexts
+    if nbytes > limit:
         raise UserError(
             Diagnostic(
                 "the run does not fit into the memory that this process may use",
                 expected=f"at most {limit:,} bytes, which are left of its limit",
-                got=f"{plan.planned_bytes:,} bytes planned",
+                got=f"{nbytes:,} bytes planned",
                 hint="lower data.batch_size; `mxrun inspect-memory` shows each tensor's memory",
             )
         )
 
 
 def team_size(built: ModelDefinition, training: bool, threads: int | None = None) -> int:
-    """Return the size of the thread team: `threads`, else the config's, else a prediction.
+    """Return the size of a context's team: `threads`, else the config's, else a prediction.
 
     The prediction depends on the network, the kind of processor and the number of cores
-    (`team_for`). Raises UserError for a larger team than the device provides: kernels prepared for
-    it would wait for threads that do not exist.
+    (`team_for`), which contexts that train together share equally. Raises UserError for a larger
+    team than the device provides: kernels prepared for it would wait for threads that do not exist.
     """
     requested, kind = threads or built.config.threads, kind_of(built.config)
     if requested is None:
@@ -206,7 +209,7 @@ def team_size(built: ModelDefinition, training: bool, threads: int | None = None
             trained=frozenset(built.training.rules) if training else frozenset(),
             instruction_set=describe(built.config, 1).instruction_set,
             precision=built.config.precision,
-            largest=min(kind.cores(), kind.largest_team()),
+            largest=min(max(1, kind.cores() // built.contexts), kind.largest_team()),
         )
     if requested > kind.largest_team():
         raise UserError(

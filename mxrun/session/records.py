@@ -35,7 +35,7 @@ from mxrun.io.sample import Sample, read_samples, samples
 from mxrun.io.table import PLAIN, TableForm
 from mxrun.session.inference_outputs import label_inputs
 from mxrun.session.planning import staged_name
-from mxrun.train.loop import slots
+from mxrun.train.host_arrays import slots
 from mxrun.train.measure import LossTensors, Measure, Phase
 from mxrun.train.metric_kind import MetricKind
 

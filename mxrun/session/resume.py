@@ -183,6 +183,7 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
         "device": (saved.plan.device, now.plan.device),
         "threads": (saved.plan.threads, now.plan.threads),
         "kernel library": (saved.plan.library, now.plan.library),
+        "contexts": (saved.plan.contexts, now.plan.contexts),
         "micro-batches": (saved.plan.micro_batches, now.plan.micro_batches),
     }
     found = [

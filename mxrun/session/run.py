@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mxrun.base.array_file import Arrays
+from mxrun.base.context import Context
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
@@ -16,14 +19,16 @@ from mxrun.base.validation import Path as KeyPath
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
+from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
 from mxrun.graph.update_rule import averaged
 from mxrun.io.dataset import Dataset
 from mxrun.io.fingerprint import fingerprint
 from mxrun.io.iterator import DataIterator
 from mxrun.io.prefetch import Staging, open_iterator
+from mxrun.planner.gradient_buckets import cuts, gradient_buckets
 from mxrun.planner.plan import Plan
-from mxrun.session.device import open_device
+from mxrun.runtime.engine.default import engine_of
+from mxrun.session.device import open_devices
 from mxrun.session.parameter_init import initialise_pinned, zero_pinned
 from mxrun.session.planning import last_batch, staged_names
 from mxrun.session.plugins import plugin_hashes
@@ -33,16 +38,17 @@ from mxrun.train.checkpoint import (
     MEASURED_FILE,
     OPTIMIZER_FILE,
     PARAMETERS_FILE,
-    Arrays,
     Checkpoint,
     PlanRecord,
     RunState,
 )
-from mxrun.train.host_arrays import HostArrays
-from mxrun.train.loop import TrainingLoop, TrainingParameters, pinned, slots
+from mxrun.train.data_parallel import ContextGroup
+from mxrun.train.host_arrays import LEARNED, HostArrays, copy_pinned, pinned, slots
+from mxrun.train.loop import TrainingLoop
 from mxrun.train.measure import Phase
 from mxrun.train.observer import Observer
 from mxrun.train.progress import Progress
+from mxrun.train.training_parameters import TrainingParameters
 
 _LENGTH: tuple[KeyPath, ...] = (("train", "epochs"), ("train", "max_steps"))
 _FILE_OF = {
@@ -67,13 +73,17 @@ class Run:
         self.datasets = datasets
         weighting = built.training.class_weights
         self.class_weights = None if weighting is None else weighting.of(datasets["train"])
-        self.executor = Executor(plan, open_device(built.config, plan.device))
-        names = staged_names(built)
-        self._staged = [HostArrays(self.executor, batch.values()) for batch in names]
+        self._group = context_group(built, plan)
+        self.executors = self._group.executors
+        self.executor = self.executors[0]
+        # Every arena has room for some of the batches, each of which any context may compute.
+        names = [(executor, batch) for batch in staged_names(built) for executor in self.executors]
+        self._staged = [HostArrays(executor, batch.values()) for executor, batch in names]
+        self.engine = engine_of(built.config.engine)
         self._staging = Staging(
             [
                 {name: staged.arrays[tensor] for name, tensor in batch.items()}
-                for batch, staged in zip(names, self._staged, strict=True)
+                for (_, batch), staged in zip(names, self._staged, strict=True)
             ]
         )
         self.iterators = {role: self._iterator(role) for role in datasets}
@@ -85,7 +95,7 @@ class Run:
         self.started_from: dict[str, Any] | None = None
         self._warm_start: WarmStartSource | None = None
         self._runs = runs
-        zero_pinned(self.executor, self.built)
+        self._zero_pinned()
 
     def read_warm_start(self) -> WarmStartSource:
         """Return the warm start of `train.start_from`, read once.
@@ -115,7 +125,8 @@ class Run:
             loops=self.executor.device.host_loop,
             workers=config.data.workers,
             staging=self._staging,
-            parts=self.built.micro_batches if training else 1,
+            parts=self.built.parts if training else 1,
+            engine=self.engine.kind,
         )
 
     def initialise(self, start: bool = True) -> None:
@@ -123,7 +134,7 @@ class Run:
 
         start: if false, the warm start is left out.
         """
-        zero_pinned(self.executor, self.built)
+        self._zero_pinned()
         initialise_pinned(self.executor, self.built)
         if start:
             for name, value in self.read_warm_start().arrays.items():
@@ -132,6 +143,16 @@ class Run:
             if averaged(name) in self.plan.specs:
                 value = self.executor.tensor(name).values()
                 self.executor.tensor(averaged(name)).write(value)
+        self._copy_learned()
+
+    def _zero_pinned(self) -> None:
+        """Set the pinned tensors of every context to zero, but for those of `zero_pinned`."""
+        for executor in self.executors:
+            zero_pinned(executor, self.built)
+
+    def _copy_learned(self) -> None:
+        """Copy parameters and states from the first context to all others."""
+        copy_pinned(self.executor, self.executors[1:], *LEARNED)
 
     def loop(
         self,
@@ -143,7 +164,15 @@ class Run:
         evaluation = self.phase(EVALUATE, "eval") if "eval" in self.iterators else None
         train = self.phase(TRAIN, "train", (ACCUMULATE,))
         return kind(
-            self.executor, self.built.model.losses, train, evaluation, self.pace, observer, run
+            self.executor,
+            self.built.model.losses,
+            train,
+            evaluation,
+            self.pace,
+            observer,
+            self.engine,
+            run,
+            self._group if len(self.executors) > 1 else None,
         )
 
     @property
@@ -171,30 +200,41 @@ class Run:
             iterator.reset(1)
             iterator.next_into(slots(self.executor, iterator).arrays)
 
-    def touched_bytes(self) -> int:
-        """Measure how much of the arena a run uses (`Executor.touched_bytes`).
+    @property
+    def planned_bytes(self) -> int:
+        """Bytes of the arenas of all contexts."""
+        return self.plan.planned_bytes * len(self.executors)
 
-        The contents are lost. The batches in the arena are reused, so a finished run does not need
+    def touched_bytes(self) -> int:
+        """Measure how much of the arenas a run uses (`Executor.touched_bytes`).
+
+        The contents are lost. The batches in the arenas are reused, so a finished run does not need
         its data.
         """
         loaded = [*self._staged]
-        loaded += [slots(self.executor, iterator) for iterator in self.iterators.values()]
+        loaded += [
+            slots(executor, iterator)
+            for executor in self.executors
+            for iterator in self.iterators.values()
+        ]
         contents = [
             {name: array.copy() for name, array in batch.arrays.items()} for batch in loaded
         ]
 
-        def exercise() -> None:
-            """Write to the arena as a run does, once: initial values, batches, and every phase."""
+        def exercise(executor: Executor) -> None:
+            """Write to an arena as a run does, once: initial values, batches, and every phase."""
             self.initialise(start=False)
             for batch, content in zip(loaded, contents, strict=True):
                 for name, array in batch.arrays.items():
                     np.copyto(array, content[name])
                 batch.store()
-            for phase, role in ((ACCUMULATE, "train"), (TRAIN, "train"), (EVALUATE, "eval")):
-                if role in self.iterators and phase in self.plan.phases:
-                    self.executor.run(phase)
+            for phase in (ACCUMULATE, TRAIN, UPDATE, EVALUATE):
+                if phase in self.plan.phases and (phase != EVALUATE or "eval" in self.iterators):
+                    executor.run(phase)
 
-        return self.executor.touched_bytes(exercise)
+        return sum(
+            executor.touched_bytes(partial(exercise, executor)) for executor in self.executors
+        )
 
     def close(self) -> None:
         """Stop the loaders."""
@@ -213,6 +253,7 @@ class Run:
                 threads=self.plan.device.threads,
                 library=self.plan.device.library,
                 micro_batches=self.built.micro_batches,
+                contexts=self.built.contexts,
                 implementations=self.plan.phases[TRAIN].implementations(),
                 others={
                     name: phase.implementations()
@@ -289,18 +330,37 @@ class Run:
             self.initialise()
             self.started_from = self.read_warm_start().to_json()
             return
-        zero_pinned(self.executor, self.built)
+        self._zero_pinned()
         self.started_from = checkpoint.manifest.started_from
         groups = (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary)
         for kind, arrays in zip(_FILE_OF, groups, strict=True):
             _require_fit(checkpoint, arrays, self._specs(kind))
             for name, array in arrays.items():
                 self.executor.tensor(name).write(array)
+        self._copy_learned()
         measured = loop.measure.state()
         _require_fit(checkpoint, checkpoint.measured, _specs_of(measured))
         for name, array in checkpoint.measured.items():
             np.copyto(measured[name], array)
         loop.progress = checkpoint.manifest.progress
+
+
+def context_group(built: ModelDefinition, plan: Plan) -> ContextGroup:
+    """Return the executors of a plan on the contexts of a run, with cuts at buckets of gradients.
+
+    In a run on one context, updates consume the gradients within the plan.
+    """
+    buckets = gradient_buckets(plan, TRAIN) if built.contexts > 1 else ()
+    pieces = {TRAIN: cuts(buckets, len(plan.phases[TRAIN].steps))}
+    devices = open_devices(built.config, plan.device)[: built.contexts]
+    return ContextGroup(
+        executors=[
+            Executor(replace(plan, device=device.description), device, pieces) for device in devices
+        ],
+        contexts=[Context(*device) for device in built.config.devices[: built.contexts]],
+        buckets=buckets,
+        reduces_on_device=built.config.kvstore == "device",
+    )
 
 
 def _require_fit(checkpoint: Checkpoint, arrays: Arrays, targets: Mapping[str, TensorSpec]) -> None:

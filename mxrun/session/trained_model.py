@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mxrun.base.array_file import Arrays
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import Overrides, Parsed
 from mxrun.executor.executor import Executor
@@ -19,7 +20,6 @@ from mxrun.session.synthetic_data import synthetic_notes_of
 from mxrun.train.advice import ON_COMMAND_LINE, Advice
 from mxrun.train.checkpoint import (
     MANIFEST_FILE,
-    Arrays,
     Checkpoint,
     checkpoint_folder,
     load_checkpoint,

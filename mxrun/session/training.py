@@ -227,7 +227,7 @@ def _open_run(
     if saved is not None and is_timed(built):
         autotuned = {TRAIN: saved.implementations, **saved.others}
     planned_run = planned(built, training=True, threads=team, notify=notify, autotuned=autotuned)
-    check_fits(planned_run.plan)
+    check_fits(planned_run.plan, planned_run.built.contexts)
     read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
     for note in (*read, *micro_batch_notes(planned_run), *budget_notes(planned_run.plan)):
         notify(note)
@@ -326,7 +326,7 @@ class _Training:
                 steps_per_epoch=loop.steps_of(1),
                 batch_size=run.built.batch_size,
                 parameters=sum(spec.elements for spec in run.built.model.parameters.values()),
-                planned_bytes=run.plan.planned_bytes,
+                planned_bytes=run.planned_bytes,
                 threads=run.plan.device.threads,
                 resumed_from=resumed_from,
                 trainable=trainable_elements(run.built),
@@ -356,9 +356,9 @@ class _Training:
             step_ms=percentiles(result.step_ms),
             first_step_s=result.first_step_at - self._request.started_at,
             memory={
-                "planned_bytes": run.plan.planned_bytes,
+                "planned_bytes": run.planned_bytes,
                 "touched_bytes": run.touched_bytes(),
-                "lower_bound_bytes": run.plan.lower_bound_bytes,
+                "lower_bound_bytes": run.plan.lower_bound_bytes * len(run.executors),
                 "rss_peak_bytes": rss_peak_bytes,
             },
             run_dir=str(directory.path),

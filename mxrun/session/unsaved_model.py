@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mxrun.base.array_file import Arrays
 from mxrun.config import Parsed
 from mxrun.frontend import ModelDefinition
 from mxrun.io.dataset import Dataset, open_datasets
@@ -17,7 +18,6 @@ from mxrun.train.checkpoint import (
     AUXILIARY_FILE,
     FORMAT,
     PARAMETERS_FILE,
-    Arrays,
     Checkpoint,
     Manifest,
     PlanRecord,

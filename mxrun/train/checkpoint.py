@@ -4,11 +4,6 @@
 `auxiliary.safetensors` if there are such states, `measured.safetensors` with the sums of an epoch's
 metrics, and `manifest.json`. The manifest has the size and SHA-256 of each file, its own SHA-256,
 the progress of the run and the identity of the run. The same state gives the same bytes.
-
-Format of a `.safetensors` file (https://github.com/huggingface/safetensors): the length of the
-header as 64 bits, little endian; the header in JSON, padded with spaces to a multiple of 8; the
-arrays one after the other, row-major. It is written here array by array, because the package's own
-functions first copy everything into memory. Untrusted input is read with the package's functions.
 """
 
 from __future__ import annotations
@@ -24,18 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from mxrun.base.array_file import Arrays, UnreadableArrays, file_parts, read_arrays
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import report_write_errors, sync_folder
 from mxrun.base.params import Parameters, check
 from mxrun.io.record import Scale
 from mxrun.train.files import canonical_json, remove
 from mxrun.train.progress import Count, Progress
-
-Arrays = Mapping[str, npt.NDArray[Any]]
 
 PARAMETERS_FILE = "parameters.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
@@ -51,15 +44,6 @@ CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
 
 _MAX_MANIFEST_BYTES = 1 << 26
 _CHUNK = 1 << 20
-_TYPES = {
-    "float64": "F64",
-    "float32": "F32",
-    "float16": "F16",
-    "int64": "I64",
-    "int32": "I32",
-    "int8": "I8",
-    "uint8": "U8",
-}
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\z")]
 
@@ -85,6 +69,11 @@ class PlanRecord(Parameters):
     library: str = Field(description="The kernel library and its version.")
     micro_batches: Annotated[int, Field(ge=1)] = Field(
         default=1, description="Number of parts in which each batch was computed."
+    )
+    contexts: Annotated[int, Field(ge=1)] = Field(
+        default=1,
+        description="Number of contexts that computed parts of each batch side by side. The "
+        "auxiliary states, such as moving statistics, are those of the first one.",
     )
     implementations: dict[str, str] = Field(
         description="The implementation of each step of training, by name."
@@ -284,37 +273,14 @@ def _sealed(manifest: Mapping[str, Any]) -> bytes:
 
 def _write_arrays(path: Path, arrays: Arrays) -> FileRecord:
     digest = hashlib.sha256()
-    contents = (_content(arrays[name]) for name in sorted(arrays))
     with path.open("wb") as file:
-        for part in itertools.chain([_header(arrays)], contents):
+        for part in file_parts(arrays):
             file.write(part)
             digest.update(part)
         size = file.tell()
         file.flush()
         os.fsync(file.fileno())
     return FileRecord(bytes=size, sha256=digest.hexdigest())
-
-
-def _content(array: npt.NDArray[Any]) -> bytes | memoryview:
-    little_endian = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
-    return little_endian.reshape(-1).view(np.uint8).data
-
-
-def _header(arrays: Arrays) -> bytes:
-    entries = {}
-    offset = 0
-    for name in sorted(arrays):
-        array = arrays[name]
-        end = offset + array.nbytes
-        entries[name] = {
-            "dtype": _TYPES[array.dtype.name],
-            "shape": list(array.shape),
-            "data_offsets": [offset, end],
-        }
-        offset = end
-    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
@@ -393,21 +359,10 @@ def _verify(path: Path, record: FileRecord) -> None:
 
 
 def _read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    import safetensors
-    from safetensors.numpy import load_file
-
     try:
-        arrays: dict[str, npt.NDArray[Any]] = load_file(path)
-    # `load_file` looks up dtype names in NumPy, which does not have all of them.
-    except (safetensors.SafetensorError, ValueError, TypeError, AttributeError, OSError) as error:
-        raise _unusable(path, f"not a safetensors file: {error}") from error
-    for name, array in arrays.items():
-        if array.dtype.name not in _TYPES:
-            expected = f"one of {', '.join(_TYPES)}"
-            raise _unusable(
-                path, f"unsupported dtype of {name!r}"[:200], expected, array.dtype.name
-            )
-    return {name: arrays[name] for name in sorted(arrays)}
+        return read_arrays(path)
+    except UnreadableArrays as error:
+        raise _unusable(path, error.problem, error.expected, error.got) from error
 
 
 def _reason(error: OSError) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mxrun.base.array_file import Arrays
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.interval import Interval
 from mxrun.train.checkpoint import (
     CHECKPOINT,
-    Arrays,
     Checkpoint,
     OtherFormat,
     RunState,

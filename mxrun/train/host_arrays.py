@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy.typing as npt
 
 from mxrun.executor.executor import Executor
+from mxrun.graph.graph import MemoryClass
+from mxrun.io.iterator import DataIterator
+
+# Tensors that persist from step to step.
+LEARNED = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
 
 
 class HostArrays:
@@ -33,3 +38,21 @@ class HostArrays:
         """Copy the arrays to the tensors."""
         for mirror in self._copied:
             mirror.store()
+
+
+def copy_pinned(source: Executor, targets: Sequence[Executor], *kinds: MemoryClass) -> None:
+    """Copy the pinned tensors of some memory classes to the other executors of one plan."""
+    for name in pinned(source, *kinds) if targets else ():
+        values = source.tensor(name).values()
+        for target in targets:
+            target.tensor(name).write(values)
+
+
+def pinned(executor: Executor, *kinds: MemoryClass) -> list[str]:
+    """Return the names of a plan's pinned tensors of some memory classes."""
+    return [block.name for block in executor.plan.pinned if block.memory_class in kinds]
+
+
+def slots(executor: Executor, iterator: DataIterator) -> HostArrays:
+    """Return the I/O slots that an iterator fills; storing them brings a batch to the device."""
+    return HostArrays(executor, (name for name in iterator.specs if name in executor.plan.specs))

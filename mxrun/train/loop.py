@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -14,35 +15,31 @@ import numpy.typing as npt
 from mxrun.executor.executor import Executor
 from mxrun.executor.switch_interval import short_switch_interval
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
-from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
-from mxrun.graph.update_rule import SCHEDULE
-from mxrun.io.batch import Batch
+from mxrun.graph.lower import UNTRAINED
+from mxrun.graph.phases import ACCUMULATE, TRAIN
 from mxrun.io.iterator import DataIterator, RecordError
-from mxrun.operator.optimizer import Optimizer
-from mxrun.train.class_weights import RowWeights
+from mxrun.runtime.engine.interface import Engine
+from mxrun.train.data_parallel import ContextGroup, DataParallel, SingleContext, StepRunner
 from mxrun.train.divergence import (
     Diverged,
     EvaluationDiverged,
     is_finite,
     located_in_evaluation,
 )
-from mxrun.train.early_stopping import EvaluationMonitor
-from mxrun.train.host_arrays import HostArrays
+from mxrun.train.host_arrays import LEARNED, HostArrays, copy_pinned, pinned
 from mxrun.train.learning_rate import LearningRateTimeline
-from mxrun.train.measure import LossTensors, Measure, Phase
+from mxrun.train.measure import LossTensors, Phase
 from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Observer, StepDone, StepLogged
 from mxrun.train.progress import Progress
-from mxrun.train.schedule import Schedule
+from mxrun.train.replica import Replica
+from mxrun.train.training_parameters import TrainingParameters
 from mxrun.train.undo import StepUndo
 
 _REPORT_INTERVAL_S = 0.1
 # Steps between two checks of all parameters and states for NaN and infinity. These persist, so that
 # a later check finds them too; one check costs a pass over all of them.
 _LOOK_INTERVAL = 100
-# Tensors that persist from step to step.
-LEARNED = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
 # Number of steps whose rates are computed at once, and initial capacity for step times.
 _RATES = 1024
 _TIMES = 1 << 16
@@ -77,49 +74,6 @@ class Saver(Protocol):
 
 
 @dataclass(frozen=True)
-class TrainingParameters:
-    """Parameters of a run's course: epochs, batches per update, optimiser, schedule and monitor.
-
-    max_steps: number of steps that ends the run earlier. log_every: steps between records.
-    """
-
-    epochs: int
-    accumulate: int
-    optimizer: Optimizer
-    schedule: Schedule
-    watch: EvaluationMonitor
-    max_steps: int | None = None
-    log_every: int | None = None
-
-    def is_over(self, progress: Progress) -> bool:
-        """Return whether the run has reached its end: all epochs or steps, or early stopping.
-
-        In the middle of an epoch the last step does not suffice: its evaluation is still to come
-        unless the run is marked as finished there.
-        """
-        evaluated = progress.batch == 0 or progress.finished
-        return (
-            progress.epoch > self.epochs
-            or (self.has_all_steps(progress) and evaluated)
-            or self.watch.is_over(progress)
-        )
-
-    def has_all_steps(self, progress: Progress) -> bool:
-        """Return whether the last of `max_steps` is taken."""
-        return self.max_steps is not None and progress.step >= self.max_steps
-
-    def end_text(self, progress: Progress) -> str:
-        """Return why a finished run has ended: `all 20 epochs`, `max_steps 500 reached`."""
-        early = self.watch.early
-        if early is not None and self.watch.is_over(progress):
-            times = f"{early.patience} evaluation{'s' * (early.patience > 1)}"
-            return f"early stopping: {early.metric} has not improved for {times}"
-        if self.has_all_steps(progress):
-            return f"max_steps {self.max_steps} reached"
-        return f"all {self.epochs} epochs" if self.epochs > 1 else "the only epoch"
-
-
-@dataclass(frozen=True)
 class LoopResult:
     """Result of a run: times in ms of this process's steps, and the moment of the first.
 
@@ -145,29 +99,30 @@ class TrainingLoop:
         evaluation: Phase | None,
         pace: TrainingParameters,
         observer: Observer,
+        engine: Engine,
         run: Callable[[str], None] | None = None,
+        others: ContextGroup | None = None,
     ) -> None:
-        """`run` runs a program instead of the executor, to observe it."""
-        self._executor, self._pace, self._observer = executor, pace, observer
-        self._run = run or executor.run
+        """`run` runs a program instead of the executor, to observe it. `others`: all contexts of a
+        run on several, of which the executor is the first.
+        """
+        self._pace, self._observer = pace, observer
         self._train, self._evaluation = train, evaluation
-        self._slots = slots(executor, train.iterator)
-        batch = self._slots.arrays
-        weights = train.class_weights
-        self._row_weights = None if weights is None else RowWeights(weights, batch)
-        self.measure = Measure(executor, train, losses, batch)
-        self._evaluation_measure = (
-            None if evaluation is None else Measure(executor, evaluation, losses, batch)
-        )
+        first = Replica(executor, losses, train, evaluation)
+        self._replicas = [first]
+        if others is None:
+            self._runner: StepRunner = SingleContext(engine, first, run or executor.run)
+        else:
+            self._replicas += (
+                Replica(each, losses, train, evaluation, first) for each in others.executors[1:]
+            )
+            self._runner = DataParallel(engine, self._replicas, others)
+        self.measure, self._evaluation_measure = first.measure, first.evaluation_measure
         total_steps = self.total_steps()
         self._rates = LearningRateTimeline(
             pace.optimizer, pace.schedule, total_steps, self.steps_of(1)
         )
         self._chunk = np.zeros((_RATES, 3), np.float32)
-        self._schedule = executor.tensor(SCHEDULE).mirror()
-        named = executor.plan.specs
-        self._random = executor.tensor(RANDOM_STATE).mirror() if RANDOM_STATE in named else None
-        self._sums = _ranges(executor, MemoryClass.GRADIENTS)
         self._states = HostArrays(executor, pinned(executor, *LEARNED))
         auxiliary = HostArrays(executor, pinned(executor, MemoryClass.AUXILIARY))
         self._partial = StepUndo(auxiliary, self.measure.state())
@@ -220,9 +175,8 @@ class TrainingLoop:
         Raises Diverged on NaN or infinity, and EvaluationDiverged if only the loss of an evaluation
         is not finite; propagates errors from `saver`.
         """
-        if self._random is not None:
-            # Only the position in the streams is set in a step, not their key.
-            self._random.load()
+        for replica in self._replicas:
+            replica.begin()
         # A run that is resumed with more epochs than before is no longer finished.
         self.progress = self._with_end(self.progress)
         self._note_long_warmup()
@@ -309,8 +263,8 @@ class TrainingLoop:
             at = steps_done % _RATES
             if at == 0:
                 self._fill_chunk(step, min(_RATES, steps - steps_done))
-            self._schedule.array[...] = self._chunk[at]
-            self._schedule.store()
+            for replica in self._replicas:
+                replica.set_rates(self._chunk[at])
             steps_done += 1
             try:
                 valid = self.step(step + 1, parts)
@@ -368,50 +322,34 @@ class TrainingLoop:
         A part is a batch or, with micro-batches, a part of one. Raises Diverged if a loss is not
         finite. On RecordError and WaitEnded the saved state is as it was before the step.
         """
-        self._clear_sums()
-        valid = 0
-        may_fail = self._train.iterator.reads_records and parts > 1
+        valid, count = 0, len(self._replicas)
+        for replica in self._replicas:
+            replica.clear_sums()
+        may_fail = self._train.iterator.reads_records and parts > count
         if may_fail:
             self._partial.begin()
-        for number in range(parts):
+        for first in range(0, parts, count):
             try:
-                batch = self.load(step, number)
+                self.load(step, first)
             except (RecordError, WaitEnded):
                 if may_fail:
                     self._partial.undo()
                 raise
-            program = TRAIN if number == parts - 1 else ACCUMULATE
-            self._run(program)
-            self.measure.update(batch.valid, program)
-            valid += batch.valid
-            if not self.measure.is_finite:
+            self._runner.train(TRAIN if first + count == parts else ACCUMULATE)
+            valid += sum(replica.batch.valid for replica in self._replicas if replica.batch)
+            if not all(replica.measure.is_finite for replica in self._replicas):
                 raise Diverged
         return valid
 
-    def load(self, step: int, number: int) -> Batch:
-        """Load part `number` of a step, and the position of the random streams, into the plan's
-        slots.
+    def load(self, step: int, first: int) -> None:
+        """Load the parts of a step from number `first` on, one for each context, and the position
+        of the random streams.
         """
-        batch_number, part = divmod(number, self._train.iterator.parts)
-        self._draw_from(step * self._pace.accumulate + batch_number, part)
-        batch = self._train.iterator.next_into(self._slots.arrays)
-        assert batch is not None
-        if self._row_weights is not None:
-            self._row_weights.write(batch.valid)
-        self._slots.store()
-        return batch
-
-    def _clear_sums(self) -> None:
-        """Set the sums of gradients to zero."""
-        executor = self._executor
-        for begin, end in self._sums:
-            executor.device.fill(executor.memory, begin, end, 0)
-
-    def _draw_from(self, step: int, part: int) -> None:
-        """Set the position in their streams from which random operators draw."""
-        if self._random is not None:
-            self._random.array[1:] = step, part
-            self._random.store()
+        iterator = self._train.iterator
+        for number, replica in enumerate(self._replicas, first):
+            batch, part = divmod(number, iterator.parts)
+            draws = step * self._pace.accumulate + batch, part
+            self._runner.load(replica, partial(replica.load, iterator, *draws, weighted=True))
 
     def _look(self) -> None:
         """Raise Diverged if a parameter or state contains NaN or infinity."""
@@ -430,26 +368,46 @@ class TrainingLoop:
             return {}
         iterator, measure = self._evaluation.iterator, self._evaluation_measure
         measure.reset()
+        self._share_statistics()
         number = 0
         try:
             iterator.reset(self.progress.epoch)
-            while (batch := iterator.next_into(self._slots.arrays)) is not None:
-                self._slots.store()
-                self._draw_from(UNTRAINED, number)
-                number += 1
-                self._run(EVALUATE)
-                measure.update(batch.valid)
-                if not measure.is_finite:
-                    raise EvaluationDiverged(
-                        located_in_evaluation(
-                            self._executor, self._slots.arrays, batch, self.progress
-                        )
-                    )
+            while loaded := self._load_evaluated(iterator, number):
+                number += len(loaded)
+                self._runner.evaluate(len(loaded))
+                for replica in loaded:
+                    self._check_evaluated(replica)
                 if interrupted():
                     saver.stop(self.progress)
         except (RecordError, WaitEnded) as error:
             _give_up(saver, self.progress, error)
         return measure.values()
+
+    def _share_statistics(self) -> None:
+        """Evaluate with the auxiliary states of the first context, which checkpoints hold."""
+        first, *others = (replica.executor for replica in self._replicas)
+        copy_pinned(first, others, MemoryClass.AUXILIARY)
+
+    def _load_evaluated(self, iterator: DataIterator, number: int) -> list[Replica]:
+        """Load the batches of an evaluation from `number` on, one for each context.
+
+        Returns the contexts that have one.
+        """
+        loaded = []
+        for each, replica in enumerate(self._replicas, number):
+            load = partial(replica.load, iterator, UNTRAINED, each, weighted=False)
+            self._runner.load(replica, load)
+            if replica.batch is None:
+                break
+            loaded.append(replica)
+        return loaded
+
+    def _check_evaluated(self, replica: Replica) -> None:
+        """Raise EvaluationDiverged if the loss of the batch just evaluated is not finite."""
+        measure, batch = replica.evaluation_measure, replica.batch
+        if measure is not None and batch is not None and not measure.is_finite:
+            executor, arrays = replica.executor, replica.slots.arrays
+            raise EvaluationDiverged(located_in_evaluation(executor, arrays, batch, self.progress))
 
 
 def _give_up(saver: Saver, progress: Progress, error: RecordError | WaitEnded) -> NoReturn:
@@ -458,23 +416,3 @@ def _give_up(saver: Saver, progress: Progress, error: RecordError | WaitEnded) -
         saver.fail(progress, error)
     saver.stop(progress)
     raise error
-
-
-def pinned(executor: Executor, *kinds: MemoryClass) -> list[str]:
-    """Return the names of a plan's pinned tensors of some memory classes."""
-    return [block.name for block in executor.plan.pinned if block.memory_class in kinds]
-
-
-def _ranges(executor: Executor, kind: MemoryClass) -> list[tuple[int, int]]:
-    """Return the bytes of a plan's pinned tensors of a memory class, adjacent ones as one range."""
-    blocks = [block for block in executor.plan.pinned if block.memory_class is kind]
-    found: list[tuple[int, int]] = []
-    for block in sorted(blocks, key=lambda block: block.offset):
-        begin = found.pop()[0] if found and found[-1][1] == block.offset else block.offset
-        found.append((begin, block.end))
-    return found
-
-
-def slots(executor: Executor, iterator: DataIterator) -> HostArrays:
-    """Return the I/O slots that an iterator fills; storing them brings a batch to the device."""
-    return HostArrays(executor, (name for name in iterator.specs if name in executor.plan.specs))

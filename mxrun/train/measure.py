@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,12 +69,8 @@ class MeasuredLoss:
     def __init__(
         self, executor: Executor, phase: Phase, loss: LossTensors, slots: Mapping[str, Array]
     ) -> None:
-        programs = [name for name in (phase.name, *phase.partial) if name in executor.programs]
-        self._losses = {name: executor.result(name, loss.loss).mirror() for name in programs}
-        self._weight = slots[SAMPLE_WEIGHT]
-        rows = len(self._weight)
-        # Rows that are records, for metrics; with class weights those of the loss differ.
-        self._is_record = self._weight if phase.class_weights is None else np.zeros(rows, "f4")
+        self._phase, self._loss = phase, loss
+        rows = len(slots[SAMPLE_WEIGHT])
         classification = loss.classification
         self._per_row, self._ignored = 1, None
         if classification is not None:
@@ -84,6 +81,18 @@ class MeasuredLoss:
         self.is_finite = True
         self._metrics = Metrics(phase.metrics, loss.task, rows)
         self.metrics = self._metrics.by_figure
+        self._bind(executor, slots)
+        self.reset()
+
+    def _bind(self, executor: Executor, slots: Mapping[str, Array]) -> None:
+        """Set the tensors that an update reads."""
+        phase, loss = self._phase, self._loss
+        programs = [name for name in (phase.name, *phase.partial) if name in executor.programs]
+        self._losses = {name: executor.result(name, loss.loss).mirror() for name in programs}
+        self._weight = slots[SAMPLE_WEIGHT]
+        rows = len(self._weight)
+        # Rows that are records, for metrics; with class weights those of the loss differ.
+        self._is_record = self._weight if phase.class_weights is None else np.zeros(rows, "f4")
         if self.metrics:
             self._outputs = {name: executor.result(name, loss.output).mirror() for name in programs}
         if loss.label:
@@ -91,7 +100,12 @@ class MeasuredLoss:
         if self._ignored is not None:
             self._labels_by_row = self._label.reshape(rows, -1)
             self._counted = np.zeros(self._labels_by_row.shape, np.bool_)
-        self.reset()
+
+    def beside(self, executor: Executor, slots: Mapping[str, Array]) -> MeasuredLoss:
+        """Return a measurement of another executor's batches that adds to the same sums."""
+        other = copy(self)
+        other._bind(executor, slots)
+        return other
 
     def reset(self) -> None:
         """Reset all sums."""
@@ -164,6 +178,12 @@ class Measure:
         figures = (name for measured in self._losses for name in measured.metrics)
         named = zip(self._metrics, figures, strict=True)
         self.numbers = ("loss", *(name for name, figure in named if figure not in tables))
+
+    def beside(self, executor: Executor, slots: Mapping[str, Array]) -> Measure:
+        """Return a measurement of another executor's batches that adds to the same sums."""
+        other = copy(self)
+        other._losses = [loss.beside(executor, slots) for loss in self._losses]
+        return other
 
     def reset(self) -> None:
         """Reset all sums."""

@@ -8,13 +8,15 @@ import numpy as np
 
 from mxrun.base.errors import Diagnostic
 from mxrun.executor.checked import NonFinite, first_non_finite
-from mxrun.graph.phases import ACCUMULATE, TRAIN
+from mxrun.graph.phases import ACCUMULATE, TRAIN, UPDATE
 from mxrun.io.batch import Batch
 from mxrun.io.iterator import RecordError
 from mxrun.train.divergence import Diverged, Located, bad_record, records_text, written_text
+from mxrun.train.host_arrays import LEARNED, copy_pinned
 from mxrun.train.loop import TrainingLoop
 from mxrun.train.observer import EpochDone, RunStarted, StepDone, StepLogged
 from mxrun.train.progress import Progress
+from mxrun.train.replica import Replica
 
 
 class CheckedLoop(TrainingLoop):
@@ -36,21 +38,38 @@ class CheckedLoop(TrainingLoop):
             for array, content in zip(arrays, before, strict=True):
                 np.copyto(array, content)
             self._states.store()
+            first, *others = (replica.executor for replica in self._replicas)
+            copy_pinned(first, others, *LEARNED)
             self._train.iterator.reset(self.progress.epoch, self.position[1])
             raise Located(self._locate(step, parts)) from None
         return valid
 
     def _locate(self, step: int, parts: int) -> Diagnostic:
-        self._clear_sums()
-        for number in range(parts):
-            batch = self.load(step, number)
-            bad = bad_record(self._slots.arrays, batch)
-            if bad is not None:
-                return self._bad_record(step, *bad)
-            found = first_non_finite(self._executor, TRAIN if number == parts - 1 else ACCUMULATE)
-            if found is not None:
-                return self._diverged(step, batch, found)
+        count = len(self._replicas)
+        for replica in self._replicas:
+            replica.clear_sums()
+        for first in range(0, parts, count):
+            self.load(step, first)
+            program = TRAIN if first + count == parts else ACCUMULATE
+            for replica in self._replicas:
+                problem = self._problem_of(replica, step, program)
+                if problem is not None:
+                    return problem
+        self._runner.exchange()
+        for replica in self._replicas if count > 1 else ():
+            problem = self._problem_of(replica, step, UPDATE)
+            if problem is not None:
+                return problem
         return Diagnostic(f"training has diverged in step {step}: the loss exceeds float32")
+
+    def _problem_of(self, replica: Replica, step: int, program: str) -> Diagnostic | None:
+        """Run a program call by call and return what is not finite in it or its batch."""
+        assert replica.batch is not None
+        bad = bad_record(replica.slots.arrays, replica.batch)
+        if bad is not None:
+            return self._bad_record(step, *bad)
+        found = first_non_finite(replica.executor, program)
+        return None if found is None else self._diverged(step, replica.batch, found)
 
     def _bad_record(self, step: int, name: str, record: int) -> Diagnostic:
         return Diagnostic(

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 from typing import NoReturn
 
+from mxrun.base.array_file import Arrays
 from mxrun.base.errors import Diagnostic, Stopped, UserError
 from mxrun.io.iterator import RecordError
 from mxrun.train.advice import ON_COMMAND_LINE, Advice
-from mxrun.train.checkpoint import MEASURED_FILE, Arrays, RunState
+from mxrun.train.checkpoint import MEASURED_FILE, RunState
 from mxrun.train.checkpoint_manager import CheckpointManager
 from mxrun.train.divergence import Diverged, is_finite
 from mxrun.train.observer import EpochDone, StepLogged

@@ -23,7 +23,7 @@ from mxrun.planner.explain import live_tensors
 from mxrun.planner.plan import Plan
 from mxrun.session.planning import load, plan_for
 from mxrun.session.training import prepare
-from mxrun.train.loop import slots
+from mxrun.train.host_arrays import slots
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

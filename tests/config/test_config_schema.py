@@ -36,7 +36,7 @@ def test_defaults(good: Path) -> None:
     assert (config.seed, config.context, config.threads) == (0, "cpu", None)
     assert (config.precision, config.engine, config.backward) == (
         "float32",
-        "naive",
+        "threaded",
         "explicit_graph",
     )
     assert config.train.initializer == Choice("xavier", {}, SourceLocation("", 0, 0))
@@ -223,7 +223,6 @@ def test_unknown_keys_are_answered_with_the_nearest(
 @pytest.mark.parametrize(
     "override",
     [
-        "engine=threaded",
         "network.layers[0].A.outputs=[x]",
         "network.layers[0].A.implementation=cupy",
     ],

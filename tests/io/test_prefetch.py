@@ -78,7 +78,11 @@ def opened(
         yield iterator
     finally:
         iterator.close()
-    assert [thread for thread in threading.enumerate() if thread.name == "mxrun-loader"] == []
+    assert [thread for thread in threading.enumerate() if is_loader(thread)] == []
+
+
+def is_loader(thread: threading.Thread) -> bool:
+    return thread.name.startswith("mxrun loader")
 
 
 def read(iterator: Any, epoch: int, first: int = 0) -> list[tuple[Any, ...]]:
@@ -103,6 +107,8 @@ def test_D5_rows_are_the_same_from_any_number_of_workers(kind):
             for epoch in (3, 1, 2):
                 assert read(iterator, epoch) == expected[epoch]
                 assert read(iterator, epoch, first=2) == expected[epoch][2:]
+    with opened(dataset, engine="naive", **options) as iterator:
+        assert [read(iterator, epoch) for epoch in (1, 2, 3)] == list(expected.values())
 
 
 def test_D5_a_record_rolled_over_keeps_the_draws_of_its_epoch():
@@ -202,9 +208,9 @@ def broken(index: int) -> np.ndarray:
     return picture(index)
 
 
-@pytest.mark.parametrize("workers", [1, 4])
-def test_an_error_in_a_record_is_raised_when_its_batch_is_due(workers):
-    with opened(lazy_dataset(broken), workers=workers, ahead=16) as iterator:
+@pytest.mark.parametrize(("workers", "engine"), [(1, "threaded"), (4, "threaded"), (1, "naive")])
+def test_an_error_in_a_record_is_raised_when_its_batch_is_due(workers, engine):
+    with opened(lazy_dataset(broken), workers=workers, ahead=16, engine=engine) as iterator:
         slots = make_slots(iterator)
         iterator.reset(1)
         assert iterator.next_into(slots) is not None
@@ -286,12 +292,12 @@ def test_iterators_may_share_their_memory():
 
 def test_threads_end_with_the_last_reference_to_the_iterator():
     with opened(lazy_dataset(), workers=3) as iterator:
-        staging = iterator._staging
+        staging = iterator._loader._staging
     iterator = open_iterator(lazy_dataset(), SIZE, workers=3, staging=Staging(staging))
     iterator.reset(1)
-    assert sum(thread.name == "mxrun-loader" for thread in threading.enumerate()) == 3
+    assert 1 <= sum(is_loader(thread) for thread in threading.enumerate()) <= 3
     del iterator
-    assert not [thread for thread in threading.enumerate() if thread.name == "mxrun-loader"]
+    assert not [thread for thread in threading.enumerate() if is_loader(thread)]
 
 
 STUCK = """

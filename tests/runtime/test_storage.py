@@ -364,6 +364,7 @@ def test_the_process_has_pools_on_its_devices() -> None:
 
 LEAKING = """
 from mxrun.base.context import cpu
+from mxrun.device.resources import temp_space_of
 from mxrun.device.storage import storage_pools
 
 pool = storage_pools().of(cpu())
@@ -376,6 +377,8 @@ class Array:
         self.pool.free(self.block)
 
 in_a_global = Array(100)
+with temp_space_of(cpu()).lease(70_000):
+    pass
 table = {"deep": [Array(40), Array(5000)]}
 LEAKS
 """

@@ -16,7 +16,7 @@ from mxrun.graph.phases import TRAIN
 from mxrun.session.planning import load
 from mxrun.session.run import Run
 from mxrun.session.training import prepare
-from mxrun.train.loop import slots
+from mxrun.train.host_arrays import slots
 
 TAIL = """\
 data:

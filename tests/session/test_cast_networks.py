@@ -11,7 +11,7 @@ from mxrun.graph.phases import TRAIN
 from mxrun.session.planning import load
 from mxrun.session.run import Run
 from mxrun.session.training import prepare
-from mxrun.train.loop import slots
+from mxrun.train.host_arrays import slots
 
 CONVOLUTION = "Convolution: {name: c, num_filter: 4, kernel: [3, 3]}"
 BACK = "Cast: {dtype: float32}"

@@ -20,7 +20,7 @@ from mxrun.operator.kernel import OpReqType
 from mxrun.session.planning import load
 from mxrun.session.run import Run
 from mxrun.session.training import prepare
-from mxrun.train.loop import slots
+from mxrun.train.host_arrays import slots
 
 CONFIG = """\
 name: net

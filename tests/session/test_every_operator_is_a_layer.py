@@ -28,7 +28,7 @@ from mxrun.operator.register import OPERATORS, create
 from mxrun.session.planning import load
 from mxrun.session.run import Run
 from mxrun.session.training import prepare
-from mxrun.train.loop import slots
+from mxrun.train.host_arrays import slots
 
 library.load()
 NAMES = [name for name in OPERATORS if not OPERATORS.get(name).is_internal]

@@ -15,7 +15,7 @@ from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.io.dataset import open_datasets
 from mxrun.io.iterator import ArrayIterator
 from mxrun.session.training import prepare
-from mxrun.train.loop import slots
+from mxrun.train.host_arrays import slots
 from mxrun.train.metric import METRICS
 from mxrun.train.metric_kind import Metrics
 

@@ -16,7 +16,7 @@ from mxrun.session.trained_model import select_checkpoint
 from mxrun.session.training import prepare
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.checkpoint_manager import CheckpointManager, Interval, Policy, saved_steps
-from mxrun.train.loop import slots
+from mxrun.train.host_arrays import slots
 from mxrun.train.replay import NullObserver
 
 CONFIG = """\

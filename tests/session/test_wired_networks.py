@@ -23,7 +23,7 @@ from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.session.planning import load
 from mxrun.session.run import Run
 from mxrun.session.training import prepare
-from mxrun.train.loop import slots
+from mxrun.train.host_arrays import slots
 from mxrun.train.measure import LossTensors
 
 DIGITS = "{dataset: digits, split: train, shuffle: true}"

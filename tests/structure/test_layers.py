@@ -43,8 +43,8 @@ MAY_IMPORT = {
         "executor io datasets convert peers train frontend report library"
     ),
     "api": (
-        "base config codegen runtime operator graph passes planner compiler device executor io "
-        "convert train frontend report library session"
+        "base config codegen runtime operator graph passes planner compiler device executor "
+        "imperative io convert train frontend report library session"
     ),
     "commands": (
         "base config codegen runtime operator graph passes planner compiler device contract "

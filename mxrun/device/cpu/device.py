@@ -26,6 +26,11 @@ class CpuDevice(HostDevice):
     """The processor's cores as one thread team, with oneDNN and compiled loops."""
 
     @classmethod
+    def count(cls) -> int:
+        """Return the number of cores: each CPU device is a thread team of its own."""
+        return team.available_cores()
+
+    @classmethod
     def cores(cls) -> int:
         """Return the number of cores this process may use."""
         return team.available_cores()

@@ -26,6 +26,15 @@ def new_engine(kind: str) -> Engine:
     return KINDS[kind]()
 
 
+def engine_of(kind: str) -> Engine:
+    """Return the process's engine if it is of this kind, else a new one.
+
+    Raises UserError for another kind than `threaded` and `naive`.
+    """
+    current = engine()
+    return current if current.kind == kind else new_engine(kind)
+
+
 def engine() -> Engine:
     """Return the process's engine, made when it is first asked for.
 

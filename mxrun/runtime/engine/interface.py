@@ -68,6 +68,9 @@ class OnComplete(Protocol):
 Function = Callable[[RunContext], object]
 AsyncFunction = Callable[[RunContext, OnComplete], object]
 OnDone = Callable[[Failure | None], None]
+OnWait = Callable[[], object]
+# Seconds between two calls of an `OnWait`.
+POLL_S = 0.1
 
 
 class Variable:
@@ -287,10 +290,18 @@ class Engine(ABC):
     # -- waits ---------------------------------------------------------------------------------
 
     @abstractmethod
-    def wait_for_variable(self, variable: Variable, writers_only: bool = False) -> None:
+    def is_idle(self, variable: Variable) -> bool:
+        """Return whether no pushed function uses a variable: a wait for it would return at once."""
+
+    @abstractmethod
+    def wait_for_variable(
+        self, variable: Variable, writers_only: bool = False, on_wait: OnWait | None = None
+    ) -> None:
         """Wait for all functions pushed so far that use a variable, or only those that change it.
 
-        Raises JobError if the variable is failed then, at every call until it is written anew.
+        on_wait: called on the waiting thread every `POLL_S` seconds; an exception that it raises
+        ends the wait. Raises JobError if the variable is failed then, at every call until it is
+        written anew.
         """
 
     @abstractmethod
@@ -302,8 +313,13 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def close(self) -> None:
-        """Wait until nothing is pending and end the workers; later pushes raise InternalError."""
+    def close(self, timeout: float | None = None) -> None:
+        """Wait until nothing is pending and end the workers; later pushes raise InternalError.
+
+        timeout: seconds after which functions that are still running are left alone; their threads
+        do not keep the process alive. With a timeout it may be called by the garbage collector, on
+        whichever thread that runs.
+        """
 
     # -- observation ---------------------------------------------------------------------------
 

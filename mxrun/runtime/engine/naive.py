@@ -16,7 +16,14 @@ from dataclasses import dataclass
 
 from mxrun.base.errors import InternalError
 from mxrun.runtime.engine.failure import Failure, JobError
-from mxrun.runtime.engine.interface import Engine, EngineOperator, OnDone, RunContext, Variable
+from mxrun.runtime.engine.interface import (
+    Engine,
+    EngineOperator,
+    OnDone,
+    OnWait,
+    RunContext,
+    Variable,
+)
 from mxrun.runtime.engine.propagation import inherited, require_usable, settle, wait_inside
 from mxrun.runtime.profiler import Event
 
@@ -139,8 +146,18 @@ class NaiveEngine(Engine):
 
     # -- waiting -------------------------------------------------------------------------------
 
-    def wait_for_variable(self, variable: Variable, writers_only: bool = False) -> None:
-        """Return once no pushed function uses a variable; raises JobError if it is failed."""
+    def is_idle(self, variable: Variable) -> bool:
+        """Return whether no pushed function uses a variable."""
+        jobs = [job for job in [*self._queue, self._running] if isinstance(job, _OrderedPush)]
+        return not any(job.uses(variable) for job in jobs)
+
+    def wait_for_variable(
+        self, variable: Variable, writers_only: bool = False, on_wait: OnWait | None = None
+    ) -> None:
+        """Return once no pushed function uses a variable; raises JobError if it is failed.
+
+        `on_wait` is not called: the functions run on this thread.
+        """
         if self._runner == threading.get_ident():
             jobs = [job for job in [*self._queue, self._running] if isinstance(job, _OrderedPush)]
             if any(job.changes(variable) if writers_only else job.uses(variable) for job in jobs):
@@ -168,8 +185,12 @@ class NaiveEngine(Engine):
         with self._busy:
             self._drain()
 
-    def close(self) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Wait until nothing is pending; later pushes raise InternalError."""
+        if timeout is not None and self._busy.locked():
+            # A function that runs is left alone.
+            self._closed = True
+            return
         if self._runner == threading.get_ident():
             raise wait_inside("all functions")
         self._wait()

@@ -43,23 +43,22 @@ class Fence:
 Access: TypeAlias = "tuple[QueuedPush | Fence, bool]"
 
 
-def is_idle(operator: EngineOperator) -> bool:
-    """Return whether all accesses of an operator would be granted."""
+def take_if_idle(operator: EngineOperator) -> bool:
+    """Grant all accesses of an operator if nothing waits for or uses its variables.
+
+    Returns whether they are granted; those of deleted variables never are.
+    """
     for variable in operator.reads:
-        if variable.is_written or variable.waiting:
+        if variable.is_written or variable.waiting or variable.deleted:
             return False
     for variable in operator.changes:
-        if variable.is_written or variable.readers or variable.waiting:
+        if variable.is_written or variable.readers or variable.waiting or variable.deleted:
             return False
-    return True
-
-
-def take(operator: EngineOperator) -> None:
-    """Grant all accesses of an operator whose variables are idle."""
     for variable in operator.reads:
         variable.readers += 1
     for variable in operator.changes:
         variable.is_written = True
+    return True
 
 
 def request(push: QueuedPush) -> bool:

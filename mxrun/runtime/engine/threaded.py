@@ -17,9 +17,12 @@ from mxrun.base.context import Context
 from mxrun.base.errors import InternalError
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import (
+    HOST,
+    POLL_S,
     Engine,
     EngineOperator,
     OnDone,
+    OnWait,
     Pool,
     RunContext,
     Variable,
@@ -28,12 +31,11 @@ from mxrun.runtime.engine.propagation import inherited, require_usable, settle, 
 from mxrun.runtime.engine.queues import (
     Fence,
     QueuedPush,
-    is_idle,
     queue_behind,
     release,
     request,
     request_fence,
-    take,
+    take_if_idle,
 )
 from mxrun.runtime.profiler import Event
 
@@ -53,8 +55,11 @@ class _Workers:
     ready: heap of (-priority, sequence, push).
     """
 
-    def __init__(self, lock: threading.Lock, context: Context, pool: Pool, size: int) -> None:
-        self.name, self.context, self.size = f"{context} {pool.value}", context, size
+    def __init__(
+        self, lock: threading.Lock, name: str, context: Context, pool: Pool, size: int
+    ) -> None:
+        self.name = f"{name} {context} {pool.value}".lstrip()
+        self.context, self.size = context, size
         self.ready: list[tuple[int, int, QueuedPush]] = []
         self.work = threading.Condition(lock)
         self.idle = 0
@@ -62,11 +67,15 @@ class _Workers:
 
 
 class ThreadedEngine(Engine):
-    """Engine with worker threads; `workers` is their number in each pool of a context."""
+    """Engine with worker threads.
+
+    workers: their number in each pool of a context. name: begins the names of their tracks in
+    traces, for an engine beside the process's.
+    """
 
     kind = "threaded"
 
-    def __init__(self, workers: Mapping[Pool, int] | int | None = None) -> None:
+    def __init__(self, workers: Mapping[Pool, int] | int | None = None, name: str = "") -> None:
         sizes = dict(DEFAULT_WORKERS)
         if isinstance(workers, int):
             sizes = dict.fromkeys(Pool, workers)
@@ -74,11 +83,13 @@ class ThreadedEngine(Engine):
             sizes.update(workers)
         if min(sizes.values()) < 1:
             raise InternalError(f"{sizes}: each pool needs a worker")
-        self._sizes = sizes
+        self._sizes, self._name = sizes, name
         self._lock = threading.Lock()
         self._complete = threading.Condition(self._lock)
         self._workers: dict[tuple[Context, Pool], _Workers] = {}
         self._sequence, self._pending = 0, 0
+        # Number of threads that wait until nothing is pending.
+        self._awaited = 0
         self._closed = False
         # Whether a wait has already raised each failure; in the order of completion.
         self._failures: dict[Failure, bool] = {}
@@ -90,6 +101,7 @@ class ThreadedEngine(Engine):
         # Threads that run functions.
         self._inside: set[int] = set()
         self._surroundings: dict[Context, RunContext] = {}
+        self._host = RunContext(HOST, f"{HOST} caller")
         self._sink: Callable[[Event], None] | None = None
 
     # -- pushing -------------------------------------------------------------------------------
@@ -104,26 +116,26 @@ class ThreadedEngine(Engine):
     def run_or_push(self, operator: EngineOperator) -> bool:
         """Run a short operator on the calling thread if its variables are idle, else push it."""
         with self._lock:
-            self._admit(operator)
-            if operator.is_async or not is_idle(operator):
-                self._push(operator, None)
-                here = False
-            else:
-                take(operator)
-                self._sequence += 1
-                sequence = self._sequence
+            if self._closed or self._deletions or operator.is_deleted:
+                self._admit(operator)
+            here = not operator.is_async and take_if_idle(operator)
+            if here:
+                self._sequence = sequence = self._sequence + 1
                 self._pending += 1
                 operator.pending += 1
-                here = True
+            else:
+                require_usable(operator)
+                self._push(operator, None)
         if here:
-            thread = threading.get_ident()
-            is_outermost = thread not in self._inside
-            self._inside.add(thread)
+            thread, inside = threading.get_ident(), self._inside
+            is_outermost = thread not in inside
+            if is_outermost:
+                inside.add(thread)
             try:
                 failure = self._run(operator, sequence, self._here(operator.context))
             finally:
                 if is_outermost:
-                    self._inside.discard(thread)
+                    inside.discard(thread)
             with self._lock:
                 self._finish(operator, sequence, failure)
             if failure is not None and isinstance(failure.error, KeyboardInterrupt):
@@ -156,9 +168,11 @@ class ThreadedEngine(Engine):
         workers = self._workers.get(key)
         if workers is None:
             size = self._sizes[operator.pool]
-            workers = self._workers[key] = _Workers(self._lock, *key, size)
+            workers = self._workers[key] = _Workers(self._lock, self._name, *key, size)
         heappush(workers.ready, (-operator.priority, push.sequence, push))
         if workers.idle:
+            # Counted here, so that the next push finds another worker or starts one.
+            workers.idle -= 1
             workers.work.notify()
         elif len(workers.threads) < workers.size:
             number = len(workers.threads)
@@ -188,7 +202,6 @@ class ThreadedEngine(Engine):
                         return
                     workers.idle += 1
                     workers.work.wait()
-                    workers.idle -= 1
                 push = heappop(ready)[2] if ready else None
             if self._due:
                 self._call_back()
@@ -275,11 +288,14 @@ class ThreadedEngine(Engine):
             self._due.append(operator.on_delete)
             operator.on_delete = None
         self._pending -= 1
-        if not self._pending:
+        if self._awaited and not self._pending:
             self._complete.notify_all()
 
     def _here(self, context: Context) -> RunContext:
         """Return the surroundings of a function that runs on the pushing thread."""
+        if context is HOST:
+            # Saves the hash of a context, which takes as long as an engine's lock.
+            return self._host
         found = self._surroundings.get(context)
         if found is None:
             found = self._surroundings[context] = RunContext(context, f"{context} caller")
@@ -334,22 +350,45 @@ class ThreadedEngine(Engine):
 
     # -- waiting -------------------------------------------------------------------------------
 
-    def wait_for_variable(self, variable: Variable, writers_only: bool = False) -> None:
+    def is_idle(self, variable: Variable) -> bool:
+        """Return whether no pushed function uses a variable."""
+        with self._lock:
+            return not (variable.readers or variable.is_written or variable.waiting)
+
+    def wait_for_variable(
+        self, variable: Variable, writers_only: bool = False, on_wait: OnWait | None = None
+    ) -> None:
         """Wait for all functions pushed so far that use a variable, or only those that change it.
 
-        Raises JobError if the variable is failed then.
+        Raises JobError if the variable is failed then, and what `on_wait` raises.
         """
+        if self._is_whole(variable):
+            return
         with self._lock:
             reached, failures = queue_behind(variable, writers_only)
             if not failures and threading.get_ident() in self._inside:
                 raise wait_inside(repr(variable))
-        reached.acquire()
+        if on_wait is None:
+            reached.acquire()
+        else:
+            while not reached.acquire(timeout=POLL_S):
+                on_wait()
         failure = failures[0]
         if failure is not None:
             with self._lock:
                 if failure in self._failures:
                     self._failures[failure] = True
             raise JobError([failure])
+
+    def _is_whole(self, variable: Variable) -> bool:
+        """Return whether a variable is idle and not failed, as after a function that ran here."""
+        with self._lock:
+            return (
+                variable.failure is None
+                and not variable.waiting
+                and not variable.is_written
+                and not variable.readers
+            )
 
     def wait_for_all(self) -> None:
         """Wait until nothing is pending; raises JobError with all failures since the last call."""
@@ -361,26 +400,39 @@ class ThreadedEngine(Engine):
         if failures:
             raise JobError(failures)
 
-    def _wait_until_complete(self) -> None:
-        """Wait until nothing is pending, lock held."""
+    def _wait_until_complete(self, timeout: float | None = None) -> None:
+        """Wait until nothing is pending, or for `timeout` seconds; lock held."""
         if self._pending and threading.get_ident() in self._inside:
             raise wait_inside("all functions")
-        while self._pending:
-            self._complete.wait()
+        self._awaited += 1
+        try:
+            self._complete.wait_for(lambda: not self._pending, timeout)
+        finally:
+            self._awaited -= 1
         self._delete_pending()
 
-    def close(self) -> None:
-        """Wait until nothing is pending and end the workers."""
-        with self._lock:
-            self._wait_until_complete()
+    def close(self, timeout: float | None = None) -> None:
+        """Wait until nothing is pending, or for `timeout` seconds, and end the workers."""
+        end = None if timeout is None else time.monotonic() + timeout
+        if timeout is not None and threading.get_ident() in self._inside:
+            # The garbage collector runs in a function of this engine, which cannot wait for itself.
+            end = timeout = 0.0
+        # Or it runs in a thread that holds the lock: then the workers stay, idle.
+        if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
+            return
+        try:
+            if timeout != 0:
+                self._wait_until_complete(timeout)
             self._closed = True
             for workers in self._workers.values():
                 workers.work.notify_all()
+        finally:
+            self._lock.release()
         self._call_back()
         for workers in self._workers.values():
             for thread in workers.threads:
                 if thread is not threading.current_thread():
-                    thread.join()
+                    thread.join(None if end is None else max(0.0, end - time.monotonic()))
 
     # -- observation ---------------------------------------------------------------------------
 

@@ -1,0 +1,64 @@
+"""Check that a network's batches can be divided among the contexts that a config lists."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.config import RunConfig
+from mxrun.frontend.micro_batches import coupling
+from mxrun.frontend.model import Model
+
+
+def context_problems(config: RunConfig, model: Model) -> list[Diagnostic]:
+    """Return diagnostics if the contexts cannot compute equal parts of each batch.
+
+    They name the first layer that prevents it. Empty for a single context.
+    """
+    count, batch_size = len(config.devices), config.data.batch_size
+    if count == 1:
+        return []
+    if batch_size % count:
+        return [indivisible(config, batch_size)]
+    place, hint = config.key_place("context"), "list a single context"
+    try:
+        part = model.resized(batch_size // count)
+        twice = part.resized(2 * part.batch_size)
+    except UserError as error:
+        return [
+            replace(
+                problem,
+                problem=f"context: a layer requires one batch size: {problem.problem}",
+                hint=hint,
+            )
+            for problem in error.diagnostics
+        ]
+    found = list(coupling(part, twice, may_mix=True))
+    if not found:
+        return []
+    node, reason = found[0]
+    more = f", and {len(found) - 1} more layers" if len(found) > 1 else ""
+    return [
+        Diagnostic(
+            f"context: the batches of this network cannot be divided: {reason}",
+            place,
+            got=f"{node.place}: {node.operator} {node.name!r}{more}",
+            hint=hint,
+        )
+    ]
+
+
+def indivisible(config: RunConfig, batch_size: int) -> Diagnostic:
+    """Return the diagnostic for a batch that the contexts cannot share equally."""
+    count = len(config.devices)
+    return Diagnostic(
+        f"a batch cannot be divided into {count} equal parts, one for each context",
+        config.place("data", "batch_size"),
+        expected=f"data.batch_size: a multiple of {count}",
+        got=str(batch_size),
+    )
+
+
+def mixing_layers(model: Model) -> list[str]:
+    """Return the names of the layers that mix the samples of a batch in training."""
+    return [node.name for node in model.symbol.nodes if node.prop and node.prop.mixes_samples]

@@ -1,0 +1,163 @@
+"""Creation of arrays: from values, filled, and sequences of numbers."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.context import Context, current_context
+from mxrun.base.dtype import FLOAT32, item_size, numpy_dtype
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import Shape
+from mxrun.imperative import array as array_module
+from mxrun.imperative.array import NDArrayBase
+from mxrun.imperative.chunk import allocate
+
+DType = str | npt.DTypeLike | None
+ShapeLike = int | Sequence[int]
+
+
+def dtype_name(dtype: DType, default: str = FLOAT32) -> str:
+    """Return the name of a data type given as a name or in NumPy's forms; `default` for None.
+
+    Raises UserError for a type that arrays cannot have.
+    """
+    if dtype is None:
+        return default
+    name: str = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    numpy_dtype(name)
+    return name
+
+
+def shape_of(shape: ShapeLike) -> Shape:
+    """Return a shape given as a size or sizes; UserError for sizes that are none."""
+    try:
+        sizes = tuple(map(operator.index, [shape] if not _is_sequence(shape) else shape))  # type: ignore[arg-type]
+    except TypeError:
+        sizes = (-1,)
+    if any(size < 0 for size in sizes):
+        raise UserError(Diagnostic("invalid shape", expected="sizes from 0", got=repr(shape)))
+    return sizes
+
+
+def _is_sequence(shape: object) -> bool:
+    return isinstance(shape, (tuple, list))
+
+
+def empty(shape: ShapeLike, ctx: Context | None = None, dtype: DType = None) -> Any:
+    """Return an array with undefined values; dtype: float32 unless given."""
+    name, sizes = dtype_name(dtype), shape_of(shape)
+    chunk = allocate(ctx or current_context(), math.prod(sizes) * item_size(name))
+    return array_module.make(chunk, sizes, name)
+
+
+def array(source: Any, ctx: Context | None = None, dtype: DType = None) -> Any:
+    """Return an array with the values of a list, a number, a NumPy array or another array.
+
+    dtype: that of another NDArray, else float32, as in MXNet, whatever a NumPy array has.
+    Raises UserError for values that are no numbers in the form of an array.
+    """
+    if isinstance(source, NDArrayBase):
+        name = dtype_name(dtype, source.dtype)
+        return from_numpy(source.asnumpy(), ctx or source.context, name)
+    return from_numpy(source, ctx, dtype_name(dtype))
+
+
+def from_numpy(values: npt.ArrayLike, ctx: Context | None, dtype: str) -> Any:
+    """Return a new array with a copy of NumPy's values, converted to `dtype`."""
+    try:
+        converted = np.asarray(values)
+        if converted.dtype.kind not in "biuf":
+            converted = converted.astype(np.float64)
+        converted = np.ascontiguousarray(converted).reshape(converted.shape)
+        # NaN has no integer, as in MXNet.
+        with np.errstate(invalid="ignore"):
+            converted = converted.astype(numpy_dtype(dtype), copy=False)
+    except (ValueError, TypeError) as error:
+        raise UserError(
+            Diagnostic("the values are not an array of numbers", got=str(error)[:200])
+        ) from error
+    made = empty(converted.shape, ctx, dtype)
+    # No function knows the new array yet, so nothing has to be ordered with it.
+    made.chunk.device.write(made.handle, converted)
+    return made
+
+
+def full(
+    shape: ShapeLike,
+    val: float,
+    ctx: Context | None = None,
+    dtype: DType = None,
+    out: Any = None,
+) -> Any:
+    """Return an array with the same value everywhere; out: an array that is filled instead."""
+    if out is not None:
+        out[...] = val
+        return out
+    name, sizes = dtype_name(dtype), shape_of(shape)
+    return from_numpy(np.broadcast_to(np.asarray(val), sizes), ctx, name)
+
+
+def zeros(shape: ShapeLike, ctx: Context | None = None, dtype: DType = None) -> Any:
+    """Return an array of zeros; dtype: float32 unless given."""
+    made = empty(shape, ctx, dtype)
+    start = made.chunk.block.offset
+    made.chunk.device.fill(made.chunk.block.memory, start, start + made.nbytes, 0)
+    return made
+
+
+def ones(shape: ShapeLike, ctx: Context | None = None, dtype: DType = None) -> Any:
+    """Return an array of ones; dtype: float32 unless given."""
+    return full(shape, 1, ctx, dtype)
+
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1.0,
+    repeat: int = 1,
+    ctx: Context | None = None,
+    dtype: DType = None,
+) -> Any:
+    """Return start, start + step, ... below stop, each `repeat` times; 0 to start without stop.
+
+    Raises UserError if step is 0 or repeat is below 1.
+    """
+    if step == 0 or repeat < 1:
+        got = f"step {step}, repeat {repeat}"
+        raise UserError(Diagnostic("arange", expected="step not 0 and repeat from 1", got=got))
+    if stop is None:
+        start, stop = 0, start
+    count = max(0, math.ceil((stop - start) / step))
+    values = start + step * np.arange(count)
+    return from_numpy(np.repeat(values, repeat), ctx, dtype_name(dtype))
+
+
+def linspace(
+    start: float,
+    stop: float,
+    num: int,
+    endpoint: bool = True,
+    ctx: Context | None = None,
+    dtype: DType = None,
+) -> Any:
+    """Return `num` evenly spaced numbers from start to stop, which is the last with `endpoint`."""
+    values = np.linspace(start, stop, num, endpoint=endpoint)
+    return from_numpy(values, ctx, dtype_name(dtype))
+
+
+def eye(
+    N: int,  # noqa: N803 (MXNet's names)
+    M: int = 0,  # noqa: N803
+    k: int = 0,
+    ctx: Context | None = None,
+    dtype: DType = None,
+) -> Any:
+    """Return an N x M matrix with ones on diagonal `k`; M is N unless given."""
+    name = dtype_name(dtype)
+    return from_numpy(np.eye(N, M or None, k, dtype=numpy_dtype(name)), ctx, name)

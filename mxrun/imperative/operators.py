@@ -1,0 +1,108 @@
+"""`mxrun.nd`: arrays, their creation, and every registered operator as a function on them.
+
+The functions of operators are made when they are first used, from the registry, so that those of
+plugins are here as well. `operators.pyi` declares them for editors; it is generated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mxrun.base.errors import UserError
+from mxrun.imperative import sampling as random
+from mxrun.imperative.array_files import load, save
+from mxrun.imperative.binary import (
+    add,
+    divide,
+    equal,
+    greater,
+    greater_equal,
+    lesser,
+    lesser_equal,
+    logical_and,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    modulo,
+    multiply,
+    not_equal,
+    power,
+    subtract,
+)
+from mxrun.imperative.creation import arange, array, empty, eye, full, linspace, ones, zeros
+from mxrun.imperative.dlpack import from_dlpack
+from mxrun.imperative.functions import operator_function, public_names
+from mxrun.imperative.ndarray import NDArray
+from mxrun.operator.register import OPERATORS
+from mxrun.runtime.engine.default import engine
+
+__all__ = [
+    "NDArray",
+    "add",
+    "arange",
+    "array",
+    "concatenate",
+    "divide",
+    "empty",
+    "equal",
+    "eye",
+    "from_dlpack",
+    "full",
+    "greater",
+    "greater_equal",
+    "lesser",
+    "lesser_equal",
+    "linspace",
+    "load",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "modulo",
+    "multiply",
+    "not_equal",
+    "ones",
+    "power",
+    "random",
+    "save",
+    "stack",
+    "subtract",
+    "true_divide",
+    "waitall",
+    "zeros",
+]
+true_divide = divide
+
+
+def waitall() -> None:
+    """Wait until nothing is pending; raises JobError with all failures since the last call."""
+    engine().wait_for_all()
+
+
+def concatenate(arrays: Sequence[NDArray], axis: int = 0) -> Any:
+    """Return arrays joined along an axis, on which alone their sizes may differ."""
+    return operator_function("Concat")(*arrays, dim=axis)
+
+
+def stack(*data: NDArray, axis: int = 0) -> Any:
+    """Return arrays of one shape joined along a new axis."""
+    expand = operator_function("expand_dims")
+    return concatenate([expand(each, axis=axis) for each in data], axis)
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    try:
+        function = operator_function(name)
+    except UserError as error:
+        # AttributeError for `hasattr`; a plugin may register the name later.
+        raise AttributeError(f"module 'mxrun.nd' has no attribute {name!r}: {error}") from None
+    if OPERATORS.get(name).__module__.startswith("mxrun.ops."):
+        globals()[name] = function
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *public_names()})

@@ -1,0 +1,100 @@
+"""Buckets of gradients: adjacent bytes of the arena that backward completes at the same time.
+
+Gradients are exchanged bucket by bucket, so that the first can be summed over the contexts while
+backward computes the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mxrun.graph.graph import MemoryClass
+from mxrun.planner.plan import Block, PhasePlan, Plan
+
+# Larger buckets overlap less with backward, smaller ones cost more calls.
+_MAX_BYTES = 4 << 20
+_MIN_BYTES = 1 << 18
+# Buckets of a small network.
+_FEW = 4
+
+
+@dataclass(frozen=True)
+class GradientBucket:
+    """Bytes `begin` to `end` of the arena, complete after the first `ready` steps of backward.
+
+    names: of the pinned tensors in it, all float32.
+    """
+
+    names: tuple[str, ...]
+    begin: int
+    end: int
+    ready: int
+
+    @property
+    def elements(self) -> int:
+        """Number of float32 elements, the padding between tensors included."""
+        return (self.end - self.begin) // 4
+
+
+def gradient_buckets(
+    plan: Plan, phase: str, nbytes: int | None = None
+) -> tuple[GradientBucket, ...]:
+    """Return the buckets of a phase's gradients, in their order in the arena.
+
+    nbytes: size of a bucket, more for a larger tensor; default: at most 4 MiB, and less for small
+    networks, of which there are then about four buckets.
+    """
+    gradients = [block for block in plan.pinned if block.memory_class is MemoryClass.GRADIENTS]
+    if nbytes is None:
+        total = sum(block.nbytes for block in gradients)
+        nbytes = min(_MAX_BYTES, max(_MIN_BYTES, total // _FEW))
+    ready = _steps_until_written(plan.phases[phase])
+    return tuple(
+        GradientBucket(
+            tuple(block.name for block in group),
+            group[0].offset,
+            group[-1].end,
+            max(ready[block.name] for block in group),
+        )
+        for group in _grouped(gradients, nbytes)
+    )
+
+
+def _grouped(blocks: Sequence[Block], nbytes: int) -> list[list[Block]]:
+    """Return adjacent blocks in groups of about `nbytes`, none of which has less than a half of it
+    unless it is the only one.
+    """
+    groups: list[list[Block]] = []
+    sizes: list[int] = []
+    for block in blocks:
+        is_full = bool(groups) and sizes[-1] + block.nbytes > nbytes
+        if not groups or (is_full and 2 * sizes[-1] >= nbytes):
+            groups.append([])
+            sizes.append(0)
+        groups[-1].append(block)
+        sizes[-1] += block.nbytes
+    if len(groups) > 1 and 2 * sizes[-1] < nbytes:
+        last = groups.pop()
+        groups[-1] += last
+    return groups
+
+
+def cuts(buckets: Sequence[GradientBucket], steps: int) -> tuple[int, ...]:
+    """Return the numbers of steps after which buckets are complete, ascending.
+
+    steps: of the phase; its end is not among them.
+    """
+    return tuple(sorted({bucket.ready for bucket in buckets} - {steps}))
+
+
+def _steps_until_written(phase: PhasePlan) -> dict[str, int]:
+    """Return for each source that a phase writes the number of steps up to its last write."""
+    roots = phase.graph.roots()
+    names = {value: name for name, value in phase.graph.sources.items()}
+    return {
+        names[roots[value]]: position
+        for position, step in enumerate(phase.steps, 1)
+        for value in step.writes
+        if roots[value] in names
+    }

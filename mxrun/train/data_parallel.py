@@ -1,0 +1,251 @@
+"""Execution of a plan's phases on one context, or on several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from mxrun.base.context import Context
+from mxrun.device.interface import Program
+from mxrun.executor.executor import Executor
+from mxrun.executor.sequence import ProgramSequence
+from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
+from mxrun.planner.gradient_buckets import GradientBucket, cuts
+from mxrun.runtime.engine.failure import Failure, JobError
+from mxrun.runtime.engine.interface import HOST, Engine, EngineOperator, Pool, Variable
+from mxrun.train.gradient_exchange import exchange_program
+from mxrun.train.operations import LoopOperations
+from mxrun.train.replica import Replica
+
+
+class StepRunner(Protocol):
+    """Interface for running what a loop does on its contexts, as operations of an engine."""
+
+    def load(self, replica: Replica, load: Callable[[], None]) -> None:
+        """Run `load`, which fills a replica's slots; raises what it raises."""
+
+    def train(self, program: str) -> None:
+        """Run a training program on all contexts and measure it; TRAIN also updates parameters."""
+
+    def evaluate(self, count: int) -> None:
+        """Run and measure the evaluation program on the first `count` contexts."""
+
+    def exchange(self) -> None:
+        """Sum the gradients of several contexts, as TRAIN does before the update."""
+
+
+class SingleContext:
+    """Runner of a single replica, whose program for training updates the parameters."""
+
+    def __init__(self, engine: Engine, replica: Replica, run: Callable[[str], None]) -> None:
+        """`run`: runs a program of the replica's executor."""
+        self.operations = make = LoopOperations(engine)
+        self._load: Callable[[], None] = _nothing
+        self._loading = make.load(lambda _: self._load(), "load")
+
+        def train(program: str) -> tuple[EngineOperator, EngineOperator]:
+            return (
+                make.train(lambda _: run(program), program),
+                make.measure(lambda _: replica.measure_step(program), f"measure {program}"),
+            )
+
+        self._steps = {program: train(program) for program in (TRAIN, ACCUMULATE)}
+        self._evaluation = (
+            make.evaluate(lambda _: run(EVALUATE), EVALUATE),
+            make.measure(lambda _: replica.measure_evaluation(), f"measure {EVALUATE}"),
+        )
+
+    def load(self, replica: Replica, load: Callable[[], None]) -> None:
+        """Run `load`."""
+        self._load = load
+        self.operations.run(self._loading)
+
+    def train(self, program: str) -> None:
+        """Run a training program and measure it."""
+        self.operations.run(*self._steps[program])
+
+    def evaluate(self, count: int) -> None:
+        """Run and measure the evaluation program."""
+        self.operations.run(*self._evaluation)
+
+    def exchange(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True)
+class ContextGroup:
+    """Executors of one plan, each on a context of its own, that compute parts of a batch.
+
+    buckets: of the gradients in every arena. reduces_on_device: whether gradients are summed on the
+    workers of the contexts, in turn, and not on one of the host.
+    """
+
+    executors: Sequence[Executor]
+    contexts: Sequence[Context]
+    buckets: Sequence[GradientBucket]
+    reduces_on_device: bool = False
+
+
+class DataParallel:
+    """Runner of several replicas, each on a context of its own with a part of the batch.
+
+    Every context has its own copy of the parameters and states. Backward is cut where a bucket of
+    gradients is complete. Once all contexts have completed a bucket it is summed in the order of
+    the contexts, while they compute the next one. Then every context updates its parameters with
+    the same sums by the same program, so that the copies stay equal bit by bit: this takes no
+    longer than one update, and copies no parameters.
+
+    All of these are functions on an engine. Those of one context run in the order of pushing, on
+    the context's own worker, to which its team of threads belongs. Nothing that is computed depends
+    on when they run.
+    """
+
+    def __init__(self, engine: Engine, replicas: Sequence[Replica], group: ContextGroup) -> None:
+        self._engine, self._group = engine, group
+        contexts = group.contexts
+        # By context: what the host writes before a program runs; the arena without that and without
+        # the gradients; the gradients of each bucket.
+        self._batches = [engine.new_variable(f"batch of {context}") for context in contexts]
+        self._arenas = [engine.new_variable(f"arena of {context}") for context in contexts]
+        self._gradients = [
+            [
+                engine.new_variable(f"bucket {each} of {context}")
+                for each in range(len(group.buckets))
+            ]
+            for context in contexts
+        ]
+        self._measured = engine.new_variable("measured")
+        self._index = {id(replica): number for number, replica in enumerate(replicas)}
+        self._programs = {
+            phase: [self._operators(phase, number) for number in range(len(contexts))]
+            for phase in group.executors[0].programs
+        }
+        self._measures = {
+            program: [
+                self._measure(number, partial(replica.measure_step, program), program)
+                for number, replica in enumerate(replicas)
+            ]
+            for program in (TRAIN, ACCUMULATE)
+        }
+        self._measures[EVALUATE] = [
+            self._measure(number, replica.measure_evaluation, EVALUATE)
+            for number, replica in enumerate(replicas)
+        ]
+        self._exchanges = [self._exchange(number) for number in range(len(group.buckets))]
+
+    def load(self, replica: Replica, load: Callable[[], None]) -> None:
+        """Run `load` once the batch that it replaces is no longer needed."""
+        batch = self._batches[self._index[id(replica)]]
+        operator = self._engine.new_operator(lambda _: load(), updates=[batch], name="load")
+        self._engine.run_or_push(operator)
+        self._wait([batch])
+
+    def train(self, program: str) -> None:
+        """Run a training program on all contexts and measure it; TRAIN also updates parameters."""
+        self._push(self._programs[program])
+        if program == TRAIN:
+            self._push([self._exchanges])
+        self._push([self._measures[program]])
+        if program == TRAIN:
+            self._push(self._programs[UPDATE])
+        self._wait([*self._arenas, self._measured])
+
+    def exchange(self) -> None:
+        """Sum the gradients of all contexts and wait for the sums."""
+        self._push([self._exchanges])
+        self._wait([variable for gradients in self._gradients for variable in gradients])
+
+    def evaluate(self, count: int) -> None:
+        """Run and measure the evaluation program on the first `count` contexts."""
+        self._push(self._programs[EVALUATE][:count])
+        self._push([self._measures[EVALUATE][:count]])
+        self._wait([*self._arenas[:count], self._measured])
+
+    def _push(self, groups: Sequence[Sequence[EngineOperator]]) -> None:
+        for operators in groups:
+            for operator in operators:
+                self._engine.push(operator)
+
+    def _operators(self, phase: str, number: int) -> list[EngineOperator]:
+        """Return the operators of a phase on context `number`: one, or one for each piece."""
+        executor, buckets = self._group.executors[number], self._group.buckets
+        program, gradients = executor.programs[phase], self._gradients[number]
+        if phase != TRAIN:
+            changed = gradients if phase == ACCUMULATE else []
+            read = gradients if phase == UPDATE else []
+            return [self._run(phase, number, program, changed, read)]
+        steps = len(executor.plan.phases[phase].steps)
+        ends = (*cuts(buckets, steps), steps)
+        pieces = program.pieces if isinstance(program, ProgramSequence) else (program,)
+        operators = []
+        for position, (piece, end) in enumerate(zip(pieces, ends, strict=True)):
+            complete = [
+                variable
+                for variable, bucket in zip(gradients, buckets, strict=True)
+                if bucket.ready == end
+            ]
+            name = phase if len(pieces) == 1 else f"{phase} {position + 1} of {len(pieces)}"
+            operators.append(self._run(name, number, piece, complete))
+        return operators
+
+    def _run(
+        self,
+        name: str,
+        number: int,
+        program: Program,
+        gradients: Sequence[Variable],
+        reads: Sequence[Variable] = (),
+    ) -> EngineOperator:
+        """Return the operator that runs a program on context `number`.
+
+        gradients: those that it changes. reads: others that it reads.
+        """
+        return self._engine.new_operator(
+            lambda _: program.run(),
+            [self._batches[number], *reads],
+            updates=[self._arenas[number], *gradients],
+            name=name,
+            context=self._group.contexts[number],
+        )
+
+    def _measure(self, number: int, measure: Callable[[], None], program: str) -> EngineOperator:
+        """Return the operator that adds the results of context `number` to the sums."""
+        return self._engine.new_operator(
+            lambda _: measure(),
+            [self._batches[number], self._arenas[number]],
+            updates=[self._measured],
+            name=f"measure {program}",
+            context=self._group.contexts[number],
+        )
+
+    def _exchange(self, number: int) -> EngineOperator:
+        """Return the operator that sums bucket `number` over all contexts."""
+        group = self._group
+        program = exchange_program(group.buckets[number], group.executors)
+        on_device = group.reduces_on_device
+        return self._engine.new_operator(
+            lambda _: program.run(),
+            updates=[gradients[number] for gradients in self._gradients],
+            name=f"push and pull bucket {number + 1}",
+            context=group.contexts[number % len(group.contexts)] if on_device else HOST,
+            pool=Pool.COMPUTE if on_device else Pool.COMMUNICATION,
+            # The parameters of the last bucket are the first that the next step reads.
+            priority=number + 1,
+        )
+
+    def _wait(self, variables: Sequence[Variable]) -> None:
+        """Wait for the users of variables; raises the exception of the function that failed."""
+        failures: list[Failure] = []
+        for variable in variables:
+            try:
+                self._engine.wait_for_variable(variable)
+            except JobError as failed:
+                failures += failed.failures
+        if failures:
+            raise min(failures, key=lambda failure: failure.sequence).error
+
+
+def _nothing() -> None:
+    """Do nothing."""

@@ -1,0 +1,236 @@
+"""Type stubs of the functions that are generated from the registry, for editors and type checkers.
+
+python tests/support/operator_stubs.py
+
+`STUBS` lists the files; each has a function that gives its text.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mxrun import library
+from mxrun.imperative import operators
+from mxrun.imperative.binary import BinaryOperation
+from mxrun.imperative.fluent import METHODS
+from mxrun.imperative.functions import public_names, python_signature
+from mxrun.operator.register import OPERATORS
+from mxrun.operator.signature import OperatorSignature, signature_of
+
+COMMAND = "python tests/support/operator_stubs.py"
+ROOT = Path(__file__).resolve().parents[2]
+_WIDTH = 100
+
+library.load()
+
+
+@dataclass(frozen=True)
+class StubStyle:
+    """Types of a stub: of an input, of one result and of several; `more` follows the parameters.
+
+    several: of an operator with several results; varying: where their number is not known. extra:
+    further keyword parameters, as text. indent: columns before each function.
+    """
+
+    tensor: str
+    result: str
+    several: str
+    varying: str
+    extra: Mapping[str, str]
+    indent: int = 0
+    is_method: bool = False
+
+
+ARRAYS = StubStyle(
+    tensor="NDArray",
+    result="NDArray",
+    several="list[NDArray]",
+    varying="Any",
+    extra={"out": "Any = None", "name": "str | None = None"},
+)
+METHOD = StubStyle(
+    tensor="NDArrayBase",
+    result="Self",
+    several="list[Self]",
+    varying="Any",
+    extra={"out": "Any = None", "name": "str | None = None"},
+    indent=4,
+    is_method=True,
+)
+
+
+def function_stub(name: str, signature: OperatorSignature, style: StubStyle) -> str:
+    """Return the declaration of one operator's function."""
+    listed: list[str] = []
+    tensors = {tensor.name: tensor for tensor in signature.tensors}
+    is_named = False
+    for parameter in python_signature(signature).parameters.values():
+        if parameter.name in ("out", "name"):
+            continue
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            listed.append(f"*{parameter.name}: {style.tensor}")
+            is_named = True
+            continue
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not is_named:
+            listed.append("*")
+            is_named = True
+        if parameter.name in tensors:
+            kind = style.tensor
+            kind += " | None" if tensors[parameter.name].is_optional else ""
+        else:
+            kind = parameter_type(parameter.name, signature.fields[parameter.name].annotation)
+        default = parameter.default
+        usual = "" if default is inspect.Parameter.empty else f" = {_literal(default)}"
+        listed.append(f"{parameter.name}: {kind}{usual}")
+    if style.is_method:
+        listed[0] = "self"
+    if style.extra and not is_named:
+        listed.append("*")
+    listed += [f"{extra}: {kind}" for extra, kind in style.extra.items()]
+    result = {0: style.varying, 1: style.result}.get(signature.outputs, style.several)
+    return _declaration(name, listed, result, _summary(signature), style.indent)
+
+
+def parameter_type(name: str, annotation: Any) -> str:
+    """Return the type of a parameter's values as a caller gives them."""
+    if name == "dtype":
+        return "DType"
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return parameter_type(name, parts[0])
+    if origin is typing.Literal:
+        return f"Literal[{', '.join(map(_literal, parts))}]"
+    if origin in (typing.Union, types.UnionType):
+        kinds = dict.fromkeys(parameter_type(name, part) for part in parts)
+        return " | ".join(kinds)
+    if origin is tuple:
+        kinds = dict.fromkeys(parameter_type(name, p) for p in parts if p is not Ellipsis)
+        return f"Sequence[{' | '.join(kinds)}]"
+    return "None" if annotation is type(None) else str(annotation.__name__)
+
+
+def _literal(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _summary(signature: OperatorSignature) -> str:
+    text = " ".join(signature.document.partition("\n\n")[0].split())
+    return re.split(r"(?<=\.)\s+(?=[A-Z])", text)[0]
+
+
+def _declaration(name: str, listed: list[str], result: str, summary: str, indent: int) -> str:
+    """Return a function's declaration, one parameter a line if it does not fit into one."""
+    line = f"def {name}({', '.join(listed)}) -> {result}:"
+    if indent + len(line) > _WIDTH:
+        rows = "".join(f"    {each},\n" for each in listed)
+        line = f"def {name}(\n{rows}) -> {result}:"
+    lines = textwrap.wrap(summary.replace("\\", "\\\\"), _WIDTH - indent - 10)
+    body = '"""' + "\n    ".join(lines) + ('\n    """' if len(lines) > 1 else '"""')
+    return textwrap.indent(f"{line}\n    {body}", " " * indent)
+
+
+def nd_stub() -> str:
+    """Return the stub of `mxrun.nd`."""
+    own = []
+    for name in operators.__all__:
+        value = getattr(operators, name)
+        if isinstance(value, BinaryOperation):
+            listed = ["lhs: NDArray | float", "rhs: NDArray | float", "out: Any = None"]
+            summary = _summary(signature_of(value.broadcast))
+            own.append(_declaration(name, listed, "NDArray", summary, 0))
+        elif inspect.isfunction(value):
+            own.append(_own_function(name, value))
+    declared = "\n\n".join([*own, functions_stub(ARRAYS, frozenset(operators.__all__))])
+    return _file(
+        "mxrun.nd",
+        [
+            "from mxrun.base.context import Context",
+            "from mxrun.imperative import sampling",
+            "from mxrun.imperative.creation import DType, ShapeLike",
+            "from mxrun.imperative.ndarray import NDArray as NDArray",
+        ],
+        f"__all__: list[str]\n\nrandom = sampling\n\n{declared}",
+        used=("import os",),
+    )
+
+
+def _own_function(name: str, function: Callable[..., Any]) -> str:
+    """Return the declaration of a function that is no operator; arrays are its results."""
+    listed = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in "".join(listed):
+            listed.append("*")
+        # Annotations are texts, which are shown in quotes.
+        listed.append(str(parameter).replace("'", ""))
+    result = inspect.signature(function).return_annotation
+    if result == "Any" and name != "load":
+        result = "NDArray"
+    summary = inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0]
+    return _declaration(name, listed, result, " ".join(summary.split()), 0)
+
+
+def _file(title: str, imports: list[str], declared: str, used: tuple[str, ...] = ()) -> str:
+    """Return the text of a stub; names of `typing` are imported if they are used."""
+    names = [name for name in ("Any", "Literal") if re.search(rf"\b{name}\b", declared)]
+    typed = f"from typing import {', '.join(names)}"
+    first = [*used, "from collections.abc import Sequence", typed]
+    about = f'"""Declarations of {title}, written by `{COMMAND}`."""'
+    return "\n".join([about, "", *first, "", *imports, "", declared])
+
+
+def functions_stub(style: StubStyle, leave_out: frozenset[str]) -> str:
+    """Return the declarations of all operators of mxrun itself, and of their aliases."""
+    parts = []
+    for name in public_names():
+        if name in leave_out:
+            continue
+        registered = OPERATORS.get(name).type_string
+        if name == registered or registered in leave_out:
+            parts.append(function_stub(name, signature_of(name), style) + "\n")
+    parts += [
+        f"{name} = {OPERATORS.get(name).type_string}"
+        for name in public_names()
+        if name not in leave_out and name != OPERATORS.get(name).type_string
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def fluent_stub() -> str:
+    """Return the stub of the methods of arrays that call operators."""
+    methods = [function_stub(name, signature_of(name), METHOD) for name in METHODS]
+    declared = "\n".join(
+        [
+            "METHODS: tuple[str, ...]",
+            "",
+            "class FluentMethods:",
+            '    """Methods named in `METHODS`."""',
+            "",
+            "\n\n".join(methods),
+            "",
+        ]
+    )
+    imports = [
+        "from typing_extensions import Self",
+        "",
+        "from mxrun.imperative.array import NDArrayBase",
+    ]
+    return _file("methods of NDArray", imports, declared)
+
+
+STUBS: Mapping[str, Callable[[], str]] = {
+    "mxrun/imperative/operators.pyi": nd_stub,
+    "mxrun/imperative/fluent.pyi": fluent_stub,
+}
+
+
+if __name__ == "__main__":
+    for path, text in STUBS.items():
+        (ROOT / path).write_text(text(), encoding="utf-8")
