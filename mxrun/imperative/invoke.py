@@ -47,35 +47,51 @@ def invoke(
     if out is not None:
         return _invoke_into(prop, inputs, out, mode)
     prepared = _lookup(prop, inputs, mode)
-    first = inputs[0]._chunk
+    if not prepared.is_pure or len(prepared.outputs) > 1:
+        return _invoke_any(prepared, inputs, mode)
+    # One new array that depends on the inputs alone, in as few statements as possible.
     places: list[TensorPlace] = []
-    reads = []
+    reads: list[Variable] = []
     for each in inputs:
         chunk = each._chunk
         places.append(chunk.handle + each.offset if each.offset else chunk.block)
-        if chunk.variable not in reads:
-            reads.append(chunk.variable)
+        variable = chunk.variable
+        if variable not in reads:
+            reads.append(variable)
+    (spec,) = prepared.outputs
+    made = chunk.another(spec.nbytes)
+    places.append(made.block)
+    _push(prepared, places, reads, (made.variable,), (), made)
+    output = array_module.make(made, spec.shape, spec.dtype, 0, spec.layout)
+    if mode >= RECORD:
+        _record(prepared, inputs, (made,), (output,))
+    return (output,)
+
+
+def _invoke_any(
+    prepared: PreparedOperator, inputs: Sequence[NDArrayBase], mode: int
+) -> tuple[Any, ...]:
+    """Call an operator with any number of outputs, which may draw numbers or change its inputs."""
+    first = inputs[0]._chunk
+    places = [_place(each) for each in inputs]
+    reads = [each._chunk.variable for each in inputs]
     if prepared.is_random:
         state = next_state(first)
         places.append(state.block)
         reads.append(state.variable)
-    updates = [inputs[index]._chunk.variable for index in prepared.updated]
-    if updates:
-        updates = list(dict.fromkeys(updates))
-        reads = [variable for variable in reads if variable not in updates]
-    made = []
-    outputs = []
-    for spec in prepared.outputs:
-        chunk = first.another(spec.nbytes)
-        made.append(chunk)
-        places.append(chunk.block)
+    updates = list(dict.fromkeys(reads[index] for index in prepared.updated))
+    reads = [variable for variable in dict.fromkeys(reads) if variable not in updates]
+    made = [first.another(spec.nbytes) for spec in prepared.outputs]
+    places += [chunk.block for chunk in made]
     _push(prepared, places, reads, [chunk.variable for chunk in made], updates, first)
     make = array_module.make
-    for spec, chunk in zip(prepared.visible_outputs, made, strict=False):
-        outputs.append(make(chunk, spec.shape, spec.dtype, 0, spec.layout))
+    outputs = tuple(
+        make(chunk, spec.shape, spec.dtype, 0, spec.layout)
+        for spec, chunk in zip(prepared.visible_outputs, made, strict=False)
+    )
     if mode >= RECORD:
         _record(prepared, inputs, made, outputs)
-    return tuple(outputs)
+    return outputs
 
 
 def _place(array: NDArrayBase) -> TensorPlace:
@@ -141,13 +157,11 @@ def _push(
     updates: Sequence[Variable],
     chunk: Chunk,
 ) -> None:
+    """Push a call on the engine and device of `chunk`; a short one runs here if it can."""
+    # With the program's own order of memories there is nothing to do before it.
+    run = prepared.program.run if prepared.order is None else prepared.run
     operator = EngineOperator(
-        partial(prepared.run, places) if prepared.order else partial(prepared.program.run, places),
-        reads,
-        writes,
-        updates,
-        name=prepared.name,
-        context=chunk.context,
+        partial(run, places), reads, writes, updates, name=prepared.name, context=chunk.context
     )
     if prepared.is_short:
         chunk.engine.run_or_push(operator)
@@ -161,36 +175,39 @@ def _invoke_into(
     """Call an operator that writes to existing arrays."""
     prepared = _lookup(prop, inputs, mode | _PLAIN)
     _check_out(prepared, out)
-    targets = [array.chunk for array in out]
     if _must_copy(prepared, inputs, out):
         for result, target in zip(invoke(prop, inputs), out, strict=True):
             _invoke_into(_copy(), [result], [target], MODE.value & TRAIN)
         return tuple(out)
-    first = inputs[0]._chunk
     places = [_place(each) for each in inputs]
     reads = [each._chunk.variable for each in inputs]
-    if prepared.is_random:
-        state = next_state(first)
-        places.append(state.block)
-        reads.append(state.variable)
-    updates = [reads[index] for index in prepared.updated]
-    writes = []
-    for array, spec, chunk in zip(out, prepared.outputs, targets, strict=False):
-        places.append(_place(array))
+    first = inputs[0]._chunk
+    updates: list[Variable] = []
+    writes: list[Variable] = []
+    hidden: list[Chunk] = []
+    if not prepared.is_pure:
+        if prepared.is_random:
+            state = next_state(first)
+            places.append(state.block)
+            reads.append(state.variable)
+        updates = [reads[index] for index in prepared.updated]
+    for array, spec in zip(out, prepared.outputs, strict=False):
+        chunk = array.chunk
+        places.append(chunk.handle + array.offset if array.offset else chunk.block)
         if chunk.variable in reads or spec.nbytes < chunk.nbytes:
             updates.append(chunk.variable)
         else:
             writes.append(chunk.variable)
-    hidden = [first.another(spec.nbytes) for spec in prepared.outputs[len(out) :]]
-    for chunk in hidden:
-        places.append(chunk.block)
-        writes.append(chunk.variable)
+    if len(out) < len(prepared.outputs):
+        hidden = [first.another(spec.nbytes) for spec in prepared.outputs[len(out) :]]
+        places += [chunk.block for chunk in hidden]
+        writes += [chunk.variable for chunk in hidden]
     if len(updates) > 1:
         updates = list(dict.fromkeys(updates))
-    reads = [each for each in dict.fromkeys(reads) if each not in updates]
+    reads = [variable for variable in dict.fromkeys(reads) if variable not in updates]
     _push(prepared, places, reads, writes, updates, first)
     if mode >= RECORD:
-        _record(prepared, inputs, [*targets, *hidden], out)
+        _record(prepared, inputs, [*(array._chunk for array in out), *hidden], out)
     return tuple(out)
 
 
@@ -223,19 +240,14 @@ def _must_copy(
 ) -> bool:
     """Return whether an output overlaps with an input in a way that the operator does not allow."""
     for position, target in enumerate(out):
-        chunk = target._chunk
-        shared = [
-            index
-            for index, each in enumerate(inputs)
-            if each._chunk is chunk and _overlap(each, target)
-        ]
-        if not shared:
-            continue
-        (first, *others) = shared
-        same_place = inputs[first].offset == target.offset
-        if others or not same_place or (first, position) not in prepared.in_place:
-            return True
-    return any(
+        chunk, others = target._chunk, 0
+        for index, each in enumerate(inputs):
+            if each._chunk is chunk and _overlap(each, target):
+                others += 1
+                same_place = each.offset == target.offset
+                if others > 1 or not same_place or (index, position) not in prepared.in_place:
+                    return True
+    return len(out) > 1 and any(
         left._chunk is right._chunk and _overlap(left, right)
         for index, left in enumerate(out)
         for right in out[:index]
@@ -244,6 +256,8 @@ def _must_copy(
 
 def _overlap(left: NDArrayBase, right: NDArrayBase) -> bool:
     """Return whether two arrays of one chunk share bytes."""
+    if left.offset == right.offset:
+        return True
     return left.offset < right.offset + right.nbytes and right.offset < left.offset + left.nbytes
 
 

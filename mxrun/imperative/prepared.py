@@ -95,7 +95,8 @@ class PreparedOperator:
     name: for messages and traces. order: for each memory of the program its position among the
     inputs, the random state, the outputs and the extra outputs of a call; None if that order is the
     program's. visible: number of outputs that a call returns; further kept ones are only for
-    backward. updated: positions of the inputs that a call changes. is_short: whether it takes less
+    backward. updated: positions of the inputs that a call changes. is_pure: whether it changes
+    none and draws no random numbers. is_short: whether it takes less
     time to run than to hand to a worker. graph, step: as they were before the kernel was selected.
     inputs, output_specs: of all inputs and outputs, kept or not. selected: the kernel; None for a
     view. read_data, read_outputs: positions of the arguments and outputs that backward reads.
@@ -133,6 +134,7 @@ class PreparedOperator:
         self.visible_outputs = self.outputs[: self.visible]
         self.updated = _updated(prop, is_train, len(names))
         self.is_short = _is_short(plan)
+        self.is_pure = not (self.updated or self.is_random)
         self.program = PreparedProgram(plan, device, pool, self.is_short)
         self.selected = forward.selected
         self.in_place = _in_place(forward, names, results)
