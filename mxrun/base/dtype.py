@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from mxrun.base.errors import UserError
@@ -41,6 +43,7 @@ def numpy_dtype(name: str) -> np.dtype[np.generic]:
     return np.dtype(name)
 
 
+@cache
 def item_size(name: str) -> int:
     """Return the size of one element in bytes."""
     if name == BFLOAT16:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
-from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.compiler.external import plan_reorder
@@ -48,35 +47,51 @@ def invoke(
     if out is not None:
         return _invoke_into(prop, inputs, out, mode)
     prepared = _lookup(prop, inputs, mode)
-    first = inputs[0]._chunk
+    if not prepared.is_pure or len(prepared.outputs) > 1:
+        return _invoke_any(prepared, inputs, mode)
+    # One new array that depends on the inputs alone, in as few statements as possible.
     places: list[TensorPlace] = []
-    reads = []
+    reads: list[Variable] = []
     for each in inputs:
         chunk = each._chunk
         places.append(chunk.handle + each.offset if each.offset else chunk.block)
-        if chunk.variable not in reads:
-            reads.append(chunk.variable)
+        variable = chunk.variable
+        if variable not in reads:
+            reads.append(variable)
+    (spec,) = prepared.outputs
+    made = chunk.another(spec.nbytes)
+    places.append(made.block)
+    _push(prepared, places, reads, (made.variable,), (), made)
+    output = array_module.make(made, spec.shape, spec.dtype, 0, spec.layout)
+    if mode >= RECORD:
+        _record(prepared, inputs, (made,), (output,))
+    return (output,)
+
+
+def _invoke_any(
+    prepared: PreparedOperator, inputs: Sequence[NDArrayBase], mode: int
+) -> tuple[Any, ...]:
+    """Call an operator with any number of outputs, which may draw numbers or change its inputs."""
+    first = inputs[0]._chunk
+    places = [_place(each) for each in inputs]
+    reads = [each._chunk.variable for each in inputs]
     if prepared.is_random:
         state = next_state(first)
         places.append(state.block)
         reads.append(state.variable)
-    updates = [inputs[index]._chunk.variable for index in prepared.updated]
-    if updates:
-        updates = list(dict.fromkeys(updates))
-        reads = [variable for variable in reads if variable not in updates]
-    made = []
-    outputs = []
-    for spec in prepared.outputs:
-        chunk = first.another(spec.nbytes)
-        made.append(chunk)
-        places.append(chunk.block)
+    updates = list(dict.fromkeys(reads[index] for index in prepared.updated))
+    reads = [variable for variable in dict.fromkeys(reads) if variable not in updates]
+    made = [first.another(spec.nbytes) for spec in prepared.outputs]
+    places += [chunk.block for chunk in made]
     _push(prepared, places, reads, [chunk.variable for chunk in made], updates, first)
     make = array_module.make
-    for spec, chunk in zip(prepared.visible_outputs, made, strict=False):
-        outputs.append(make(chunk, spec.shape, spec.dtype, 0, spec.layout))
+    outputs = tuple(
+        make(chunk, spec.shape, spec.dtype, 0, spec.layout)
+        for spec, chunk in zip(prepared.visible_outputs, made, strict=False)
+    )
     if mode >= RECORD:
         _record(prepared, inputs, made, outputs)
-    return tuple(outputs)
+    return outputs
 
 
 def _place(array: NDArrayBase) -> TensorPlace:
@@ -88,10 +103,13 @@ def _lookup(prop: AnyProperty, inputs: Sequence[NDArrayBase], mode: int) -> Prep
     """Return the prepared operator; raises UserError if it cannot be prepared."""
     if not inputs:
         raise UserError(f"{prop.type_string} has no input that says where it shall run")
-    key: list[Any] = [prop, inputs[0]._chunk.device, mode]
+    device = inputs[0]._chunk.device
+    key: list[Any] = [prop, device, mode]
     for each in inputs:
         layout = each.layout
         key += (each.shape, each.dtype, layout if layout is None else layout.name)
+        if each._chunk.device is not device:
+            raise UserError(_several_devices(prop, inputs))
     found = _prepared.get(tuple(key))
     if found is None:
         found = _prepare(prop, inputs, key[1:])
@@ -101,6 +119,15 @@ def _lookup(prop: AnyProperty, inputs: Sequence[NDArrayBase], mode: int) -> Prep
     return found
 
 
+def _several_devices(prop: AnyProperty, inputs: Sequence[NDArrayBase]) -> Diagnostic:
+    return Diagnostic(
+        f"{prop.type_string} is called with arrays on several devices",
+        expected="all on one",
+        got=", ".join(dict.fromkeys(str(each.context) for each in inputs)),
+        hint="copy with as_in_context",
+    )
+
+
 def _prepare(
     prop: AnyProperty, inputs: Sequence[NDArrayBase], rest: Sequence[Any]
 ) -> PreparedOperator:
@@ -108,7 +135,6 @@ def _prepare(
     key = (type(prop), repr(prop.parameters), *rest)
     found = _prepared.get(key)
     if found is None:
-        _require_one_device(prop, inputs)
         specs = [TensorSpec(each.shape, each.dtype, each.layout or PLAIN) for each in inputs]
         chunk, mode = inputs[0]._chunk, rest[1]
         found = _prepared[key] = PreparedOperator(
@@ -123,19 +149,6 @@ def _prepare(
     return found
 
 
-def _require_one_device(prop: AnyProperty, inputs: Sequence[NDArrayBase]) -> None:
-    contexts: dict[Context, None] = dict.fromkeys(each.context for each in inputs)
-    if len(contexts) > 1:
-        raise UserError(
-            Diagnostic(
-                f"{prop.type_string} is called with arrays on several devices",
-                expected="all on one",
-                got=", ".join(map(str, contexts)),
-                hint="copy with as_in_context",
-            )
-        )
-
-
 def _push(
     prepared: PreparedOperator,
     places: Sequence[TensorPlace],
@@ -144,13 +157,11 @@ def _push(
     updates: Sequence[Variable],
     chunk: Chunk,
 ) -> None:
+    """Push a call on the engine and device of `chunk`; a short one runs here if it can."""
+    # With the program's own order of memories there is nothing to do before it.
+    run = prepared.program.run if prepared.order is None else prepared.run
     operator = EngineOperator(
-        partial(prepared.run, places),
-        reads,
-        writes,
-        updates,
-        name=prepared.name,
-        context=chunk.context,
+        partial(run, places), reads, writes, updates, name=prepared.name, context=chunk.context
     )
     if prepared.is_short:
         chunk.engine.run_or_push(operator)
@@ -164,33 +175,45 @@ def _invoke_into(
     """Call an operator that writes to existing arrays."""
     prepared = _lookup(prop, inputs, mode | _PLAIN)
     _check_out(prepared, out)
-    targets = [array.chunk for array in out]
     if _must_copy(prepared, inputs, out):
         for result, target in zip(invoke(prop, inputs), out, strict=True):
-            _invoke_into(create("_copy", {}), [result], [target], MODE.value & TRAIN)
+            _invoke_into(_copy(), [result], [target], MODE.value & TRAIN)
         return tuple(out)
-    chunks = [each._chunk for each in inputs]
     places = [_place(each) for each in inputs]
-    if prepared.is_random:
-        chunks.append(next_state(chunks[0]))
-        places.append(chunks[-1].block)
-    places += [_place(array) for array in out]
-    hidden = [chunks[0].another(spec.nbytes) for spec in prepared.outputs[len(out) :]]
-    places += [chunk.block for chunk in hidden]
-    reads = dict.fromkeys(chunk.variable for chunk in chunks)
-    updates = dict.fromkeys(chunks[index].variable for index in prepared.updated)
-    writes = [chunk.variable for chunk in hidden]
-    for array, chunk in zip(out, targets, strict=True):
-        if chunk.variable in reads or array.nbytes < chunk.nbytes:
-            updates[chunk.variable] = None
-        elif chunk.variable not in updates:
+    reads = [each._chunk.variable for each in inputs]
+    first = inputs[0]._chunk
+    updates: list[Variable] = []
+    writes: list[Variable] = []
+    hidden: list[Chunk] = []
+    if not prepared.is_pure:
+        if prepared.is_random:
+            state = next_state(first)
+            places.append(state.block)
+            reads.append(state.variable)
+        updates = [reads[index] for index in prepared.updated]
+    for array, spec in zip(out, prepared.outputs, strict=False):
+        chunk = array.chunk
+        places.append(chunk.handle + array.offset if array.offset else chunk.block)
+        if chunk.variable in reads or spec.nbytes < chunk.nbytes:
+            updates.append(chunk.variable)
+        else:
             writes.append(chunk.variable)
-    for variable in updates:
-        reads.pop(variable, None)
-    _push(prepared, places, tuple(reads), writes, tuple(updates), chunks[0])
+    if len(out) < len(prepared.outputs):
+        hidden = [first.another(spec.nbytes) for spec in prepared.outputs[len(out) :]]
+        places += [chunk.block for chunk in hidden]
+        writes += [chunk.variable for chunk in hidden]
+    if len(updates) > 1:
+        updates = list(dict.fromkeys(updates))
+    reads = [variable for variable in dict.fromkeys(reads) if variable not in updates]
+    _push(prepared, places, reads, writes, updates, first)
     if mode >= RECORD:
-        _record(prepared, inputs, [*targets, *hidden], out)
+        _record(prepared, inputs, [*(array._chunk for array in out), *hidden], out)
     return tuple(out)
+
+
+@cache
+def _copy() -> AnyProperty:
+    return create("_copy", {})
 
 
 def _check_out(prepared: PreparedOperator, out: Sequence[NDArrayBase]) -> None:
@@ -200,7 +223,7 @@ def _check_out(prepared: PreparedOperator, out: Sequence[NDArrayBase]) -> None:
         problem = f"{prepared.name} has {len(expected)} outputs, and out has {len(out)} arrays"
         raise UserError(problem)
     for array, spec in zip(out, expected, strict=True):
-        if (array.shape, array.dtype) != (spec.shape, spec.dtype):
+        if array.shape != spec.shape or array.dtype != spec.dtype:
             raise UserError(
                 Diagnostic(
                     f"out does not fit the output of {prepared.name}",
@@ -217,19 +240,24 @@ def _must_copy(
 ) -> bool:
     """Return whether an output overlaps with an input in a way that the operator does not allow."""
     for position, target in enumerate(out):
-        shared = [index for index, each in enumerate(inputs) if _overlap(each, target)]
-        if not shared:
-            continue
-        (first, *others) = shared
-        same_place = inputs[first].offset == target.offset
-        if others or not same_place or (first, position) not in prepared.in_place:
-            return True
-    return any(_overlap(left, right) for index, left in enumerate(out) for right in out[:index])
+        chunk, others = target._chunk, 0
+        for index, each in enumerate(inputs):
+            if each._chunk is chunk and _overlap(each, target):
+                others += 1
+                same_place = each.offset == target.offset
+                if others > 1 or not same_place or (index, position) not in prepared.in_place:
+                    return True
+    return len(out) > 1 and any(
+        left._chunk is right._chunk and _overlap(left, right)
+        for index, left in enumerate(out)
+        for right in out[:index]
+    )
 
 
 def _overlap(left: NDArrayBase, right: NDArrayBase) -> bool:
-    if left._chunk is not right._chunk:
-        return False
+    """Return whether two arrays of one chunk share bytes."""
+    if left.offset == right.offset:
+        return True
     return left.offset < right.offset + right.nbytes and right.offset < left.offset + left.nbytes
 
 

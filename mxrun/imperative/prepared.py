@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PLAIN, Layout, Shape, TensorSpec
 from mxrun.compiler.external import ExternalPlan, ForwardPlan, plan_forward
@@ -20,6 +21,7 @@ from mxrun.graph.lower import RANDOM_STATE, lower
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.operator.launch import TensorPlace
+from mxrun.operator.property import OperatorProperty
 from mxrun.operator.register import AnyProperty
 from mxrun.runtime.engine.interface import RunContext
 from mxrun.runtime.storage import StoragePool
@@ -93,7 +95,8 @@ class PreparedOperator:
     name: for messages and traces. order: for each memory of the program its position among the
     inputs, the random state, the outputs and the extra outputs of a call; None if that order is the
     program's. visible: number of outputs that a call returns; further kept ones are only for
-    backward. updated: positions of the inputs that a call changes. is_short: whether it takes less
+    backward. updated: positions of the inputs that a call changes. is_pure: whether it changes
+    none and draws no random numbers. is_short: whether it takes less
     time to run than to hand to a worker. graph, step: as they were before the kernel was selected.
     inputs, output_specs: of all inputs and outputs, kept or not. selected: the kernel; None for a
     view. read_data, read_outputs: positions of the arguments and outputs that backward reads.
@@ -131,6 +134,7 @@ class PreparedOperator:
         self.visible_outputs = self.outputs[: self.visible]
         self.updated = _updated(prop, is_train, len(names))
         self.is_short = _is_short(plan)
+        self.is_pure = not (self.updated or self.is_random)
         self.program = PreparedProgram(plan, device, pool, self.is_short)
         self.selected = forward.selected
         self.in_place = _in_place(forward, names, results)
@@ -158,6 +162,7 @@ def _forward_graph(
                 expected=f"{len(names)}: {', '.join(names)}",
             )
         )
+    _require_one_dtype(prop, names, inputs)
     variables = tuple(NodeEntry(Node(name)) for name in names)
     node = Node(prop.type_string, prop, variables)
     given = dict(zip(names, inputs, strict=True))
@@ -177,6 +182,32 @@ def _forward_graph(
     return Graph(
         tuple(values), graph.steps, graph.sources, {}, graph.mutations, graph.is_train
     ), names
+
+
+def _require_one_dtype(
+    prop: AnyProperty, names: Sequence[str], inputs: Sequence[TensorSpec]
+) -> None:
+    """Raise UserError if arguments that share one dtype differ; bfloat16 may stand beside float32.
+
+    An operator with a rule of its own checks its arguments itself.
+    """
+    if type(prop).infer_type is not OperatorProperty.infer_type:
+        return
+    shared = [
+        (name, spec.dtype)
+        for name, spec in zip(prop.list_arguments(), inputs, strict=False)
+        if name not in prop.label_arguments
+    ]
+    dtypes = {dtype for _, dtype in shared}
+    if len(dtypes) > 1 and not dtypes <= {FLOAT32, BFLOAT16}:
+        raise UserError(
+            Diagnostic(
+                f"{prop.type_string} is called with arrays of several dtypes",
+                expected="one dtype",
+                got=", ".join(f"{name} {dtype}" for name, dtype in shared),
+                hint="convert with Cast",
+            )
+        )
 
 
 def _read_outputs(prop: AnyProperty, first: int) -> list[int]:

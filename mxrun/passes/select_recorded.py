@@ -42,14 +42,14 @@ def select_backward(
 
     forward: the kernels with which the forward steps ran; a view has none. The io sources are the
     values that are read; one that has no name as a source of `graph` is named by its number.
-    Results are in plain layout.
+    Results are in plain layout and have the dtypes that they have in `graph`.
     """
     selection = Selection(graph, device, KernelSelection(), fixed=False)
     selection.chosen.update(forward)
     for step in graph.steps:
         if step.kind is not StepKind.FORWARD:
             _add(selection, step)
-    selection.restore_results()
+    selection.restore_types(plain=True)
     builder = selection.builder
     made = {value for step in builder.steps for value in step.writes}
     names = {value: name for name, value in builder.sources.items()}
