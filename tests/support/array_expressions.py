@@ -93,12 +93,12 @@ FUNCTIONS = (
     *("nd.array([1, 2], dtype='int32')", "nd.array(5)", "nd.array([[1, 2], [3, 4]])"),
     *("nd.array(I)", "nd.zeros((2,), dtype='uint8') - 3", "nd.zeros_like(D)"),
 )
-EXPRESSIONS = (
-    *ARITHMETIC,
-    *INTEGERS,
-    *COMPARISONS,
-    *INDICES,
-    *SHAPES,
-    *METHODS,
-    *FUNCTIONS,
-)
+GROUPS = {
+    "arithmetic": ARITHMETIC,
+    "integers": INTEGERS,
+    "comparisons": COMPARISONS,
+    "indices": INDICES,
+    "shapes": SHAPES,
+    "methods": METHODS,
+    "functions": FUNCTIONS,
+}
