@@ -71,7 +71,9 @@ class BinaryOperation:
         if prop is not None:
             return call(prop, (array,), out)
         operand = full((1,), number, array.context, array.dtype)
-        operands = (operand, array) if is_reversed else (array, operand)
+        # The number is on the right where both orders have one operator.
+        is_first = is_reversed and self.reverse != self.scalar
+        operands = (operand, array) if is_first else (array, operand)
         return call(self._broadcast, operands, out)
 
 

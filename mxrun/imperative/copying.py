@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.creation import empty
+from mxrun.imperative.creation import empty, numbers_of
 from mxrun.imperative.indexing import GatherKey, values_of
 from mxrun.runtime.engine.interface import EngineOperator, Pool
 
@@ -126,14 +126,8 @@ def _operand(value: Any, target: NDArrayBase) -> tuple[tuple[int, ...], Callable
             # Its elements may be overwritten while they are read.
             return value.shape, lambda: np.array(values_of(value))
         return value.shape, lambda: values_of(value)
-    try:
-        # A copy, because the caller may change the values before they are written.
-        with np.errstate(invalid="ignore"):
-            values = np.array(value).astype(numpy_dtype(target.dtype))
-    except (ValueError, TypeError) as error:
-        raise UserError(
-            Diagnostic("the values are not an array of numbers", got=str(error)[:200])
-        ) from error
+    # A copy, because the caller may change the values before they are written.
+    values = np.array(numbers_of(value, target.dtype))
     return values.shape, lambda: values
 
 

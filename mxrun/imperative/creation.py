@@ -70,22 +70,29 @@ def array(source: Any, ctx: Context | None = None, dtype: DType = None) -> Any:
 
 def from_numpy(values: npt.ArrayLike, ctx: Context | None, dtype: str) -> Any:
     """Return a new array with a copy of NumPy's values, converted to `dtype`."""
-    try:
-        converted = np.asarray(values)
-        if converted.dtype.kind not in "biuf":
-            converted = converted.astype(np.float64)
-        converted = np.ascontiguousarray(converted).reshape(converted.shape)
-        # NaN has no integer, as in MXNet.
-        with np.errstate(invalid="ignore"):
-            converted = converted.astype(numpy_dtype(dtype), copy=False)
-    except (ValueError, TypeError) as error:
-        raise UserError(
-            Diagnostic("the values are not an array of numbers", got=str(error)[:200])
-        ) from error
+    converted = numbers_of(values, dtype)
     made = empty(converted.shape, ctx, dtype)
     # No function knows the new array yet, so nothing has to be ordered with it.
     made.chunk.device.write(made.handle, converted)
     return made
+
+
+def numbers_of(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
+    """Return values as a contiguous NumPy array of a data type, without a copy if they are one.
+
+    Raises UserError for values that are no numbers in the form of an array.
+    """
+    try:
+        given = np.asarray(values)
+    except ValueError as error:
+        got = str(error)[:200]
+        raise UserError(Diagnostic("the values are not an array of numbers", got=got)) from error
+    if given.dtype.kind not in "biuf":
+        got = str(given.dtype)
+        raise UserError(Diagnostic("the values are not an array of numbers", got=got))
+    # NaN has no integer, as in MXNet.
+    with np.errstate(invalid="ignore"):
+        return given.astype(numpy_dtype(dtype), order="C", copy=False)
 
 
 def full(

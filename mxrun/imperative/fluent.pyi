@@ -133,7 +133,7 @@ class FluentMethods:
 
     def max(
         self,
-        axis: Sequence[int] | None = None,
+        axis: int | Sequence[int] | None = None,
         keepdims: bool = False,
         exclude: bool = False,
         *,
@@ -144,7 +144,7 @@ class FluentMethods:
 
     def mean(
         self,
-        axis: Sequence[int] | None = None,
+        axis: int | Sequence[int] | None = None,
         keepdims: bool = False,
         exclude: bool = False,
         *,
@@ -155,7 +155,7 @@ class FluentMethods:
 
     def min(
         self,
-        axis: Sequence[int] | None = None,
+        axis: int | Sequence[int] | None = None,
         keepdims: bool = False,
         exclude: bool = False,
         *,
@@ -166,7 +166,7 @@ class FluentMethods:
 
     def nanprod(
         self,
-        axis: Sequence[int] | None = None,
+        axis: int | Sequence[int] | None = None,
         keepdims: bool = False,
         exclude: bool = False,
         *,
@@ -177,7 +177,7 @@ class FluentMethods:
 
     def nansum(
         self,
-        axis: Sequence[int] | None = None,
+        axis: int | Sequence[int] | None = None,
         keepdims: bool = False,
         exclude: bool = False,
         *,
@@ -189,7 +189,7 @@ class FluentMethods:
     def norm(
         self,
         *,
-        axis: Sequence[int] | None = None,
+        axis: int | Sequence[int] | None = None,
         keepdims: bool = False,
         ord: int = 2,
         out: Any = None,
@@ -204,7 +204,7 @@ class FluentMethods:
 
     def prod(
         self,
-        axis: Sequence[int] | None = None,
+        axis: int | Sequence[int] | None = None,
         keepdims: bool = False,
         exclude: bool = False,
         *,
@@ -277,7 +277,7 @@ class FluentMethods:
 
     def squeeze(
         self,
-        axis: Sequence[int] | None = None,
+        axis: int | Sequence[int] | None = None,
         *,
         out: Any = None,
         name: str | None = None,
@@ -286,7 +286,7 @@ class FluentMethods:
 
     def sum(
         self,
-        axis: Sequence[int] | None = None,
+        axis: int | Sequence[int] | None = None,
         keepdims: bool = False,
         exclude: bool = False,
         *,

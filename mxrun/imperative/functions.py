@@ -60,15 +60,21 @@ class CallBinder:
         if self.signature.is_variadic:
             return self._bind_variadic(arguments, keywords)
         leading = self._leading(arguments)
-        named = dict(zip(self._names, arguments[:leading], strict=False))
+        positional = dict(zip(self._names, arguments[:leading], strict=False))
         parameters = dict(self._positioned(arguments[leading:], leading))
+        named: dict[str, Any] = {}
         for name, value in keywords.items():
-            if name in named or name in parameters:
+            if name in positional or name in parameters:
                 raise self._error(f"{name!r} is given twice")
             (named if name in self._names else parameters)[name] = value
-        named = {name: value for name, value in named.items() if value is not None}
         prop = self._property(parameters)
-        return prop, self._ordered(prop, named)
+        names = (*prop.list_arguments(), *prop.list_auxiliary_states())
+        is_complete = all(each is not None for each in positional.values())
+        if is_complete and len(positional) <= len(names):
+            # The inputs that these parameters have, in order.
+            positional = dict(zip(names, positional.values(), strict=False))
+        given = {name: each for name, each in (positional | named).items() if each is not None}
+        return prop, self._ordered(names, given)
 
     def _bind_variadic(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Bound:
         tensors = list(arguments)
@@ -131,9 +137,8 @@ class CallBinder:
                 hint = nearest(name, [*known, "out"]) or f"known: {listed}"
                 raise self._error(f"unknown parameter {name!r}", hint=hint)
 
-    def _ordered(self, prop: AnyProperty, named: Mapping[str, Any]) -> Tensors:
+    def _ordered(self, names: Sequence[str], named: Mapping[str, Any]) -> Tensors:
         """Return the tensors in the property's order."""
-        names = (*prop.list_arguments(), *prop.list_auxiliary_states())
         for name, value in named.items():
             self._require_array(value, repr(name))
         lacking = [name for name in names if name not in named]

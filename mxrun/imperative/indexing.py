@@ -24,7 +24,7 @@ Key = Any
 
 
 @dataclass(frozen=True)
-class Selection:
+class IndexRanges:
     """Elements that a basic index selects: a range on each axis of the array.
 
     key: the index in NumPy's form, whose result is always an array. selected: shape of that result.
@@ -64,7 +64,7 @@ def is_basic(key: Key) -> bool:
     )
 
 
-def select(shape: Shape, key: Key) -> Selection:
+def select(shape: Shape, key: Key) -> IndexRanges:
     """Return the elements that a basic index selects of an array of this shape.
 
     Raises IndexError, as NumPy does, if it has too many parts or an integer is out of range.
@@ -90,7 +90,7 @@ def select(shape: Shape, key: Key) -> Selection:
         axis += 1
     # The Ellipsis keeps NumPy from returning a number.
     numpy_key = (*parts, Ellipsis)
-    return Selection(tuple(starts), tuple(steps), tuple(counts), numpy_key, tuple(result))
+    return IndexRanges(tuple(starts), tuple(steps), tuple(counts), numpy_key, tuple(result))
 
 
 def _expanded(parts: tuple[Any, ...], rank: int) -> list[Any]:

@@ -1193,7 +1193,7 @@ def logical_not(data: NDArray, *, out: Any = None, name: str | None = None) -> N
 
 def max(
     data: NDArray,
-    axis: Sequence[int] | None = None,
+    axis: int | Sequence[int] | None = None,
     keepdims: bool = False,
     exclude: bool = False,
     *,
@@ -1204,7 +1204,7 @@ def max(
 
 def mean(
     data: NDArray,
-    axis: Sequence[int] | None = None,
+    axis: int | Sequence[int] | None = None,
     keepdims: bool = False,
     exclude: bool = False,
     *,
@@ -1215,7 +1215,7 @@ def mean(
 
 def min(
     data: NDArray,
-    axis: Sequence[int] | None = None,
+    axis: int | Sequence[int] | None = None,
     keepdims: bool = False,
     exclude: bool = False,
     *,
@@ -1226,7 +1226,7 @@ def min(
 
 def moments(
     data: NDArray,
-    axes: Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
     keepdims: bool = False,
     *,
     out: Any = None,
@@ -1257,7 +1257,7 @@ def nag_mom_update(
 
 def nanprod(
     data: NDArray,
-    axis: Sequence[int] | None = None,
+    axis: int | Sequence[int] | None = None,
     keepdims: bool = False,
     exclude: bool = False,
     *,
@@ -1268,7 +1268,7 @@ def nanprod(
 
 def nansum(
     data: NDArray,
-    axis: Sequence[int] | None = None,
+    axis: int | Sequence[int] | None = None,
     keepdims: bool = False,
     exclude: bool = False,
     *,
@@ -1283,7 +1283,7 @@ def negative(data: NDArray, *, out: Any = None, name: str | None = None) -> NDAr
 def norm(
     data: NDArray,
     *,
-    axis: Sequence[int] | None = None,
+    axis: int | Sequence[int] | None = None,
     keepdims: bool = False,
     ord: int = 2,
     out: Any = None,
@@ -1296,7 +1296,7 @@ def ones_like(data: NDArray, *, out: Any = None, name: str | None = None) -> NDA
 
 def prod(
     data: NDArray,
-    axis: Sequence[int] | None = None,
+    axis: int | Sequence[int] | None = None,
     keepdims: bool = False,
     exclude: bool = False,
     *,
@@ -1511,7 +1511,7 @@ def square(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArra
 
 def squeeze(
     data: NDArray,
-    axis: Sequence[int] | None = None,
+    axis: int | Sequence[int] | None = None,
     *,
     out: Any = None,
     name: str | None = None,
@@ -1520,7 +1520,7 @@ def squeeze(
 
 def sum(
     data: NDArray,
-    axis: Sequence[int] | None = None,
+    axis: int | Sequence[int] | None = None,
     keepdims: bool = False,
     exclude: bool = False,
     *,

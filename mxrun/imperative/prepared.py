@@ -86,7 +86,8 @@ class OutputSpec:
     def __init__(self, spec: TensorSpec) -> None:
         self.shape: Shape = spec.shape
         self.dtype, self.nbytes = spec.dtype, spec.nbytes
-        self.layout: Layout | None = None if spec.layout == PLAIN else spec.layout
+        is_plain = spec.same_bytes(spec.with_layout(PLAIN))
+        self.layout: Layout | None = None if is_plain else spec.layout
 
 
 class PreparedOperator:

@@ -11,7 +11,7 @@ from mxrun.imperative import array as array_module
 from mxrun.imperative.array import NDArrayBase
 from mxrun.imperative.copying import copied_selection
 from mxrun.imperative.functions import call
-from mxrun.imperative.indexing import Selection, offset_of
+from mxrun.imperative.indexing import IndexRanges, offset_of
 from mxrun.imperative.tape import MODE, RECORD, RecordedCall
 from mxrun.operator.register import create
 from mxrun.operator.shape import ShapeContradiction, require_complete
@@ -38,7 +38,7 @@ def require_unrecorded(array: NDArrayBase, what: str, hint: str) -> None:
         raise UserError(Diagnostic(f"{what} cannot be recorded", hint=hint))
 
 
-def flat_view(array: NDArrayBase, selection: Selection) -> Any:
+def flat_view(array: NDArrayBase, selection: IndexRanges) -> Any:
     """Return the selected elements: a view if they lie one behind the other, else a copy.
 
     While it is recorded, indexing is an operator, and its result a copy.

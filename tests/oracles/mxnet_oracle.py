@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 from typing import Any
 
 import mxnet as mx
@@ -119,6 +120,23 @@ def train(message: Message) -> Message:
     return Message({}, prefixed("parameters", _numpy(variables)))
 
 
+def evaluate(message: Message) -> Message:
+    """Return the values of expressions on arrays; `nd` is MXNet's module."""
+    names = {"nd": mx.nd, **_arrays(group(message.arrays, "operands"))}
+    values = [eval(text, dict(names)).asnumpy() for text in message.fields["expressions"]]
+    return Message({}, prefixed("values", numbered(values)))
+
+
+def positions(message: Message) -> Message:
+    """Return the names of the arguments of functions of `mx.nd`, in order."""
+    found = {}
+    for name in message.fields["functions"]:
+        function = getattr(mx.nd, name, None) or getattr(mx.nd._internal, name, None)
+        if function is not None:
+            found[name] = list(inspect.signature(function).parameters)
+    return Message({"positions": found})
+
+
 def operators(message: Message) -> Message:
     """Return the names of MXNet's operators."""
     del message
@@ -135,8 +153,10 @@ def version(message: Message) -> Message:
 
 
 HANDLERS = {
+    "evaluate": evaluate,
     "infer_shape": infer_shape,
     "operators": operators,
+    "positions": positions,
     "run_symbol": run_symbol,
     "save_json": save_json,
     "train": train,

@@ -177,6 +177,20 @@ class MXNet(Peer):
             {name: _partial(shape) for name, shape in fields["auxiliary"].items()},
         )
 
+    def evaluate(
+        self, expressions: Sequence[str], operands: Mapping[str, Array]
+    ) -> tuple[Array, ...]:
+        """Return the values of Python expressions on `nd` arrays."""
+        fields, arrays = {"expressions": list(expressions)}, prefixed("operands", operands)
+        reply = self.request("evaluate", fields, arrays)
+        return tuple(group(reply.arrays, "values").values())
+
+    def positions(self, functions: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Return the arguments of those functions of `mx.nd` that exist, in order."""
+        reply = self.request("positions", {"functions": list(functions)}, {})
+        found: Mapping[str, Sequence[str]] = reply.fields["positions"]
+        return found
+
     def save_json(self, symbol: str) -> SavedSymbol:
         """Load symbol JSON and save it again."""
         reply = self.request("save_json", {"symbol": symbol}, {})

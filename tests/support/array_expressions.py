@@ -1,7 +1,7 @@
-"""Expressions on arrays whose values mxrun.nd, MXNet 1.9.1 and, where it means the same, NumPy give.
+"""Expressions on arrays that mxrun.nd, MXNet 1.9.1 and, in part, NumPy evaluate alike.
 
-`X`, `Y`, `Z` are float32 arrays, `B` has one row, `I`, `J` are int32 and `D` is float64; `nd` is the
-module of the library.
+`X`, `Y`, `Z` are float32 arrays, `B` has one row, `I`, `J` are int32 and `D` is float64; `nd` is
+the library's module.
 """
 
 from __future__ import annotations
@@ -80,7 +80,11 @@ FUNCTIONS = (
     *("nd.FullyConnected(X, nd.ones((2, 4)), nd.ones((2,)), num_hidden=2)", "nd.smooth_l1(Y)"),
     *("nd.FullyConnected(data=X, weight=Y, bias=nd.ones((3,)), num_hidden=3)",),
     *("nd.Activation(Y, act_type='softrelu')", "nd.LeakyReLU(Y, act_type='elu', slope=0.5)"),
-    *("nd.where(Y > 0, X, Y)", "nd.moments(X, axes=(0,))[1]", "nd.SliceChannel(X, num_outputs=4)[2]"),
+    *(
+        "nd.where(Y > 0, X, Y)",
+        "nd.moments(X, axes=(0,))[1]",
+        "nd.SliceChannel(X, num_outputs=4)[2]",
+    ),
     *("nd.Embedding(nd.array([1, 0, 2]), X, input_dim=3, output_dim=4)", "nd.cumsum(X, 1)"),
     *("nd.SoftmaxOutput(X, nd.array([1, 0, 3]))", "nd.Flatten(Z)", "nd.negative(X)"),
     *("nd.broadcast_add(X, B)", "nd.elemwise_mul(X, Y)", "nd.argmax(X, axis=1)"),
@@ -93,12 +97,12 @@ FUNCTIONS = (
     *("nd.array([1, 2], dtype='int32')", "nd.array(5)", "nd.array([[1, 2], [3, 4]])"),
     *("nd.array(I)", "nd.zeros((2,), dtype='uint8') - 3", "nd.zeros_like(D)"),
 )
-EXPRESSIONS = (
-    *ARITHMETIC,
-    *INTEGERS,
-    *COMPARISONS,
-    *INDICES,
-    *SHAPES,
-    *METHODS,
-    *FUNCTIONS,
-)
+GROUPS = {
+    "arithmetic": ARITHMETIC,
+    "integers": INTEGERS,
+    "comparisons": COMPARISONS,
+    "indices": INDICES,
+    "shapes": SHAPES,
+    "methods": METHODS,
+    "functions": FUNCTIONS,
+}

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mxrun import library
+from mxrun.base.params import check
 from mxrun.imperative import operators
 from mxrun.imperative.binary import BinaryOperation
 from mxrun.imperative.fluent import METHODS
@@ -87,6 +88,8 @@ def function_stub(name: str, signature: OperatorSignature, style: StubStyle) -> 
             kind += " | None" if tensors[parameter.name].is_optional else ""
         else:
             kind = parameter_type(parameter.name, signature.fields[parameter.name].annotation)
+            if kind.startswith("Sequence[int]") and _takes_number(signature, parameter.name):
+                kind = f"int | {kind}"
         default = parameter.default
         usual = "" if default is inspect.Parameter.empty else f" = {_literal(default)}"
         listed.append(f"{parameter.name}: {kind}{usual}")
@@ -115,6 +118,15 @@ def parameter_type(name: str, annotation: Any) -> str:
         kinds = dict.fromkeys(parameter_type(name, p) for p in parts if p is not Ellipsis)
         return f"Sequence[{' | '.join(kinds)}]"
     return "None" if annotation is type(None) else str(annotation.__name__)
+
+
+def _takes_number(signature: OperatorSignature, name: str) -> bool:
+    """Return whether a parameter for several integers may be given as one."""
+    kind = OPERATORS.get(signature.name).parameter_type
+    example = {
+        key: field.examples[0] for key, field in signature.fields.items() if field.is_required()
+    }
+    return check(kind, {**example, name: 1})[0] is not None
 
 
 def _literal(value: Any) -> str:
