@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.imperative.creation import array
@@ -24,22 +25,23 @@ class Updater:
     def __call__(
         self,
         index: Index | Sequence[Index],
-        grad: NDArray | Sequence[NDArray],
-        weight: NDArray | Sequence[NDArray],
+        grad: Any,
+        weight: Any,
     ) -> None:
         """Update one weight, or lists of weights one after the other.
 
-        Raises UserError if states that were read do not fit the weight.
+        Raises UserError for other things than arrays, and for read states that do not fit.
         """
-        if isinstance(index, (int, str)):
-            assert isinstance(grad, NDArray)
-            assert isinstance(weight, NDArray)
-            self._update(index, grad, weight)
-            return
+        if not isinstance(index, (list, tuple)):
+            index, grad, weight = [index], [grad], [weight]
         for each in zip(index, grad, weight, strict=True):
             self._update(*each)
 
-    def _update(self, index: Index, grad: NDArray, weight: NDArray) -> None:
+    def _update(self, index: Index, grad: Any, weight: Any) -> None:
+        if not isinstance(grad, NDArray) or not isinstance(weight, NDArray):
+            got = f"{type(grad).__name__} and {type(weight).__name__}"
+            problem, expected = "gradient and weight of an update", "two NDArrays"
+            raise UserError(Diagnostic(problem, None, expected, got))
         states = self.states.get(index)
         if states is None:
             states = self.optimizer.create_state(index, weight)
