@@ -28,8 +28,11 @@ _MODULES = {
     "autograd": "mxrun.api.imperative",
     "cpu": "mxrun.api.imperative",
     "current_context": "mxrun.api.imperative",
+    "kv": "mxrun.api.imperative",
+    "kvstore": "mxrun.api.imperative",
     "load": "mxrun.api.model",
     "nd": "mxrun.api.imperative",
+    "optimizer": "mxrun.api.imperative",
     "random": "mxrun.api.imperative",
 }
 
@@ -55,8 +58,11 @@ __all__ = [
     "autograd",
     "cpu",
     "current_context",
+    "kv",
+    "kvstore",
     "load",
     "nd",
+    "optimizer",
     "random",
 ]
 

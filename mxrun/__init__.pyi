@@ -1,6 +1,9 @@
 from mxrun.api.events import StopTraining as StopTraining
 from mxrun.api.imperative import autograd as autograd
+from mxrun.api.imperative import kv as kv
+from mxrun.api.imperative import kvstore as kvstore
 from mxrun.api.imperative import nd as nd
+from mxrun.api.imperative import optimizer as optimizer
 from mxrun.api.imperative import random as random
 from mxrun.api.inspection import MemoryPlan as MemoryPlan
 from mxrun.api.inspection import Network as Network

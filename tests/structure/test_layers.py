@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "contract": "base runtime operator graph device",
     "executor": "base runtime operator graph planner compiler device",
     "imperative": "base runtime operator graph compiler executor device",
+    "kvstore": "base runtime operator device imperative",
     "io": "base codegen runtime",
     "datasets": "base io",
     "convert": "base operator graph",
@@ -44,7 +45,7 @@ MAY_IMPORT = {
     ),
     "api": (
         "base config codegen runtime operator graph passes planner compiler device executor "
-        "imperative io convert train frontend report library session"
+        "imperative kvstore io convert train frontend report library session"
     ),
     "commands": (
         "base config codegen runtime operator graph passes planner compiler device contract "

@@ -1,0 +1,140 @@
+"""Sums and copies of arrays as engine operations, beside the computation.
+
+They run in the pool for communication, so that they never wait for a worker that computes, and on
+one thread, because they are limited by memory and the other threads compute. Sums are folded from
+left to right (`add_n`), so they have the same bits whatever ran at what time. A copy is the sum of
+one array.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+
+from mxrun.base.context import Context
+from mxrun.base.device import DeviceDescription
+from mxrun.base.errors import InternalError
+from mxrun.base.tensor import TensorSpec
+from mxrun.device.interface import Device, ProgramStep
+from mxrun.device.registry import device_kind
+from mxrun.imperative.creation import empty
+from mxrun.imperative.ndarray import NDArray
+from mxrun.operator.kernel import ForwardRequest, Handles, Kernel, OpReqType
+from mxrun.operator.launch import Handle
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.register import create, implementations
+from mxrun.runtime.engine.interface import Pool, RunContext
+
+_OPERATOR = "add_n"
+
+
+class Summation:
+    """Program that adds arrays of one spec, `count` of them, in order."""
+
+    def __init__(self, device: Device, spec: TensorSpec, count: int) -> None:
+        kernel = _kernel(device.description, spec, count)
+
+        def steps(handles: Sequence[Handle]) -> Sequence[ProgramStep]:
+            *terms, total = handles
+            return [ProgramStep(_OPERATOR, kernel.bind(Handles(tuple(terms), (total,))))]
+
+        self._program = device.bind_movable(steps, count + 1)
+        # A movable program is not reentrant, and a pool may have several workers.
+        self._guard = threading.Lock()
+
+    def run(self, handles: Sequence[Handle]) -> None:
+        """Store the sum of the tensors at all handles but the last at the last one."""
+        with self._guard:
+            self._program.run(handles)
+
+
+def push_sum(terms: Sequence[NDArray], total: NDArray, name: str, priority: int) -> None:
+    """Push the sum of arrays, in order, into another one, which is none of them.
+
+    Arrays of other kinds of devices are first copied to the context of `total`.
+    """
+    near = [
+        each if _shares_memory(each, total) else _brought(each, total, name, priority)
+        for each in terms
+    ]
+    handles = [each.handle for each in (*near, total)]
+    summation = partial(_summation, total.context, total.spec, len(near))
+
+    def run(_: RunContext) -> None:
+        summation().run(handles)
+
+    _push(run, near, total, name, priority)
+
+
+def push_copy(source: NDArray, target: NDArray, name: str, priority: int) -> None:
+    """Push the copy of one array to another, on any device."""
+    if _shares_memory(source, target):
+        push_sum([source], target, name, priority)
+        return
+    read, write = source.chunk.device.read, target.chunk.device.write
+    read_from, write_to, spec = source.handle, target.handle, source.spec
+
+    def run(_: RunContext) -> None:
+        write(write_to, read(read_from, spec))
+
+    _push(run, [source], target, name, priority)
+
+
+def _push(
+    run: Callable[[RunContext], object],
+    sources: Sequence[NDArray],
+    target: NDArray,
+    name: str,
+    priority: int,
+) -> None:
+    written = target.chunk.variable
+    # A part of a chunk leaves the rest as it is.
+    is_all = target.nbytes == target.chunk.nbytes
+    target.chunk.engine.push_sync(
+        run,
+        reads=[*dict.fromkeys(each.chunk.variable for each in sources)],
+        writes=[written] if is_all else [],
+        updates=[] if is_all else [written],
+        name=name,
+        context=target.context,
+        pool=Pool.COMMUNICATION,
+        priority=priority,
+    )
+
+
+def _brought(source: NDArray, beside: NDArray, name: str, priority: int) -> NDArray:
+    """Return a copy of an array on the device of another one."""
+    found = new_array(source, beside.context)
+    push_copy(source, found, name, priority)
+    return found
+
+
+def new_array(like: NDArray, context: Context) -> NDArray:
+    """Return an array of the same shape and type on a context, with undefined content."""
+    made: NDArray = empty(like.shape, context, like.dtype)
+    return made
+
+
+def _shares_memory(one: NDArray, other: NDArray) -> bool:
+    """Return whether one program can use both arrays."""
+    if one.context.kind != other.context.kind:
+        return False
+    return one.context == other.context or one.chunk.device.has_host_memory
+
+
+@cache
+def _summation(context: Context, spec: TensorSpec, count: int) -> Summation:
+    kind = device_kind(context.kind)
+    return Summation(kind(kind.describe(context.index, 1)), spec, count)
+
+
+def _kernel(device: DeviceDescription, spec: TensorSpec, count: int) -> Kernel:
+    """Return the preferred kernel that adds `count` arrays."""
+    prop = create(_OPERATOR, {"num_args": count})
+    request = ForwardRequest((spec,) * count, (spec,), (OpReqType.WRITE,), False, device)
+    for implementation in (*implementations(_OPERATOR, device).values(), NUMPY):
+        kernel = implementation.prepare_forward(prop, request)
+        if kernel is not None:
+            return kernel
+    raise InternalError(f"no kernel adds arrays of {spec}")
