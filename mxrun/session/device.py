@@ -57,8 +57,8 @@ def context_notes(built: ModelDefinition) -> list[str]:
     layer, more = mixing[0], len(mixing) - 1
     return [
         f"context: {layer!r}{f' and {more} more layers' if more else ''} normalise the "
-        f"{built.batch_size // built.contexts} samples of each context apart; moving statistics are "
-        "those of the first context"
+        f"{built.batch_size // built.contexts} samples of each context apart; moving statistics "
+        "are those of the first context"
     ]
 
 
