@@ -78,7 +78,8 @@ def start_lines(event: RunStarted) -> Iterator[str]:
     yield (
         f"{event.name}: {count_text(event.parameters)} parameters{trainable}, "
         f"arena {bytes_text(event.planned_bytes)}, {length}, batch {event.batch_size}, "
-        f"{event.threads} thread{'s' if event.threads > 1 else ''}"
+        f"{f'{event.contexts} contexts of ' if event.contexts > 1 else ''}"
+        f"{_counted(event.threads, 'thread')}"
         f"{', synthetic data' if event.synthetic_data else ''}"
     )
     if event.resumed_from is not None:

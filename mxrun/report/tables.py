@@ -62,6 +62,8 @@ def train_table(summary: Report) -> Table:
     times, memory = summary["step_ms"], summary["memory"]
     table.add_row("step, median", f"{times['median']:.3f} ms")
     table.add_row("step, p99", f"{times['p99']:.3f} ms")
+    if summary["contexts"] > 1:
+        table.add_row("contexts", str(summary["contexts"]))
     table.add_row("threads", str(summary["threads"]))
     table.add_row("time to first step", f"{summary['first_step_s']:.2f} s")
     table.add_row("arena", bytes_text(memory["planned_bytes"]))

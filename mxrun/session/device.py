@@ -12,6 +12,8 @@ from mxrun.codegen.interpreted import interpreted
 from mxrun.config import Parsed, RunConfig
 from mxrun.device import registry
 from mxrun.device.interface import Device
+from mxrun.frontend import ModelDefinition
+from mxrun.frontend.contexts import mixing_layers
 
 
 def kind_of(config: RunConfig) -> type[Device]:
@@ -45,6 +47,19 @@ def host_loops(config: RunConfig | None) -> AbstractContextManager[None]:
     if config is None or kind_of(config).compiles_host_loops:
         return nullcontext()
     return interpreted()
+
+
+def context_notes(built: ModelDefinition) -> list[str]:
+    """Return notes for the user about training on several contexts."""
+    mixing = mixing_layers(built.model)
+    if built.contexts == 1 or not mixing:
+        return []
+    layer, more = mixing[0], len(mixing) - 1
+    return [
+        f"context: {layer!r}{f' and {more} more layers' if more else ''} normalise the "
+        f"{built.batch_size // built.contexts} samples of each context apart; moving statistics "
+        "are those of the first context"
+    ]
 
 
 def one_context_only(config: RunConfig, what: str) -> Diagnostic:

@@ -55,12 +55,28 @@ def planned(
     taken. notify, autotuned: as for `plan_for`. Raises OverBudget with the smallest arena found if
     none fits.
     """
+    built = built.on_contexts() if training else built
+    try:
+        return _planned(built, training, threads, notify, autotuned)
+    except OverBudget as failure:
+        if built.contexts == 1:
+            raise
+        (diagnostic,) = failure.diagnostics
+        reason = f"each of the {built.contexts} contexts has an arena of its own with these figures"
+        chained = replace(diagnostic, chain=(*diagnostic.chain, reason))
+        raise OverBudget(chained, failure.least_bytes) from failure
 
+
+def _planned(
+    built: ModelDefinition,
+    training: bool,
+    threads: int | None,
+    notify: Notify,
+    autotuned: AutotunedKernels | None,
+) -> Planned:
     def request(split: ModelDefinition) -> CompileRequest:
         return replace(request_for(split, training, threads, notify), autotuned=autotuned or {})
 
-    if training:
-        built = built.on_contexts()
     first = request(built)
     budget = first.budget
     if not training or budget is None or not built.config.memory.micro_batches:

@@ -6,10 +6,40 @@ from collections.abc import Iterator
 from typing import Any
 
 from mxrun.executor.executor import Executor
+from mxrun.runtime.engine.interface import Engine
 from mxrun.runtime.profiler import Event
 
 # Traced steps of each phase; a trace of a complete run would take gigabytes.
 TRACED_STEPS = 50
+
+
+# Traced functions of an engine, at least some steps.
+_TRACED_FUNCTIONS = 5000
+
+
+class EngineProfile:
+    """Times of the functions that an engine runs first, for the trace of a run on several contexts.
+
+    Functions run side by side on the tracks of their workers; operators are not timed.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._events = engine, list[Event]()
+        engine.record(self._add)
+
+    def _add(self, event: Event) -> None:
+        self._events.append(event)
+        if len(self._events) >= _TRACED_FUNCTIONS:
+            self._engine.record(None)
+
+    def to_json(self) -> dict[str, list[dict[str, Any]]]:
+        """Return no operators' times."""
+        return {}
+
+    def events(self) -> Iterator[Event]:
+        """Yield the functions in the order in which they ended, and end the recording."""
+        self._engine.record(None)
+        yield from self._events
 
 
 class RunProfile:

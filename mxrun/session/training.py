@@ -21,12 +21,12 @@ from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
 from mxrun.session.data_wait import wait_advice
-from mxrun.session.device import describe, host_loops
+from mxrun.session.device import context_notes, describe, host_loops
 from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.micro_batches import micro_batch_notes, planned
 from mxrun.session.notes import Notify, ignore_note, note_missing_library
 from mxrun.session.planning import check_fits, is_timed
-from mxrun.session.profile import RunProfile
+from mxrun.session.profile import EngineProfile, RunProfile
 from mxrun.session.resume import RunStart, is_abandoned, resume, saved_manifest
 from mxrun.session.run import Run
 from mxrun.session.saved_summary import is_summary
@@ -110,6 +110,7 @@ class TrainSummary:
     synthetic_data: bool
     recompute: Mapping[str, Any] | None
     micro_batches: int
+    contexts: int
     threads: int
     core_wait_share: float | None
     variables: Mapping[str, Any]
@@ -141,7 +142,7 @@ class TrainingResult:
     """Summary of a finished run, and the profile if one was requested."""
 
     summary: TrainSummary
-    profile: RunProfile | None
+    profile: RunProfile | EngineProfile | None
 
 
 def train_config(parsed: Parsed, observer: Observer, request: TrainRequest) -> TrainingResult:
@@ -230,7 +231,8 @@ def _open_run(
     planned_run = planned(built, training=True, threads=team, notify=notify, autotuned=autotuned)
     check_fits(planned_run.plan, planned_run.built.contexts)
     read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
-    for note in (*read, *micro_batch_notes(planned_run), *budget_notes(planned_run.plan)):
+    plan_notes = (*micro_batch_notes(planned_run), *budget_notes(planned_run.plan))
+    for note in (*read, *context_notes(planned_run.built), *plan_notes):
         notify(note)
     run = Run(planned_run.built, planned_run.plan, datasets, runs)
     weighting = built.training.class_weights
@@ -250,7 +252,11 @@ class _Training:
         self._awaited_record = ""
         for iterator in run.iterators.values():
             iterator.watch_waits(self._wait)
-        self._profile = RunProfile(run.executor) if request.profile else None
+        self._profile: RunProfile | EngineProfile | None = None
+        if request.profile and len(run.executors) > 1:
+            self._profile = EngineProfile(run.engine)
+        elif request.profile:
+            self._profile = RunProfile(run.executor)
 
     def run(self) -> TrainingResult:
         """Train to the end and write the summary."""
@@ -286,7 +292,8 @@ class _Training:
 
     def _train(self, start: RunStart, lock: RunLock) -> TrainSummary:
         run, checkpoint = self._run, start.checkpoint
-        loop = run.loop(self._observer, run=None if self._profile is None else self._profile.run)
+        observed = self._profile.run if isinstance(self._profile, RunProfile) else None
+        loop = run.loop(self._observer, run=observed)
         run.restore(checkpoint, loop)
         directory = RunDirectory(start.commit().path, lock.check)
         checkpoints = CheckpointManager(directory.path, run.built.training.policy, lock.check)
@@ -332,6 +339,7 @@ class _Training:
                 batch_size=run.built.batch_size,
                 parameters=sum(spec.elements for spec in run.built.model.parameters.values()),
                 planned_bytes=run.planned_bytes,
+                contexts=run.built.contexts,
                 threads=run.plan.device.threads,
                 resumed_from=resumed_from,
                 trainable=trainable_elements(run.built),
@@ -381,6 +389,7 @@ class _Training:
             synthetic_data=uses_synthetic_data(run.built.config),
             recompute=recompute,
             micro_batches=run.built.micro_batches,
+            contexts=run.built.contexts,
             threads=run.plan.device.threads,
             core_wait_share=core_wait_share,
             classes=list(run.datasets["train"].classes),

@@ -50,7 +50,8 @@ class RunStarted:
     `parameters`, if the config freezes some. warm_start: set if the run starts from another's
     parameters. synthetic_data: whether it trains or is evaluated on synthetic data. same_as_loss:
     the metrics that are the loss by definition. train_numbers, eval_numbers: the names of the
-    numbers that an epoch will have. logs_steps: whether some steps are recorded.
+    numbers that an epoch will have. logs_steps: whether some steps are recorded. contexts: the
+    number of contexts that compute parts of each batch, each with `threads`.
     """
 
     name: str
@@ -62,6 +63,7 @@ class RunStarted:
     parameters: int
     planned_bytes: int
     threads: int = 1
+    contexts: int = 1
     resumed_from: int | None = None
     trainable: int | None = None
     warm_start: WarmStart | None = None

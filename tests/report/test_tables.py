@@ -49,6 +49,8 @@ def test_layers_have_shapes_parameters_and_flops() -> None:
 
 
 MEMORY = {
+    "contexts": 1,
+    "arena_bytes": 2_097_152,
     "planned_bytes": 2_097_152,
     "lower_bound_bytes": 1_048_576,
     "order": {"train": "list"},
@@ -213,6 +215,7 @@ def test_the_summary_shows_what_a_run_came_to() -> None:
                 },
                 "recompute": {"steps": 7, "measured_extra": 0.0625, "predicted_extra": 0.05},
                 "threads": 3,
+                "contexts": 1,
                 "run_dir": "runs/[lenet]",
                 "synthetic_data": True,
                 "ended": "early stopping: loss has not improved for 3 evaluations",

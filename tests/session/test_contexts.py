@@ -9,6 +9,8 @@ import pytest
 from commands import digests, mxrun, refused, result, succeeded
 from executors import cpu
 
+from mxrun.device.cpu.team import available_cores
+
 NETWORK = """\
 name: net
 threads: 1
@@ -46,20 +48,21 @@ def test_E6_a_device_that_is_not_there_is_refused_at_its_place(
     written(tmp_path, "gpu:7")
     text = refused_at(tmp_path, command)
     assert "got: gpu:7" in text
-    written(tmp_path, "cpu:1")
+    written(tmp_path, "cpu:9999")
     text = refused_at(tmp_path, command)
-    assert "there is no device cpu:1" in text
-    assert "cpu (1 device), reference (1 device)" in text
+    assert "there is no device cpu:9999" in text
+    cores = available_cores()
+    assert f"cpu ({cores} device{'s' * (cores > 1)}), reference (1 device)" in text
     written(tmp_path, "referense")
     assert "did you mean 'reference'?" in refused_at(tmp_path, command)
 
 
 def test_E6_other_problems_are_reported_too(tmp_path: Path) -> None:
-    written(tmp_path, "cpu:1")
+    written(tmp_path, "cpu:9999")
     text = refused(
         "train", "net.yaml", "network.layers[0].FullyConnected.num_hiden=3", cwd=tmp_path
     )
-    assert "context: there is no device cpu:1" in text
+    assert "context: there is no device cpu:9999" in text
     assert "num_hiden" in text
 
 

@@ -33,6 +33,7 @@ SOUND: dict[str, Any] = {
     "classes": ["a", "b"],
     "recompute": None,
     "micro_batches": 1,
+    "contexts": 1,
     "ended": "all 1 epochs",
     "same_as_loss": ["cross_entropy"],
     "data_wait_advice": "",

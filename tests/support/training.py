@@ -30,6 +30,7 @@ SUMMARY_FIELDS = {
     "threads",
     "memory",
     "micro_batches",
+    "contexts",
     "recompute",
     "run_dir",
     "variables",
