@@ -87,7 +87,11 @@ def explain(
     """Return a diagnostic for each problem of a ValidationError except those at `without`."""
     all_details = error.errors(include_url=False)
     # pydantic also reports a list with invalid items as too short; the items' errors suffice.
-    ignored = {(each["loc"][:-1], "too_short") for each in all_details}
+    ignored = {
+        (each["loc"][:length], "too_short")
+        for each in all_details
+        for length in range(len(each["loc"]))
+    }
     paths = set(without)
     problems = [
         _Problem.of(each, source)

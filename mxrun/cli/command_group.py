@@ -47,6 +47,9 @@ _ALIASES: Mapping[str, str] = {
     "cache": "info",
     "env": "info",
     "list": "ops",
+    "jobs": "engine",
+    "dag": "engine",
+    "make": "engine",
 }
 
 

@@ -22,6 +22,7 @@ from mxrun.cli.check_op import check_op
 from mxrun.cli.command_group import CommandGroup
 from mxrun.cli.convert import convert
 from mxrun.cli.docs import docs
+from mxrun.cli.engine import engine
 from mxrun.cli.evaluate import evaluate
 from mxrun.cli.help import help_
 from mxrun.cli.infer import infer
@@ -148,6 +149,7 @@ for _command in (
     schema,
     info,
     show,
+    engine,
     docs,
 ):
     app.command()(_command)

@@ -1,0 +1,113 @@
+"""Implementation of `engine`: jobs of a file, ordered by what they read and write."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mxrun.config.jobs import JobSection, load_jobs
+from mxrun.runtime.child_processes import ChildProcesses
+from mxrun.runtime.engine.default import new_engine
+from mxrun.runtime.engine.interface import Engine
+from mxrun.runtime.engine.threaded import ThreadedEngine
+from mxrun.runtime.jobs import Job, JobObserver, JobResult, JobState, run_jobs
+from mxrun.runtime.profiler import Event
+from mxrun.session.notes import Notify
+
+_THREADED = "threaded"
+
+
+@dataclass(frozen=True)
+class EngineReport:
+    """Ends of all jobs, in the order of the file.
+
+    engine: kind. seconds: of all jobs together. signal: number of the signal that has stopped the
+    jobs. events: time spans of the jobs that ran.
+    """
+
+    file: str
+    engine: str
+    workers: int
+    seconds: float
+    results: tuple[JobResult, ...]
+    signal: int | None
+    events: tuple[Event, ...] = field(repr=False)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all jobs are done, 1 if not, 128 and the signal's number if one has stopped them."""
+        if self.signal is not None:
+            return 128 + self.signal
+        return int(any(result.state is not JobState.DONE for result in self.results))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON."""
+        counts = Counter(result.state for result in self.results)
+        return {
+            "file": self.file,
+            "engine": self.engine,
+            "workers": self.workers,
+            "seconds": self.seconds,
+            "counts": {state.value: counts[state] for state in JobState},
+            "jobs": [_as_json(result) for result in self.results],
+            "exit_code": self.exit_code,
+        }
+
+
+def run_engine(
+    file: Path, kind: str, workers: int | None, observer: JobObserver, notify: Notify
+) -> EngineReport:
+    """Run the jobs of a file in its folder and return how they have ended.
+
+    kind: threaded or naive, which runs one job at a time, in the order of the file. workers:
+    replaces the file's. Raises UserError with every problem of the file.
+    """
+    listed, notes = load_jobs(file)
+    for note in notes:
+        notify(note)
+    count = workers or listed.workers or len(os.sched_getaffinity(0))
+    count = count if kind == _THREADED else 1
+    engine: Engine = ThreadedEngine(count) if kind == _THREADED else new_engine(kind)
+    events: list[Event] = []
+    engine.record(events.append)
+    jobs = [Job(job.name, _command(job), job.reads, job.writes, job.updates) for job in listed.jobs]
+    start = time.monotonic()
+    with ChildProcesses() as processes:
+        results = run_jobs(engine, jobs, file.resolve().parent, processes, observer)
+        engine.close()
+    seconds = time.monotonic() - start
+    started = {result.name for result in results if result.start_s is not None}
+    spans = sorted(
+        (event for event in events if event.name in started), key=lambda event: event.start_ns
+    )
+    return EngineReport(
+        str(file), kind, count, seconds, tuple(results), processes.signal, tuple(spans)
+    )
+
+
+def _command(job: JobSection) -> tuple[str, ...]:
+    """Return the command of a job; a shell stops at the first command that fails."""
+    if job.python is not None:
+        # Without buffers, so that the two output streams are in order.
+        return (sys.executable, "-u", "-c", job.python)
+    assert job.run is not None
+    bash = shutil.which("bash")
+    if bash is None:
+        return ("sh", "-e", "-c", job.run)
+    return (bash, "-e", "-o", "pipefail", "-c", job.run)
+
+
+def _as_json(result: JobResult) -> Mapping[str, Any]:
+    """Return a job's end as JSON; the output of a job that is done is left out."""
+    values = asdict(result)
+    values["state"] = result.state.value
+    if result.state is JobState.DONE:
+        values["output"], values["omitted"] = None, None
+    return values
