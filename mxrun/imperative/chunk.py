@@ -10,7 +10,7 @@ from mxrun.device.storage import device_of, storage_pools
 from mxrun.operator.launch import Handle
 from mxrun.runtime.engine.default import engine
 from mxrun.runtime.engine.interface import Engine
-from mxrun.runtime.storage import StoragePool
+from mxrun.runtime.storage import StorageBlock, StoragePool
 
 
 class Chunk:
@@ -33,11 +33,15 @@ class Chunk:
     )
 
     def __init__(
-        self, context: Context, device: Device, pool: StoragePool, owner: Engine, nbytes: int
+        self,
+        context: Context,
+        device: Device,
+        pool: StoragePool,
+        owner: Engine,
+        block: StorageBlock,
     ) -> None:
         self.context, self.device, self.pool, self.engine = context, device, pool, owner
-        self.nbytes = nbytes
-        self.block = pool.allocate(nbytes)
+        self.block, self.nbytes = block, block.nbytes
         self.variable = owner.new_variable()
 
     def __del__(self) -> None:
@@ -50,7 +54,8 @@ class Chunk:
 
     def another(self, nbytes: int) -> Chunk:
         """Return a chunk of `nbytes` on the same device and engine, with undefined content."""
-        return Chunk(self.context, self.device, self.pool, self.engine, nbytes)
+        block = self.pool.allocate(nbytes)
+        return Chunk(self.context, self.device, self.pool, self.engine, block)
 
 
 @cache
@@ -63,4 +68,5 @@ def allocate(context: Context, nbytes: int) -> Chunk:
 
     Raises UserError for an unknown kind of device, and if there is too little memory.
     """
-    return Chunk(context, *_pool_of(context), engine(), nbytes)
+    device, pool = _pool_of(context)
+    return Chunk(context, device, pool, engine(), pool.allocate(nbytes))

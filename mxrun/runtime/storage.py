@@ -265,7 +265,8 @@ class StoragePool:
                 f"out of memory on {self.context}: {nbytes:,} bytes are requested",
                 expected=f"at most {self.cap:,} bytes in all, the pool's cap",
                 got=f"{self._bytes_in_use():,} bytes in use, {self._reserved:,} reserved",
-                hint="delete arrays that are not needed any more, or raise the cap",
+                hint="delete arrays that are not needed any more, wait for pending functions, "
+                "which hold memory, or raise the cap",
             )
         )
 
