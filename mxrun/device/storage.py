@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from functools import cache
 
 from mxrun.base.context import Context
 from mxrun.base.flags import debug
 from mxrun.device.interface import Device
 from mxrun.device.registry import device_kind, open_device
+from mxrun.operator.launch import Memory
 from mxrun.runtime.leak_check import report_leaks_at_exit
 from mxrun.runtime.storage import StoragePool, StoragePools
 
@@ -29,7 +32,18 @@ def new_pool(context: Context, cap: int | None = None) -> StoragePool:
     """
     device = device_of(context)
     is_poisoned = debug() and device.has_host_memory
-    return StoragePool(context, device.allocate, cap, device.fill if is_poisoned else None)
+    return StoragePool(context, device.allocate, cap, _poison(device) if is_poisoned else None)
+
+
+def _poison(device: Device) -> Callable[[Memory, int, int, int], None]:
+    """Return a device's `fill`, which does nothing when the process ends: modules are gone then."""
+    fill, is_ending = device.fill, sys.is_finalizing
+
+    def poison(memory: Memory, begin: int, end: int, byte: int) -> None:
+        if not is_ending():
+            fill(memory, begin, end, byte)
+
+    return poison
 
 
 @cache

@@ -29,11 +29,12 @@ class _LeakReport:
 
     def __init__(self, pools: Iterable[StoragePool]) -> None:
         self._pools, self._line, self._write = pools, leaks, os.write
+        self._descriptor = _STANDARD_ERROR
 
     def __del__(self) -> None:
         for pool in self._pools:
             if line := self._line(pool):
-                self._write(_STANDARD_ERROR, f"{line}\n".encode())
+                self._write(self._descriptor, f"{line}\n".encode())
 
 
 def report_leaks_at_exit(pools: Iterable[StoragePool]) -> None:

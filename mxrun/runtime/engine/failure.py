@@ -24,7 +24,7 @@ class Failure:
     def __str__(self) -> str:
         error = self.error
         if isinstance(error, OperatorRaised) and error.__cause__ is not None:
-            # The node's name is the job's.
+            # The job is the operator.
             error = error.__cause__
         text = str(error) or type(error).__name__
         return f"{self.job} failed: {text}"
