@@ -1,7 +1,7 @@
 """mxrun: neural networks from a YAML file, with everything known before the first step.
 
-`mxrun.load` opens a config or a run from Python; `mxrun.nd` has arrays and operators on them. Their
-modules are imported when they are first used.
+`mxrun.load` opens a config or a run from Python; `mxrun.nd` has arrays and operators on them,
+`mxrun.sym` symbols. Their modules are imported when they are first used.
 """
 
 __version__ = "0.1.0"
@@ -34,6 +34,8 @@ _MODULES = {
     "nd": "mxrun.api.imperative",
     "optimizer": "mxrun.api.imperative",
     "random": "mxrun.api.imperative",
+    "sym": "mxrun.api.imperative",
+    "symbol": "mxrun.api.imperative",
 }
 
 __all__ = [
@@ -64,6 +66,8 @@ __all__ = [
     "nd",
     "optimizer",
     "random",
+    "sym",
+    "symbol",
 ]
 
 

@@ -5,6 +5,8 @@ from mxrun.api.imperative import kvstore as kvstore
 from mxrun.api.imperative import nd as nd
 from mxrun.api.imperative import optimizer as optimizer
 from mxrun.api.imperative import random as random
+from mxrun.api.imperative import sym as sym
+from mxrun.api.imperative import symbol as symbol
 from mxrun.api.inspection import MemoryPlan as MemoryPlan
 from mxrun.api.inspection import Network as Network
 from mxrun.api.model import LoadedModel as LoadedModel

@@ -1,4 +1,4 @@
-"""Imperative face: `mxrun.nd`, `autograd`, `kv` and others, with the operator library loaded."""
+"""Imperative face: `mxrun.nd`, `sym`, `autograd`, `kv`, ..., with the operator library loaded."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from mxrun.base.context import Context, cpu, current_context
 from mxrun.imperative import autograd, optimizer
 from mxrun.imperative import operators as nd
 from mxrun.imperative import sampling as random
+from mxrun.imperative import symbolic as sym
 from mxrun.imperative.ndarray import NDArray
 
 __all__ = [
@@ -20,8 +21,11 @@ __all__ = [
     "nd",
     "optimizer",
     "random",
+    "sym",
+    "symbol",
 ]
 
 kv = kvstore
+symbol = sym
 
 library.load()

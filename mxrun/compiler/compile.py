@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -45,6 +45,8 @@ from mxrun.planner.schedule.schedule import BEST, schedule
 from mxrun.planner.storage import Sharing, assign_storage
 
 BACKWARDS = {"explicit_graph": gradient, "reverse": reverse}
+
+Finish = Callable[[str, Graph], Graph]
 
 
 @dataclass(frozen=True)
@@ -132,14 +134,28 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
 
 
 @_uncollected()
-def compile_graphs(graphs: Mapping[str, Graph], request: CompileRequest) -> Plan:
+def compile_graphs(
+    graphs: Mapping[str, Graph], request: CompileRequest, finish: Finish | None = None
+) -> Plan:
     """Return the plan of graphs by phase, whose steps have no kernels yet; they may contain loops.
 
-    Raises UserError for a step that cannot run on the device.
+    finish: changes the graph of a phase after its kernels are selected. Raises UserError for a step
+    that cannot run on the device.
     """
     started = time.perf_counter()
     selected = {phase: _selected(graph, request, phase) for phase, graph in graphs.items()}
+    if finish is not None:
+        selected = {
+            phase: _verify(finish(phase, graph), "finish") for phase, graph in selected.items()
+        }
     return _planned(selected, request, started)
+
+
+def forward_graph(
+    symbol: Symbol, request: CompileRequest, inference: InferredSpecs, is_train: bool
+) -> Graph:
+    """Return the forward graph of a symbol with its operators fused, for `compile_graphs`."""
+    return _fused(lower(symbol, inference, request.inputs.keys(), is_train), request)
 
 
 def _selected(graph: Graph, request: CompileRequest, phase: str) -> Graph:

@@ -26,7 +26,7 @@ def bind(phase: PhasePlan, device: Device, memory: Memory, cuts: Sequence[int] =
     If any runs a NumPy body, the process's matrix products in NumPy run on as many threads as the
     plan's team from now on.
     """
-    steps = _steps(phase, device, partial(Handle, memory))
+    steps = placed_steps(phase, device, partial(Handle, memory))
     if not cuts:
         return device.bind(steps)
     bounds = itertools.pairwise((0, *cuts, len(steps)))
@@ -40,10 +40,16 @@ def program_steps(
 
     NumPy's threads are limited as by `bind`.
     """
-    return _steps(plan.phase, device, plan.place(handles))
+    return placed_steps(plan.phase, device, plan.place(handles))
 
 
-def _steps(phase: PhasePlan, device: Device, place: Callable[[int], Handle]) -> list[ProgramStep]:
+def placed_steps(
+    phase: PhasePlan, device: Device, place: Callable[[int], Handle]
+) -> list[ProgramStep]:
+    """Return the launches of a phase; `place` gives the handle of an offset in the plan.
+
+    NumPy's threads are limited as by `bind`.
+    """
     steps: list[ProgramStep] = []
     for step in phase.steps:
         assert step.kernel is not None

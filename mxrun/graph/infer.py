@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mxrun.base.dtype import FLOAT32
 from mxrun.base.errors import Diagnostic, OperatorErrorContext, UserError
 from mxrun.base.tensor import PartialShape, TensorSpec
+from mxrun.graph.attributes import declared_shape, declared_type
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.operator.property import PartialInference, PartialType
 from mxrun.operator.register import AnyProperty
@@ -24,7 +26,8 @@ class InferredSpecs:
     """Inferred shapes and types of all entries, and the diagnostics.
 
     contradictions: of shapes. mistyped: element types that an operator does not support. unknown:
-    names of variables without a complete shape that no contradiction accounts for.
+    names of variables without a complete shape that no contradiction accounts for. assumed: entries
+    whose type nothing decides; they are float32.
     """
 
     shapes: Mapping[NodeEntry, PartialShape]
@@ -32,6 +35,7 @@ class InferredSpecs:
     contradictions: tuple[Diagnostic, ...]
     mistyped: tuple[Diagnostic, ...]
     unknown: tuple[str, ...]
+    assumed: frozenset[NodeEntry] = frozenset()
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -55,14 +59,21 @@ def infer(
 ) -> InferredSpecs:
     """Infer the specs of all entries reachable from `heads`.
 
-    shapes, types: known ones of variables by name.
+    shapes, types: known ones of variables by name; others are those that the variables' attributes
+    declare.
     """
     nodes = topological(heads)
     state = _ShapeInference(nodes, shapes)
     state.run()
-    inferred_types, mistyped = _infer_types(nodes, types or {}, state.shapes)
-    contradictions = tuple(state.diagnostics)
-    return InferredSpecs(state.shapes, inferred_types, contradictions, mistyped, state.unknown())
+    inferred, mistyped = _infer_types(nodes, types or {}, state.shapes)
+    return InferredSpecs(
+        shapes=state.shapes,
+        types={entry: dtype or FLOAT32 for entry, dtype in inferred.items()},
+        contradictions=tuple(state.diagnostics),
+        mistyped=mistyped,
+        unknown=state.unknown(),
+        assumed=frozenset(entry for entry, dtype in inferred.items() if dtype is None),
+    )
 
 
 class _ShapeInference:
@@ -76,9 +87,12 @@ class _ShapeInference:
         for node in nodes:
             for index in range(node.num_outputs):
                 self.shapes[NodeEntry(node, index)] = None
-            if node.is_variable and given.get(node.name) is not None:
-                self.shapes[NodeEntry(node)] = given[node.name]
-                self.source[NodeEntry(node)] = node
+            if node.is_variable:
+                known = given.get(node.name)
+                known = declared_shape(node) if known is None else known
+                if known is not None:
+                    self.shapes[NodeEntry(node)] = known
+                    self.source[NodeEntry(node)] = node
 
     def run(self) -> None:
         operators = [node for node in self.nodes if node.prop is not None]
@@ -193,17 +207,17 @@ def _of(node: Node, diagnostic: Diagnostic) -> Diagnostic:
 
 def _infer_types(
     nodes: list[Node], given: Mapping[str, str], shapes: Mapping[NodeEntry, PartialShape]
-) -> tuple[dict[NodeEntry, str], tuple[Diagnostic, ...]]:
+) -> tuple[dict[NodeEntry, PartialType], tuple[Diagnostic, ...]]:
     """Infer element types to a fixpoint; return the types and the refusals.
 
-    Given types take precedence over those that shapes decide. An undecided type is float32.
+    Given types take precedence over declared ones, and these over those that shapes decide.
     """
     types: dict[NodeEntry, PartialType] = {}
     refused: dict[Node, tuple[Diagnostic, ...]] = {}
     for node in nodes:
         for index in range(node.num_outputs):
-            declared = given.get(node.name) if node.is_variable else None
-            types[NodeEntry(node, index)] = declared
+            known = given.get(node.name) or declared_type(node) if node.is_variable else None
+            types[NodeEntry(node, index)] = known
     for node in nodes:
         if node.prop is not None:
             entries = list(node.argument_entries())
@@ -233,5 +247,4 @@ def _infer_types(
                 if types[entry] is None and dtype is not None:
                     types[entry] = dtype
                     changed = True
-    found = {entry: dtype or "float32" for entry, dtype in types.items()}
-    return found, tuple(each for diagnostics in refused.values() for each in diagnostics)
+    return types, tuple(each for diagnostics in refused.values() for each in diagnostics)

@@ -27,6 +27,8 @@ _ROLES = {
     "n": "squared gradients of {}",
     "average": "average of {}",
     "staged": "{} of a prefetched batch",
+    "out": "output {}",
+    "head_grad": "gradient given for {}",
     "": "{}",
 }
 _OWN = {

@@ -4,46 +4,34 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cached_property
+from typing import TypeVar
 
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.near_names import nearest
+from mxrun.graph.compose import is_unapplied, replace_variables, visible_entries, with_inputs
 from mxrun.graph.json import dump, load
+from mxrun.graph.naming_scopes import NameManager, Prefix, fresh_names, node_name
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.operator.register import create
 
+__all__ = [
+    "NameManager",
+    "Prefix",
+    "Symbol",
+    "apply",
+    "apply_entries",
+    "fresh_names",
+    "group",
+    "load_json",
+    "variable",
+]
 
-class NameManager:
-    """Generator of MXNet's names for unnamed nodes: `convolution0`, `convolution1`, ..."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-
-    def name(self, operator: str) -> str:
-        """Return the next name for an operator."""
-        hint = operator.lower()
-        count = self._counts.get(hint, 0)
-        self._counts[hint] = count + 1
-        return f"{hint}{count}"
-
-
-_NAMES: ContextVar[NameManager] = ContextVar("names", default=NameManager())  # noqa: B039
-
-
-@contextmanager
-def fresh_names() -> Iterator[None]:
-    """Context manager within which automatic names count from 0, so that they are stable."""
-    token = _NAMES.set(NameManager())
-    try:
-        yield
-    finally:
-        _NAMES.reset(token)
+AnySymbol = TypeVar("AnySymbol", bound="Symbol")
 
 
 class Symbol:
-    """Immutable list of entries of a graph."""
+    """Immutable list of entries of a graph, or the outputs of one un-applied operator."""
 
     def __init__(self, heads: Iterable[NodeEntry]) -> None:
         self.heads = tuple(heads)
@@ -51,25 +39,62 @@ class Symbol:
     def __len__(self) -> int:
         return len(self.heads)
 
-    def __getitem__(self, key: int | str) -> Symbol:
+    def __iter__(self: AnySymbol) -> Iterator[AnySymbol]:
+        return (type(self)([head]) for head in self.heads)
+
+    @property
+    def is_unapplied(self) -> bool:
+        """True for an operator that still lacks all of its inputs."""
+        return bool(self.heads) and is_unapplied(self.heads[0].node)
+
+    @cached_property
+    def _applied_heads(self) -> tuple[NodeEntry, ...]:
+        if not self.is_unapplied:
+            return self.heads
+        node = with_inputs(self.heads[0].node, {})
+        return tuple(NodeEntry(node, head.index) for head in self.heads)
+
+    def applied(self: AnySymbol) -> AnySymbol:
+        """Return the symbol; an un-applied operator with a variable for each of its inputs."""
+        return type(self)(self._applied_heads) if self.is_unapplied else self
+
+    def compose(
+        self: AnySymbol, inputs: Mapping[str, Symbol], name: str | None = None
+    ) -> AnySymbol:
+        """Return the symbol with inputs; this one stays as it is.
+
+        inputs: of an un-applied operator, by the names of its arguments; of any other symbol, what
+        replaces its variables, by their names. name: new name of the first output's node.
+
+        Raises UserError for a name that the operator or the symbol does not have.
+        """
+        given = {key: single(symbol, key) for key, symbol in inputs.items()}
+        if not self.is_unapplied:
+            return type(self)(replace_variables(self.heads, given, name))
+        node = with_inputs(self.heads[0].node, given, name)
+        return type(self)(NodeEntry(node, head.index) for head in self.heads)
+
+    def __getitem__(self: AnySymbol, key: int | slice | str) -> AnySymbol:
         """Return one output, by position or by name (`fc1_output`, or `fc1` for its first output).
 
         Raises UserError for an unknown name.
         """
+        if isinstance(key, slice):
+            return type(self)(self.heads[key])
         if isinstance(key, int):
-            return Symbol([self.heads[key]])
+            return type(self)([self.heads[key]])
         by_name = {entry.name: entry for entry in self.heads}
         first = {entry.node.name: entry for entry in self.heads if entry.index == 0}
         by_name = first | by_name
         if key not in by_name:
             hint = nearest(key, by_name) or f"outputs: {', '.join(self.list_outputs())}"
             raise UserError(Diagnostic(f"the symbol has no output {key!r}", hint=hint))
-        return Symbol([by_name[key]])
+        return type(self)([by_name[key]])
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """All nodes, inputs before users."""
-        return tuple(topological(self.heads))
+        """All nodes, inputs before users; of an un-applied operator also its variables."""
+        return tuple(topological(self._applied_heads))
 
     def list_outputs(self) -> list[str]:
         """Return the names of the heads."""
@@ -83,22 +108,30 @@ class Symbol:
     def list_auxiliary_states(self) -> list[str]:
         """Return the names of the variables that hold auxiliary states."""
         return [
-            entry.node.name
-            for node in self.nodes
-            for entry in node.inputs[len(node.argument_entries()) :]
+            *dict.fromkeys(
+                entry.node.name
+                for node in self.nodes
+                for entry in node.inputs[len(node.argument_entries()) :]
+            )
         ]
 
-    def get_internals(self) -> Symbol:
+    def list_inputs(self) -> list[str]:
+        """Return the names of all variables, in depth-first order."""
+        return [node.name for node in self.nodes if node.is_variable]
+
+    def get_internals(self: AnySymbol) -> AnySymbol:
         """Return all visible outputs of all nodes as one symbol."""
-        return Symbol(
-            NodeEntry(node, index)
-            for node in self.nodes
-            for index in range(1 if node.prop is None else node.prop.num_visible_outputs)
-        )
+        return type(self)(entry for node in self.nodes for entry in visible_entries(node))
+
+    def get_children(self: AnySymbol) -> AnySymbol | None:
+        """Return the inputs of the heads' nodes as one symbol; None for variables."""
+        nodes = dict.fromkeys(head.node for head in self._applied_heads)
+        entries = [entry for node in nodes for entry in node.inputs]
+        return type(self)(entries) if entries else None
 
     def tojson(self) -> str:
         """Return the graph in MXNet's JSON."""
-        return dump(self.heads)
+        return dump(self._applied_heads)
 
     def graph_hash(self) -> str:
         """Return the SHA-256 of the graph: operators, explicit parameters, names and wiring."""
@@ -119,7 +152,7 @@ def load_json(text: str) -> Symbol:
 
 def group(symbols: Iterable[Symbol]) -> Symbol:
     """Return several symbols as one symbol with all their outputs."""
-    return Symbol(head for symbol in symbols for head in symbol.heads)
+    return Symbol(head for symbol in symbols for head in symbol.applied().heads)
 
 
 def apply(
@@ -135,35 +168,41 @@ def apply(
     Raises UserError for an unknown operator, bad parameters or an argument that the operator does
     not have.
     """
-    prop = create(operator, parameters or {})
-    node_name = name if name is not None else _NAMES.get().name(operator)
-    arguments = (*prop.list_arguments(), *prop.list_auxiliary_states())
-    unknown = [key for key in inputs if key not in arguments]
-    if unknown:
-        raise UserError(
-            Diagnostic(
-                f"{operator} {node_name!r} has no argument {key!r}",
-                expected=f"one of {', '.join(arguments)}",
-                hint=nearest(key, arguments),
-            )
-            for key in unknown
-        )
-    wired = {key: _single(operator, key, symbol) for key, symbol in inputs.items()}
-    entries = tuple(
-        wired.get(argument) or NodeEntry(Node(f"{node_name}_{argument}")) for argument in arguments
-    )
-    node = Node(node_name, prop, entries)
-    return Symbol(NodeEntry(node, index) for index in range(prop.num_visible_outputs))
+    return Symbol(apply_entries(operator, inputs, parameters or {}, name)).applied()
 
 
-def _single(operator: str, argument: str, symbol: Symbol) -> NodeEntry:
-    if len(symbol) != 1:
+def apply_entries(
+    operator: str,
+    inputs: Mapping[str, Symbol],
+    parameters: Mapping[str, object],
+    name: str | None = None,
+    attributes: Mapping[str, str] | None = None,
+) -> tuple[NodeEntry, ...]:
+    """Return the visible outputs of an operator, un-applied if there are no inputs.
+
+    Raises UserError as `apply`.
+    """
+    prop = create(operator, parameters)
+    node = Node(node_name(name, operator), prop, attributes=dict(attributes or {}))
+    if inputs:
+        node = with_inputs(node, {key: single(each, key, node) for key, each in inputs.items()})
+    return visible_entries(node)
+
+
+def single(symbol: Symbol, argument: str, reader: Node | None = None) -> NodeEntry:
+    """Return the only output of a symbol that is given for an argument.
+
+    Raises UserError if it has several.
+    """
+    heads = symbol.applied().heads
+    if len(heads) != 1:
         outputs = ", ".join(symbol.list_outputs())
+        whose = f"{reader.operator}'s argument" if reader is not None else "the argument"
         raise UserError(
             Diagnostic(
-                f"{operator}'s argument {argument!r} takes one output",
+                f"{whose} {argument!r} takes one output",
                 got=f"{len(symbol)} outputs: {outputs}",
                 hint="choose one with [index]",
             )
         )
-    return symbol.heads[0]
+    return heads[0]

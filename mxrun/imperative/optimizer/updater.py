@@ -32,9 +32,8 @@ class Updater:
 
         Raises UserError for other things than arrays, and for read states that do not fit.
         """
-        if isinstance(index, (int, str)):
-            self._update(index, grad, weight)
-            return
+        if not isinstance(index, (list, tuple)):
+            index, grad, weight = [index], [grad], [weight]
         for each in zip(index, grad, weight, strict=True):
             self._update(*each)
 

@@ -1,0 +1,66 @@
+"""mxrun.sym: symbols and executors with MXNet's names.
+
+Every registered operator is a function here, such as `mxrun.sym.Convolution`, a plugin's as soon as
+the plugin is loaded; `list_operators()` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mxrun.graph.attributes import AttrScope
+from mxrun.graph.naming_scopes import NameManager, Prefix
+from mxrun.imperative.functions import public_names
+from mxrun.imperative.symbolic.creation import Group, Variable, load, load_json, var
+from mxrun.imperative.symbolic.creator import Operator
+from mxrun.imperative.symbolic.executor import Executor
+from mxrun.imperative.symbolic.functions import operator_function
+from mxrun.imperative.symbolic.numbers import hypot, maximum, minimum, pow, power
+from mxrun.imperative.symbolic.symbol import Symbol
+from mxrun.operator.register import OPERATORS
+from mxrun.operator.signature import OperatorSignature, signature_of
+
+__all__ = [
+    "AttrScope",
+    "Executor",
+    "Group",
+    "NameManager",
+    "Operator",
+    "Prefix",
+    "Symbol",
+    "Variable",
+    "describe_operator",
+    "hypot",
+    "list_operators",
+    "load",
+    "load_json",
+    "maximum",
+    "minimum",
+    "pow",
+    "power",
+    "var",
+]
+
+
+def list_operators() -> list[str]:
+    """Return the names of all operators, without aliases, sorted."""
+    return [name for name in OPERATORS if not OPERATORS.get(name).is_internal]
+
+
+def describe_operator(name: str) -> OperatorSignature:
+    """Return an operator's tensors, parameters and documentation, by name or alias.
+
+    Raises UserError for an unknown name, naming the nearest.
+    """
+    return signature_of(name)
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name not in OPERATORS or OPERATORS.get(name).is_internal:
+        raise AttributeError(f"mxrun.sym has no operator {name!r}")
+    return operator_function(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *public_names()})
