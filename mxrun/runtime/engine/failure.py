@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mxrun.base.errors import MxrunError
+from mxrun.base.errors import MxrunError, OperatorRaised
 
 _MAX_LISTED = 10
 
@@ -22,7 +22,11 @@ class Failure:
     error: BaseException
 
     def __str__(self) -> str:
-        text = str(self.error) or type(self.error).__name__
+        error = self.error
+        if isinstance(error, OperatorRaised) and error.__cause__ is not None:
+            # The job is the operator.
+            error = error.__cause__
+        text = str(error) or type(error).__name__
         return f"{self.job} failed: {text}"
 
 
