@@ -6,7 +6,7 @@ where its inputs and outputs are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
@@ -88,6 +88,16 @@ class OutputSpec:
         self.dtype, self.nbytes = spec.dtype, spec.nbytes
         is_plain = spec.same_bytes(spec.with_layout(PLAIN))
         self.layout: Layout | None = None if is_plain else spec.layout
+
+
+class ConvertedOperator:
+    """Operator that is called with other dtypes: `dtypes` by the positions of the arguments."""
+
+    __slots__ = ("dtypes",)
+    is_pure = False
+
+    def __init__(self, dtypes: Mapping[int, str]) -> None:
+        self.dtypes = dtypes
 
 
 class PreparedOperator:
@@ -209,6 +219,25 @@ def _require_one_dtype(
                 hint="convert with Cast",
             )
         )
+
+
+def integer_arguments(prop: AnyProperty, inputs: Sequence[TensorSpec]) -> dict[int, str]:
+    """Return the dtypes of floating arguments that are integers by default, by position.
+
+    Such are labels and ids, floats in MXNet, which compiled kernels read as integers.
+    """
+    given: list[str | None] = [spec.dtype for spec in inputs[: len(prop.list_arguments())]]
+    decided = prop.types_of_shapes([spec.shape for spec in inputs[: len(given)]])
+    found = {}
+    for index, (dtype, known) in enumerate(zip(given, decided, strict=True)):
+        if dtype is not None and dtype.startswith("float"):
+            completed, _ = prop.infer_type(
+                [*given[:index], known, *given[index + 1 :]], [None] * len(prop.list_outputs())
+            )
+            default = completed[index]
+            if default is not None and "int" in default:
+                found[index] = default
+    return found
 
 
 def _read_outputs(prop: AnyProperty, first: int) -> list[int]:
