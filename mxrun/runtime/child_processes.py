@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from typing_extensions import Self
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Seconds that children have to end after SIGTERM before they are killed.
@@ -90,7 +91,11 @@ class ChildProcesses:
         code = process.wait()
         with self._lock:
             self._groups.discard(process.pid)
-            return code if self.signal is None else None
+            return None if self._is_ending() else code
+
+    def _is_ending(self) -> bool:
+        """Return whether a signal has come, which the watching thread notes."""
+        return self.signal is not None
 
     def _watch(self, received: int) -> None:
         """End the children when the pipe has the number of a signal, until it is closed."""

@@ -299,8 +299,7 @@ class Run:
         if not self._has_room_for_copy:
             return None
         _, groups = self.snapshot(loop.progress, due=False, loop=loop)
-        operations = loop.operations
-        return BackgroundWriter(self.engine, [operations.state, operations.measured], groups)
+        return BackgroundWriter(self.engine, loop.saved, groups)
 
     def snapshot(
         self, progress: Progress, due: bool, loop: TrainingLoop

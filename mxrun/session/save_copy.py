@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mxrun.planner.plan import Plan
 from mxrun.train.background import copy_bytes
-from mxrun.train.loop import LEARNED
+from mxrun.train.host_arrays import LEARNED
 
 
 @dataclass(frozen=True)

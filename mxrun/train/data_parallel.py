@@ -21,7 +21,12 @@ from mxrun.train.replica import Replica
 
 
 class StepRunner(Protocol):
-    """Interface for running what a loop does on its contexts, as operations of an engine."""
+    """Interface for running what a loop does on its contexts, as operations of an engine.
+
+    saved: variables of what a checkpoint contains: parameters, states and sums of metrics.
+    """
+
+    saved: Sequence[Variable]
 
     def load(self, replica: Replica, load: Callable[[], None]) -> None:
         """Run `load`, which fills a replica's slots; raises what it raises."""
@@ -41,7 +46,8 @@ class SingleContext:
 
     def __init__(self, engine: Engine, replica: Replica, run: Callable[[str], None]) -> None:
         """`run`: runs a program of the replica's executor."""
-        self.operations = make = LoopOperations(engine)
+        self._operations = make = LoopOperations(engine)
+        self.saved: Sequence[Variable] = (make.state, make.measured)
         self._load: Callable[[], None] = _nothing
         self._loading = make.load(lambda _: self._load(), "load")
 
@@ -60,15 +66,15 @@ class SingleContext:
     def load(self, replica: Replica, load: Callable[[], None]) -> None:
         """Run `load`."""
         self._load = load
-        self.operations.run(self._loading)
+        self._operations.run(self._loading)
 
     def train(self, program: str) -> None:
         """Run a training program and measure it."""
-        self.operations.run(*self._steps[program])
+        self._operations.run(*self._steps[program])
 
     def evaluate(self, count: int) -> None:
         """Run and measure the evaluation program."""
-        self.operations.run(*self._evaluation)
+        self._operations.run(*self._evaluation)
 
     def exchange(self) -> None:
         """Do nothing."""
@@ -117,6 +123,7 @@ class DataParallel:
             for context in contexts
         ]
         self._measured = engine.new_variable("measured")
+        self.saved: Sequence[Variable] = (self._arenas[0], self._measured)
         self._index = {id(replica): number for number, replica in enumerate(replicas)}
         self._programs = {
             phase: [self._operators(phase, number) for number in range(len(contexts))]

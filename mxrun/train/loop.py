@@ -18,7 +18,7 @@ from mxrun.graph.graph import MemoryClass
 from mxrun.graph.lower import UNTRAINED
 from mxrun.graph.phases import ACCUMULATE, TRAIN
 from mxrun.io.iterator import DataIterator, RecordError
-from mxrun.runtime.engine.interface import Engine
+from mxrun.runtime.engine.interface import Engine, Variable
 from mxrun.train.data_parallel import ContextGroup, DataParallel, SingleContext, StepRunner
 from mxrun.train.divergence import (
     Diverged,
@@ -137,6 +137,11 @@ class TrainingLoop:
         self._step_ms = np.zeros(min(total_steps, _TIMES))
         self._step_count = 0
         self._first_step_at = math.nan
+
+    @property
+    def saved(self) -> Sequence[Variable]:
+        """Variables of what a checkpoint contains."""
+        return self._runner.saved
 
     @property
     def evaluation_numbers(self) -> tuple[str, ...]:

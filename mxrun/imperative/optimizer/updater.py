@@ -32,8 +32,9 @@ class Updater:
 
         Raises UserError for other things than arrays, and for read states that do not fit.
         """
-        if not isinstance(index, (list, tuple)):
-            index, grad, weight = [index], [grad], [weight]
+        if isinstance(index, (int, str)):
+            self._update(index, grad, weight)
+            return
         for each in zip(index, grad, weight, strict=True):
             self._update(*each)
 
