@@ -162,7 +162,7 @@ def _prepare(prop: AnyProperty, inputs: Sequence[NDArrayBase], rest: Sequence[An
         else:
             chunk, mode = inputs[0]._chunk, rest[1]
             modes = (bool(mode & bit) for bit in (TRAIN, RECORD, _PLAIN))
-            found = PreparedOperator(prop, specs, chunk.device, chunk.pool, *modes)
+            found = PreparedOperator(prop, specs, chunk.device, chunk.context, *modes)
         _prepared[key] = found
     return found
 
@@ -342,7 +342,7 @@ def _to_plain(array: NDArrayBase) -> None:
     if program is None:
         spec = TensorSpec(array.shape, array.dtype, layout)
         plan = plan_reorder(spec, old.device.description)
-        program = _reorders[key] = PreparedProgram(plan, old.device, old.pool)
+        program = _reorders[key] = PreparedProgram(plan, old.device, old.context)
     new = old.another(array.nbytes)
     old.engine.push_sync(
         partial(program.run, [old.block, new.block]),
