@@ -104,7 +104,7 @@ class BackwardProgram:
         )
         known = {_gradient(i): Location(GRADIENT, i) for i in self.reached} | forward.locations
         self.locations = tuple(known[name] for name in plan.memories)
-        self.program = PreparedProgram(plan, chunk.device, chunk.pool)
+        self.program = PreparedProgram(plan, chunk.device, chunk.context)
 
 
 class _ForwardGraph:

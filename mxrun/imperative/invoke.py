@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PLAIN, TensorSpec
@@ -12,7 +12,12 @@ from mxrun.compiler.external import plan_reorder
 from mxrun.imperative import array as array_module
 from mxrun.imperative.array import NDArrayBase, set_to_plain
 from mxrun.imperative.chunk import Chunk
-from mxrun.imperative.prepared import PreparedOperator, PreparedProgram
+from mxrun.imperative.prepared import (
+    ConvertedOperator,
+    PreparedOperator,
+    PreparedProgram,
+    integer_arguments,
+)
 from mxrun.imperative.random import next_state
 from mxrun.imperative.tape import MODE, RECORD, TRAIN, Entry, RecordedCall
 from mxrun.operator.launch import TensorPlace
@@ -23,7 +28,9 @@ from mxrun.runtime.engine.interface import EngineOperator, Variable
 _PLAIN = 4
 _MAX_PREPARED = 4096
 
-_prepared: dict[tuple[Any, ...], PreparedOperator] = {}
+Prepared: TypeAlias = "PreparedOperator | ConvertedOperator"
+
+_prepared: dict[tuple[Any, ...], Prepared] = {}
 _reorders: dict[tuple[Any, ...], PreparedProgram] = {}
 
 
@@ -47,6 +54,8 @@ def invoke(
     if out is not None:
         return _invoke_into(prop, inputs, out, mode)
     prepared = _lookup(prop, inputs, mode)
+    if isinstance(prepared, ConvertedOperator):
+        return invoke(prop, _converted(inputs, prepared.dtypes))
     if not prepared.is_pure or len(prepared.outputs) > 1:
         return _invoke_any(prepared, inputs, mode)
     # One new array that depends on the inputs alone, in as few statements as possible.
@@ -99,7 +108,7 @@ def _place(array: NDArrayBase) -> TensorPlace:
     return chunk.handle + array.offset if array.offset else chunk.block
 
 
-def _lookup(prop: AnyProperty, inputs: Sequence[NDArrayBase], mode: int) -> PreparedOperator:
+def _lookup(prop: AnyProperty, inputs: Sequence[NDArrayBase], mode: int) -> Prepared:
     """Return the prepared operator; raises UserError if it cannot be prepared."""
     if not inputs:
         raise UserError(f"{prop.type_string} has no input that says where it shall run")
@@ -119,6 +128,19 @@ def _lookup(prop: AnyProperty, inputs: Sequence[NDArrayBase], mode: int) -> Prep
     return found
 
 
+def _converted(inputs: Sequence[NDArrayBase], dtypes: Mapping[int, str]) -> list[NDArrayBase]:
+    """Return the inputs with those in `dtypes` converted."""
+    converted = list(inputs)
+    for position, dtype in dtypes.items():
+        (converted[position],) = invoke(_cast(dtype), [inputs[position]])
+    return converted
+
+
+@cache
+def _cast(dtype: str) -> AnyProperty:
+    return create("Cast", {"dtype": dtype})
+
+
 def _several_devices(prop: AnyProperty, inputs: Sequence[NDArrayBase]) -> Diagnostic:
     return Diagnostic(
         f"{prop.type_string} is called with arrays on several devices",
@@ -128,25 +150,25 @@ def _several_devices(prop: AnyProperty, inputs: Sequence[NDArrayBase]) -> Diagno
     )
 
 
-def _prepare(
-    prop: AnyProperty, inputs: Sequence[NDArrayBase], rest: Sequence[Any]
-) -> PreparedOperator:
+def _prepare(prop: AnyProperty, inputs: Sequence[NDArrayBase], rest: Sequence[Any]) -> Prepared:
     """Return the operator prepared for an equal property; rest: key without the property."""
     key = (type(prop), repr(prop.parameters), *rest)
     found = _prepared.get(key)
     if found is None:
         specs = [TensorSpec(each.shape, each.dtype, each.layout or PLAIN) for each in inputs]
-        chunk, mode = inputs[0]._chunk, rest[1]
-        found = _prepared[key] = PreparedOperator(
-            prop,
-            specs,
-            chunk.device,
-            chunk.pool,
-            bool(mode & TRAIN),
-            bool(mode & RECORD),
-            bool(mode & _PLAIN),
-        )
+        dtypes = integer_arguments(prop, specs) if len(specs) == _count(prop) else {}
+        if dtypes:
+            found = ConvertedOperator(dtypes)
+        else:
+            chunk, mode = inputs[0]._chunk, rest[1]
+            modes = (bool(mode & bit) for bit in (TRAIN, RECORD, _PLAIN))
+            found = PreparedOperator(prop, specs, chunk.device, chunk.context, *modes)
+        _prepared[key] = found
     return found
+
+
+def _count(prop: AnyProperty) -> int:
+    return len(prop.list_arguments()) + len(prop.list_auxiliary_states())
 
 
 def _push(
@@ -174,6 +196,8 @@ def _invoke_into(
 ) -> tuple[Any, ...]:
     """Call an operator that writes to existing arrays."""
     prepared = _lookup(prop, inputs, mode | _PLAIN)
+    if isinstance(prepared, ConvertedOperator):
+        return invoke(prop, _converted(inputs, prepared.dtypes), out)
     _check_out(prepared, out)
     if _must_copy(prepared, inputs, out):
         for result, target in zip(invoke(prop, inputs), out, strict=True):
@@ -318,7 +342,7 @@ def _to_plain(array: NDArrayBase) -> None:
     if program is None:
         spec = TensorSpec(array.shape, array.dtype, layout)
         plan = plan_reorder(spec, old.device.description)
-        program = _reorders[key] = PreparedProgram(plan, old.device, old.pool)
+        program = _reorders[key] = PreparedProgram(plan, old.device, old.context)
     new = old.another(array.nbytes)
     old.engine.push_sync(
         partial(program.run, [old.block, new.block]),

@@ -6,14 +6,16 @@ where its inputs and outputs are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
+from mxrun.base.context import Context
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PLAIN, Layout, Shape, TensorSpec
 from mxrun.compiler.external import ExternalPlan, ForwardPlan, plan_forward
 from mxrun.device.interface import Device, MovableProgram
+from mxrun.device.resources import temp_space_of
 from mxrun.executor.bind import program_steps
 from mxrun.graph.graph import Graph
 from mxrun.graph.infer import infer
@@ -24,7 +26,6 @@ from mxrun.operator.launch import TensorPlace
 from mxrun.operator.property import OperatorProperty
 from mxrun.operator.register import AnyProperty
 from mxrun.runtime.engine.interface import RunContext
-from mxrun.runtime.storage import StoragePool
 
 # An operator that reads and writes fewer bytes runs on the calling thread: handing it to a worker
 # takes longer. So does one with fewer floating-point operations.
@@ -36,14 +37,15 @@ class PreparedProgram:
     """Program of a plan for memories that differ from run to run.
 
     Several threads may run it at once: each takes an instance, of which there are as many as ever
-    ran at once. Temporary space comes from the pool for the time of a run. is_short: whether a run
-    takes less time than handing it to another thread.
+    ran at once. They share the temporary space of the context. is_short: whether a run takes less
+    time than handing it to another thread.
     """
 
     def __init__(
-        self, plan: ExternalPlan, device: Device, pool: StoragePool, is_short: bool = False
+        self, plan: ExternalPlan, device: Device, context: Context, is_short: bool = False
     ) -> None:
-        self.plan, self.device, self.pool, self.is_short = plan, device, pool, is_short
+        self.plan, self.device, self.is_short = plan, device, is_short
+        self._space = temp_space_of(context)
         self._temporary_bytes = plan.temporary_bytes
         self._is_asynchronous = not device.has_host_memory
         self._idle: list[MovableProgram] = []
@@ -65,13 +67,13 @@ class PreparedProgram:
             self._idle.append(instance)
 
     def _run_with_space(self, instance: MovableProgram, places: Sequence[TensorPlace]) -> None:
-        space = self.pool.allocate(self._temporary_bytes)
+        space = self._space.acquire(self._temporary_bytes)
         try:
             instance.run([*places, space])
             if self._is_asynchronous:
                 self.device.synchronise()
         finally:
-            self.pool.free(space)
+            self._space.release(space)
 
     def _instance(self) -> MovableProgram:
         make = partial(program_steps, self.plan, self.device)
@@ -88,6 +90,16 @@ class OutputSpec:
         self.dtype, self.nbytes = spec.dtype, spec.nbytes
         is_plain = spec.same_bytes(spec.with_layout(PLAIN))
         self.layout: Layout | None = None if is_plain else spec.layout
+
+
+class ConvertedOperator:
+    """Operator that is called with other dtypes: `dtypes` by the positions of the arguments."""
+
+    __slots__ = ("dtypes",)
+    is_pure = False
+
+    def __init__(self, dtypes: Mapping[int, str]) -> None:
+        self.dtypes = dtypes
 
 
 class PreparedOperator:
@@ -108,7 +120,7 @@ class PreparedOperator:
         prop: AnyProperty,
         inputs: Sequence[TensorSpec],
         device: Device,
-        pool: StoragePool,
+        context: Context,
         is_train: bool,
         is_recorded: bool,
         plain: bool,
@@ -136,7 +148,7 @@ class PreparedOperator:
         self.updated = _updated(prop, is_train, len(names))
         self.is_short = _is_short(plan)
         self.is_pure = not (self.updated or self.is_random)
-        self.program = PreparedProgram(plan, device, pool, self.is_short)
+        self.program = PreparedProgram(plan, device, context, self.is_short)
         self.selected = forward.selected
         self.in_place = _in_place(forward, names, results)
         reads = _declared(prop)
@@ -209,6 +221,25 @@ def _require_one_dtype(
                 hint="convert with Cast",
             )
         )
+
+
+def integer_arguments(prop: AnyProperty, inputs: Sequence[TensorSpec]) -> dict[int, str]:
+    """Return the dtypes of floating arguments that are integers by default, by position.
+
+    Such are labels and ids, floats in MXNet, which compiled kernels read as integers.
+    """
+    given: list[str | None] = [spec.dtype for spec in inputs[: len(prop.list_arguments())]]
+    decided = prop.types_of_shapes([spec.shape for spec in inputs[: len(given)]])
+    found = {}
+    for index, (dtype, known) in enumerate(zip(given, decided, strict=True)):
+        if dtype is not None and dtype.startswith("float"):
+            completed, _ = prop.infer_type(
+                [*given[:index], known, *given[index + 1 :]], [None] * len(prop.list_outputs())
+            )
+            default = completed[index]
+            if default is not None and "int" in default:
+                found[index] = default
+    return found
 
 
 def _read_outputs(prop: AnyProperty, first: int) -> list[int]:

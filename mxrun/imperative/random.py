@@ -1,30 +1,35 @@
-"""Random numbers of imperative operators: one state per context, drawn in the order of calls."""
+"""Random numbers of imperative operators: the stream of their context, in the order of calls."""
 
 from __future__ import annotations
 
 import threading
 
-import numpy as np
-
 from mxrun.base.context import Context
+from mxrun.base.tensor import TensorSpec
+from mxrun.device.resources import new_random_resource
 from mxrun.imperative.chunk import Chunk
-from mxrun.runtime.random import key_of
+from mxrun.runtime.engine.interface import Engine, EngineOperator, RunContext
+from mxrun.runtime.resources import RandomResource
 
-_STATE_BYTES = 24
+STATE = TensorSpec((3,), "int64")
+"""State that a random operator reads: key, step and part."""
+
 _FIRST_SEED = 0
 
-
-class _Counter:
-    """Key of a context's numbers, and the number of the last call that drew some."""
-
-    def __init__(self, context: Context, seed: int) -> None:
-        self.key = key_of(f"{seed}/{context}")
-        self.calls = 0
-
-
 _guard = threading.Lock()
-_counters: dict[Context, _Counter] = {}
 _seed = _FIRST_SEED
+_seeds: dict[Context, int] = {}
+
+
+class _Stream:
+    """Random numbers of a context on an engine, from the present seed on."""
+
+    def __init__(self, engine: Engine, context: Context) -> None:
+        self.engine = engine
+        self.resource = new_random_resource(engine, context, _seeds.get(context, _seed))
+
+
+_streams: dict[Context, _Stream] = {}
 
 
 def seed(value: int, context: Context | None = None) -> None:
@@ -36,20 +41,43 @@ def seed(value: int, context: Context | None = None) -> None:
     with _guard:
         if context is None:
             _seed = value
-            _counters.clear()
+            _seeds.clear()
+            _streams.clear()
         else:
-            _counters[context] = _Counter(context, value)
+            _seeds[context] = value
+            _streams.pop(context, None)
+
+
+def _resource_of(engine: Engine, context: Context) -> RandomResource:
+    """Return the numbers of a context; they begin anew with another engine."""
+    with _guard:
+        stream = _streams.get(context)
+        if stream is None or stream.engine is not engine:
+            stream = _streams[context] = _Stream(engine, context)
+        return stream.resource
 
 
 def next_state(chunk: Chunk) -> Chunk:
-    """Return the state that the next random operator on a chunk's device reads: key, call, part."""
-    context = chunk.context
-    with _guard:
-        counter = _counters.get(context)
-        if counter is None:
-            counter = _counters[context] = _Counter(context, _seed)
-        counter.calls += 1
-        values = np.array([counter.key, counter.calls, 0], np.int64)
-    state = chunk.another(_STATE_BYTES)
-    state.device.write(state.handle, values)
+    """Return the state for the next random operator on a chunk's device and engine.
+
+    Operators that have drawn their states do not wait for each other.
+    """
+    resource = _resource_of(chunk.engine, chunk.context)
+    state = chunk.another(STATE.nbytes)
+    device, target = state.device, state.handle
+
+    def draw(run_context: RunContext) -> None:
+        resource.advance()
+        device.write(target, device.read(resource.place, STATE))
+
+    chunk.engine.run_or_push(
+        EngineOperator(
+            draw,
+            (),
+            (state.variable,),
+            (resource.variable,),
+            name="random state",
+            context=chunk.context,
+        )
+    )
     return state

@@ -13,17 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.context import Context, current_context
-from mxrun.base.tensor import TensorSpec
+from mxrun.imperative.array import NDArrayBase
 from mxrun.imperative.copying import push, store
 from mxrun.imperative.creation import DType, ShapeLike, empty
-from mxrun.imperative.random import next_state, seed
+from mxrun.imperative.random import STATE, next_state, seed
 from mxrun.runtime.random import Stream
 
 __all__ = ["normal", "randn", "seed", "uniform"]
 
 Numbers = npt.NDArray[Any]
-# State of a random operator: key, step, part.
-_STATE = TensorSpec((3,), "int64")
 
 
 def uniform(
@@ -95,12 +93,12 @@ def _drawn(
 ) -> Any:
     context = (ctx or current_context()) if out is None else out.context
     target = empty(shape, context, dtype) if out is None else out
-    state = next_state(target.chunk)
-    key, step, part = map(int, state.device.read(state.handle, _STATE))
+    state = NDArrayBase(next_state(target.chunk), STATE.shape, STATE.dtype)
 
     def filled() -> None:
+        key, step, part = map(int, state.chunk.device.read(state.handle, STATE))
         drawn = numbers(Stream(key, step, part), target.size)
         store(target, drawn.reshape(target.shape))
 
-    push(name, filled, [], target, replaces=True)
+    push(name, filled, [state], target, replaces=True)
     return target

@@ -69,6 +69,30 @@ def test_bfloat16_products_and_their_gradients() -> None:
     np.testing.assert_allclose(weight, expected, rtol=0.05, atol=0.1)
 
 
+def test_labels_and_ids_may_be_floats() -> None:
+    data, label = array(images(4, 3)), [2, 0, 1, 1]
+    losses = []
+    for dtype in ("float32", "int32"):
+        x = variable(data.asnumpy())
+        with autograd.record():
+            y = call("SoftmaxOutput", x, array(label, dtype))
+        autograd.backward(y)
+        losses.append(x.grad.asnumpy().tobytes())
+        table = array(images(5, 2))
+        rows = call("Embedding", array(label, dtype), table, input_dim=5, output_dim=2)
+        assert rows.asnumpy().tolist() == table.asnumpy()[label].tolist()
+    assert losses[0] == losses[1]
+
+
+def test_probabilities_as_labels_stay_floats() -> None:
+    data, target = images(4, 3), np.full((4, 3), 1 / 3)
+    x = variable(data)
+    with autograd.record():
+        y = call("SoftmaxOutput", x, array(target))
+    autograd.backward(y)
+    np.testing.assert_allclose(x.grad.asnumpy(), y.asnumpy() - 1 / 3, atol=1e-6)
+
+
 def test_an_operator_that_is_a_view_returns_a_copy() -> None:
     x = array([[1, 2], [3, 4]])
     for name, parameters in (("Flatten", {}), ("Reshape", {"shape": (4,)}), ("BlockGrad", {})):
