@@ -242,6 +242,8 @@ class NDArray(Arithmetic, FluentMethods):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         require_unrecorded(self, "changing an array", _PAUSE)
+        if isinstance(value, NDArrayBase):
+            require_unrecorded(value, "assigning an array to a part of another one", _DETACH)
         if not indexing.is_basic(key):
             gather = indexing.gather_key(self, key)
             copying.assign(self, gather, value, gather.shape)

@@ -169,6 +169,7 @@ def test_recorded_arrays_cannot_be_changed() -> None:
             lambda: y.__iadd__(1),
             lambda: nd.ones((3,)).copyto(y),
             lambda: y[[0, 1]],
+            lambda: nd.ones((3,)).__setitem__(0, y[1]),
         ):
             with pytest.raises(UserError, match="record"):
                 change()
