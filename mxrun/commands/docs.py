@@ -25,6 +25,7 @@ _ORDER = (
     "runs",
     "memory",
     "speed",
+    "engine",
     "pictures",
     "python",
     "programs",

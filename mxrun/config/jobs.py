@@ -123,9 +123,12 @@ def _name_problems(jobs: tuple[SourceNode, ...]) -> Iterator[Diagnostic]:
 
 
 def _body_problems(job: SourceNode, keys: Mapping[str, SourceNode]) -> Iterator[Diagnostic]:
-    """Yield the problem of a job without exactly one body; null counts as absent."""
+    """Yield the problem of a job without exactly one body; null counts as absent.
+
+    An unknown key may be a misspelt body, and is a problem of its own.
+    """
     given = [key for key in _BODIES if key in keys and keys[key].value is not None]
-    if len(given) == 1:
+    if len(given) == 1 or (not given and not keys.keys() <= JobSection.model_fields.keys()):
         return
     place = keys[given[1]].start if given else job.start
     problem = f"{_named(job)} has {'run and python' if given else 'nothing to run'}"

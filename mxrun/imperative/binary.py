@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
+from mxrun.base.context import Context
 from mxrun.imperative.array import NDArrayBase
 from mxrun.imperative.creation import full
 from mxrun.imperative.functions import call
 from mxrun.operator.register import AnyProperty, create
+from mxrun.runtime.engine.default import engine
+from mxrun.runtime.engine.interface import Engine
 
 # Different numbers of one operation that are parameters; any further ones are arrays.
 _MAX_SCALARS = 64
@@ -70,7 +73,8 @@ class BinaryOperation:
         prop = _with_scalar(name, number)
         if prop is not None:
             return call(prop, (array,), out)
-        operand = full((1,), number, array.context, array.dtype)
+        key = number or repr(number)
+        operand = _operand(key, array.context, array.dtype, engine())
         # The number is on the right where both orders have one operator.
         is_first = is_reversed and self.reverse != self.scalar
         operands = (operand, array) if is_first else (array, operand)
@@ -95,6 +99,16 @@ def _with_scalar(name: str, number: float) -> AnyProperty | None:
             known.clear()
         found = known[key] = create(name, {"scalar": float(number)})
     return found
+
+
+@lru_cache(maxsize=_MAX_SCALARS)
+def _operand(number: float | str, context: Context, dtype: str, owner: Engine) -> Any:
+    """Return a number as an array of the present engine, which nothing changes.
+
+    Zeros are given as text.
+    """
+    del owner
+    return full((1,), float(number), context, dtype)
 
 
 def _operation(name: str, word: str = "", *, prefix: str = "_", reverse: str = "") -> Any:

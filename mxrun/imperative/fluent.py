@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from mxrun.imperative import composites
 from mxrun.imperative.functions import operator_function
 
 METHODS = (
@@ -19,8 +20,23 @@ METHODS = (
 """MXNet's methods, and `dot`, whose first tensor is the array."""
 
 
+COMPOSITES: Mapping[str, Callable[..., Any]] = {
+    "broadcast_like": composites.broadcast_like,
+    "broadcast_to": composites.broadcast_to,
+    "flip": composites.flip,
+    "one_hot": composites.one_hot,
+    "pick": composites.pick,
+    "repeat": composites.repeat,
+    "slice": composites.slice_,
+    "slice_axis": composites.slice_axis,
+    "take": composites.take,
+    "tile": composites.tile,
+}
+"""Methods that are made of several operators."""
+
+
 class FluentMethods:
-    """Methods named in `METHODS`; `fluent.pyi` declares them."""
+    """Methods named in `METHODS` and `COMPOSITES`; `fluent.pyi` declares them."""
 
     __slots__ = ()
 
@@ -36,3 +52,5 @@ def _method(name: str) -> Callable[..., Any]:
 
 for _name in METHODS:
     setattr(FluentMethods, _name, _method(_name))
+for _name, _function in COMPOSITES.items():
+    setattr(FluentMethods, _name, _function)

@@ -1,16 +1,18 @@
 """Declarations of methods of NDArray, written by `python tests/support/operator_stubs.py`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from typing_extensions import Self
 
 from mxrun.imperative.array import NDArrayBase
+from mxrun.imperative.creation import DType
 
 METHODS: tuple[str, ...]
+COMPOSITES: Mapping[str, Callable[..., Any]]
 
 class FluentMethods:
-    """Methods named in `METHODS`."""
+    """Methods named in `METHODS` and `COMPOSITES`."""
 
     def abs(self, *, out: Any = None, name: str | None = None) -> Self:
         """output = |data|, whose gradient at 0 is 0, elementwise."""
@@ -316,3 +318,44 @@ class FluentMethods:
 
     def zeros_like(self, *, out: Any = None, name: str | None = None) -> Self:
         """output = 0, elementwise."""
+
+    def broadcast_like(self, rhs: NDArrayBase) -> Self:
+        """Return the elements of `lhs` repeated to the shape of `rhs`."""
+
+    def broadcast_to(self, shape: Sequence[int]) -> Self:
+        """Return the elements repeated to a shape of as many axes, in which 0 keeps a size."""
+
+    def flip(self, axis: int) -> Self:
+        """Return the elements in reverse order on one axis."""
+
+    def one_hot(
+        self,
+        depth: int,
+        on_value: float = 1.0,
+        off_value: float = 0.0,
+        dtype: DType = None,
+    ) -> Self:
+        """Return `on_value` at each index of a new last axis of size `depth`, else `off_value`."""
+
+    def pick(self, index: NDArrayBase, axis: int = -1, keepdims: bool = False) -> Self:
+        """Return one element along an axis for each index; index has the other axes."""
+
+    def repeat(self, repeats: int, axis: int | None = None) -> Self:
+        """Return each element `repeats` times in succession, on one axis or in one row of all."""
+
+    def slice(
+        self,
+        begin: Sequence[int | None],
+        end: Sequence[int | None],
+        step: Sequence[int | None] | None = None,
+    ) -> Self:
+        """Return the elements from `begin` to `end`, which have a number for each leading axis."""
+
+    def slice_axis(self, axis: int, begin: int, end: int | None) -> Self:
+        """Return the elements from `begin` to `end` on one axis."""
+
+    def take(self, indices: NDArrayBase, axis: int = 0) -> Self:
+        """Return the parts of an array at indices along an axis, whose place their axes take."""
+
+    def tile(self, reps: int | Sequence[int]) -> Self:
+        """Return the array repeated `reps` times on each of its last axes."""

@@ -13,7 +13,7 @@ from mxrun.imperative.array import NDArrayBase, set_array_class
 from mxrun.imperative.creation import DType, dtype_name, empty
 from mxrun.imperative.fluent import FluentMethods
 from mxrun.imperative.functions import operator_function
-from mxrun.imperative.views import flat_view, require_unrecorded, reshaped, view
+from mxrun.imperative.views import part, require_unrecorded, reshaped, view
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -233,7 +233,7 @@ class NDArray(Arithmetic, FluentMethods):
         result: Self
         if indexing.is_basic(key):
             selection = indexing.select(self.shape, key)
-            result = flat_view(self, selection)
+            result = part(self, selection)
         else:
             require_unrecorded(self, "an index with arrays", _DETACH)
             gather = indexing.gather_key(self, key)
@@ -242,23 +242,14 @@ class NDArray(Arithmetic, FluentMethods):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         require_unrecorded(self, "changing an array", _PAUSE)
+        if isinstance(value, NDArrayBase):
+            require_unrecorded(value, "assigning an array to a part of another one", _DETACH)
         if not indexing.is_basic(key):
             gather = indexing.gather_key(self, key)
             copying.assign(self, gather, value, gather.shape)
             return
         selection = indexing.select(self.shape, key)
         copying.assign(self, selection.key, value, selection.selected)
-
-    def slice(self, begin: Any, end: Any, step: Any = None) -> Self:
-        """Return the elements from `begin` to `end`, one of each for every leading axis."""
-        steps = step if step is not None else (None,) * len(begin)
-        return self[tuple(map(slice, begin, end, steps))]
-
-    def slice_axis(self, axis: int, begin: int, end: int | None) -> Self:
-        """Return the elements from `begin` to `end` on one axis."""
-        axis = axis + self.ndim if axis < 0 else axis
-        key = (*[slice(None)] * axis, slice(begin, end))
-        return self[key]
 
 
 set_array_class(NDArray)

@@ -6,7 +6,7 @@ plugins are here as well. `operators.pyi` declares them for editors; it is gener
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from mxrun.base.errors import UserError
@@ -31,6 +31,20 @@ from mxrun.imperative.binary import (
     power,
     subtract,
 )
+from mxrun.imperative.composites import (
+    broadcast_like,
+    broadcast_to,
+    concatenate,
+    flip,
+    one_hot,
+    pick,
+    repeat,
+    slice_axis,
+    stack,
+    take,
+    tile,
+)
+from mxrun.imperative.composites import slice_ as slice
 from mxrun.imperative.creation import arange, array, empty, eye, full, linspace, ones, zeros
 from mxrun.imperative.dlpack import from_dlpack
 from mxrun.imperative.functions import operator_function, public_names
@@ -43,11 +57,14 @@ __all__ = [
     "add",
     "arange",
     "array",
+    "broadcast_like",
+    "broadcast_to",
     "concatenate",
     "divide",
     "empty",
     "equal",
     "eye",
+    "flip",
     "from_dlpack",
     "full",
     "greater",
@@ -64,12 +81,19 @@ __all__ = [
     "modulo",
     "multiply",
     "not_equal",
+    "one_hot",
     "ones",
+    "pick",
     "power",
     "random",
+    "repeat",
     "save",
+    "slice",
+    "slice_axis",
     "stack",
     "subtract",
+    "take",
+    "tile",
     "true_divide",
     "waitall",
     "zeros",
@@ -80,17 +104,6 @@ true_divide = divide
 def waitall() -> None:
     """Wait until nothing is pending; raises JobError with all failures since the last call."""
     engine().wait_for_all()
-
-
-def concatenate(arrays: Sequence[NDArray], axis: int = 0) -> Any:
-    """Return arrays joined along an axis, on which alone their sizes may differ."""
-    return operator_function("Concat")(*arrays, dim=axis)
-
-
-def stack(*data: NDArray, axis: int = 0) -> Any:
-    """Return arrays of one shape joined along a new axis."""
-    expand = operator_function("expand_dims")
-    return concatenate([expand(each, axis=axis) for each in data], axis)
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

@@ -29,6 +29,12 @@ def arange(
 def array(source: Any, ctx: Context | None = None, dtype: DType = None) -> NDArray:
     """Return an array with the values of a list, a number, a NumPy array or another array."""
 
+def broadcast_like(lhs: NDArray, rhs: NDArray) -> NDArray:
+    """Return the elements of `lhs` repeated to the shape of `rhs`."""
+
+def broadcast_to(data: NDArray, shape: Sequence[int]) -> NDArray:
+    """Return the elements repeated to a shape of as many axes, in which 0 keeps a size."""
+
 def concatenate(arrays: Sequence[NDArray], axis: int = 0) -> NDArray:
     """Return arrays joined along an axis, on which alone their sizes may differ."""
 
@@ -43,6 +49,9 @@ def equal(lhs: NDArray | float, rhs: NDArray | float, out: Any = None) -> NDArra
 
 def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: DType = None) -> NDArray:
     """Return an N x M matrix with ones on diagonal `k`; M is N unless given."""
+
+def flip(data: NDArray, axis: int) -> NDArray:
+    """Return the elements in reverse order on one axis."""
 
 def from_dlpack(tensor: Any, ctx: Context | None = None) -> NDArray:
     """Return an array with the memory of another library's tensor, which it keeps alive."""
@@ -107,20 +116,52 @@ def multiply(lhs: NDArray | float, rhs: NDArray | float, out: Any = None) -> NDA
 def not_equal(lhs: NDArray | float, rhs: NDArray | float, out: Any = None) -> NDArray:
     """output = 1 where lhs != rhs, else 0, with broadcasting."""
 
+def one_hot(
+    indices: NDArray,
+    depth: int,
+    on_value: float = 1.0,
+    off_value: float = 0.0,
+    dtype: DType = None,
+) -> NDArray:
+    """Return `on_value` at each index of a new last axis of size `depth`, else `off_value`."""
+
 def ones(shape: ShapeLike, ctx: Context | None = None, dtype: DType = None) -> NDArray:
     """Return an array of ones; dtype: float32 unless given."""
+
+def pick(data: NDArray, index: NDArray, axis: int = -1, keepdims: bool = False) -> NDArray:
+    """Return one element along an axis for each index; index has the other axes."""
 
 def power(lhs: NDArray | float, rhs: NDArray | float, out: Any = None) -> NDArray:
     """output = lhs ^ rhs, with broadcasting."""
 
+def repeat(data: NDArray, repeats: int, axis: int | None = None) -> NDArray:
+    """Return each element `repeats` times in succession, on one axis or in one row of all."""
+
 def save(fname: str | os.PathLike[str], data: Any) -> None:
     """Write an array, a list of arrays or a dictionary of arrays to a file, atomically."""
+
+def slice(
+    data: NDArray,
+    begin: Sequence[int | None],
+    end: Sequence[int | None],
+    step: Sequence[int | None] | None = None,
+) -> NDArray:
+    """Return the elements from `begin` to `end`, which have a number for each leading axis."""
+
+def slice_axis(data: NDArray, axis: int, begin: int, end: int | None) -> NDArray:
+    """Return the elements from `begin` to `end` on one axis."""
 
 def stack(*data: NDArray, axis: int = 0) -> NDArray:
     """Return arrays of one shape joined along a new axis."""
 
 def subtract(lhs: NDArray | float, rhs: NDArray | float, out: Any = None) -> NDArray:
     """output = lhs - rhs, with broadcasting."""
+
+def take(a: NDArray, indices: NDArray, axis: int = 0) -> NDArray:
+    """Return the parts of an array at indices along an axis, whose place their axes take."""
+
+def tile(data: NDArray, reps: int | Sequence[int]) -> NDArray:
+    """Return the array repeated `reps` times on each of its last axes."""
 
 def true_divide(lhs: NDArray | float, rhs: NDArray | float, out: Any = None) -> NDArray:
     """output = lhs / rhs, with broadcasting."""

@@ -38,16 +38,16 @@ def require_unrecorded(array: NDArrayBase, what: str, hint: str) -> None:
         raise UserError(Diagnostic(f"{what} cannot be recorded", hint=hint))
 
 
-def flat_view(array: NDArrayBase, selection: IndexRanges) -> Any:
+def part(array: NDArrayBase, selection: IndexRanges, *, is_copy: bool = False) -> Any:
     """Return the selected elements: a view if they lie one behind the other, else a copy.
 
-    While it is recorded, indexing is an operator, and its result a copy.
+    While it is recorded, indexing is an operator, and its result a copy. is_copy: always copy.
     """
     if is_recorded(array):
         ranges = {name: getattr(selection, name) for name in ("starts", "steps", "counts", "shape")}
         return call(create("_basic_index", ranges), (array,))
     first = selection.first(array.shape)
-    if first is None:
+    if first is None or is_copy:
         return copied_selection(array, selection.key, selection.shape)
     return view(array, selection.shape, offset_of(array, first))
 

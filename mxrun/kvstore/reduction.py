@@ -1,7 +1,7 @@
 """Sums and copies of arrays as engine operations, beside the computation.
 
 They run in the pool for communication, so that they never wait for a worker that computes, and on
-one thread, because they are limited by memory and the other threads compute. Sums are folded from
+one thread each, because they are limited by memory and the other threads compute. Sums are folded from
 left to right (`add_n`), so they have the same bits whatever ran at what time. A copy is the sum of
 one array.
 """
@@ -24,9 +24,12 @@ from mxrun.operator.kernel import ForwardRequest, Handles, Kernel, OpReqType
 from mxrun.operator.launch import Handle
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import create, implementations
-from mxrun.runtime.engine.interface import Pool, RunContext
+from mxrun.runtime.engine.interface import EngineOperator, Pool, RunContext
 
 _OPERATOR = "add_n"
+# Sums that read and write fewer bytes run on the calling thread if nothing has to be waited for:
+# handing them to a worker takes longer.
+_SHORT_BYTES = 32_768
 
 
 class Summation:
@@ -39,7 +42,7 @@ class Summation:
             *terms, total = handles
             return [ProgramStep(_OPERATOR, kernel.bind(Handles(tuple(terms), (total,))))]
 
-        self._program = device.bind_movable(steps, count + 1)
+        self._program = device.bind_movable(steps, count + 1, _is_short(spec.nbytes, count))
         # A movable program is not reentrant, and a pool may have several workers.
         self._guard = threading.Lock()
 
@@ -91,7 +94,7 @@ def _push(
     written = target.chunk.variable
     # A part of a chunk leaves the rest as it is.
     is_all = target.nbytes == target.chunk.nbytes
-    target.chunk.engine.push_sync(
+    operator = EngineOperator(
         run,
         reads=[*dict.fromkeys(each.chunk.variable for each in sources)],
         writes=[written] if is_all else [],
@@ -101,6 +104,15 @@ def _push(
         pool=Pool.COMMUNICATION,
         priority=priority,
     )
+    engine = target.chunk.engine
+    if _is_short(target.nbytes, len(sources)):
+        engine.run_or_push(operator)
+    else:
+        engine.push(operator)
+
+
+def _is_short(nbytes: int, count: int) -> bool:
+    return nbytes * (count + 1) < _SHORT_BYTES
 
 
 def _brought(source: NDArray, beside: NDArray, name: str, priority: int) -> NDArray:

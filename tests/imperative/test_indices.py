@@ -24,6 +24,7 @@ COPIES = (
     *("x[:, 1]", "x[..., 0]", "x[:, 1:3]", "x[::-1]", "x[:, ::2]", "x[0, :, 1]", "x.copy()"),
     *("x[[1, 0]]", "x[nd.array([1])]", "x[np.array([True, False])]", "x.T", "x.astype('float32')"),
     *("nd.Flatten(x)", "nd.Reshape(x, shape=(4, 6))", "x.flatten()"),
+    *("x.slice_axis(axis=0, begin=0, end=1)", "x.slice((0,), (1,))", "x.broadcast_to(x.shape)"),
 )
 
 
@@ -168,6 +169,7 @@ def test_recorded_arrays_cannot_be_changed() -> None:
             lambda: y.__iadd__(1),
             lambda: nd.ones((3,)).copyto(y),
             lambda: y[[0, 1]],
+            lambda: nd.ones((3,)).__setitem__(0, y[1]),
         ):
             with pytest.raises(UserError, match="record"):
                 change()
@@ -190,3 +192,38 @@ def test_empty_parts() -> None:
         assert x[key].asnumpy().shape == VALUES[key].shape
         x[key] = 1
     np.testing.assert_array_equal(x.asnumpy(), VALUES)
+
+
+LINEAR = (
+    *("x.slice((0, 1), (2, 3))", "x.slice_axis(axis=1, begin=1, end=3)", "x.flip(axis=2)"),
+    *("x.repeat(2)", "x.repeat(3, axis=1)", "x.tile((2, 1, 1))", "x.take(i)", "x.take(i, axis=2)"),
+    *("x.pick(nd.ones((2, 3)))", "x[0:1].broadcast_to((5, 3, 4))", "nd.stack(x, x, axis=1)"),
+    *("x.T", "x.reshape((0, -1))", "x[:, None, 1:]", "x.expand_dims(1)", "x.swapaxes(0, 2)"),
+)
+
+
+@pytest.mark.parametrize("text", LINEAR)
+def test_gradients_of_linear_functions(text: str) -> None:
+    """<gradient of <f(x), w>, v> is <f(v), w> for every linear function f."""
+    random = np.random.default_rng(4)
+
+    def function(x: Any) -> Any:
+        return eval(text, {"x": x, "nd": nd, "i": nd.array([1, 0, 1])})
+
+    x, v = (nd.array(random.standard_normal(VALUES.shape)) for _ in range(2))
+    x.attach_grad()
+    with autograd.record():
+        y = function(x)
+    weights = nd.array(random.standard_normal(y.shape))
+    y.backward(weights)
+    got, want = (x.grad * v).sum().item(), (function(v) * weights).sum().item()
+    assert got == pytest.approx(want, rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x.broadcast_to((2, 5, 4))", "x.flip(axis=3)", "x.take(x, axis=-4)", "x.repeat(2, axis=3)"],
+)
+def test_composites_that_do_not_fit_are_explained(text: str) -> None:
+    with pytest.raises(UserError, match=r"broadcast_to|axis 3|axis -4"):
+        eval(text, {"x": nd.array(VALUES)})

@@ -24,6 +24,8 @@ Array = npt.NDArray[Any]
 KINDS = ("local", "device")
 # Only reached when something hangs.
 WATCHDOG_S = 60
+# Large enough for a worker.
+LARGE = (10_000,)
 
 
 @pytest.fixture
@@ -312,8 +314,8 @@ def test_K4_one_process_is_the_only_worker(store: KVStore) -> None:
 
 def test_K4_operations_of_higher_priority_run_first(store: KVStore, engine: ThreadedEngine) -> None:
     priorities = {"low": -2, "middle": 0, "high": 5}
-    store.init(list(priorities), [nd.zeros((2,))] * 3)
-    first = nd.zeros((2,))
+    store.init(list(priorities), [nd.zeros(LARGE)] * 3)
+    first = nd.zeros(LARGE)
     store.pull("low", out=first)
     first.wait_to_read()
     names: list[str] = []
@@ -321,8 +323,8 @@ def test_K4_operations_of_higher_priority_run_first(store: KVStore, engine: Thre
     # The only worker for communication is busy while all are pushed.
     event = hold(engine, first, Pool.COMMUNICATION)
     for key, priority in priorities.items():
-        store.push(key, nd.ones((2,)), priority=priority)
-    outs = {key: nd.zeros((2,)) for key in priorities}
+        store.push(key, nd.ones(LARGE), priority=priority)
+    outs = {key: nd.zeros(LARGE) for key in priorities}
     for key, priority in priorities.items():
         store.pull(key, out=outs[key], priority=priority)
     event.set()

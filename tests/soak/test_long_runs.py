@@ -4,37 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
+from pathlib import Path
 import pytest
 from interrupted_runs import EPOCH, Started
+from process_usage import usage
 
 pytestmark = pytest.mark.soak
 
 STEPS, WARM, LOOKS = 20_000, 4_000, 8
 # Memory that the allocator may still add for the last checkpoint and the longest line of metrics.
 GROWTH = 2 << 20
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Resources of a process at one moment; memory in bytes."""
-
-    resident: int
-    threads: int
-    files: int
-
-
-def usage(process: int) -> Usage:
-    folder = Path(f"/proc/{process}")
-    lines = (folder / "status").read_text().splitlines()
-    status = dict(line.split(":", 1) for line in lines)
-    return Usage(
-        resident=int(status["VmRSS"].split()[0]) << 10,
-        threads=int(status["Threads"]),
-        files=len(list((folder / "fd").iterdir())),
-    )
 
 
 @pytest.mark.parametrize("workers", [1, 4])

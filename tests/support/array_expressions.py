@@ -97,7 +97,47 @@ FUNCTIONS = (
     *("nd.array([1, 2], dtype='int32')", "nd.array(5)", "nd.array([[1, 2], [3, 4]])"),
     *("nd.array(I)", "nd.zeros((2,), dtype='uint8') - 3", "nd.zeros_like(D)"),
 )
+COMPOSITES = (
+    *(
+        "nd.stack(X, Y, axis=-1)",
+        "X.slice((0, 1), (2, 3))",
+        "X.slice(begin=(2,), end=(0,), step=(-1,))",
+    ),
+    *(
+        "nd.slice(Z, (0, None), (1, 2))",
+        "Z.slice_axis(axis=-1, begin=1, end=None)",
+        "X.flip(axis=1)",
+    ),
+    *(
+        "nd.flip(X, axis=0)",
+        "B.broadcast_to((3, 4))",
+        "nd.broadcast_to(B, (3, 0))",
+        "V.broadcast_like(V)",
+    ),
+    *("B.broadcast_like(X)", "X.repeat(2)", "X.repeat(repeats=3, axis=1)", "Z.repeat(2, axis=0)"),
+    *(
+        "X.tile((2, 1))",
+        "V.tile(3)",
+        "V.tile((2, 3))",
+        "Z.tile((2,))",
+        "nd.tile(B, reps=(2, 1, 2))",
+    ),
+    *(
+        "J.one_hot(4)",
+        "nd.one_hot(V, 3, on_value=5, off_value=-1)",
+        "nd.one_hot(J, 2, dtype='int32')",
+    ),
+    *("X.pick(nd.array([0, 3, 9]))", "X.pick(nd.array([0, 2, 1, 1]), axis=0)"),
+    *("X.pick(nd.array([1, 0, 2]), axis=1, keepdims=True)", "nd.pick(X / 0, nd.array([0, 1, 2]))"),
+    *("X.take(nd.array([2, 0]))", "X.take(nd.array([[1, 7], [0, -3]]))", "Z.take(J, axis=1)"),
+    *(
+        "nd.take(Z, nd.array([3, 0]), axis=2)",
+        "D.take(nd.array([1]))",
+        "nd.take(V, nd.array([1, 1]))",
+    ),
+)
 GROUPS = {
+    "composites": COMPOSITES,
     "arithmetic": ARITHMETIC,
     "integers": INTEGERS,
     "comparisons": COMPARISONS,

@@ -21,7 +21,7 @@ from mxrun import library
 from mxrun.base.params import check
 from mxrun.imperative import operators
 from mxrun.imperative.binary import BinaryOperation
-from mxrun.imperative.fluent import METHODS
+from mxrun.imperative.fluent import COMPOSITES, METHODS
 from mxrun.imperative.functions import public_names, python_signature
 from mxrun.operator.register import OPERATORS
 from mxrun.operator.signature import OperatorSignature, signature_of
@@ -182,18 +182,30 @@ def _own_function(name: str, function: Callable[..., Any]) -> str:
             listed.append("*")
         # Annotations are texts, which are shown in quotes.
         listed.append(str(parameter).replace("'", ""))
+    listed = [each.replace("NDArrayBase", "NDArray") for each in listed]
     result = inspect.signature(function).return_annotation
     if result == "Any" and name != "load":
         result = "NDArray"
-    summary = inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0]
-    return _declaration(name, listed, result, " ".join(summary.split()), 0)
+    return _declaration(name, listed, result, _first_paragraph(function), 0)
+
+
+def _composite_method(name: str, function: Callable[..., Any]) -> str:
+    """Return the declaration of a method that is no operator."""
+    _, *parameters = inspect.signature(function).parameters.values()
+    listed = ["self", *(str(each).replace("'", "") for each in parameters)]
+    return _declaration(name, listed, "Self", _first_paragraph(function), METHOD.indent)
+
+
+def _first_paragraph(function: Callable[..., Any]) -> str:
+    return " ".join(inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].split())
 
 
 def _file(title: str, imports: list[str], declared: str, used: tuple[str, ...] = ()) -> str:
     """Return the text of a stub; names of `typing` are imported if they are used."""
     names = [name for name in ("Any", "Literal") if re.search(rf"\b{name}\b", declared)]
     typed = f"from typing import {', '.join(names)}"
-    first = [*used, "from collections.abc import Sequence", typed]
+    kinds = [name for name in ("Callable", "Mapping", "Sequence") if re.search(name, declared)]
+    first = [*used, f"from collections.abc import {', '.join(kinds)}", typed]
     about = f'"""Declarations of {title}, written by `{COMMAND}`."""'
     return "\n".join([about, "", *first, "", *imports, "", declared])
 
@@ -218,12 +230,14 @@ def functions_stub(style: StubStyle, leave_out: frozenset[str]) -> str:
 def fluent_stub() -> str:
     """Return the stub of the methods of arrays that call operators."""
     methods = [function_stub(name, signature_of(name), METHOD) for name in METHODS]
+    methods += [_composite_method(name, each) for name, each in COMPOSITES.items()]
     declared = "\n".join(
         [
             "METHODS: tuple[str, ...]",
+            "COMPOSITES: Mapping[str, Callable[..., Any]]",
             "",
             "class FluentMethods:",
-            '    """Methods named in `METHODS`."""',
+            '    """Methods named in `METHODS` and `COMPOSITES`."""',
             "",
             "\n\n".join(methods),
             "",
@@ -233,6 +247,7 @@ def fluent_stub() -> str:
         "from typing_extensions import Self",
         "",
         "from mxrun.imperative.array import NDArrayBase",
+        "from mxrun.imperative.creation import DType",
     ]
     return _file("methods of NDArray", imports, declared)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -48,6 +49,7 @@ def engine() -> Engine:
         if _engine is None:
             _engine = ThreadedEngine()
             atexit.register(_finish, _engine)
+            os.register_at_fork(after_in_child=_forget)
         return _engine
 
 
@@ -65,6 +67,13 @@ def using_engine(other: Engine) -> Iterator[Engine]:
     finally:
         with _guard:
             _engine = before
+
+
+def _forget() -> None:
+    """Forget the engine in a forked process, in which its workers do not exist."""
+    global _engine, _guard
+    _engine, _guard = None, threading.Lock()
+    atexit.unregister(_finish)
 
 
 def _finish(ended: Engine) -> None:

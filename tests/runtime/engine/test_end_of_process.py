@@ -1,0 +1,78 @@
+"""The process's engine at the end of the process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from commands import HANG_S
+
+
+def ended(script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script that has the process's engine as `engine`."""
+    begin = "import os, sys, time\nfrom mxrun.runtime.engine.default import engine as of_process\n"
+    return subprocess.run(
+        [sys.executable, "-c", f"{begin}engine = of_process()\n{script}"],
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+
+
+def test_pending_functions_finish() -> None:
+    done = ended(
+        """
+variable = engine.new_variable()
+for number in range(3):
+    engine.push_sync(
+        lambda context, n=number: (time.sleep(0.1), print(n, flush=True)), updates=[variable]
+    )
+def start(context, on_complete):
+    import threading
+    threading.Timer(0.1, lambda: (print("completed", flush=True), on_complete())).start()
+engine.push_async(start, updates=[variable])
+print("end of the script", flush=True)
+"""
+    )
+    assert done.stdout.splitlines() == ["end of the script", "0", "1", "2", "completed"]
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_failures_that_nothing_has_waited_for_are_printed() -> None:
+    done = ended(
+        """
+def fail(context):
+    raise ValueError("broken")
+seen, unseen = engine.new_variable(), engine.new_variable()
+engine.push_sync(fail, writes=[seen], name="seen")
+engine.push_sync(fail, writes=[unseen], name="unseen")
+engine.push_sync(print, reads=[unseen], name="dependant")
+try:
+    engine.wait_for_variable(seen)
+except Exception as error:
+    print(error)
+"""
+    )
+    assert done.stdout == "seen failed: broken\n"
+    assert done.stderr == "mxrun: unseen failed: broken, and nothing waited for it\n"
+    assert done.returncode == 0
+
+
+def test_a_forked_process_has_an_engine_of_its_own() -> None:
+    done = ended(
+        """
+engine.push_sync(lambda context: print("parent", flush=True))
+engine.wait_for_all()
+child = os.fork()
+name = "parent again" if child else "child"
+other = of_process()
+assert (other is engine) == bool(child)
+other.push_sync(lambda context: print(name, flush=True))
+if child:
+    other.wait_for_all()
+    assert os.waitpid(child, 0)[1] == 0
+"""
+    )
+    assert sorted(done.stdout.splitlines()) == ["child", "parent", "parent again"]
+    assert (done.returncode, done.stderr) == (0, "")
