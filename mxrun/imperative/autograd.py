@@ -7,9 +7,9 @@ graph of a network is differentiated, and runs all backward steps as one operati
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache, lru_cache, partial
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -58,34 +58,47 @@ _programs: dict[tuple[Any, ...], BackwardProgram] = {}
 # -- modes ---------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _mode(clear: int, set_: int) -> Iterator[None]:
-    before = MODE.value
-    MODE.value = before & ~clear | set_
-    try:
-        yield
-    finally:
-        MODE.value = before
+class ModeScope:
+    """Context manager within which bits of this thread's mode are cleared and others set."""
+
+    __slots__ = ("_before", "_clear", "_set")
+
+    def __init__(self, clear: int, set_: int) -> None:
+        self._clear, self._set = clear, set_
+        self._before: list[int] = []
+
+    def __enter__(self) -> None:
+        before = MODE.value
+        self._before.append(before)
+        MODE.value = before & ~self._clear | self._set
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        MODE.value = self._before.pop()
 
 
-def record(train_mode: bool = True) -> Any:
+def record(train_mode: bool = True) -> ModeScope:
     """Context manager within which this thread records operators, in training mode by default."""
-    return _mode(TRAIN | RECORD, RECORD | (TRAIN if train_mode else 0))
+    return ModeScope(TRAIN | RECORD, RECORD | (TRAIN if train_mode else 0))
 
 
-def pause(train_mode: bool = False) -> Any:
+def pause(train_mode: bool = False) -> ModeScope:
     """Context manager within which this thread records nothing, in inference mode by default."""
-    return _mode(TRAIN | RECORD, TRAIN if train_mode else 0)
+    return ModeScope(TRAIN | RECORD, TRAIN if train_mode else 0)
 
 
-def train_mode() -> Any:
+def train_mode() -> ModeScope:
     """Context manager within which operators of this thread run in training mode."""
-    return _mode(TRAIN, TRAIN)
+    return ModeScope(TRAIN, TRAIN)
 
 
-def predict_mode() -> Any:
+def predict_mode() -> ModeScope:
     """Context manager within which operators of this thread run in inference mode."""
-    return _mode(TRAIN, 0)
+    return ModeScope(TRAIN, 0)
 
 
 def is_recording() -> bool:

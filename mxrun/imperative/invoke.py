@@ -162,6 +162,9 @@ def _prepare(prop: AnyProperty, inputs: Sequence[NDArrayBase], rest: Sequence[An
         else:
             chunk, mode = inputs[0]._chunk, rest[1]
             modes = (bool(mode & bit) for bit in (TRAIN, RECORD, _PLAIN))
+            if not mode & TRAIN:
+                # Its gradient, too, treats the states as constants.
+                prop = prop.with_frozen_states() or prop
             found = PreparedOperator(prop, specs, chunk.device, chunk.context, *modes)
         _prepared[key] = found
     return found

@@ -120,6 +120,8 @@ class ForwardRequest:
     inputs: arguments, auxiliary states and, if the property requests random numbers, the int64
         tensor `random` of shape [2]: the run's key and the step's number.
     device: the device that the kernel shall run on.
+    is_train: whether the operator runs in training mode. differentiated: whether the call will have
+        a backward call, which it may in inference mode too; see `has_backward`.
     stream: the key of the node's own random stream, a hash of its name.
     fixed: the inputs that do not change between steps; a reorder of them is not part of a step.
     choices: requested implementations of the kernel's parts.
@@ -133,6 +135,12 @@ class ForwardRequest:
     stream: int = 0
     fixed: frozenset[int] = frozenset()
     choices: Choices = field(default_factory=Choices, compare=False, repr=False)
+    differentiated: bool = False
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether the kernel must provide what its backward kernel needs."""
+        return self.is_train or self.differentiated
 
 
 @dataclass(frozen=True)

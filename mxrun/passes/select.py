@@ -205,6 +205,7 @@ class Selection:
             outputs=self._outputs(step),
             requests=step.requests,
             is_train=self.graph.is_train,
+            differentiated=step.name in self.differentiated,
             device=self.device,
             stream=stream_of(step.name),
             fixed=frozenset(i for i, v in enumerate(step.reads) if v in self.fixed),

@@ -167,10 +167,10 @@ class OnednnWindowProduct(OnednnLinear):
         else:
             steps = after if residual is None else (Sum(), *after)
             slots = (source(0), source(1), target(0), source(2) if bias else None)
-            product = products.of_windows(*slots, request.is_train, steps)
+            product = products.of_windows(*slots, request.has_backward, steps)
         try:
             primitive = product.prepared("output", request.choices)
-            if primitive.is_reference or (request.is_train and not products.have_gradients()):
+            if primitive.is_reference or (request.has_backward and not products.have_gradients()):
                 return None
         except Unsupported:
             return None

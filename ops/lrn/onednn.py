@@ -33,7 +33,7 @@ class OnednnLRN(Implementation):
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare one primitive, with a workspace for backward in training, and the norm loop."""
         data = request.inputs[0].with_layout(CHANNELS_LAST)
-        primitive = _forward(prop.parameters, data, request.device, request.is_train)
+        primitive = _forward(prop.parameters, data, request.device, request.has_backward)
         if primitive is None:
             return None
         parts: list[KernelPart] = []

@@ -48,7 +48,7 @@ class CompiledPooling(Implementation):
         if parameters.pool_type == "max":
             window = parameters.window(data.shape[2:])
             code: NativeCode = maximum_code(data, output, window)
-            size = winner_bytes(window) if request.is_train else 0
+            size = winner_bytes(window) if request.has_backward else 0
             if size:
                 winners = (TensorSpec(output.shape, _WINNERS[size], CHANNELS_LAST),)
             arguments: Arguments = Maximum(

@@ -31,9 +31,9 @@ class OnednnPooling(Implementation):
         if pooling is None or not onednn_serves(data, low=True) or data.dtype != output.dtype:
             return None
         specs = (data.with_layout(CHANNELS_LAST), output.with_layout(CHANNELS_LAST))
-        team, is_train = request.device.team_for_elements(data.elements), request.is_train
+        team, trains = request.device.team_for_elements(data.elements), request.has_backward
         try:
-            primitive = operations.pooling_forward(*specs, *pooling, team, is_train=is_train)
+            primitive = operations.pooling_forward(*specs, *pooling, team, is_train=trains)
         except Unsupported:
             # bfloat16 on a processor whose vectors are too short for oneDNN's implementation.
             return None

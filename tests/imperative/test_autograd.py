@@ -389,3 +389,48 @@ def test_a_recorded_array_read_in_plain_layout_is_still_the_same_tensor() -> Non
         return x.grad.asnumpy()
 
     np.testing.assert_allclose(gradient(True), gradient(False), rtol=1e-5, atol=1e-5)
+
+
+# -- inference mode --------------------------------------------------------------------------------
+
+# Operators that compute the same in both modes; their kernels leave something for backward.
+SAME_IN_BOTH_MODES = {
+    "Pooling": {"kernel": (2, 2), "stride": (2, 2), "pool_type": "max"},
+    "LRN": {"nsize": 3},
+    "tanh": {},
+    "max": {"axis": 1},
+}
+
+
+@pytest.mark.parametrize("operator", SAME_IN_BOTH_MODES)
+def test_gradients_in_inference_mode(operator: str) -> None:
+    values = np.random.default_rng(0).normal(size=(2, 16, 8, 8))
+    found = []
+    for train_mode in (True, False):
+        x = variable(values)
+        with autograd.record(train_mode=train_mode):
+            y = call(operator, x, **SAME_IN_BOTH_MODES[operator])
+        autograd.backward(y)
+        found.append(x.grad.asnumpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-6)
+
+
+def test_batch_normalisation_in_inference_mode_treats_its_states_as_constants() -> None:
+    x, gamma = variable([[1, 2], [3, 5]]), variable([3, 4])
+    states = [array([1, 2]), array([4, 9])]
+    with autograd.record(train_mode=False):
+        y = call("BatchNorm", x, gamma, array([0, 0]), *states, eps=1e-3, fix_gamma=False)
+    autograd.backward(y)
+    scale = np.array([3, 4]) / np.sqrt(np.array([4, 9]) + 1e-3)
+    np.testing.assert_allclose(x.grad.asnumpy(), [scale, scale], rtol=1e-5)
+    normal = np.array([[0, 0], [2, 3]]) / np.sqrt(np.array([4, 9]) + 1e-3)
+    np.testing.assert_allclose(gamma.grad.asnumpy(), normal.sum(0), rtol=1e-5, atol=1e-6)
+    assert [state.asnumpy().tolist() for state in states] == [[1, 2], [4, 9]]
+
+
+def test_dropout_in_inference_mode_passes_gradients() -> None:
+    x = variable(np.ones(64))
+    with autograd.record(train_mode=False):
+        y = call("Dropout", x, p=0.5)
+    autograd.backward(y)
+    assert x.grad.asnumpy().tolist() == [1] * 64
