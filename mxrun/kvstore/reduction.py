@@ -1,7 +1,7 @@
 """Sums and copies of arrays as engine operations, beside the computation.
 
-They run in the pool for communication, so that they never wait for a worker that computes, and on
-one thread each, because they are limited by memory and the other threads compute. Sums are folded from
+They run in the pool for communication, so that they never wait for a worker that computes, each on
+one thread, because they are limited by memory and the other threads compute. Sums are folded from
 left to right (`add_n`), so they have the same bits whatever ran at what time. A copy is the sum of
 one array.
 """
