@@ -15,7 +15,6 @@ from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
 from mxrun.planner.gradient_buckets import GradientBucket, cuts
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import HOST, Engine, EngineOperator, Pool, Variable
-from mxrun.train.gradient_exchange import exchange_program
 from mxrun.train.operations import LoopOperations
 from mxrun.train.replica import Replica
 
@@ -262,11 +261,14 @@ class DataParallel:
 
     def _exchange(self, number: int) -> EngineOperator:
         """Return the operator that sums bucket `number` over all contexts."""
+        # Imported on demand: a run on one context needs nothing of the stores.
+        from mxrun.train.gradient_exchange import exchange_of
+
         group = self._group
-        program = exchange_program(group.buckets[number], group.executors)
+        exchange = exchange_of(group.buckets[number], group.executors)
         on_device = group.reduces_on_device
         return self._engine.new_operator(
-            lambda _: program.run(),
+            lambda _: exchange(),
             updates=[gradients[number] for gradients in self._gradients],
             name=f"push and pull bucket {number + 1}",
             context=group.contexts[number % len(group.contexts)] if on_device else HOST,
