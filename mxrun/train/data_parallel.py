@@ -8,11 +8,10 @@ from functools import partial
 from typing import Protocol
 
 from mxrun.base.context import Context
-from mxrun.device.interface import Program
 from mxrun.executor.executor import Executor
+from mxrun.executor.gradient_buckets import GradientBucket, cuts
 from mxrun.executor.sequence import ProgramSequence
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
-from mxrun.planner.gradient_buckets import GradientBucket, cuts
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import HOST, Engine, EngineOperator, Pool, Variable
 from mxrun.train.operations import LoopOperations
@@ -214,7 +213,7 @@ class DataParallel:
         if phase != TRAIN:
             changed = gradients if phase == ACCUMULATE else []
             read = gradients if phase == UPDATE else []
-            return [self._run(phase, number, program, changed, read)]
+            return [self._run(phase, number, program.run, changed, read)]
         steps = len(executor.plan.phases[phase].steps)
         ends = (*cuts(buckets, steps), steps)
         pieces = program.pieces if isinstance(program, ProgramSequence) else (program,)
@@ -226,23 +225,23 @@ class DataParallel:
                 if bucket.ready == end
             ]
             name = phase if len(pieces) == 1 else f"{phase} {position + 1} of {len(pieces)}"
-            operators.append(self._run(name, number, piece, complete))
+            operators.append(self._run(name, number, piece.run, complete))
         return operators
 
     def _run(
         self,
         name: str,
         number: int,
-        program: Program,
+        run: Callable[[], None],
         gradients: Sequence[Variable],
         reads: Sequence[Variable] = (),
     ) -> EngineOperator:
-        """Return the operator that runs a program on context `number`.
+        """Return the operator that runs a program on context `number`, by `run`.
 
         gradients: those that it changes. reads: others that it reads.
         """
         return self._engine.new_operator(
-            lambda _: program.run(),
+            lambda _: run(),
             [self._batches[number], *reads],
             updates=[self._arenas[number], *gradients],
             name=name,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
+from mxrun.executor.gradient_buckets import GradientBucket
 from mxrun.kvstore.summation import Summation
 from mxrun.operator.launch import Handle
-from mxrun.planner.gradient_buckets import GradientBucket
 
 
 def exchange_of(bucket: GradientBucket, executors: Sequence[Executor]) -> Callable[[], None]:
