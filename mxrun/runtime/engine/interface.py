@@ -15,6 +15,7 @@ that writes a failed variable makes it whole again. Failures are raised where so
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -173,6 +174,14 @@ class Engine(ABC):
     """
 
     kind: str
+    interrupted = False
+    """Whether Ctrl-C came within an operation, at the end of which it is raised."""
+
+    def _raise_interrupt(self) -> None:
+        """Raise KeyboardInterrupt on the main thread."""
+        if threading.current_thread() is threading.main_thread():
+            self.interrupted = False
+            raise KeyboardInterrupt
 
     # -- variables -----------------------------------------------------------------------------
 
