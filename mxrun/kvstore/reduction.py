@@ -1,55 +1,22 @@
 """Sums and copies of arrays as engine operations, beside the computation.
 
-They run in the pool for communication, so that they never wait for a worker that computes, and on
-one thread each, because they are limited by memory and the other threads compute. Sums are folded from
-left to right (`add_n`), so they have the same bits whatever ran at what time. A copy is the sum of
+They run in the pool for communication, so that they never wait for a worker that computes, each on
+one thread, because they are limited by memory and the other threads compute. A copy is the sum of
 one array.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 from mxrun.base.context import Context
-from mxrun.base.device import DeviceDescription
-from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
-from mxrun.device.interface import Device, ProgramStep
 from mxrun.device.registry import device_kind
 from mxrun.imperative.creation import empty
 from mxrun.imperative.ndarray import NDArray
-from mxrun.operator.kernel import ForwardRequest, Handles, Kernel, OpReqType
-from mxrun.operator.launch import Handle
-from mxrun.operator.numpy_kernel import NUMPY
-from mxrun.operator.register import create, implementations
+from mxrun.kvstore.summation import Summation, is_short
 from mxrun.runtime.engine.interface import EngineOperator, Pool, RunContext
-
-_OPERATOR = "add_n"
-# Sums that read and write fewer bytes run on the calling thread if nothing has to be waited for:
-# handing them to a worker takes longer.
-_SHORT_BYTES = 32_768
-
-
-class Summation:
-    """Program that adds arrays of one spec, `count` of them, in order."""
-
-    def __init__(self, device: Device, spec: TensorSpec, count: int) -> None:
-        kernel = _kernel(device.description, spec, count)
-
-        def steps(handles: Sequence[Handle]) -> Sequence[ProgramStep]:
-            *terms, total = handles
-            return [ProgramStep(_OPERATOR, kernel.bind(Handles(tuple(terms), (total,))))]
-
-        self._program = device.bind_movable(steps, count + 1, _is_short(spec.nbytes, count))
-        # A movable program is not reentrant, and a pool may have several workers.
-        self._guard = threading.Lock()
-
-    def run(self, handles: Sequence[Handle]) -> None:
-        """Store the sum of the tensors at all handles but the last at the last one."""
-        with self._guard:
-            self._program.run(handles)
 
 
 def push_sum(terms: Sequence[NDArray], total: NDArray, name: str, priority: int) -> None:
@@ -105,14 +72,11 @@ def _push(
         priority=priority,
     )
     engine = target.chunk.engine
-    if _is_short(target.nbytes, len(sources)):
+    # Handing a short sum to a worker takes longer than the sum.
+    if is_short(target.nbytes, len(sources)):
         engine.run_or_push(operator)
     else:
         engine.push(operator)
-
-
-def _is_short(nbytes: int, count: int) -> bool:
-    return nbytes * (count + 1) < _SHORT_BYTES
 
 
 def _brought(source: NDArray, beside: NDArray, name: str, priority: int) -> NDArray:
@@ -139,14 +103,3 @@ def _shares_memory(one: NDArray, other: NDArray) -> bool:
 def _summation(context: Context, spec: TensorSpec, count: int) -> Summation:
     kind = device_kind(context.kind)
     return Summation(kind(kind.describe(context.index, 1)), spec, count)
-
-
-def _kernel(device: DeviceDescription, spec: TensorSpec, count: int) -> Kernel:
-    """Return the preferred kernel that adds `count` arrays."""
-    prop = create(_OPERATOR, {"num_args": count})
-    request = ForwardRequest((spec,) * count, (spec,), (OpReqType.WRITE,), False, device)
-    for implementation in (*implementations(_OPERATOR, device).values(), NUMPY):
-        kernel = implementation.prepare_forward(prop, request)
-        if kernel is not None:
-            return kernel
-    raise InternalError(f"no kernel adds arrays of {spec}")

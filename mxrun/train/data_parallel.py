@@ -8,14 +8,12 @@ from functools import partial
 from typing import Protocol
 
 from mxrun.base.context import Context
-from mxrun.device.interface import Program
 from mxrun.executor.executor import Executor
+from mxrun.executor.gradient_buckets import GradientBucket, cuts
 from mxrun.executor.sequence import ProgramSequence
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
-from mxrun.planner.gradient_buckets import GradientBucket, cuts
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import HOST, Engine, EngineOperator, Pool, Variable
-from mxrun.train.gradient_exchange import exchange_program
 from mxrun.train.operations import LoopOperations
 from mxrun.train.replica import Replica
 
@@ -29,10 +27,16 @@ class StepRunner(Protocol):
     saved: Sequence[Variable]
 
     def load(self, replica: Replica, load: Callable[[], None]) -> None:
-        """Run `load`, which fills a replica's slots; raises what it raises."""
+        """Run `load`, which fills a replica's slots; raises what it raises, now or in `wait`."""
+
+    def wait(self) -> None:
+        """Wait for everything that was begun; raises the exception that ended it."""
 
     def train(self, program: str) -> None:
-        """Run a training program on all contexts and measure it; TRAIN also updates parameters."""
+        """Run a training program on all contexts and measure it; TRAIN also updates parameters.
+
+        Waits for it, as the others do.
+        """
 
     def evaluate(self, count: int) -> None:
         """Run and measure the evaluation program on the first `count` contexts."""
@@ -67,6 +71,9 @@ class SingleContext:
         """Run `load`."""
         self._load = load
         self._operations.run(self._loading)
+
+    def wait(self) -> None:
+        """Do nothing: all has ended."""
 
     def train(self, program: str) -> None:
         """Run a training program and measure it."""
@@ -122,9 +129,12 @@ class DataParallel:
             ]
             for context in contexts
         ]
+        self._read = engine.new_variable("position in the data")
         self._measured = engine.new_variable("measured")
         self.saved: Sequence[Variable] = (self._arenas[0], self._measured)
         self._index = {id(replica): number for number, replica in enumerate(replicas)}
+        self._load_functions = [_nothing] * len(contexts)
+        self._loads = [self._load(number) for number in range(len(contexts))]
         self._programs = {
             phase: [self._operators(phase, number) for number in range(len(contexts))]
             for phase in group.executors[0].programs
@@ -143,11 +153,23 @@ class DataParallel:
         self._exchanges = [self._exchange(number) for number in range(len(group.buckets))]
 
     def load(self, replica: Replica, load: Callable[[], None]) -> None:
-        """Run `load` once the batch that it replaces is no longer needed."""
-        batch = self._batches[self._index[id(replica)]]
-        operator = self._engine.new_operator(lambda _: load(), updates=[batch], name="load")
-        self._engine.run_or_push(operator)
-        self._wait([batch])
+        """Begin to run `load`, on the worker of the replica's context."""
+        number = self._index[id(replica)]
+        self._load_functions[number] = load
+        self._engine.push(self._loads[number])
+
+    def wait(self) -> None:
+        """Wait for everything that was begun; raises the exception of what failed first."""
+        gradients = [variable for variables in self._gradients for variable in variables]
+        variables = [self._read, *self._batches, *self._arenas, *gradients, self._measured]
+        failures: list[Failure] = []
+        for variable in variables:
+            try:
+                self._engine.wait_for_variable(variable)
+            except JobError as failed:
+                failures += failed.failures
+        if failures:
+            raise min(failures, key=lambda failure: failure.sequence).error
 
     def train(self, program: str) -> None:
         """Run a training program on all contexts and measure it; TRAIN also updates parameters."""
@@ -157,23 +179,32 @@ class DataParallel:
         self._push([self._measures[program]])
         if program == TRAIN:
             self._push(self._programs[UPDATE])
-        self._wait([*self._arenas, self._measured])
-
-    def exchange(self) -> None:
-        """Sum the gradients of all contexts and wait for the sums."""
-        self._push([self._exchanges])
-        self._wait([variable for gradients in self._gradients for variable in gradients])
+        self.wait()
 
     def evaluate(self, count: int) -> None:
         """Run and measure the evaluation program on the first `count` contexts."""
         self._push(self._programs[EVALUATE][:count])
         self._push([self._measures[EVALUATE][:count]])
-        self._wait([*self._arenas[:count], self._measured])
+        self.wait()
+
+    def exchange(self) -> None:
+        """Sum the gradients of all contexts, as TRAIN does before the update."""
+        self._push([self._exchanges])
+        self.wait()
 
     def _push(self, groups: Sequence[Sequence[EngineOperator]]) -> None:
         for operators in groups:
             for operator in operators:
                 self._engine.push(operator)
+
+    def _load(self, number: int) -> EngineOperator:
+        """Return the operator that loads the next batch of context `number`."""
+        return self._engine.new_operator(
+            lambda _: self._load_functions[number](),
+            updates=[self._batches[number], self._read],
+            name="load",
+            context=self._group.contexts[number],
+        )
 
     def _operators(self, phase: str, number: int) -> list[EngineOperator]:
         """Return the operators of a phase on context `number`: one, or one for each piece."""
@@ -182,7 +213,7 @@ class DataParallel:
         if phase != TRAIN:
             changed = gradients if phase == ACCUMULATE else []
             read = gradients if phase == UPDATE else []
-            return [self._run(phase, number, program, changed, read)]
+            return [self._run(phase, number, program.run, changed, read)]
         steps = len(executor.plan.phases[phase].steps)
         ends = (*cuts(buckets, steps), steps)
         pieces = program.pieces if isinstance(program, ProgramSequence) else (program,)
@@ -194,23 +225,23 @@ class DataParallel:
                 if bucket.ready == end
             ]
             name = phase if len(pieces) == 1 else f"{phase} {position + 1} of {len(pieces)}"
-            operators.append(self._run(name, number, piece, complete))
+            operators.append(self._run(name, number, piece.run, complete))
         return operators
 
     def _run(
         self,
         name: str,
         number: int,
-        program: Program,
+        run: Callable[[], None],
         gradients: Sequence[Variable],
         reads: Sequence[Variable] = (),
     ) -> EngineOperator:
-        """Return the operator that runs a program on context `number`.
+        """Return the operator that runs a program on context `number`, by `run`.
 
         gradients: those that it changes. reads: others that it reads.
         """
         return self._engine.new_operator(
-            lambda _: program.run(),
+            lambda _: run(),
             [self._batches[number], *reads],
             updates=[self._arenas[number], *gradients],
             name=name,
@@ -229,11 +260,14 @@ class DataParallel:
 
     def _exchange(self, number: int) -> EngineOperator:
         """Return the operator that sums bucket `number` over all contexts."""
+        # Imported on demand: a run on one context needs nothing of the stores.
+        from mxrun.train.gradient_exchange import exchange_of
+
         group = self._group
-        program = exchange_program(group.buckets[number], group.executors)
+        exchange = exchange_of(group.buckets[number], group.executors)
         on_device = group.reduces_on_device
         return self._engine.new_operator(
-            lambda _: program.run(),
+            lambda _: exchange(),
             updates=[gradients[number] for gradients in self._gradients],
             name=f"push and pull bucket {number + 1}",
             context=group.contexts[number % len(group.contexts)] if on_device else HOST,
@@ -241,17 +275,6 @@ class DataParallel:
             # The parameters of the last bucket are the first that the next step reads.
             priority=number + 1,
         )
-
-    def _wait(self, variables: Sequence[Variable]) -> None:
-        """Wait for the users of variables; raises the exception of the function that failed."""
-        failures: list[Failure] = []
-        for variable in variables:
-            try:
-                self._engine.wait_for_variable(variable)
-            except JobError as failed:
-                failures += failed.failures
-        if failures:
-            raise min(failures, key=lambda failure: failure.sequence).error
 
 
 def _nothing() -> None:

@@ -330,17 +330,17 @@ class TrainingLoop:
         valid, count = 0, len(self._replicas)
         for replica in self._replicas:
             replica.clear_sums()
-        may_fail = self._train.iterator.reads_records and parts > count
+        may_fail = self._train.iterator.reads_records and parts > 1
         if may_fail:
             self._partial.begin()
         for first in range(0, parts, count):
             try:
                 self.load(step, first)
+                self._runner.train(TRAIN if first + count == parts else ACCUMULATE)
             except (RecordError, WaitEnded):
                 if may_fail:
                     self._partial.undo()
                 raise
-            self._runner.train(TRAIN if first + count == parts else ACCUMULATE)
             valid += sum(replica.batch.valid for replica in self._replicas if replica.batch)
             if not all(replica.measure.is_finite for replica in self._replicas):
                 raise Diverged
@@ -348,7 +348,7 @@ class TrainingLoop:
 
     def load(self, step: int, first: int) -> None:
         """Load the parts of a step from number `first` on, one for each context, and the position
-        of the random streams.
+        of the random streams. On several contexts this only begins it.
         """
         iterator = self._train.iterator
         for number, replica in enumerate(self._replicas, first):
@@ -398,13 +398,11 @@ class TrainingLoop:
 
         Returns the contexts that have one.
         """
-        loaded = []
-        for each, replica in enumerate(self._replicas, number):
+        count = iterator.batches(self.progress.epoch) * iterator.parts - number
+        loaded = self._replicas[: max(0, count)]
+        for each, replica in enumerate(loaded, number):
             load = partial(replica.load, iterator, UNTRAINED, each, weighted=False)
             self._runner.load(replica, load)
-            if replica.batch is None:
-                break
-            loaded.append(replica)
         return loaded
 
     def _check_evaluated(self, replica: Replica) -> None:

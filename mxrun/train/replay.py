@@ -50,6 +50,7 @@ class CheckedLoop(TrainingLoop):
             replica.clear_sums()
         for first in range(0, parts, count):
             self.load(step, first)
+            self._runner.wait()
             program = TRAIN if first + count == parts else ACCUMULATE
             for replica in self._replicas:
                 problem = self._problem_of(replica, step, program)

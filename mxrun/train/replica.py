@@ -64,7 +64,7 @@ class Replica:
         self._schedule.store()
 
     def load(self, iterator: DataIterator, step: int, part: int, weighted: bool) -> None:
-        """Load the next batch of an iterator, None after the last, and set the random streams.
+        """Load the next batch of an iterator, and set the position in the random streams.
 
         weighted: whether the rows get the weights of their classes.
         """
@@ -72,8 +72,7 @@ class Replica:
             self._random.array[1:] = step, part
             self._random.store()
         self.batch = batch = iterator.next_into(self.slots.arrays)
-        if batch is None:
-            return
+        assert batch is not None
         if weighted and self._row_weights is not None:
             self._row_weights.write(batch.valid)
         self.slots.store()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-
 from pathlib import Path
+
 import pytest
 from interrupted_runs import EPOCH, Started
 from process_usage import usage

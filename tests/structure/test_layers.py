@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "datasets": "base io",
     "convert": "base operator graph",
     "peers": "base operator graph",
-    "train": "base codegen runtime operator graph compiler executor io",
+    "train": "base codegen runtime operator graph compiler executor io kvstore",
     "frontend": "base config operator graph io train convert",
     "report": "base runtime graph planner train",
     "library": "base ops datasets",

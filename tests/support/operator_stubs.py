@@ -19,10 +19,12 @@ from typing import Any
 
 from mxrun import library
 from mxrun.base.params import check
-from mxrun.imperative import operators
+from mxrun.imperative import operators, symbolic
 from mxrun.imperative.binary import BinaryOperation
 from mxrun.imperative.fluent import COMPOSITES, METHODS
 from mxrun.imperative.functions import public_names, python_signature
+from mxrun.imperative.symbolic import numbers
+from mxrun.imperative.symbolic.functions import symbol_signature
 from mxrun.operator.register import OPERATORS
 from mxrun.operator.signature import OperatorSignature, signature_of
 
@@ -38,7 +40,8 @@ class StubStyle:
     """Types of a stub: of an input, of one result and of several; `more` follows the parameters.
 
     several: of an operator with several results; varying: where their number is not known. extra:
-    further keyword parameters, as text. indent: columns before each function.
+    further keyword parameters, as text. indent: columns before each function. signature: gives
+    names, kinds and defaults of the parameters.
     """
 
     tensor: str
@@ -48,6 +51,7 @@ class StubStyle:
     extra: Mapping[str, str]
     indent: int = 0
     is_method: bool = False
+    signature: Callable[[OperatorSignature], inspect.Signature] = python_signature
 
 
 ARRAYS = StubStyle(
@@ -68,13 +72,23 @@ METHOD = StubStyle(
 )
 
 
+SYMBOLS = StubStyle(
+    tensor="Symbol",
+    result="Symbol",
+    several="Symbol",
+    varying="Symbol",
+    extra={"name": "str | None = None", "attr": "Mapping[str, str] | None = None"},
+    signature=symbol_signature,
+)
+
+
 def function_stub(name: str, signature: OperatorSignature, style: StubStyle) -> str:
     """Return the declaration of one operator's function."""
     listed: list[str] = []
     tensors = {tensor.name: tensor for tensor in signature.tensors}
     is_named = False
-    for parameter in python_signature(signature).parameters.values():
-        if parameter.name in ("out", "name"):
+    for parameter in style.signature(signature).parameters.values():
+        if parameter.name in ("out", "name", "attr"):
             continue
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             listed.append(f"*{parameter.name}: {style.tensor}")
@@ -85,7 +99,8 @@ def function_stub(name: str, signature: OperatorSignature, style: StubStyle) -> 
             is_named = True
         if parameter.name in tensors:
             kind = style.tensor
-            kind += " | None" if tensors[parameter.name].is_optional else ""
+            may_lack = tensors[parameter.name].is_optional or parameter.default is None
+            kind += " | None" if may_lack else ""
         else:
             kind = parameter_type(parameter.name, signature.fields[parameter.name].annotation)
             if kind.startswith("Sequence[int]") and _takes_number(signature, parameter.name):
@@ -252,9 +267,31 @@ def fluent_stub() -> str:
     return _file("methods of NDArray", imports, declared)
 
 
+def sym_stub() -> str:
+    """Return the stub of `mxrun.sym`."""
+    own = []
+    imports = ["from mxrun.imperative.creation import DType"]
+    for name in symbolic.__all__:
+        value = getattr(symbolic, name)
+        if value.__module__ == numbers.__name__:
+            listed = ["left: Symbol | float", "right: Symbol | float"]
+            own.append(_declaration(name, listed, "Any", inspect.cleandoc(value.__doc__), 0))
+        elif value.__module__ == symbolic.__name__:
+            own.append(_own_function(name, value))
+        else:
+            found = value.__name__
+            imports.append(f"from {value.__module__} import {found} as {found}")
+            if name != found:
+                own.append(f"{name} = {found}")
+    declared = "\n\n".join([*own, functions_stub(SYMBOLS, frozenset(symbolic.__all__))])
+    imports.append("from mxrun.operator.signature import OperatorSignature")
+    return _file("mxrun.sym", sorted({*imports}), f"__all__: list[str]\n\n{declared}")
+
+
 STUBS: Mapping[str, Callable[[], str]] = {
     "mxrun/imperative/operators.pyi": nd_stub,
     "mxrun/imperative/fluent.pyi": fluent_stub,
+    "mxrun/imperative/symbolic/__init__.pyi": sym_stub,
 }
 
 

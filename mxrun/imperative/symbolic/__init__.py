@@ -13,7 +13,7 @@ from mxrun.graph.attributes import AttrScope
 from mxrun.graph.naming_scopes import NameManager, Prefix
 from mxrun.imperative.functions import public_names
 from mxrun.imperative.symbolic.creation import Group, Variable, load, load_json, var
-from mxrun.imperative.symbolic.creator import Operator
+from mxrun.imperative.symbolic.creator import OperatorCreator
 from mxrun.imperative.symbolic.executor import Executor
 from mxrun.imperative.symbolic.functions import operator_function
 from mxrun.imperative.symbolic.numbers import hypot, maximum, minimum, pow, power
@@ -41,6 +41,8 @@ __all__ = [
     "power",
     "var",
 ]
+
+Operator = OperatorCreator
 
 
 def list_operators() -> list[str]:

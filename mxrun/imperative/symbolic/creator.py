@@ -10,10 +10,10 @@ from mxrun.imperative.symbolic.symbol import Symbol
 from mxrun.operator.register import OPERATORS
 
 
-class Operator:
+class OperatorCreator:
     """Operator under construction (the `Operator` of MXNet's C++ interface).
 
-        Operator("FullyConnected").set_param("num_hidden", 10).set_input("data", x)
+        sym.Operator("FullyConnected").set_param("num_hidden", 10).set_input("data", x)
             .create_symbol("fc1")
 
     Raises UserError for an unknown operator; parameters and inputs are checked by `create_symbol`.
@@ -26,22 +26,22 @@ class Operator:
         self._inputs: dict[str, Symbol] = {}
         self._pushed: list[Symbol] = []
 
-    def set_param(self, name: str, value: Any) -> Operator:
+    def set_param(self, name: str, value: Any) -> OperatorCreator:
         """Set one parameter; return the operator."""
         self._parameters[name] = value
         return self
 
-    def set_params(self, parameters: Mapping[str, Any]) -> Operator:
+    def set_params(self, parameters: Mapping[str, Any]) -> OperatorCreator:
         """Set several parameters; return the operator."""
         self._parameters.update(parameters)
         return self
 
-    def set_input(self, name: str, symbol: Symbol) -> Operator:
+    def set_input(self, name: str, symbol: Symbol) -> OperatorCreator:
         """Set the input of one argument; return the operator."""
         self._inputs[name] = symbol
         return self
 
-    def push_input(self, symbol: Symbol) -> Operator:
+    def push_input(self, symbol: Symbol) -> OperatorCreator:
         """Append an input by position; return the operator."""
         self._pushed.append(symbol)
         return self

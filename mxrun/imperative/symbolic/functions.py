@@ -47,11 +47,11 @@ def _function(operator: str) -> Callable[..., Any]:
 
     function.__name__ = function.__qualname__ = operator
     function.__doc__ = signature.described()
-    function.__signature__ = _python_signature(signature)  # type: ignore[attr-defined]
+    function.__signature__ = symbol_signature(signature)  # type: ignore[attr-defined]
     return function
 
 
-def _python_signature(signature: OperatorSignature) -> inspect.Signature:
+def symbol_signature(signature: OperatorSignature) -> inspect.Signature:
     """Return the signature that editors and `help` show; every tensor may be missing."""
     either, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     parameters: list[inspect.Parameter] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from mxrun.operator.shape import is_known
 
 Shapes = list[Shape]
 Types = list[type[np.generic]]
-Number = (int, float, np.number)
+_NUMBERS = (int, float, np.number)
 
 
 class Symbol(graph.Symbol):
@@ -246,40 +246,40 @@ class Symbol(graph.Symbol):
     # -- arithmetic ----------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Any:
-        return _binary(self, other, "_Plus", "_PlusScalar")
+        return binary(self, other, "_Plus", "_PlusScalar")
 
     def __radd__(self, other: Any) -> Any:
         return self + other
 
     def __sub__(self, other: Any) -> Any:
-        return _binary(self, other, "_Minus", "_MinusScalar")
+        return binary(self, other, "_Minus", "_MinusScalar")
 
     def __rsub__(self, other: Any) -> Any:
-        return _scalar(self, other, "_RMinusScalar")
+        return with_number(self, other, "_RMinusScalar")
 
     def __mul__(self, other: Any) -> Any:
-        return _binary(self, other, "_Mul", "_MulScalar")
+        return binary(self, other, "_Mul", "_MulScalar")
 
     def __rmul__(self, other: Any) -> Any:
         return self * other
 
     def __truediv__(self, other: Any) -> Any:
-        return _binary(self, other, "_Div", "_DivScalar")
+        return binary(self, other, "_Div", "_DivScalar")
 
     def __rtruediv__(self, other: Any) -> Any:
-        return _scalar(self, other, "_RDivScalar")
+        return with_number(self, other, "_RDivScalar")
 
     def __mod__(self, other: Any) -> Any:
-        return _binary(self, other, "_Mod", "_ModScalar")
+        return binary(self, other, "_Mod", "_ModScalar")
 
     def __rmod__(self, other: Any) -> Any:
-        return _scalar(self, other, "_RModScalar")
+        return with_number(self, other, "_RModScalar")
 
     def __pow__(self, other: Any) -> Any:
-        return _binary(self, other, "_Power", "_PowerScalar")
+        return binary(self, other, "_Power", "_PowerScalar")
 
     def __rpow__(self, other: Any) -> Any:
-        return _scalar(self, other, "_rpower_scalar")
+        return with_number(self, other, "_rpower_scalar")
 
     def __neg__(self) -> Symbol:
         negated: Symbol = self * -1.0
@@ -289,22 +289,22 @@ class Symbol(graph.Symbol):
         return Symbol(compose_entries("abs", [self], {}))
 
     def __eq__(self, other: object) -> Any:
-        return _binary(self, other, "_equal", "_equal_scalar")
+        return binary(self, other, "_equal", "_equal_scalar")
 
     def __ne__(self, other: object) -> Any:
-        return _binary(self, other, "_not_equal", "_not_equal_scalar")
+        return binary(self, other, "_not_equal", "_not_equal_scalar")
 
     def __lt__(self, other: Any) -> Any:
-        return _binary(self, other, "_lesser", "_lesser_scalar")
+        return binary(self, other, "_lesser", "_lesser_scalar")
 
     def __le__(self, other: Any) -> Any:
-        return _binary(self, other, "_lesser_equal", "_lesser_equal_scalar")
+        return binary(self, other, "_lesser_equal", "_lesser_equal_scalar")
 
     def __gt__(self, other: Any) -> Any:
-        return _binary(self, other, "_greater", "_greater_scalar")
+        return binary(self, other, "_greater", "_greater_scalar")
 
     def __ge__(self, other: Any) -> Any:
-        return _binary(self, other, "_greater_equal", "_greater_equal_scalar")
+        return binary(self, other, "_greater_equal", "_greater_equal_scalar")
 
     __hash__ = object.__hash__
 
@@ -318,34 +318,15 @@ def _of(inferred: InferredSpecs, entry: NodeEntry) -> PartialShape:
     return inferred.shapes[entry]
 
 
-def _binary(left: graph.Symbol, right: Any, operator: str, with_scalar: str) -> Any:
+def binary(left: graph.Symbol, right: Any, operator: str, with_scalar: str) -> Any:
+    """Return an operator on two symbols, or on a symbol and a number."""
     if isinstance(right, graph.Symbol):
         return Symbol(compose_entries(operator, [left, right], {}))
-    return _scalar(left, right, with_scalar)
+    return with_number(left, right, with_scalar)
 
 
-def _scalar(symbol: graph.Symbol, number: Any, operator: str) -> Any:
-    if not isinstance(number, Number):
+def with_number(symbol: graph.Symbol, number: Any, operator: str) -> Any:
+    """Return an operator on a symbol and a number; NotImplemented for any other operand."""
+    if not isinstance(number, _NUMBERS):
         return NotImplemented
     return Symbol(compose_entries(operator, [symbol], {"scalar": number}))
-
-
-def binary_function(
-    name: str, operator: str, with_scalar: str, reversed_scalar: str, of_numbers: Callable[..., Any]
-) -> Callable[[Any, Any], Any]:
-    """Return MXNet's function of two operands, each a symbol or a number."""
-
-    def function(left: Any, right: Any) -> Any:
-        if isinstance(left, graph.Symbol):
-            result = _binary(left, right, operator, with_scalar)
-        elif isinstance(right, graph.Symbol):
-            result = _scalar(right, left, reversed_scalar)
-        else:
-            return of_numbers(left, right)
-        if result is NotImplemented:
-            raise UserError(Diagnostic(f"{name}: the operands are symbols or numbers"))
-        return result
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Return {name}(left, right); each operand is a symbol or a number."
-    return function

@@ -22,12 +22,13 @@ class Failure:
     error: BaseException
 
     def __str__(self) -> str:
-        error = self.error
+        error, where = self.error, ""
         if isinstance(error, OperatorRaised) and error.__cause__ is not None:
-            # The job is the operator.
+            # A program has many operators; an imperative operator is the job itself.
+            where = "" if error.node.startswith(self.job) else f" in {error}"
             error = error.__cause__
         text = str(error) or type(error).__name__
-        return f"{self.job} failed: {text}"
+        return f"{self.job} failed{where}: {text}"
 
 
 class JobError(MxrunError):
