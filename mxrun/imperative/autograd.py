@@ -8,8 +8,7 @@ graph of a network is differentiated, and runs all backward steps as one operati
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, lru_cache, partial
-from types import TracebackType
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,95 +19,43 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
 from mxrun.imperative import array as array_module
 from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.backward import (
-    ADD,
-    DATA,
-    GRADIENT,
-    HEAD,
-    NULL,
-    OUTPUT,
-    WRITE,
-    BackwardProgram,
-    Location,
-    Recording,
-    is_freed,
-    recording_of,
-)
+from mxrun.imperative.backward import ADD, NULL, WRITE
 from mxrun.imperative.chunk import allocate
-from mxrun.imperative.invoke import invoke
-from mxrun.imperative.tape import (
-    MODE,
-    RECORD,
-    TRAIN,
-    Entry,
-    MarkedVariable,
-    RecordedCall,
-    SavedTensor,
+from mxrun.imperative.differentiate import (
+    Gradients,
+    Tape,
+    Target,
+    differentiate,
+    fill_zero,
+    new_array,
 )
-from mxrun.operator.launch import TensorPlace
-from mxrun.operator.register import AnyProperty, create
-from mxrun.runtime.engine.interface import EngineOperator, RunContext, Variable
+from mxrun.imperative.function import Function
+from mxrun.imperative.modes import (
+    is_recording,
+    is_training,
+    pause,
+    predict_mode,
+    record,
+    train_mode,
+)
+from mxrun.imperative.tape import Entry, MarkedVariable
 
-_MAX_PROGRAMS = 1024
+__all__ = [
+    "Function",
+    "attach_grad",
+    "backward",
+    "grad",
+    "is_recording",
+    "is_training",
+    "mark_variables",
+    "pause",
+    "predict_mode",
+    "record",
+    "train_mode",
+]
+
 # Ones for larger heads are made anew for every backward.
 _MAX_SHARED_BYTES = 1 << 16
-_programs: dict[tuple[Any, ...], BackwardProgram] = {}
-
-
-# -- modes ---------------------------------------------------------------------------------------
-
-
-class ModeScope:
-    """Context manager within which bits of this thread's mode are cleared and others set."""
-
-    __slots__ = ("_before", "_clear", "_set")
-
-    def __init__(self, clear: int, set_: int) -> None:
-        self._clear, self._set = clear, set_
-        self._before: list[int] = []
-
-    def __enter__(self) -> None:
-        before = MODE.value
-        self._before.append(before)
-        MODE.value = before & ~self._clear | self._set
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        MODE.value = self._before.pop()
-
-
-def record(train_mode: bool = True) -> ModeScope:
-    """Context manager within which this thread records operators, in training mode by default."""
-    return ModeScope(TRAIN | RECORD, RECORD | (TRAIN if train_mode else 0))
-
-
-def pause(train_mode: bool = False) -> ModeScope:
-    """Context manager within which this thread records nothing, in inference mode by default."""
-    return ModeScope(TRAIN | RECORD, TRAIN if train_mode else 0)
-
-
-def train_mode() -> ModeScope:
-    """Context manager within which operators of this thread run in training mode."""
-    return ModeScope(TRAIN, TRAIN)
-
-
-def predict_mode() -> ModeScope:
-    """Context manager within which operators of this thread run in inference mode."""
-    return ModeScope(TRAIN, 0)
-
-
-def is_recording() -> bool:
-    """Return whether this thread records."""
-    return bool(MODE.value & RECORD)
-
-
-def is_training() -> bool:
-    """Return whether operators of this thread run in training mode."""
-    return bool(MODE.value & TRAIN)
 
 
 # -- variables -----------------------------------------------------------------------------------
@@ -148,8 +95,8 @@ def attach_grad(variable: NDArrayBase, grad_req: str = WRITE) -> None:
     """Make an array a variable with a new gradient, which is zero until `backward` stores one."""
     gradient = None
     if grad_req != NULL:
-        gradient = _new_like(variable)
-        _fill_zero(gradient)
+        gradient = new_array(variable.context, variable.shape, variable.dtype)
+        fill_zero(gradient)
     mark_variables([variable], [gradient], grad_req)
 
 
@@ -172,8 +119,9 @@ def backward(
     Raises UserError for a head that was not recorded, or whose recording was differentiated before,
     if it depends on no variable, and if an operator in between has no gradient.
     """
-    recording, given = _recorded(heads, head_grads)
-    if not recording.variables:
+    given = _given(heads, head_grads)
+    tape = Tape.ending_with(given)
+    if not tape.variables:
         raise UserError(
             Diagnostic(
                 "the heads depend on no variable",
@@ -181,11 +129,15 @@ def backward(
                 "differentiate parts of a graph one after the other",
             )
         )
-    requests = [_request(variable) for variable in recording.variables]
-    gradients = [variable.grad for variable in recording.variables]
-    _differentiate(recording, requests, gradients, given)
+    targets = {
+        variable: Target(variable.grad, variable.request)
+        for variable in tape.variables
+        if variable.grad is not None
+    }
+    with pause():
+        differentiate(tape, given, targets)
     if not retain_graph:
-        _free(recording)
+        tape.free()
 
 
 def grad(
@@ -200,31 +152,31 @@ def grad(
     and for an array that is no marked variable or that no head depends on.
     """
     listed = [variables] if isinstance(variables, NDArrayBase) else list(variables)
-    recording, given = _recorded(heads, head_grads)
-    positions = []
+    given = _given(heads, head_grads)
+    tape = Tape.ending_with(given)
+    targets: dict[MarkedVariable, Target] = {}
+    nodes = []
     for number, variable in enumerate(listed, 1):
         node = None if variable.entry is None else variable.entry.node
         if not isinstance(node, MarkedVariable):
             raise UserError(f"variable {number} is no marked variable; call attach_grad() on it")
-        if node not in recording.variables:
+        if node not in tape.variables:
             raise UserError(f"no head depends on variable {number}")
-        positions.append(recording.variables.index(node))
-    requests: list[str | None] = [None] * len(recording.variables)
-    gradients: list[NDArrayBase | None] = [None] * len(recording.variables)
-    for position, variable in zip(positions, listed, strict=True):
-        requests[position] = WRITE
-        gradients[position] = _new_like(variable)
-    _differentiate(recording, requests, gradients, given)
+        nodes.append(node)
+        if node not in targets:
+            targets[node] = Target(new_array(variable.context, variable.shape, variable.dtype))
+    with pause():
+        differentiate(tape, given, targets)
     if not retain_graph:
-        _free(recording)
-    return [gradients[position] for position in positions]
+        tape.free()
+    return [targets[node].array for node in nodes]
 
 
-def _recorded(
+def _given(
     heads: NDArrayBase | Sequence[NDArrayBase],
     head_grads: NDArrayBase | Sequence[NDArrayBase | None] | None,
-) -> tuple[Recording, list[NDArrayBase]]:
-    """Return the recording of heads, each once, and their gradients."""
+) -> Gradients:
+    """Return the gradients of the heads, each once."""
     listed = [heads] if isinstance(heads, NDArrayBase) else list(heads)
     if head_grads is None or isinstance(head_grads, NDArrayBase):
         given = [head_grads] * len(listed)
@@ -232,11 +184,10 @@ def _recorded(
         given = list(head_grads)
     if len(given) != len(listed):
         raise UserError(f"{len(listed)} heads have {len(given)} head gradients")
-    found: dict[tuple[Any, int], NDArrayBase] = {}
-    entries: dict[tuple[Any, int], Entry] = {}
+    found = Gradients()
     for head, gradient in zip(listed, given, strict=True):
         entry = head.entry
-        if entry is None or is_freed(entry.node):
+        if entry is None or not entry.is_live:
             raise UserError(
                 Diagnostic(
                     "a head is not part of a recorded graph",
@@ -252,33 +203,9 @@ def _recorded(
                     got=str(gradient.spec),
                 )
             )
-        key = (entry.node, entry.index)
-        ones = _ones(head) if gradient is None else gradient
-        if key in entries:
-            with pause():
-                (ones,) = invoke(_sum(), [found[key], ones])
-        found[key], entries[key] = ones, entry
-    return recording_of(list(entries.values())), list(found.values())
-
-
-def _request(variable: MarkedVariable) -> str | None:
-    return None if variable.request == NULL else variable.request
-
-
-def _free(recording: Recording) -> None:
-    for call in recording.calls:
-        call.free()
-
-
-@cache
-def _sum() -> AnyProperty:
-    return create("elemwise_add", {})
-
-
-def _new_like(array: NDArrayBase) -> Any:
-    """Return a new array of the same shape, dtype and device, with undefined content."""
-    chunk = allocate(array.context, array.nbytes)
-    return array_module.make(chunk, array.shape, array.dtype)
+        with pause():
+            found.add(entry, _ones(head) if gradient is None else gradient)
+    return found
 
 
 def _ones(array: NDArrayBase) -> Any:
@@ -296,113 +223,3 @@ def _filled_ones(context: Context, shape: Shape, dtype: str) -> Any:
 
 
 _shared_ones = lru_cache(maxsize=256)(_filled_ones)
-
-
-def _fill_zero(array: NDArrayBase) -> None:
-    chunk, nbytes = array.chunk, array.nbytes
-    begin = chunk.handle.offset + array.offset
-    memory, device = chunk.handle.memory, chunk.device
-    is_part = nbytes < chunk.nbytes
-
-    def fill(run_context: RunContext) -> None:
-        device.fill(memory, begin, begin + nbytes, 0)
-
-    variables = [chunk.variable]
-    chunk.engine.push_sync(
-        fill,
-        writes=() if is_part else variables,
-        updates=variables if is_part else (),
-        name="zeros",
-        context=chunk.context,
-    )
-
-
-# -- running -------------------------------------------------------------------------------------
-
-
-def _differentiate(
-    recording: Recording,
-    requests: Sequence[str | None],
-    gradients: Sequence[NDArrayBase | None],
-    heads: Sequence[NDArrayBase],
-) -> None:
-    """Push the operation that writes or adds the gradients; None for those not requested."""
-    context = heads[0].context
-    program = _program(recording, requests, context)
-    for position, request in enumerate(requests):
-        gradient = gradients[position]
-        if request == WRITE and gradient is not None and position not in program.reached:
-            _fill_zero(gradient)
-    if program.program is None:
-        return
-    places: list[TensorPlace] = []
-    reads: dict[Variable, None] = {}
-    writes: dict[Variable, None] = {}
-    updates: dict[Variable, None] = {}
-    engine = None
-    for location in program.locations:
-        if location.kind is GRADIENT:
-            gradient = gradients[location.position]
-            assert gradient is not None
-            chunk, offset = gradient.chunk, gradient.offset
-            is_whole = gradient.nbytes >= chunk.nbytes
-            kept = location.position in program.updated or not is_whole
-            (updates if kept else writes)[chunk.variable] = None
-            engine = chunk.engine
-        else:
-            chunk, offset = _saved(recording, heads, location)
-            reads[chunk.variable] = None
-        places.append(chunk.handle + offset if offset else chunk.block)
-    for variable in [each for each in writes if each in updates or each in reads]:
-        del writes[variable]
-        updates[variable] = None
-    assert engine is not None
-    engine.push(
-        EngineOperator(
-            partial(program.program.run, places),
-            [each for each in reads if each not in updates],
-            list(writes),
-            list(updates),
-            name="backward",
-            context=context,
-        )
-    )
-
-
-def _saved(recording: Recording, heads: Sequence[NDArrayBase], location: Location) -> SavedTensor:
-    """Return where a tensor that a backward program reads is."""
-    if location.kind is HEAD:
-        head = heads[location.position]
-        return head.chunk, head.offset
-    call = recording.calls[location.position]
-    saved: Sequence[SavedTensor | None] = call.extra
-    if location.kind is DATA:
-        saved = call.data
-    elif location.kind is OUTPUT:
-        saved = call.outputs
-    found = saved[location.index]
-    assert found is not None
-    return found
-
-
-def _program(
-    recording: Recording, requests: Sequence[str | None], context: Context
-) -> BackwardProgram:
-    """Return the program for a recording's structure."""
-    nodes: list[RecordedCall | MarkedVariable] = [*recording.variables, *recording.calls]
-    numbers = {node: index for index, node in enumerate(nodes)}
-    key: list[Any] = [context, *requests]
-    for call in recording.calls:
-        key.append(call.prepared)
-        for entry in call.inputs:
-            number = None if entry is None else numbers.get(entry.node)
-            key += (None,) if entry is None or number is None else (number, entry.index)
-    for head in recording.heads:
-        key += (numbers[head.node], head.index)
-    found = _programs.get(tuple(key))
-    if found is None:
-        if len(_programs) >= _MAX_PROGRAMS:
-            _programs.clear()
-        found = BackwardProgram(recording, requests, allocate(context, 0))
-        _programs[tuple(key)] = found
-    return found

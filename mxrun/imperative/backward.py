@@ -9,56 +9,67 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.compiler.external import SelectedKernel, plan_backward, source_name
+from mxrun.device.storage import device_of
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId, writes
 from mxrun.graph.trainability import reached
-from mxrun.imperative.chunk import Chunk
 from mxrun.imperative.prepared import PreparedProgram
-from mxrun.imperative.tape import Entry, MarkedVariable, RecordedCall
+from mxrun.imperative.tape import Entry, Node, RecordedCall, TensorLike
 from mxrun.operator.register import create
 
 WRITE, ADD, NULL = "write", "add", "null"
 
 
 @dataclass(frozen=True)
-class Recording:
-    """Calls between heads and variables, in the order of calls.
+class Boundary:
+    """Tensor from outside of a recording whose gradient may be wanted: a marked variable, or an
+    output of a call that is not part of it.
 
-    heads: the entries that are differentiated. variables: those that the calls depend on.
+    entry: what it is. kind: context, shape and dtype.
+    """
+
+    entry: Entry
+    kind: TensorLike
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Calls on one context, in the order of calls.
+
+    heads: the entries that are differentiated: outputs of the calls, or of `boundaries`, which the
+    calls depend on.
     """
 
     calls: tuple[RecordedCall, ...]
-    variables: tuple[MarkedVariable, ...]
+    boundaries: tuple[Boundary, ...]
     heads: tuple[Entry, ...]
 
+    def structure(self) -> tuple[Any, ...]:
+        """Return what a backward program depends on: operators, wiring, specs and heads."""
+        numbers = {
+            (each.entry.node, each.entry.index): number
+            for number, each in enumerate(self.boundaries)
+        }
+        first = len(numbers)
+        calls: dict[Node, int] = {call: first + at for at, call in enumerate(self.calls)}
 
-def recording_of(heads: Sequence[Entry]) -> Recording:
-    """Return the recording that ends with `heads`; tensors of freed calls are constants."""
-    found: dict[RecordedCall | MarkedVariable, None] = {}
-    waiting = [head.node for head in heads]
-    while waiting:
-        node = waiting.pop()
-        if node in found or is_freed(node):
-            continue
-        found[node] = None
-        if isinstance(node, RecordedCall):
-            waiting += [entry.node for entry in node.inputs if entry is not None]
-    calls = [node for node in found if isinstance(node, RecordedCall)]
-    variables = [node for node in found if isinstance(node, MarkedVariable)]
-    calls.sort(key=_number)
-    variables.sort(key=_number)
-    return Recording(tuple(calls), tuple(variables), tuple(heads))
+        def place(entry: Entry | None) -> tuple[int, int] | None:
+            if entry is None:
+                return None
+            number = calls.get(entry.node)
+            if number is not None:
+                return number, entry.index
+            outside = numbers.get((entry.node, entry.index))
+            return None if outside is None else (outside, 0)
 
-
-def is_freed(node: RecordedCall | MarkedVariable) -> bool:
-    """Return whether a node is a call whose tensors a backward has freed."""
-    return isinstance(node, RecordedCall) and node.is_freed
-
-
-def _number(node: RecordedCall | MarkedVariable) -> int:
-    return node.number
+        return (
+            *(each.kind for each in self.boundaries),
+            *((call.prepared, *map(place, call.inputs)) for call in self.calls),
+            *map(place, self.heads),
+        )
 
 
 # Kinds of places of a backward program's memories.
@@ -70,7 +81,7 @@ class Location:
     """Place of a memory of a backward program.
 
     kind: argument `index` of call `position` (DATA), its output (OUTPUT) or an extra output of its
-    kernel (EXTRA); the gradient of head `position` (HEAD) or of variable `position` (GRADIENT).
+    kernel (EXTRA); the gradient of head `position` (HEAD) or of boundary `position` (GRADIENT).
     """
 
     kind: str
@@ -79,14 +90,14 @@ class Location:
 
 
 class BackwardProgram:
-    """Program of the gradients of a recording with respect to some of its variables.
+    """Program of the gradients of a recording with respect to some of its boundaries.
 
-    locations: of the program's memories. reached: positions of the variables that have a gradient;
+    locations: of the program's memories. reached: positions of the boundaries that have a gradient;
     that of the others is zero. updated: positions of those whose gradient is added to. program:
     None if no gradient needs to be computed.
     """
 
-    def __init__(self, recording: Recording, requests: Sequence[str | None], chunk: Chunk) -> None:
+    def __init__(self, recording: Recording, requests: Sequence[str | None]) -> None:
         forward = _ForwardGraph(recording)
         graph = forward.builder.build()
         names = {_variable(i): i for i, request in enumerate(requests) if request is not None}
@@ -99,12 +110,14 @@ class BackwardProgram:
             return
         gradients = {name: _gradient(names[name]) for name in found}
         added = {_gradient(position) for position in self.updated}
+        context = recording.boundaries[0].kind[0]
+        device = device_of(context)
         plan = plan_backward(
-            graph, chunk.device.description, forward.kernels, gradients, forward.heads, added
+            graph, device.description, forward.kernels, gradients, forward.heads, added
         )
         known = {_gradient(i): Location(GRADIENT, i) for i in self.reached} | forward.locations
         self.locations = tuple(known[name] for name in plan.memories)
-        self.program = PreparedProgram(plan, chunk.device, chunk.context)
+        self.program = PreparedProgram(plan, device, context)
 
 
 class _ForwardGraph:
@@ -119,15 +132,16 @@ class _ForwardGraph:
         self.heads: dict[ValueId, ValueId] = {}
         self.kernels: dict[str, SelectedKernel] = {}
         self.locations: dict[str, Location] = {}
-        self._entries: dict[tuple[RecordedCall | MarkedVariable, int], ValueId] = {}
+        self._entries: dict[tuple[Node, int], ValueId] = {}
         self._names: dict[ValueId, str] = {}
         # The same tensor in the layout in which a reader found it.
         self._aliases: dict[tuple[ValueId, str], ValueId] = {}
-        for position, variable in enumerate(recording.variables):
-            spec = TensorSpec(variable.shape, variable.dtype)
+        for position, boundary in enumerate(recording.boundaries):
+            _, shape, dtype = boundary.kind
             name = _variable(position)
-            value = self.builder.source(name, spec, MemoryClass.PARAMETERS)
-            self._entries[variable, 0], self._names[value] = value, name
+            value = self.builder.source(name, TensorSpec(shape, dtype), MemoryClass.PARAMETERS)
+            entry = boundary.entry
+            self._entries[entry.node, entry.index], self._names[value] = value, name
         for position, call in enumerate(recording.calls):
             self._add(position, call)
         for position, head in enumerate(recording.heads):

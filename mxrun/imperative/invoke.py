@@ -308,7 +308,7 @@ def _is_recorded(
         )
     for each in inputs:
         entry = each.entry
-        if entry is not None and not (isinstance(entry.node, RecordedCall) and entry.node.is_freed):
+        if entry is not None and entry.is_live:
             return True
     return False
 

@@ -150,7 +150,8 @@ class PreparedOperator:
         is_recorded: bool,
         plain: bool,
     ) -> None:
-        self.prop, self.device, self.inputs = prop, device, tuple(inputs)
+        self.prop, self.device, self.context = prop, device, context
+        self.inputs = tuple(inputs)
         self.name = prop.type_string
         self.graph, names = _forward_graph(prop, inputs, is_train)
         (self.step,) = self.graph.steps

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mxrun.base.context import Context
+from mxrun.base.errors import InternalError
 from mxrun.base.tensor import Shape
 from mxrun.imperative.chunk import Chunk
 
@@ -73,10 +76,53 @@ class RecordedCall:
         self.is_freed = True
 
 
+class FunctionCall:
+    """Call of a function whose backward is Python code (autograd.Function).
+
+    number, inputs, is_freed: as of a RecordedCall. backward: given the gradients of the outputs,
+    returns those of the inputs, None for none. outputs: arrays like the outputs.
+    """
+
+    __slots__ = ("backward", "inputs", "is_freed", "number", "outputs")
+
+    def __init__(
+        self,
+        backward: Callable[[Sequence[Any]], Sequence[Any]],
+        inputs: tuple[Entry | None, ...],
+        outputs: tuple[TensorLike, ...],
+    ) -> None:
+        self.backward, self.inputs, self.outputs = backward, inputs, outputs
+        self.number = next(_numbers)
+        self.is_freed = False
+
+    def free(self) -> None:
+        """Give up the function and the calls before this one."""
+        self.inputs, self.outputs = (), ()
+        self.backward = _freed
+        self.is_freed = True
+
+
+def _freed(gradients: Sequence[Any]) -> Sequence[Any]:
+    raise InternalError("a function whose graph was freed is differentiated")
+
+
+# Context, shape and dtype of an array.
+TensorLike = tuple[Context, Shape, str]
+
+
 class Entry:
     """Output `index` of a recorded call, or a marked variable."""
 
     __slots__ = ("index", "node")
 
-    def __init__(self, node: RecordedCall | MarkedVariable, index: int = 0) -> None:
+    def __init__(self, node: Node, index: int = 0) -> None:
         self.node, self.index = node, index
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the entry can be differentiated: its call was not freed by a backward."""
+        node = self.node
+        return isinstance(node, MarkedVariable) or not node.is_freed
+
+
+Node: TypeAlias = "RecordedCall | FunctionCall | MarkedVariable"

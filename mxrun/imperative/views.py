@@ -12,7 +12,7 @@ from mxrun.imperative.array import NDArrayBase
 from mxrun.imperative.copying import copied_selection
 from mxrun.imperative.functions import call
 from mxrun.imperative.indexing import IndexRanges, offset_of
-from mxrun.imperative.tape import MODE, RECORD, RecordedCall
+from mxrun.imperative.tape import MODE, RECORD
 from mxrun.operator.register import create
 from mxrun.operator.shape import ShapeContradiction, require_complete
 
@@ -29,7 +29,8 @@ def is_recorded(array: NDArrayBase) -> bool:
     entry = array.entry
     if entry is None or not MODE.value & RECORD:
         return False
-    return not (isinstance(entry.node, RecordedCall) and entry.node.is_freed)
+    live: bool = entry.is_live
+    return live
 
 
 def require_unrecorded(array: NDArrayBase, what: str, hint: str) -> None:

@@ -12,7 +12,7 @@ from imperative import array, call, variable
 from mxrun.base.context import cpu
 from mxrun.base.errors import UserError
 from mxrun.device.storage import storage_pools
-from mxrun.imperative import autograd
+from mxrun.imperative import autograd, differentiate
 from mxrun.imperative.ndarray import NDArray
 
 
@@ -355,14 +355,14 @@ def test_an_unknown_request_is_refused() -> None:
 
 def test_a_structure_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     planned = []
-    plan = autograd.BackwardProgram
+    plan = differentiate.BackwardProgram
 
     class Counted(plan):
         def __init__(self, *arguments: object) -> None:
             planned.append(1)
             super().__init__(*arguments)
 
-    monkeypatch.setattr(autograd, "BackwardProgram", Counted)
+    monkeypatch.setattr(differentiate, "BackwardProgram", Counted)
     for step in range(4):
         x, w = variable(np.full(37, step)), variable(np.full(37, 2.5))
         with autograd.record():
