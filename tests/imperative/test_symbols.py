@@ -402,6 +402,7 @@ EXPRESSIONS = [
     *("a + 1", "1 + a", "a - b", "2 - a", "a * b", "3 * a", "a / b", "1 / a", "a ** b", "2 ** a"),
     *("a % b", "a % 2", "3 % a", "-a", "abs(a)", "a == b", "a != 1", "a < b", "a <= 2", "a > 1"),
     *("a >= b", "sym.maximum(a, b)", "sym.maximum(2, a)", "sym.minimum(a, 2)", "sym.hypot(a, b)"),
+    *("a.sum(axis=1).sqrt()", "a.reshape((0, -1))", "a.transpose((1, 0))", "a.astype('int32')"),
     *("sym.pow(2, a)", "sym.power(a, 2)", "sym.maximum(3, 4)", "sym.pow(a, b)"),
 ]
 

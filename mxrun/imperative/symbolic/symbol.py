@@ -24,6 +24,7 @@ from mxrun.imperative.symbolic.binding import executor_of_arrays, executor_of_sh
 from mxrun.imperative.symbolic.call import compose_entries
 from mxrun.imperative.symbolic.debug import debug_text
 from mxrun.imperative.symbolic.executor import Executor
+from mxrun.imperative.symbolic.fluent import SymbolMethods
 from mxrun.operator.shape import is_known
 
 Shapes = list[Shape]
@@ -31,7 +32,7 @@ Types = list[type[np.generic]]
 _NUMBERS = (int, float, np.number)
 
 
-class Symbol(graph.Symbol):
+class Symbol(SymbolMethods, graph.Symbol):
     """Network, or part of one: an immutable list of outputs of nodes.
 
     Operators on symbols (`mxrun.sym.Convolution`, `+`, ...) give symbols. Calling a symbol composes
@@ -305,6 +306,10 @@ class Symbol(graph.Symbol):
 
     def __ge__(self, other: Any) -> Any:
         return binary(self, other, "_greater_equal", "_greater_equal_scalar")
+
+    def astype(self, dtype: Any) -> Symbol:
+        """Return the symbol converted to another data type."""
+        return Symbol(compose_entries("Cast", [self], {"dtype": dtype}))
 
     __hash__ = object.__hash__
 
