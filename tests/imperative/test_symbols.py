@@ -60,6 +60,25 @@ def test_X1_plot_prints_each_kind() -> None:
     assert kinds == {"input", "variable", "operator"}
 
 
+def test_X1_plot_draws_a_saved_symbol(tmp_path: Path) -> None:
+    path = tmp_path / "net-symbol.json"
+    fc = sym.FullyConnected(sym.Variable("x", shape=(2, 5)), num_hidden=3, name="fc")
+    sym.SoftmaxOutput(fc, name="softmax").save(path)
+    nodes = {node["name"]: node for node in plot([str(path)])["nodes"]}
+    assert {name: node["kind"] for name, node in nodes.items()} == {
+        "x": "input",
+        "fc_weight": "variable",
+        "fc_bias": "variable",
+        "fc": "operator",
+        "softmax_label": "variable",
+        "softmax": "operator",
+    }
+    assert nodes["fc"]["outputs"] == [{"name": "output", "shape": [2, 3]}]
+    assert "fc" in python_output("-m", "mxrun", "plot", str(path))
+    with pytest.raises(UserError, match="takes no KEY=VALUE"):
+        plot([str(path)], ["a=1"])
+
+
 def test_X1_an_unapplied_operator_is_composed_any_number_of_times() -> None:
     relu = sym.Activation(act_type="relu", name="relu")
     assert relu(data=x()).list_arguments() == ["x"]
