@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -214,6 +216,21 @@ def test_arrays_outlive_their_executor() -> None:
     nd.waitall()
     assert output.asnumpy().tobytes() == expected.tobytes()
     assert weight.asnumpy().tobytes() == kept.tobytes()
+
+
+def test_an_executor_is_freed_with_its_last_reference() -> None:
+    executor = lenet()
+    executor.forward(is_train=True)
+    executor.backward()
+    nd.waitall()
+    arena = weakref.ref(executor.arg_dict["data"].chunk.arena)
+    gc.disable()
+    try:
+        del executor
+        nd.waitall()
+        assert arena() is None
+    finally:
+        gc.enable()
 
 
 def test_forward_takes_inputs_by_name() -> None:
