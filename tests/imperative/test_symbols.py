@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -391,6 +393,8 @@ def test_shapes_by_position_and_what_is_unknown() -> None:
     with pytest.warns(UserWarning, match="types of these arguments are unknown: data"):
         assert net.infer_type() == (None, None, None)
     assert net.infer_type(data="float32")[1] == [np.float32]
+    assert net.infer_type(data="float32")[2] == [np.float32] * 2
+    assert net.infer_type_partial()[1] == [None]
     # More is known than MXNet finds without any shape.
     assert net.infer_shape_partial()[0][-1] == (4,)
     for call, message in (
@@ -411,6 +415,8 @@ def test_X3_files_keep_the_graph(tmp_path: Path) -> None:
     net.save(path)
     assert sym.load(path).graph_hash() == net.graph_hash()
     assert sym.load_json(net.tojson()).list_outputs() == net.list_outputs()
+    assert pickle.loads(pickle.dumps(net)).graph_hash() == net.graph_hash()
+    assert copy.deepcopy(net) is net
     with pytest.raises(UserError, match="cannot read the symbol"):
         sym.load(tmp_path / "missing.json")
 
