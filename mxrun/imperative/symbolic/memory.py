@@ -23,8 +23,8 @@ class ArenaChunk(Chunk):
 class Region:
     """Reusable memory of executors that share it.
 
-    holder: the programs whose last forward pass in training has left there what their backward pass
-    reads; None after any other pass.
+    holder: token of the forward pass in training that has left there what its backward pass reads;
+    None after any other pass.
     """
 
     def __init__(self, chunk: Chunk) -> None:
