@@ -26,8 +26,8 @@ def plot(targets: Sequence[str], settings: Sequence[str] = (), runs: Path | None
     """Return the data to plot of runs, a config, a symbol or an operator; `kind` names the plot.
 
     targets: paths of runs' folders or names of runs in the folder `runs`; or a single operator,
-    file of a symbol, or config, whose name goes before that of a run. Raises UserError if a target is none of these,
-    or if `settings` are not supported for it.
+    file of a symbol, or config, whose name goes before that of a run. Raises UserError if a target
+    is none of these, or if `settings` are not supported for it.
     """
     folders = [_run(target, len(targets) == 1, runs_folder(runs)) for target in targets]
     found = [folder for folder in folders if folder is not None]

@@ -157,7 +157,7 @@ class Symbol(SymbolMethods, graph.Symbol):
         return arguments, outputs, states
 
     def infer_type_partial(self, *types: Any, **named: Any) -> tuple[Types, Types, Types]:
-        """Return what is known as `infer_type`, and None for unknown types of others than states."""
+        """Return what is known, as `infer_type`; None for unknown types of others than states."""
         given = self._by_name(types, named)
         known = {name: dtype_name(dtype) for name, dtype in given.items()}
         inferred = infer(self.applied().heads, {}, known)
