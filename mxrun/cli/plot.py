@@ -29,7 +29,8 @@ def plot(
         typer.Argument(
             metavar="WHAT",
             help="A config (file or bundled name) for its network, the folder or the name of a run "
-            "for its learning curves, or the name of an operator.",
+            "for its learning curves, the name of an operator, or a symbol in MXNet's JSON "
+            "(net-symbol.json).",
         ),
     ],
     more: Annotated[
@@ -88,6 +89,7 @@ def plot(
       mxrun plot runs/digits_lenet --svg curves.svg --log
       mxrun plot runs/first runs/second
       mxrun plot Convolution no_bias=true
+      mxrun plot net-symbol.json
     """
     from mxrun.base.files import check_outputs
     from mxrun.commands import plot as command

@@ -12,9 +12,10 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.flags import runs_folder
 from mxrun.commands.ops import example
 from mxrun.config.bundled import find_config, is_config
+from mxrun.graph.symbol import load_json
 from mxrun.operator.register import OPERATORS
 from mxrun.session.learning_curves import learning_curves
-from mxrun.session.network_description import describe_network, describe_operator
+from mxrun.session.network_description import describe_network, describe_operator, describe_symbol
 from mxrun.session.planning import load
 from mxrun.train.run_directory import find_run, is_run, run_of
 
@@ -22,11 +23,11 @@ Report = dict[str, Any]
 
 
 def plot(targets: Sequence[str], settings: Sequence[str] = (), runs: Path | None = None) -> Report:
-    """Return the data to plot of runs, a config or an operator; `kind` names the plot.
+    """Return the data to plot of runs, a config, a symbol or an operator; `kind` names the plot.
 
-    targets: paths of runs' folders or names of runs in the folder `runs`; or a single operator or
-    config, whose name goes before that of a run. Raises UserError if a target is none of these,
-    or if `settings` are not supported for it.
+    targets: paths of runs' folders or names of runs in the folder `runs`; or a single operator,
+    file of a symbol, or config, whose name goes before that of a run. Raises UserError if a target
+    is none of these, or if `settings` are not supported for it.
     """
     folders = [_run(target, len(targets) == 1, runs_folder(runs)) for target in targets]
     found = [folder for folder in folders if folder is not None]
@@ -50,6 +51,8 @@ def plot(targets: Sequence[str], settings: Sequence[str] = (), runs: Path | None
         )
     (target,) = targets
     library.load()
+    if target.endswith(".json") and os.path.isfile(target):
+        return _symbol(Path(target), settings)
     if not is_config(target) and target in OPERATORS:
         return describe_operator(example(target, settings))
     report = describe_network(load(find_config(target), settings, needs_device=False))
@@ -58,6 +61,13 @@ def plot(targets: Sequence[str], settings: Sequence[str] = (), runs: Path | None
         note = f"{run} is a run of that name: mxrun plot {run} draws its learning curves"
         report["notes"] = [note]
     return report
+
+
+def _symbol(path: Path, settings: Sequence[str]) -> Report:
+    """Return the description of a network in a file of MXNet's JSON."""
+    if settings:
+        raise UserError(Diagnostic(f"the symbol in {path} takes no KEY=VALUE"))
+    return describe_symbol(load_json(path.read_text(encoding="utf-8")), path.stem)
 
 
 def _run(target: str, alone: bool, runs: Path) -> Path | None:

@@ -91,7 +91,8 @@ class BoundPlan:
             for value in graph.sources.values()
             if graph.values[value].memory_class is MemoryClass.AUXILIARY
         }
-        forward = [step.name for step in forward_steps(graph.steps, states)]
+        entering = {graph.sources[name] for name in self.head_gradients.values()}
+        forward = [step.name for step in forward_steps(graph.steps, states, entering)]
         return forward, [step.name for step in graph.steps if step.name not in {*forward}]
 
 
@@ -170,7 +171,8 @@ class _TrainingGraph:
                 split_backward(differentiated.graph), differentiated.gradients
             )
         graph = eliminate_dead_code(hoist_updates(batch_norm_state(graph)))
-        read = {value for step in graph.steps for value in step.reads}
+        # The gradient of a variable may be that of an output itself.
+        read = {value for step in graph.steps for value in step.reads} | {*graph.results.values()}
         used = {position: value for position, value in entering.items() if value in read}
         names = {value: name for name, value in graph.sources.items()}
         self.head_gradients = {position: names[value] for position, value in used.items()}
@@ -224,16 +226,20 @@ def _with_own_heads(symbol: Symbol) -> Symbol:
     return Symbol(heads)
 
 
-def forward_steps(steps: Sequence[Step], states: Collection[ValueId]) -> tuple[Step, ...]:
+def forward_steps(
+    steps: Sequence[Step], states: Collection[ValueId], entering: Collection[ValueId]
+) -> tuple[Step, ...]:
     """Return the steps of a training phase that belong to its forward pass, in a valid order.
 
     states: the sources that hold auxiliary states. Their updates, which a schedule may put behind
     backward steps, come last: they need what the forward steps have made, and no workspace.
+    entering: the sources that take the gradients of outputs; a step that copies one, which a
+    schedule may put before all others, belongs to the backward pass.
     """
     kinds = [step.kind for step in steps]
     end = kinds.index(StepKind.BACKWARD) if StepKind.BACKWARD in kinds else len(steps)
-    forward, read = list(steps[:end]), set[ValueId]()
-    made_later = {value for step in steps[end:] for value in step.writes}
+    forward = [step for step in steps[:end] if not any(value in entering for value in step.reads)]
+    read, made_later = set[ValueId](), {value for step in steps[end:] for value in step.writes}
     for step in steps[end:]:
         overwritten = {value for value in step.reads if value in states}
         has_workspace = step.kernel is None or bool(step.kernel.workspace_bytes)

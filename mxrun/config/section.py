@@ -13,9 +13,8 @@ from mxrun.base.validation import annotation_at
 class Section(BaseModel):
     """Mapping of the config.
 
-    `not_yet` lists pairs `key: value` that belong to the grammar but are not available in this
-    version of mxrun. `stand_ins` are values for required keys, used to check the rest of a
-    section if the user's value for such a key is wrong.
+    `stand_ins` are values for required keys, used to check the rest of a section if the user's
+    value for such a key is wrong.
     """
 
     model_config = ConfigDict(
@@ -25,7 +24,6 @@ class Section(BaseModel):
         allow_inf_nan=False,
         arbitrary_types_allowed=True,
     )
-    not_yet: ClassVar[frozenset[str]] = frozenset()
     stand_ins: ClassVar[Mapping[str, object]] = {}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pydantic import ValidationError
 
 from mxrun.base.errors import Diagnostic, SourceLocation
-from mxrun.base.validation import Path, Source, annotation_at, dotted, explain
+from mxrun.base.validation import Path, Source, dotted, explain
 from mxrun.config.marked import SourceNode
 from mxrun.config.section import Section
 
@@ -51,11 +51,3 @@ class _SectionSource(Source):
 
     def known_keys(self, path: Path) -> Iterable[str]:
         return (*super().known_keys(path), *(() if path else self._grammar))
-
-    def problem(self, path: Path, value: object) -> str:
-        section = annotation_at(self.model, path[:-1])
-        if isinstance(section, type) and issubclass(section, Section) and isinstance(value, str):
-            kind, _, _ = value.partition(":")
-            if f"{path[-1]}: {kind}" in section.not_yet:
-                return f"{self.name(path)}: {value} is not available yet"
-        return super().problem(path, value)

@@ -1,24 +1,24 @@
-"""Chunks: memory of arrays with the engine variable that orders all access to it."""
+"""Chunks: memory of arrays, each the engine variable that orders all access to it."""
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 
 from mxrun.base.context import Context
 from mxrun.device.interface import Device
 from mxrun.device.storage import device_of, storage_pools
 from mxrun.operator.launch import Handle
 from mxrun.runtime.engine.default import engine
-from mxrun.runtime.engine.interface import Engine
+from mxrun.runtime.engine.interface import Engine, Variable
 from mxrun.runtime.storage import StorageBlock, StoragePool
 
 
-class Chunk:
+class Chunk(Variable):
     """Memory that one or more arrays share (MXNet's NDArray::Chunk).
 
-    nbytes: as asked for; the block may be larger. variable: named by every pushed function that
-    uses the memory. engine: the one that knows the variable. The memory goes back to the pool after
-    all functions pushed before the last reference to the chunk is gone.
+    nbytes: as asked for; the block may be larger. engine: the one that knows the variable. A pushed
+    function that uses the memory names the chunk, and so holds it until it is complete: the memory
+    goes back to the pool with the last reference.
     """
 
     __slots__ = (
@@ -29,7 +29,6 @@ class Chunk:
         "engine",
         "nbytes",
         "pool",
-        "variable",
     )
 
     def __init__(
@@ -40,12 +39,17 @@ class Chunk:
         owner: Engine,
         block: StorageBlock,
     ) -> None:
+        super().__init__()
         self.context, self.device, self.pool, self.engine = context, device, pool, owner
         self.block, self.nbytes = block, block.nbytes
-        self.variable = owner.new_variable()
 
     def __del__(self) -> None:
-        self.engine.delete_variable(self.variable, partial(self.pool.free, self.block))
+        self.pool.free(self.block)
+
+    @property
+    def variable(self) -> Variable:
+        """The chunk itself: what a function that uses the memory names."""
+        return self
 
     @property
     def handle(self) -> Handle:

@@ -7,7 +7,6 @@ the array before the other library uses it again.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,24 +37,18 @@ class SharedMemory:
         self.__array_interface__ = view.__array_interface__
 
 
-def _released(block: StorageBlock) -> None:
-    """Do nothing: the memory of a block is its owner's."""
-
-
 class AdoptedChunk(Chunk):
     """Memory of a NumPy array, which it keeps alive until nothing uses the chunk any more."""
 
     __slots__ = ()
 
     def __init__(self, context: Context, values: npt.NDArray[Any]) -> None:
-        self.context, self.device = context, device_of(context)
-        self.pool, self.engine = storage_pools().of(context), engine()
-        self.nbytes = values.nbytes
-        self.block = StorageBlock(self.device.adopt(values), 0, SizeClass(values.nbytes))
-        self.variable = self.engine.new_variable()
+        device = device_of(context)
+        block = StorageBlock(device.adopt(values), 0, SizeClass(values.nbytes))
+        super().__init__(context, device, storage_pools().of(context), engine(), block)
 
     def __del__(self) -> None:
-        self.engine.delete_variable(self.variable, partial(_released, self.block))
+        """Do nothing: the memory is its owner's."""
 
 
 def host_view(array: NDArrayBase) -> npt.NDArray[Any]:

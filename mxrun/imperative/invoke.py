@@ -14,6 +14,7 @@ from mxrun.imperative.array import NDArrayBase, set_to_plain
 from mxrun.imperative.chunk import Chunk
 from mxrun.imperative.prepared import (
     ConvertedOperator,
+    PreparedCall,
     PreparedOperator,
     PreparedProgram,
     integer_arguments,
@@ -22,7 +23,7 @@ from mxrun.imperative.random import next_state
 from mxrun.imperative.tape import MODE, RECORD, TRAIN, Entry, RecordedCall
 from mxrun.operator.launch import TensorPlace
 from mxrun.operator.register import AnyProperty, create
-from mxrun.runtime.engine.interface import EngineOperator, Variable
+from mxrun.runtime.engine.interface import Variable
 
 # Mode bit of a call whose results are wanted in plain layout.
 _PLAIN = 4
@@ -64,13 +65,12 @@ def invoke(
     for each in inputs:
         chunk = each._chunk
         places.append(chunk.handle + each.offset if each.offset else chunk.block)
-        variable = chunk.variable
-        if variable not in reads:
-            reads.append(variable)
+        if chunk not in reads:
+            reads.append(chunk)
     (spec,) = prepared.outputs
     made = chunk.another(spec.nbytes)
     places.append(made.block)
-    _push(prepared, places, reads, (made.variable,), (), made)
+    _push(prepared, places, reads, (made,), (), made)
     output = array_module.make(made, spec.shape, spec.dtype, 0, spec.layout)
     if mode >= RECORD:
         _record(prepared, inputs, (made,), (output,))
@@ -83,16 +83,16 @@ def _invoke_any(
     """Call an operator with any number of outputs, which may draw numbers or change its inputs."""
     first = inputs[0]._chunk
     places = [_place(each) for each in inputs]
-    reads = [each._chunk.variable for each in inputs]
+    reads: list[Variable] = [each._chunk for each in inputs]
     if prepared.is_random:
         state = next_state(first)
         places.append(state.block)
-        reads.append(state.variable)
+        reads.append(state)
     updates = list(dict.fromkeys(reads[index] for index in prepared.updated))
     reads = [variable for variable in dict.fromkeys(reads) if variable not in updates]
     made = [first.another(spec.nbytes) for spec in prepared.outputs]
     places += [chunk.block for chunk in made]
-    _push(prepared, places, reads, [chunk.variable for chunk in made], updates, first)
+    _push(prepared, places, reads, made, updates, first)
     make = array_module.make
     outputs = tuple(
         make(chunk, spec.shape, spec.dtype, 0, spec.layout)
@@ -182,16 +182,22 @@ def _push(
     updates: Sequence[Variable],
     chunk: Chunk,
 ) -> None:
-    """Push a call on the engine and device of `chunk`; a short one runs here if it can."""
-    # With the program's own order of memories there is nothing to do before it.
-    run = prepared.program.run if prepared.order is None else prepared.run
-    operator = EngineOperator(
-        partial(run, places), reads, writes, updates, name=prepared.name, context=chunk.context
-    )
-    if prepared.is_short:
-        chunk.engine.run_or_push(operator)
-    else:
+    """Push a call on the engine and device of `chunk`; a short one runs here if it can.
+
+    The variables are distinct.
+    """
+    try:
+        operator = prepared.idle.pop()
+    except IndexError:
+        operator = PreparedCall(prepared, chunk.context)
+    operator.arguments.places = places
+    operator.set_variables(reads, writes, updates)
+    if not prepared.is_short:
         chunk.engine.push(operator)
+    elif chunk.engine.run_or_push(operator):
+        operator.arguments.places = ()
+        operator.set_variables((), ())
+        prepared.idle.append(operator)
 
 
 def _invoke_into(

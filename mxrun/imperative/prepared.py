@@ -25,7 +25,7 @@ from mxrun.graph.symbol import Symbol
 from mxrun.operator.launch import TensorPlace
 from mxrun.operator.property import OperatorProperty
 from mxrun.operator.register import AnyProperty
-from mxrun.runtime.engine.interface import RunContext
+from mxrun.runtime.engine.interface import EngineOperator, RunContext
 
 # An operator that reads and writes fewer bytes runs on the calling thread: handing it to a worker
 # takes longer. So does one with fewer floating-point operations.
@@ -102,6 +102,31 @@ class ConvertedOperator:
         self.dtypes = dtypes
 
 
+class CallArguments:
+    """Places of the tensors of a call, which `run` passes to the prepared operator."""
+
+    __slots__ = ("_run", "places")
+
+    def __init__(self, prepared: PreparedOperator) -> None:
+        # With the program's own order of memories there is nothing to do before it.
+        self._run = prepared.program.run if prepared.order is None else prepared.run
+        self.places: Sequence[TensorPlace] = ()
+
+    def run(self, run_context: RunContext) -> None:
+        """Run the operator."""
+        self._run(self.places, run_context)
+
+
+class PreparedCall(EngineOperator):
+    """Call of a prepared operator; one that is complete can be made anew with other arguments."""
+
+    __slots__ = ("arguments",)
+
+    def __init__(self, prepared: PreparedOperator, context: Context) -> None:
+        self.arguments = CallArguments(prepared)
+        super().__init__(self.arguments.run, name=prepared.name, context=context)
+
+
 class PreparedOperator:
     """Operator with parameters, prepared for the specs of its inputs.
 
@@ -109,10 +134,10 @@ class PreparedOperator:
     inputs, the random state, the outputs and the extra outputs of a call; None if that order is the
     program's. visible: number of outputs that a call returns; further kept ones are only for
     backward. updated: positions of the inputs that a call changes. is_pure: whether it changes
-    none and draws no random numbers. is_short: whether it takes less
-    time to run than to hand to a worker. graph, step: as they were before the kernel was selected.
-    inputs, output_specs: of all inputs and outputs, kept or not. selected: the kernel; None for a
-    view. read_data, read_outputs: positions of the arguments and outputs that backward reads.
+    none and draws no random numbers. is_short: whether it takes less time to run than to hand to a
+    worker. idle: complete calls. graph, step: as they were before the kernel was selected. inputs,
+    output_specs: of all inputs and outputs, kept or not. selected: the kernel; None for a view.
+    read_data, read_outputs: positions of the arguments and outputs that backward reads.
     """
 
     def __init__(
@@ -148,6 +173,7 @@ class PreparedOperator:
         self.visible_outputs = self.outputs[: self.visible]
         self.updated = _updated(prop, is_train, len(names))
         self.is_short = _is_short(plan)
+        self.idle: list[PreparedCall] = []
         self.is_pure = not (self.updated or self.is_random)
         self.program = PreparedProgram(plan, device, context, self.is_short)
         self.selected = forward.selected

@@ -71,7 +71,8 @@ def _arena(report: Report) -> list[RenderableType]:
         else _gap(report)
     )
     proof = Text(f"{proved}; planned in {report['planning_ms']:.1f} ms")
-    return [table, *_contexts(report), proof, Text(_order(report))]
+    order = Text(_order(report))
+    return [table, *_contexts(report), proof, order, *_checkpoints(report["checkpoints"])]
 
 
 def _contexts(report: Report) -> list[Text]:
@@ -80,6 +81,16 @@ def _contexts(report: Report) -> list[Text]:
         return []
     each = f"{bytes_text(report['arena_bytes'])} ({report['arena_bytes']:,} bytes)"
     return [Text(f"{report['contexts']} contexts with an arena of {each} each, as shown below")]
+
+
+def _checkpoints(saving: Mapping[str, Any] | None) -> list[Text]:
+    """Return the memory with which checkpoints are written while the next steps run."""
+    if saving is None:
+        return []
+    copy = f"a copy of {bytes_text(saving['copy_bytes'])} ({saving['copy_bytes']:,} bytes)"
+    if saving["in_background"]:
+        return [Text(f"checkpoints: written beside the steps, from {copy} outside of the arena")]
+    return [Text(f"checkpoints: written between steps, as the budget has no room for {copy}")]
 
 
 def _order(report: Report) -> str:

@@ -12,6 +12,7 @@ from mxrun.planner.hint import CONCAT_IN_PLACE
 from mxrun.planner.plan import PhasePlan, Plan
 from mxrun.session.budget import budget_figures
 from mxrun.session.micro_batches import Planned
+from mxrun.session.save_copy import SaveCopy
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class MemoryReport:
             "batch_size": self.batch_size,
             "micro_batches": self.micro_batches,
             **budget_figures(plan, count),
+            "checkpoints": (SaveCopy.of(plan, count).to_json() if self.phase == "train" else None),
             "peak": self._peak(),
             "timeline": self._timeline(),
             "pinned": self._pinned(),

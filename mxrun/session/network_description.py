@@ -7,7 +7,10 @@ from typing import Any
 
 from mxrun.base.tensor import PartialShape
 from mxrun.frontend import ModelDefinition
+from mxrun.graph.compose import input_names
+from mxrun.graph.infer import infer
 from mxrun.graph.node import Node, NodeEntry
+from mxrun.graph.symbol import Symbol
 from mxrun.io.batch import SAMPLE_WEIGHT
 from mxrun.operator.register import AnyProperty
 
@@ -33,6 +36,22 @@ def describe_network(definition: ModelDefinition) -> Report:
         "batch_size": definition.config.data.batch_size,
         "nodes": _described(model.symbol.nodes, model.inference.shapes, model.records),
     }
+
+
+def describe_symbol(symbol: Symbol, name: str) -> Report:
+    """Return the description of a symbol without data: its shapes follow from declared ones.
+
+    The variables that no operator has made for itself are its inputs.
+    """
+    own = {
+        f"{node.name}_{argument}"
+        for node in symbol.nodes
+        if node.prop is not None
+        for argument in input_names(node.prop)
+    }
+    inputs = {variable for variable in symbol.list_inputs() if variable not in own}
+    nodes = _described(symbol.nodes, infer(symbol.heads, {}).shapes, inputs)
+    return {"kind": "network", "name": name, "batch_size": None, "nodes": nodes}
 
 
 def describe_operator(prop: AnyProperty) -> Report:

@@ -77,7 +77,7 @@ class Run:
         weighting = built.training.class_weights
         self.class_weights = None if weighting is None else weighting.of(datasets["train"])
         # Before memory is allocated.
-        self._has_room_for_copy = SaveCopy.of(plan).is_within(remaining_bytes())
+        self._has_room_for_copy = SaveCopy.of(plan, built.contexts).fits(remaining_bytes())
         self._group = context_group(built, plan)
         self.executors = self._group.executors
         self.executor = self.executors[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from mxrun.planner.plan import Plan
 from mxrun.train.background import copy_bytes
@@ -11,26 +12,28 @@ from mxrun.train.host_arrays import LEARNED
 
 @dataclass(frozen=True)
 class SaveCopy:
-    """Copy of a plan's parameters and states in host memory, outside of the arena.
+    """Copy of a plan's parameters and states in host memory, outside of the arenas.
 
-    nbytes: its size. planned_bytes: size of the arena beside it. budget_bytes: most bytes of both,
-    if the config sets a budget.
+    nbytes: its size. arena_bytes: that of the arenas beside it. is_within_budget: whether the
+    config's budget, if it has one, has room for both.
     """
 
     nbytes: int
-    planned_bytes: int
-    budget_bytes: int | None
+    arena_bytes: int
+    is_within_budget: bool
 
     @classmethod
-    def of(cls, plan: Plan) -> SaveCopy:
-        """Return the copy for a plan."""
+    def of(cls, plan: Plan, contexts: int) -> SaveCopy:
+        """Return the copy for a plan that runs on a number of contexts."""
         names = [block.name for block in plan.pinned if block.memory_class in LEARNED]
         nbytes = copy_bytes(plan.specs[name].nbytes for name in names)
-        return cls(nbytes, plan.planned_bytes, plan.budget_bytes)
+        budget, arena_bytes = plan.budget_bytes, contexts * plan.planned_bytes
+        return cls(nbytes, arena_bytes, budget is None or arena_bytes + nbytes <= contexts * budget)
 
-    def is_within(self, limit: int | None = None) -> bool:
-        """Return whether arena and copy fit into the budget, and into `limit` bytes."""
-        limits = [most for most in (self.budget_bytes, limit) if most is not None]
-        return self.planned_bytes + self.nbytes <= min(
-            limits, default=self.planned_bytes + self.nbytes
-        )
+    def fits(self, limit: int) -> bool:
+        """Return whether budget and `limit` bytes have room for arenas and copy."""
+        return self.is_within_budget and self.arena_bytes + self.nbytes <= limit
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the copy as JSON."""
+        return {"copy_bytes": self.nbytes, "in_background": self.is_within_budget}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import Any
 
+import networks
 import numpy as np
 import pytest
 import symbol_networks
@@ -216,6 +219,21 @@ def test_arrays_outlive_their_executor() -> None:
     assert weight.asnumpy().tobytes() == kept.tobytes()
 
 
+def test_an_executor_is_freed_with_its_last_reference() -> None:
+    executor = lenet()
+    executor.forward(is_train=True)
+    executor.backward()
+    nd.waitall()
+    arena = weakref.ref(executor.arg_dict["data"].chunk.arena)
+    gc.disable()
+    try:
+        del executor
+        nd.waitall()
+        assert arena() is None
+    finally:
+        gc.enable()
+
+
 def test_forward_takes_inputs_by_name() -> None:
     executor = lenet()
     data = np.ones((4, 1, 8, 8), np.float32)
@@ -324,3 +342,25 @@ def test_the_naive_engine_gives_the_same_bits() -> None:
     expected = passes()
     with using_engine(new_engine("naive")):
         assert passes() == expected
+
+
+@pytest.mark.parametrize("name", networks.NETWORKS)
+def test_gradients_are_the_bits_of_a_training_plan(name: str) -> None:
+    composed = networks.NETWORKS[name]()
+    expected = networks.gradients_of(composed)
+    symbol = sym.Symbol(composed.heads)
+    shapes = {key: spec.shape for key, spec in networks.INPUTS.items()}
+    executor = symbol.simple_bind(**shapes)
+    plain = networks.executor_for(
+        networks.plan_of(composed, rules={}, gradients=tuple(expected), phases=(networks.TRAIN,))
+    )
+    networks.fill(plain)
+    for argument, array in executor.arg_dict.items():
+        array[:] = plain.tensor(argument).read()
+    executor.forward(is_train=True)
+    executor.forward()
+    executor.forward(is_train=True)
+    executor.backward()
+    found = gradients(executor)
+    for argument, value in expected.items():
+        assert found[argument].tobytes() == value.tobytes(), argument

@@ -100,12 +100,24 @@ def test_X2_names_and_shapes_are_mxnets(name: str) -> None:
 @pytest.mark.parametrize("kind", REQUESTS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_X4_outputs_and_gradients_are_mxnets(name: str, kind: str) -> None:
-    expected, found = theirs()[name, kind], ours(name, requests_of(name, kind), 2)
+    expected, found = {**theirs()[name, kind]}, ours(name, requests_of(name, kind), 2)
+    if name == "passed" and kind in ("add", "mixed"):
+        # MXNet adds a gradient that is passed through several operators once too often.
+        for each in (expected, found):
+            each["gradients"] = {**each["gradients"], "x": []}
     for key in ("evaluated", "trained", "gradients"):
         assert_close(found[key], expected[key])
     # MXNet updates the states in backward, so not at all without gradients.
     if kind != "null":
         assert_close(found["states"], expected["states"])
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_X4_added_gradients_are_those_written_each_time(name: str) -> None:
+    written, added = (ours(name, kind, 2)["gradients"] for kind in ("write", "add"))
+    for argument, gradient in written.items():
+        expected = 1 + 2 * np.array(gradient)
+        np.testing.assert_allclose(added[argument], expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -133,3 +134,31 @@ def test_S1_an_equal_array_takes_the_memory_of_the_last_one(pool: StoragePool) -
     assert after.system_allocations == before.system_allocations
     assert after.requests_from_pool > before.requests_from_pool
     assert after.bytes_in_use == before.bytes_in_use
+
+
+def test_memory_is_freed_after_the_functions_that_use_it(pool: StoragePool) -> None:
+    """Also if the last reference to the array is gone before they run."""
+    before = pool.statistics().bytes_in_use
+    array = mx.nd.ones((1000,), ctx=Context("cpu", 7))
+    mx.nd.waitall()
+    begun, gate, found = threading.Event(), threading.Event(), []
+    block, engine = array.chunk.block, array.chunk.engine
+
+    def use(_: object) -> None:
+        begun.set()
+        gate.wait()
+        found.append((block.is_free, pool.statistics().bytes_in_use))
+
+    engine.push_sync(use, updates=(array.chunk.variable,), context=Context("cpu", 7))
+    begun.wait()
+    later = array + 1
+    del array
+    gc.collect()
+    assert not block.is_free
+    gate.set()
+    assert (later.asnumpy() == 2).all()
+    del later
+    # The engine forgets a complete function under the lock that this takes.
+    mx.nd.waitall()
+    assert found == [(False, before + 2 * block.capacity)]
+    assert block.is_free

@@ -1,4 +1,4 @@
-"""Type stubs of mxrun.nd: they are current, and type checkers and editors understand them."""
+"""Type stubs of mxrun.nd and mxrun.sym: they are current, and type checkers understand them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from operator_stubs import COMMAND, ROOT, STUBS
 
-from mxrun import nd
+from mxrun import nd, sym
 from mxrun.imperative.functions import public_names
 
 _PROGRAM = """
 from typing import Any
 
 import mxrun
-from mxrun import autograd, nd
+from mxrun import autograd, nd, sym
 
 
 def loss(data: mxrun.NDArray, weight: mxrun.NDArray, bias: mxrun.NDArray) -> mxrun.NDArray:
@@ -42,6 +42,11 @@ nd.sgd_update(weight, weight.grad, lr=0.1, out=weight)
 nd.save("weights", {"weight": weight})
 loaded: Any = nd.load("weights")
 mask: mxrun.NDArray = (weight > 0) * weight.clip(0, 1)
+
+relu = sym.Activation(act_type="relu", name="relu")
+net: sym.Symbol = sym.SoftmaxOutput(relu(sym.Variable("x", shape=(2, 3))).sum(axis=1), name="out")
+executor: sym.Executor = sym.Group([net, net * 2 - 1]).simple_bind(grad_req="null", x=(2, 3))
+executor.forward(is_train=False)
 """
 _MISTAKES = {
     'nd.FullyConnected(nd.ones((2, 3)), num_hidden="ten")': "num_hidden",
@@ -51,6 +56,10 @@ _MISTAKES = {
     "nd.ones((2,)).sum(axes=0)": "axes",
     "nd.no_such_operator(nd.ones((2,)))": "no_such_operator",
     "nd.ones((2,)).summ()": "summ",
+    "sym.Activation(sym.Variable('x'), act_type='rely')": "act_type",
+    "sym.FullyConnected(sym.Variable('x'))": "num_hidden",
+    "sym.Variable('x').sum(axes=0)": "axes",
+    "sym.no_such_operator(sym.Variable('x'))": "no_such_operator",
 }
 
 
@@ -59,8 +68,15 @@ def test_stubs_are_current(path: str) -> None:
     assert (ROOT / path).read_text(encoding="utf-8") == STUBS[path](), f"run `{COMMAND}`"
 
 
-def test_stubs_declare_every_operator_and_every_other_name() -> None:
-    tree = ast.parse((ROOT / "mxrun/imperative/operators.pyi").read_text())
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("mxrun/imperative/operators.pyi", nd.__all__),
+        ("mxrun/imperative/symbolic/__init__.pyi", sym.__all__),
+    ],
+)
+def test_stubs_declare_every_operator_and_every_other_name(path: str, names: list[str]) -> None:
+    tree = ast.parse((ROOT / path).read_text())
     declared = set()
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
@@ -69,7 +85,7 @@ def test_stubs_declare_every_operator_and_every_other_name() -> None:
             declared.add(node.targets[0].id)
         elif isinstance(node, ast.ImportFrom):
             declared |= {alias.asname for alias in node.names if alias.asname}
-    assert {*public_names(), *nd.__all__} <= declared
+    assert {*public_names(), *names} <= declared
 
 
 @pytest.mark.full
@@ -78,7 +94,7 @@ def test_mypy_checks_programs_that_use_arrays(tmp_path: Path) -> None:
         pytest.skip("mypy is not installed")
     program, wrong = tmp_path / "program.py", tmp_path / "wrong.py"
     program.write_text(_PROGRAM)
-    wrong.write_text("from mxrun import nd\n\n" + "\n".join(_MISTAKES) + "\n")
+    wrong.write_text("from mxrun import nd, sym\n\n" + "\n".join(_MISTAKES) + "\n")
     environment = {**os.environ, "MYPYPATH": str(ROOT)}
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent"]
     command += ["--cache-dir", str(tmp_path / "cache"), "--python-version", "3.10"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,25 @@ def test_X1_plot_prints_each_kind() -> None:
     assert unapplied["inputs"][0]["node"] is None
     kinds = {node["kind"] for node in plot([str(find_config("digits_lenet"))])["nodes"]}
     assert kinds == {"input", "variable", "operator"}
+
+
+def test_X1_plot_draws_a_saved_symbol(tmp_path: Path) -> None:
+    path = tmp_path / "net-symbol.json"
+    fc = sym.FullyConnected(sym.Variable("x", shape=(2, 5)), num_hidden=3, name="fc")
+    sym.SoftmaxOutput(fc, name="softmax").save(path)
+    nodes = {node["name"]: node for node in plot([str(path)])["nodes"]}
+    assert {name: node["kind"] for name, node in nodes.items()} == {
+        "x": "input",
+        "fc_weight": "variable",
+        "fc_bias": "variable",
+        "fc": "operator",
+        "softmax_label": "variable",
+        "softmax": "operator",
+    }
+    assert nodes["fc"]["outputs"] == [{"name": "output", "shape": [2, 3]}]
+    assert "fc" in python_output("-m", "mxrun", "plot", str(path))
+    with pytest.raises(UserError, match="takes no KEY=VALUE"):
+        plot([str(path)], ["a=1"])
 
 
 def test_X1_an_unapplied_operator_is_composed_any_number_of_times() -> None:
@@ -372,6 +393,8 @@ def test_shapes_by_position_and_what_is_unknown() -> None:
     with pytest.warns(UserWarning, match="types of these arguments are unknown: data"):
         assert net.infer_type() == (None, None, None)
     assert net.infer_type(data="float32")[1] == [np.float32]
+    assert net.infer_type(data="float32")[2] == [np.float32] * 2
+    assert net.infer_type_partial()[1] == [None]
     # More is known than MXNet finds without any shape.
     assert net.infer_shape_partial()[0][-1] == (4,)
     for call, message in (
@@ -392,6 +415,8 @@ def test_X3_files_keep_the_graph(tmp_path: Path) -> None:
     net.save(path)
     assert sym.load(path).graph_hash() == net.graph_hash()
     assert sym.load_json(net.tojson()).list_outputs() == net.list_outputs()
+    assert pickle.loads(pickle.dumps(net)).graph_hash() == net.graph_hash()
+    assert copy.deepcopy(net) is net
     with pytest.raises(UserError, match="cannot read the symbol"):
         sym.load(tmp_path / "missing.json")
 
@@ -402,6 +427,7 @@ EXPRESSIONS = [
     *("a + 1", "1 + a", "a - b", "2 - a", "a * b", "3 * a", "a / b", "1 / a", "a ** b", "2 ** a"),
     *("a % b", "a % 2", "3 % a", "-a", "abs(a)", "a == b", "a != 1", "a < b", "a <= 2", "a > 1"),
     *("a >= b", "sym.maximum(a, b)", "sym.maximum(2, a)", "sym.minimum(a, 2)", "sym.hypot(a, b)"),
+    *("a.sum(axis=1).sqrt()", "a.reshape((0, -1))", "a.transpose((1, 0))", "a.astype('int32')"),
     *("sym.pow(2, a)", "sym.power(a, 2)", "sym.maximum(3, 4)", "sym.pow(a, b)"),
 ]
 

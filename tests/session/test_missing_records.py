@@ -18,6 +18,7 @@ from PIL import Image
 from mxrun.base.errors import Stopped, UserError
 from mxrun.commands import train as command
 from mxrun.commands.runs import compare_runs, list_runs
+from mxrun.device.cpu.team import available_cores
 from mxrun.session.training import Existing, TrainingResult, TrainRequest
 from mxrun.train.checkpoint import checkpoint_folder, load_checkpoint
 from mxrun.train.checkpoint_manager import saved_steps
@@ -25,6 +26,8 @@ from mxrun.train.observer import EpochDone
 from mxrun.train.replay import NullObserver
 
 RUN = Path("runs/net")
+TWO = "context=[cpu:0, cpu:1]"
+two_cores = pytest.mark.skipif(available_cores() < 2, reason="two CPU contexts need two cores")
 # Four batches an epoch; where two make a step, the last record is in a step's second part.
 CONFIG = """\
 name: net
@@ -107,6 +110,9 @@ def final_state(config: Path, *overrides: str, existing: Existing) -> dict[str, 
         ("train/b/7.png", (), 2 * 4 + 3),
         ("train/b/7.png", ("train.accumulate=2",), 2 * 2 + 1),
         ("eval/b/7.png", (), 3 * 4),
+        pytest.param("train/b/7.png", (TWO,), 2 * 4 + 3, marks=two_cores),
+        pytest.param("train/b/7.png", (TWO, "train.accumulate=2"), 2 * 2 + 1, marks=two_cores),
+        pytest.param("eval/b/7.png", (TWO,), 3 * 4, marks=two_cores),
     ],
 )
 def test_what_was_trained_before_an_unreadable_record_is_saved(config, file, overrides, step):
@@ -148,22 +154,25 @@ def test_a_run_that_came_to_nothing_blocks_no_other(config):
         train(config, NullObserver())
 
 
+@pytest.mark.parametrize(
+    "words", [(), pytest.param((TWO,), marks=two_cores)], ids=["one context", "two contexts"]
+)
 @pytest.mark.parametrize(("file", "step"), [("train/b/7.png", 4 + 3), ("eval/a/0.png", 2 * 4)])
-def test_a_run_that_waits_for_a_record_says_so_and_stops_when_asked(config, file, step):
+def test_a_run_that_waits_for_a_record_says_so_and_stops_when_asked(config, file, step, words):
     """A pipe without a writer simulates a disk that does not respond."""
     os.mkfifo("pipe")
     content = Path(file).read_bytes()
     observer = After(1, lambda: Path("pipe").replace(file))
     with pytest.raises(Stopped, match=f"after step {step} and saved"):
-        train(config, observer)
-    (note,) = observer.notes
+        train(config, observer, *words)
+    *_, note = observer.notes
     assert note.startswith("waiting for ")
     assert f"{file}, for " in note
     # The thread that reads is let go.
     os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
     Path(file).unlink()
     Path(file).write_bytes(content)
-    assert train(config, NullObserver(), existing="resume").summary.resumed_from == step
+    assert train(config, NullObserver(), *words, existing="resume").summary.resumed_from == step
 
 
 def writer_to(pipe: Path, process: subprocess.Popen[str]) -> int:

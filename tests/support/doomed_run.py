@@ -3,7 +3,9 @@
 Arguments: `doomed_run.py PUBLISHED STEP:EVENT ARGUMENTS...`. The number of the last finished step
 is always in the file PUBLISHED (int64; 0 at the start of the command). After STEP steps, the
 process gets a signal at EVENT: SIGKILL before that file operation in the folder `runs`, counted
-from 1, or SIGTERM at `evaluate`, the first batch of an evaluation; 0 is no event.
+from 1, or SIGTERM at `evaluate`, the first batch of an evaluation; 0 is no event. `OPERATION+STEPS`
+counts the operations on the checkpoint of that step, and holds the thread that makes it until so
+many further steps are taken.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import os
 import signal
 import struct
 import sys
+import time
 from collections.abc import Callable
 from mmap import mmap
 from pathlib import Path
@@ -36,8 +39,10 @@ class Published:
         self._memory[:] = struct.pack("q", number)
 
 
-def doomed(published: Published, step: int, operation: int) -> Callable[[str, Any], None]:
-    """An audit hook that ends the process."""
+def doomed(
+    published: Published, step: int, operation: int, later: int
+) -> Callable[[str, Any], None]:
+    """An audit hook that ends the process, `later` steps after step `step` or thereafter."""
     left = operation
 
     def hook(event: str, arguments: Any) -> None:
@@ -46,9 +51,13 @@ def doomed(published: Published, step: int, operation: int) -> Callable[[str, An
         relative = event in ("os.remove", "os.rmdir") and arguments[1] != -1
         if event not in OPERATIONS or not (relative or str(arguments[0]).startswith("runs")):
             return
+        if later and f"checkpoint-{step}" not in str(arguments[0]):
+            return
         if published.value >= step:
             left -= 1
             if left == 0:
+                while published.value < step + later:
+                    time.sleep(0.0002)
                 os.kill(os.getpid(), signal.SIGKILL)
 
     return hook
@@ -90,8 +99,9 @@ if __name__ == "__main__":
     publish_steps(reached)
     if at == "evaluate":
         stop_in_evaluation(reached, int(first))
-    elif int(at):
-        sys.addaudithook(doomed(reached, int(first), int(at)))
+    elif at != "0":
+        operation, _, steps = at.partition("+")
+        sys.addaudithook(doomed(reached, int(first), int(operation), int(steps or 0)))
 
     from mxrun.__main__ import main
 

@@ -406,7 +406,7 @@ def accepted(program: Program) -> int:
     return pushes - len(expected(program).refused)
 
 
-def guarded(body: Callable[[], Any], seconds: float = 60.0) -> None:
+def guarded(body: Callable[[], Any], seconds: float = 300.0) -> None:
     """Run `body` on a thread; AssertionError if it hangs, and its exception if it raises one."""
     raised: list[BaseException] = []
 

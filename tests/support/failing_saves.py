@@ -11,12 +11,15 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mxrun.base.errors import UserError
+from mxrun.runtime.engine.threaded import ThreadedEngine
+from mxrun.train.background import BackgroundWriter
 from mxrun.train.checkpoint import (
     OPTIMIZER_FILE,
     PARAMETERS_FILE,
@@ -81,6 +84,19 @@ def end_of_epoch(run: RunDirectory) -> None:
     keeper = CheckpointManager(run.path, Policy(Interval(1, "epochs"), keep=2))
     saver = RunSaver(run, keeper, lambda progress, due: (state(3), arrays(3)), None, print)
     saver.after_epoch(epoch(3), Progress(step=3, epoch=4), improved=False)
+
+
+def beside_steps(run: RunDirectory) -> None:
+    """Do the same, but write the checkpoint on a thread of an engine."""
+    keeper = CheckpointManager(run.path, Policy(Interval(1, "epochs"), keep=2))
+    engine, groups = ThreadedEngine(), arrays(3)
+    writer = BackgroundWriter(engine, [], groups)
+    saver = RunSaver(
+        run, keeper, lambda progress, due: (state(3), groups), None, print, writer=writer
+    )
+    with closing(engine), closing(saver):
+        saver.after_epoch(epoch(3), Progress(step=3, epoch=4), improved=False)
+        saver.wait()
 
 
 def save_again(run: RunDirectory) -> None:
@@ -187,5 +203,5 @@ class Failing:
 
 if __name__ == "__main__":
     place = Path(sys.argv[1])
-    actions = (end_of_epoch, save_again, go_on)
+    actions = (end_of_epoch, beside_steps, save_again, go_on)
     json.dump({action.__name__: Failing(place, action).run() for action in actions}, sys.stdout)

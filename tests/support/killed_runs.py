@@ -17,12 +17,13 @@ OPERATIONS = 25
 @dataclass(frozen=True)
 class Moment:
     """Moment of a kill: a delay after a step (0: after the command has begun), or a file operation
-    after that step.
+    after that step, held until `later` further steps are taken.
     """
 
     step: int
     seconds: float = 0.0
     operation: int = 0
+    later: int = 0
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Killed:
 
 def kill(folder: Path, moment: Moment, *arguments: str, config: str = CONFIG) -> Killed:
     """Start or resume a run, and kill it."""
-    doom = f"{moment.step}:{moment.operation}" if moment.operation else NEVER
+    doom = f"{moment.step}:{moment.operation}+{moment.later}" if moment.operation else NEVER
     started = Started(folder, *arguments, moment=doom, config=config)
     if not moment.operation:
         started.wait_for(moment.step, moment.seconds)

@@ -13,7 +13,7 @@ import textwrap
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from mxrun.imperative import operators, symbolic
 from mxrun.imperative.binary import BinaryOperation
 from mxrun.imperative.fluent import COMPOSITES, METHODS
 from mxrun.imperative.functions import public_names, python_signature
+from mxrun.imperative.symbolic import fluent as symbolic_fluent
 from mxrun.imperative.symbolic import numbers
 from mxrun.imperative.symbolic.functions import symbol_signature
 from mxrun.operator.register import OPERATORS
@@ -79,6 +80,16 @@ SYMBOLS = StubStyle(
     varying="Symbol",
     extra={"name": "str | None = None", "attr": "Mapping[str, str] | None = None"},
     signature=symbol_signature,
+)
+SYMBOL_METHOD = replace(
+    SYMBOLS,
+    tensor="Symbol",
+    result="Self",
+    several="Self",
+    varying="Self",
+    extra={"name": "str | None = None"},
+    indent=4,
+    is_method=True,
 )
 
 
@@ -218,9 +229,9 @@ def _first_paragraph(function: Callable[..., Any]) -> str:
 def _file(title: str, imports: list[str], declared: str, used: tuple[str, ...] = ()) -> str:
     """Return the text of a stub; names of `typing` are imported if they are used."""
     names = [name for name in ("Any", "Literal") if re.search(rf"\b{name}\b", declared)]
-    typed = f"from typing import {', '.join(names)}"
+    typed = [f"from typing import {', '.join(names)}"] if names else []
     kinds = [name for name in ("Callable", "Mapping", "Sequence") if re.search(name, declared)]
-    first = [*used, f"from collections.abc import {', '.join(kinds)}", typed]
+    first = [*used, f"from collections.abc import {', '.join(kinds)}", *typed]
     about = f'"""Declarations of {title}, written by `{COMMAND}`."""'
     return "\n".join([about, "", *first, "", *imports, "", declared])
 
@@ -288,10 +299,26 @@ def sym_stub() -> str:
     return _file("mxrun.sym", sorted({*imports}), f"__all__: list[str]\n\n{declared}")
 
 
+def symbol_methods_stub() -> str:
+    """Return the stub of the methods of symbols that apply operators."""
+    names = symbolic_fluent.METHODS
+    methods = [function_stub(name, signature_of(name), SYMBOL_METHOD) for name in names]
+    head = [
+        "METHODS: tuple[str, ...]",
+        "",
+        "class SymbolMethods:",
+        '    """Methods named in `METHODS`."""',
+        "",
+    ]
+    imports = ["from typing_extensions import Self", "", "from mxrun.graph.symbol import Symbol"]
+    return _file("methods of Symbol", imports, "\n".join([*head, "\n\n".join(methods), ""]))
+
+
 STUBS: Mapping[str, Callable[[], str]] = {
     "mxrun/imperative/operators.pyi": nd_stub,
     "mxrun/imperative/fluent.pyi": fluent_stub,
     "mxrun/imperative/symbolic/__init__.pyi": sym_stub,
+    "mxrun/imperative/symbolic/fluent.pyi": symbol_methods_stub,
 }
 
 

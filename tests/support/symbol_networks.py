@@ -60,6 +60,25 @@ def fan_out(sym: Any) -> Any:
     return sym.Group(heads)
 
 
+def passed(sym: Any) -> Any:
+    """Return outputs whose gradients are those of variables as they are, and a shared weight."""
+    x, w = sym.Variable("x"), sym.Variable("w", shape=(5, 5))
+    first = sym.FullyConnected(sym.Variable("z"), w, num_hidden=5, no_bias=True, name="first")
+    second = sym.FullyConnected(first, w, num_hidden=5, no_bias=True, name="second")
+    whole = sym.Concat(x, x * 2, sym.identity(sym.Variable("v"), name="same"), dim=1, name="whole")
+    parts = sym.SliceChannel(whole, num_outputs=3, name="parts")
+    return sym.Group(
+        [
+            x + sym.Variable("y"),
+            sym.identity(x, name="i"),
+            second,
+            parts[1],
+            x,
+            sym.argmax(x, axis=1),
+        ]
+    )
+
+
 NETWORKS = {
     "lenet": (lenet, {"data": (4, 1, 8, 8), "softmax_label": (4,)}),
     "residual": (residual, {"data": (2, 3, 5, 5), "label": (2, 4)}),
@@ -67,6 +86,7 @@ NETWORKS = {
     "loss_and_features": (loss_and_features, {"data": (3, 5), "softmax_label": (3,)}),
     "arithmetic": (arithmetic, {"a": (3, 4), "b": (3, 4)}),
     "fan_out": (fan_out, {"data": (3, 5)}),
+    "passed": (passed, {"x": (2, 5), "y": (2, 5), "z": (2, 5), "v": (2, 5)}),
 }
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from mxrun.graph.attributes import AttrScope
 from mxrun.graph.naming_scopes import NameManager, Prefix
 from mxrun.imperative.functions import public_names
-from mxrun.imperative.symbolic.creation import Group, Variable, load, load_json, var
+from mxrun.imperative.symbolic.creation import Group, Variable, load, var
 from mxrun.imperative.symbolic.creator import OperatorCreator
 from mxrun.imperative.symbolic.executor import Executor
 from mxrun.imperative.symbolic.functions import operator_function
 from mxrun.imperative.symbolic.numbers import hypot, maximum, minimum, pow, power
-from mxrun.imperative.symbolic.symbol import Symbol
+from mxrun.imperative.symbolic.symbol import Symbol, load_json
 from mxrun.operator.register import OPERATORS
 from mxrun.operator.signature import OperatorSignature, signature_of
 

@@ -10,10 +10,10 @@ from mxrun.imperative.creation import DType
 from mxrun.imperative.symbolic.creation import Group as Group
 from mxrun.imperative.symbolic.creation import Variable as Variable
 from mxrun.imperative.symbolic.creation import load as load
-from mxrun.imperative.symbolic.creation import load_json as load_json
 from mxrun.imperative.symbolic.creator import OperatorCreator as OperatorCreator
 from mxrun.imperative.symbolic.executor import Executor as Executor
 from mxrun.imperative.symbolic.symbol import Symbol as Symbol
+from mxrun.imperative.symbolic.symbol import load_json as load_json
 from mxrun.operator.signature import OperatorSignature
 
 __all__: list[str]

@@ -9,10 +9,9 @@ from typing import Any
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.graph import symbol as graph
 from mxrun.graph.attributes import in_scope, is_hidden, variable_attributes
-from mxrun.graph.json import load as load_heads
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.imperative.creation import dtype_name
-from mxrun.imperative.symbolic.symbol import Symbol
+from mxrun.imperative.symbolic.symbol import Symbol, load_json
 
 
 def Variable(
@@ -55,11 +54,6 @@ def Group(symbols: Iterable[graph.Symbol]) -> Symbol:
     if not heads:
         raise UserError(Diagnostic("a group needs at least one symbol"))
     return Symbol(heads)
-
-
-def load_json(json_str: str) -> Symbol:
-    """Return the symbol in MXNet's JSON. Raises UserError naming a node that cannot be used."""
-    return Symbol(load_heads(json_str))
 
 
 def load(fname: str | Path) -> Symbol:

@@ -62,8 +62,9 @@ class Executor:
         self._programs = Programs(bound, arrays, region, name)
         self._outputs = [arrays[output] for output in bound.outputs]
         self._monitor: Monitor | None = None
-        # The programs of the last forward pass in training; a backward pass continues them.
-        self._pending: Programs | None = None
+        # The programs and the token of the last forward pass in training, which a backward pass
+        # continues.
+        self._pending: tuple[Programs, object] | None = None
 
     # -- binding -------------------------------------------------------------------------------
 
@@ -174,7 +175,9 @@ class Executor:
             self._monitor.forward(is_train)
         else:
             self._push(programs.forward_operator(is_train))
-        self._pending = programs.region.holder = programs if is_train else None
+        token = object() if is_train else None
+        programs.region.holder = token
+        self._pending = (programs, token) if is_train else None
         return self.outputs
 
     def backward(self, out_grads: Any = None) -> None:
@@ -183,8 +186,8 @@ class Executor:
         out_grads: gradients of the outputs, an array or one for each output; a loss needs none.
         Raises UserError if a gradient is missing or has another shape.
         """
-        programs = self._pending
-        if programs is None or programs.region.holder is not programs:
+        programs, token = self._pending or (self._programs, object())
+        if programs.region.holder is not token:
             hint = (
                 "call forward(is_train=True) before, and no other pass in the same memory between"
             )

@@ -118,7 +118,7 @@ class Programs:
         self, is_train: bool, copies: Copies, runner: Runner = _plain_run
     ) -> EngineOperator:
         program = self.forward_in_training if is_train else self.evaluation
-        function = partial(self._run, partial(runner, program), copies)
+        function = partial(_run, self.device, partial(runner, program), copies, ())
         return self.forward_access(is_train, copies).operator(
             function, f"forward of {self.name}", self.reusable
         )
@@ -154,23 +154,8 @@ class Programs:
             (access.update if is_added else access.write)([self.arrays[pinned]])
         access.write(zeroed)
         access.updates[self.reusable.variable] = None
-        function = partial(self._run, self.backward.run, copies, zeroed=zeroed)
+        function = partial(_run, self.device, self.backward.run, copies, zeroed)
         return access.operator(function, f"backward of {self.name}", self.reusable)
-
-    def _run(
-        self,
-        run: Callable[[], None],
-        copies: Copies,
-        run_context: RunContext,
-        zeroed: Sequence[NDArrayBase] = (),
-    ) -> None:
-        for array in zeroed:
-            begin = array.handle.offset
-            self.device.fill(array.handle.memory, begin, begin + array.nbytes, 0)
-        for source, target in copies:
-            self.device.write(target.handle, self.device.read(source.handle, source.spec))
-        run()
-        self.device.synchronise()
 
     def _variables(self) -> list[NDArrayBase]:
         gradients, outputs = self.bound.gradients.values(), self.bound.outputs
@@ -185,3 +170,19 @@ class Programs:
     def _of_class(self, kind: MemoryClass) -> list[NDArrayBase]:
         blocks = self.bound.plan.pinned
         return [self.arrays[block.name] for block in blocks if block.memory_class is kind]
+
+
+def _run(
+    device: Device,
+    run: Callable[[], None],
+    copies: Copies,
+    zeroed: Sequence[NDArrayBase],
+    run_context: RunContext,
+) -> None:
+    for array in zeroed:
+        begin = array.handle.offset
+        device.fill(array.handle.memory, begin, begin + array.nbytes, 0)
+    for source, target in copies:
+        device.write(target.handle, device.read(source.handle, source.spec))
+    run()
+    device.synchronise()

@@ -17,6 +17,7 @@ from mxrun.graph import symbol as graph
 from mxrun.graph.attributes import shown
 from mxrun.graph.compose import input_names, require_variables
 from mxrun.graph.infer import InferredSpecs, infer
+from mxrun.graph.json import load
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.imperative.creation import dtype_name
 from mxrun.imperative.symbolic.arguments import GradientRequests
@@ -24,14 +25,15 @@ from mxrun.imperative.symbolic.binding import executor_of_arrays, executor_of_sh
 from mxrun.imperative.symbolic.call import compose_entries
 from mxrun.imperative.symbolic.debug import debug_text
 from mxrun.imperative.symbolic.executor import Executor
+from mxrun.imperative.symbolic.fluent import SymbolMethods
 from mxrun.operator.shape import is_known
 
 Shapes = list[Shape]
-Types = list[type[np.generic]]
+Types = list[type[np.generic] | None]
 _NUMBERS = (int, float, np.number)
 
 
-class Symbol(graph.Symbol):
+class Symbol(SymbolMethods, graph.Symbol):
     """Network, or part of one: an immutable list of outputs of nodes.
 
     Operators on symbols (`mxrun.sym.Convolution`, `+`, ...) give symbols. Calling a symbol composes
@@ -142,21 +144,35 @@ class Symbol(graph.Symbol):
         with a warning, where they are not enough. Raises UserError for a type that an operator does
         not support.
         """
+        arguments, outputs, states = self.infer_type_partial(*types, **named)
+        unknown = [
+            name
+            for name, dtype in zip(self.list_arguments(), arguments, strict=True)
+            if dtype is None
+        ]
+        if unknown:
+            text = f"types of these arguments are unknown: {', '.join(unknown)}"
+            warnings.warn(text, stacklevel=2)
+            return None, None, None
+        return arguments, outputs, states
+
+    def infer_type_partial(self, *types: Any, **named: Any) -> tuple[Types, Types, Types]:
+        """Return what is known, as `infer_type`; None for unknown types of others than states."""
         given = self._by_name(types, named)
         known = {name: dtype_name(dtype) for name, dtype in given.items()}
         inferred = infer(self.applied().heads, {}, known)
         if inferred.mistyped:
             raise UserError(inferred.mistyped)
-        missing = [each.name for each in self._arguments() if each in inferred.assumed]
-        if missing:
-            text = f"types of these arguments are unknown: {', '.join(missing)}"
-            warnings.warn(text, stacklevel=2)
-            return None, None, None
 
         def listed(entries: Sequence[NodeEntry]) -> Types:
-            return [numpy_dtype(inferred.types[entry]).type for entry in entries]
+            return [
+                None if entry in inferred.assumed else numpy_dtype(inferred.types[entry]).type
+                for entry in entries
+            ]
 
-        return listed(self._arguments()), listed(self.applied().heads), listed(self._states())
+        # A state that nothing decides is float32.
+        states = [numpy_dtype(inferred.types[entry]).type for entry in self._states()]
+        return listed(self._arguments()), listed(self.applied().heads), [*states]
 
     def _inferred(
         self, shapes: Sequence[Shape | None], named: Mapping[str, Shape]
@@ -205,6 +221,15 @@ class Symbol(graph.Symbol):
     def save(self, fname: str | Path) -> None:
         """Write the graph to a file in MXNet's JSON."""
         Path(fname).write_text(self.tojson())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load_json, (self.tojson(),)
+
+    def __copy__(self) -> Symbol:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Symbol:
+        return self
 
     # -- execution -----------------------------------------------------------------------------
 
@@ -306,12 +331,21 @@ class Symbol(graph.Symbol):
     def __ge__(self, other: Any) -> Any:
         return binary(self, other, "_greater_equal", "_greater_equal_scalar")
 
+    def astype(self, dtype: Any) -> Symbol:
+        """Return the symbol converted to another data type."""
+        return Symbol(compose_entries("Cast", [self], {"dtype": dtype}))
+
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
         raise UserError(
             Diagnostic("a symbol has no truth value", hint="a comparison gives a symbol of its own")
         )
+
+
+def load_json(json_str: str) -> Symbol:
+    """Return the symbol in MXNet's JSON. Raises UserError naming a node that cannot be used."""
+    return Symbol(load(json_str))
 
 
 def _of(inferred: InferredSpecs, entry: NodeEntry) -> PartialShape:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from mxrun.base.errors import UserError
 from mxrun.runtime.engine.interface import Engine
+from mxrun.runtime.engine.interrupts import install
 from mxrun.runtime.engine.naive import NaiveEngine
 from mxrun.runtime.engine.threaded import ThreadedEngine
 
@@ -40,7 +41,7 @@ def engine() -> Engine:
     """Return the process's engine, made when it is first asked for.
 
     When the process ends, functions that are pending finish, and failures that no wait has raised
-    are printed to standard error.
+    are printed to standard error. Ctrl-C leaves the engine whole (`interrupts.py`).
     """
     global _engine
     if _engine is not None:
@@ -50,6 +51,7 @@ def engine() -> Engine:
             _engine = ThreadedEngine()
             atexit.register(_finish, _engine)
             os.register_at_fork(after_in_child=_forget)
+            install()
         return _engine
 
 

@@ -15,6 +15,7 @@ that writes a failed variable makes it whole again. Failures are raised where so
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -132,8 +133,9 @@ class EngineOperator:
         is_async: bool = False,
     ) -> None:
         self.function: Callable[..., object] = function
-        self.reads = tuple(reads)
-        self.changes, self.needs = (*writes, *updates), (*reads, *updates)
+        self.reads: tuple[Variable, ...] = tuple(reads)
+        self.changes: tuple[Variable, ...] = (*writes, *updates)
+        self.needs: tuple[Variable, ...] = (*reads, *updates)
         self.name, self.context, self.pool = name, context, pool
         self.priority, self.is_async = priority, is_async
         self.pending, self.is_deleted = 0, False
@@ -141,6 +143,18 @@ class EngineOperator:
         count = len(self.reads) + len(self.changes)
         if count > 1 and len({*self.reads, *self.changes}) != count:
             raise InternalError(f"{name} names a variable twice: {self._named_twice()}")
+
+    def set_variables(
+        self,
+        reads: Sequence[Variable],
+        writes: Sequence[Variable],
+        updates: Sequence[Variable] = (),
+    ) -> None:
+        """Replace the variables, which must be distinct; for operators that are not pending."""
+        self.reads = self.needs = tuple(reads)
+        self.changes = tuple(writes)
+        if updates:
+            self.changes, self.needs = (*writes, *updates), (*reads, *updates)
 
     def _named_twice(self) -> str:
         seen: set[Variable] = set()
@@ -160,6 +174,14 @@ class Engine(ABC):
     """
 
     kind: str
+    interrupted = False
+    """Whether Ctrl-C came within an operation, at the end of which it is raised."""
+
+    def _raise_interrupt(self) -> None:
+        """Raise KeyboardInterrupt on the main thread."""
+        if threading.current_thread() is threading.main_thread():
+            self.interrupted = False
+            raise KeyboardInterrupt
 
     # -- variables -----------------------------------------------------------------------------
 

@@ -75,6 +75,8 @@ class NaiveEngine(Engine):
         operator.pending += 1
         self._queue.append(_OrderedPush(operator, next(self._numbers), on_done))
         self._work()
+        if self.interrupted:
+            self._raise_interrupt()
 
     def run_or_push(self, operator: EngineOperator) -> bool:
         """Run an operator, or leave it to the thread that runs one."""
@@ -131,7 +133,9 @@ class NaiveEngine(Engine):
             self._queue.append(operator.on_delete)
             operator.on_delete = None
         if interrupt is not None:
-            # It is meant for the caller, and not an outcome of the function.
+            # It is meant for the caller, so that no wait reports it again.
+            if failure is not None:
+                self._failures.pop(failure, None)
             raise interrupt
 
     # -- deleting ------------------------------------------------------------------------------
@@ -241,7 +245,7 @@ def _call(operator: EngineOperator, run_context: RunContext) -> BaseException | 
 
     try:
         operator.function(run_context, on_complete)
+        complete.wait()
     except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
         return error
-    complete.wait()
     return errors[0] if errors else None

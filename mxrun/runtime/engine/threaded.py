@@ -117,7 +117,10 @@ class ThreadedEngine(Engine):
         with self._lock:
             self._admit(operator)
             self._push(operator, on_done)
-        self._call_back()
+        if self._due:
+            self._call_back()
+        if self.interrupted:
+            self._raise_interrupt()
 
     def run_or_push(self, operator: EngineOperator) -> bool:
         """Run a short operator on the calling thread if its variables are idle, else push it."""
@@ -145,10 +148,13 @@ class ThreadedEngine(Engine):
             with self._lock:
                 self._finish(operator, sequence, failure)
             if failure is not None and isinstance(failure.error, KeyboardInterrupt):
-                # It is meant for the caller, and not an outcome of the function.
+                # It is meant for the caller, so that no wait reports it again.
+                self._failures.pop(failure, None)
                 raise failure.error
         if self._due:
             self._call_back()
+        if self.interrupted:
+            self._raise_interrupt()
         return here
 
     def _admit(self, operator: EngineOperator) -> None:

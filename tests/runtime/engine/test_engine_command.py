@@ -92,6 +92,7 @@ def test_E2_jobs_run_in_the_order_of_the_file_where_they_share_a_variable() -> N
     assert Path("log").read_text().split() == [str(n) for n in range(40)]
 
 
+@pytest.mark.commands
 def test_python_jobs_run_in_the_folder_of_the_file() -> None:
     Path("work").mkdir()
     Path("work/cleaning.py").write_text("def main(): print('cleaned')")
@@ -105,6 +106,7 @@ def test_python_jobs_run_in_the_folder_of_the_file() -> None:
     assert Path("work/made").exists()
 
 
+@pytest.mark.commands
 def test_shell_commands_stop_at_the_first_failure() -> None:
     report = jobs(
         "jobs:\n  - name: lines\n    run: |\n      false\n      touch made\n"
@@ -115,6 +117,7 @@ def test_shell_commands_stop_at_the_first_failure() -> None:
     assert not Path("made").exists()
 
 
+@pytest.mark.commands
 def test_the_end_of_a_failed_jobs_output_is_shown() -> None:
     text = "jobs:\n  - {name: long, run: 'seq 100; echo last >&2; exit 1'}\n"
     Path("jobs.yaml").write_text(text + "  - {name: quiet, run: echo unseen}\n")
@@ -134,6 +137,7 @@ def test_the_end_of_a_failed_jobs_output_is_shown() -> None:
     assert "unseen" in full
 
 
+@pytest.mark.commands
 def test_jobs_are_shown_on_a_terminal() -> None:
     Path("jobs.yaml").write_text(FAILING)
     code, shown = on_terminal("engine", "jobs.yaml", stream="stderr")
@@ -142,6 +146,7 @@ def test_jobs_are_shown_on_a_terminal() -> None:
     assert "no route to host" in shown
 
 
+@pytest.mark.commands
 def test_a_wrong_file_is_refused_before_any_job() -> None:
     Path("jobs.yaml").write_text(
         "jobs:\n  - {name: a, run: touch made}\n  - {name: b, rum: x, reads: [a, a]}\n"
@@ -164,6 +169,7 @@ jobs:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("kind", ["threaded", "naive"])
+@pytest.mark.commands
 def test_a_signal_ends_the_jobs(kind: str, number: signal.Signals) -> None:
     code, output, group = interrupted(ENDLESS.replace("TRAP", ""), kind, [number])
     assert code == 128 + number
@@ -175,6 +181,7 @@ def test_a_signal_ends_the_jobs(kind: str, number: signal.Signals) -> None:
         os.killpg(group, 0)
 
 
+@pytest.mark.commands
 def test_a_second_signal_kills_jobs_that_ignore_the_first() -> None:
     text = ENDLESS.replace("TRAP", "trap '' TERM INT;")
     code, _, group = interrupted(text, "threaded", [signal.SIGINT, signal.SIGINT])

@@ -1,0 +1,81 @@
+"""Ctrl-C between two operations of an engine, never within one.
+
+Python raises KeyboardInterrupt at any instruction of the main thread. Within an engine that would
+leave a push half done, and every later wait would hang. The handler installed here raises it at
+once outside of engines, in their waits and in functions that they run, and otherwise at the end of
+the operation.
+"""
+
+from __future__ import annotations
+
+import _thread
+import signal
+import threading
+import time
+from types import FrameType
+
+from mxrun.runtime.engine import naive, propagation, queues, threaded
+from mxrun.runtime.engine.interface import Engine
+from mxrun.runtime.engine.naive import NaiveEngine
+from mxrun.runtime.engine.threaded import ThreadedEngine
+
+_DELAY_S = 0.05
+_FILES = frozenset(str(module.__file__) for module in (naive, propagation, queues, threaded))
+# Methods that wait, and leave nothing half done.
+_WAITS = frozenset(
+    method.__code__
+    for kind in (NaiveEngine, ThreadedEngine)
+    for method in (kind.wait_for_variable, kind.wait_for_all, kind.close)
+) | {ThreadedEngine._wait_until_complete.__code__, NaiveEngine._wait.__code__}
+# Those that call the functions pushed, and catch what these raise.
+_CALLS = frozenset({ThreadedEngine._run.__code__, naive._call.__code__})
+
+
+def install() -> None:
+    """Install the handler of SIGINT in place of Python's own, but of no other.
+
+    Outside the main thread, where Python cannot install handlers, it does nothing.
+    """
+    if (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ):
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, or let the engine raise it at the end of its operation."""
+    engine = _engine_within(frame)
+    if engine is None:
+        raise KeyboardInterrupt
+    engine.interrupted = True
+    # A thread without the bookkeeping of `threading`, whose locks this thread may hold.
+    _thread.start_new_thread(_send_again, (engine, number))
+
+
+def _engine_within(frame: FrameType | None) -> Engine | None:
+    """Return the engine that an exception would leave in the middle of an operation, if any."""
+    is_innermost, is_within = True, False
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename in _FILES:
+            if not is_within and (code in _WAITS or (code in _CALLS and not is_innermost)):
+                return None
+            is_within = True
+            engine = frame.f_locals.get("self")
+            if isinstance(engine, Engine):
+                return engine
+        frame, is_innermost = frame.f_back, False
+    return None
+
+
+def _send_again(engine: Engine, number: int) -> None:
+    """Send the signal again if the engine has not raised KeyboardInterrupt meanwhile.
+
+    Some operations, such as deletions by the garbage collector, cannot raise it.
+    """
+    time.sleep(_DELAY_S)
+    main = threading.main_thread().ident
+    if engine.interrupted and main is not None:
+        engine.interrupted = False
+        signal.pthread_kill(main, number)
