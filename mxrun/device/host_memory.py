@@ -6,6 +6,7 @@ import ctypes
 import math
 import mmap
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,9 @@ UNBACKED_ADDRESS = 1 << 40
 """Address in the unused middle of the address space."""
 
 _PROT_NONE = 0
+# Mappings from this size on use huge pages. Sums of 12 MB tensors take 0.85 to 0.95 ms with them
+# and 1.05 to 1.6 without, on one core of a virtual machine, whose page walks are slow.
+_MIN_HUGE_BYTES = 4 << 20
 # Addresses that each movable tensor gets for offsets before the first run.
 _MOVABLE_BYTES = 1 << 36
 
@@ -139,7 +143,12 @@ def array_at(address: int, shape: Shape, dtype: str) -> Array:
 
 def _mapped(nbytes: int) -> mmap.mmap:
     try:
-        return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        mapping = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if nbytes >= _MIN_HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+            # A kernel without huge pages refuses, and nothing depends on them.
+            with suppress(OSError):
+                mapping.madvise(mmap.MADV_HUGEPAGE)
+        return mapping
     except (OSError, OverflowError) as error:
         raise UserError(
             Diagnostic(

@@ -7,6 +7,7 @@ graph of a network is differentiated, and runs all backward steps as one operati
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -23,7 +24,7 @@ from mxrun.imperative.backward import ADD, NULL, WRITE
 from mxrun.imperative.chunk import allocate
 from mxrun.imperative.differentiate import (
     Gradients,
-    Tape,
+    RecordedGraph,
     Target,
     differentiate,
     fill_zero,
@@ -120,8 +121,8 @@ def backward(
     if it depends on no variable, and if an operator in between has no gradient.
     """
     given = _given(heads, head_grads)
-    tape = Tape.ending_with(given)
-    if not tape.variables:
+    graph = RecordedGraph.ending_with(given)
+    if not graph.variables:
         raise UserError(
             Diagnostic(
                 "the heads depend on no variable",
@@ -131,13 +132,13 @@ def backward(
         )
     targets = {
         variable: Target(variable.grad, variable.request)
-        for variable in tape.variables
+        for variable in graph.variables
         if variable.grad is not None
     }
     with pause():
-        differentiate(tape, given, targets)
+        differentiate(graph, given, targets)
     if not retain_graph:
-        tape.free()
+        graph.free()
 
 
 def grad(
@@ -153,22 +154,22 @@ def grad(
     """
     listed = [variables] if isinstance(variables, NDArrayBase) else list(variables)
     given = _given(heads, head_grads)
-    tape = Tape.ending_with(given)
+    graph = RecordedGraph.ending_with(given)
     targets: dict[MarkedVariable, Target] = {}
     nodes = []
     for number, variable in enumerate(listed, 1):
         node = None if variable.entry is None else variable.entry.node
         if not isinstance(node, MarkedVariable):
             raise UserError(f"variable {number} is no marked variable; call attach_grad() on it")
-        if node not in tape.variables:
+        if node not in graph.variables:
             raise UserError(f"no head depends on variable {number}")
         nodes.append(node)
         if node not in targets:
             targets[node] = Target(new_array(variable.context, variable.shape, variable.dtype))
     with pause():
-        differentiate(tape, given, targets)
+        differentiate(graph, given, targets)
     if not retain_graph:
-        tape.free()
+        graph.free()
     return [targets[node].array for node in nodes]
 
 
@@ -223,3 +224,5 @@ def _filled_ones(context: Context, shape: Shape, dtype: str) -> Any:
 
 
 _shared_ones = lru_cache(maxsize=256)(_filled_ones)
+# While the interpreter deletes modules, arrays can no longer give their memory back.
+atexit.register(_shared_ones.cache_clear)

@@ -84,7 +84,7 @@ class Target:
     is_reached: bool = False
 
 
-class Tape:
+class RecordedGraph:
     """Calls and variables that heads depend on, in the order of calls."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
@@ -94,8 +94,8 @@ class Tape:
         self.variables = {node: None for node in ordered if isinstance(node, MarkedVariable)}
 
     @classmethod
-    def ending_with(cls, heads: Gradients) -> Tape:
-        """Return the tape that ends with heads; tensors of freed calls are constants."""
+    def ending_with(cls, heads: Gradients) -> RecordedGraph:
+        """Return the graph that ends with heads; tensors of freed calls are constants."""
         found: dict[Node, None] = {}
         waiting = [head.node for head in heads.entries()]
         while waiting:
@@ -118,14 +118,14 @@ class Tape:
 
 
 def differentiate(
-    tape: Tape, gradients: Gradients, targets: Mapping[MarkedVariable, Target]
+    graph: RecordedGraph, gradients: Gradients, targets: Mapping[MarkedVariable, Target]
 ) -> None:
     """Push the operations that compute the gradients of variables from those of the heads.
 
     gradients: of the heads. Raises UserError if an operator in between has no gradient.
     """
-    calls = list(tape.calls)
-    for function in reversed(tape.functions):
+    calls = list(graph.calls)
+    for function in reversed(graph.functions):
         later = [call for call in calls if call.number > function.number]
         del calls[len(calls) - len(later) :]
         _differentiate_calls(later, gradients, targets, is_first=False)
