@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import HANG_S, digests
-from interrupted_runs import CONFIG, EPOCH, INTERVAL, STEPS, go_on, left
+from interrupted_runs import CONFIG, EPOCH, INTERVAL, go_on, left
 from killed_runs import Moment, assert_little_is_redone, chain, kill
 
 from mxrun.base.errors import Diagnostic, Stopped, UserError
