@@ -14,9 +14,9 @@ pytestmark = pytest.mark.whole
 ROOT = Path(__file__).resolve().parents[2]
 
 # Face for programs, whose classes have MXNet's names, as classes of other layers do: a Symbol with
-# methods that bind it, and the Executor that computes in arrays.
-FACE = "mxrun/imperative/symbolic"
-MXNETS_NAMES = {"Executor", "Symbol"}
+# methods that bind it, the Executor that computes in arrays, and autograd's Function.
+FACE = "mxrun/imperative"
+MXNETS_NAMES = {"Executor", "Function", "Symbol"}
 
 
 def test_a_class_name_is_defined_once() -> None:
