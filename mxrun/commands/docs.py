@@ -30,6 +30,7 @@ _ORDER = (
     "python",
     "programs",
     "arrays",
+    "symbols",
     "kvstore",
     "operators",
     "from_pytorch_and_keras",

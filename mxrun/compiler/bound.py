@@ -93,7 +93,10 @@ class BoundPlan:
         }
         entering = {graph.sources[name] for name in self.head_gradients.values()}
         forward = [step.name for step in forward_steps(graph.steps, states, entering)]
-        return forward, [step.name for step in graph.steps if step.name not in {*forward}]
+        others = dict.fromkeys(step.name for step in graph.steps)
+        for name in forward:
+            del others[name]
+        return forward, [*others]
 
 
 def compile_bound(request: BoundRequest) -> BoundPlan:

@@ -19,6 +19,7 @@ from mxrun.codegen.jit import native, share
 from mxrun.io.batch import SAMPLE_WEIGHT, Batch, is_label
 from mxrun.io.dataset import Dataset, Field
 from mxrun.io.order import BatchOrder, LastBatch
+from mxrun.runtime.profiler import Event
 
 # I/O slots of a plan by input name: C-contiguous views into the arena.
 Slots = Mapping[str, NDArray[Any]]
@@ -75,6 +76,13 @@ class DataIterator(ABC):
     @abstractmethod
     def watch_waits(self, on_wait: OnWait) -> None:
         """Register `on_wait` to be called while the caller's thread waits for records."""
+
+    def record(self, sink: Callable[[Event], None] | None) -> None:
+        """Pass the time spans of the functions that make records to `sink`, if there are any.
+
+        None ends that.
+        """
+        return
 
     @abstractmethod
     def close(self) -> None:

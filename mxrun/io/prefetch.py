@@ -41,6 +41,7 @@ from mxrun.runtime.engine.failure import JobError
 from mxrun.runtime.engine.interface import Engine, Pool, RunContext
 from mxrun.runtime.engine.threaded import ThreadedEngine
 from mxrun.runtime.engine.wait import wait_for
+from mxrun.runtime.profiler import Event
 
 # Seconds that closing waits for loader threads; a thread reading a record may never return.
 _EXIT_S = 1.0
@@ -185,6 +186,10 @@ class PrefetchIterator(OrderedIterator):
         """Register `on_wait` to be called while waiting for a batch or for threads to stop."""
         self._loader.on_wait = on_wait
 
+    def record(self, sink: Callable[[Event], None] | None) -> None:
+        """Pass the time spans of the functions that make records to `sink`."""
+        self._loader.engine.record(sink)
+
     def close(self) -> None:
         """Stop the threads and wait for `_EXIT_S` at most: reading a record may never return."""
         self._finish.detach()
@@ -240,7 +245,7 @@ class _Loader:
     Each batch is cut into parts of several rows, one function each, that run side by side. A part
     of the staging memory is a variable: the function of a part writes it, and copying the batch out
     reads it, before the function of the next batch there is pushed. A function may never return,
-    such as one that reads from a disk that hangs; so nothing else runs on this engine.
+    such as one that reads from a disk that hangs; so nothing else runs on this `engine`.
     """
 
     def __init__(self, maker: _RowMaker, staging: Staging, workers: int, engine: str) -> None:
@@ -248,16 +253,16 @@ class _Loader:
         self._size = len(next(iter(self._staging[0].values())))
         self._rows = -(-self._size // workers)
         parts = range(-(-self._size // self._rows))
-        self._engine = _engine(engine, workers)
+        self.engine = _engine(engine, workers)
         # By place in the staging memory: the variables of its parts, the operators that fill them,
         # and the batch that these make.
         self._variables = [
-            [self._engine.new_variable(f"part {part} of staged batch {place}") for part in parts]
+            [self.engine.new_variable(f"part {part} of staged batch {place}") for part in parts]
             for place in range(len(self._staging))
         ]
         self._fills = [
             [
-                self._engine.new_operator(
+                self.engine.new_operator(
                     partial(self._fill, place, part),
                     writes=[variable],
                     name="make records",
@@ -268,7 +273,7 @@ class _Loader:
             for place, variables in enumerate(self._variables)
         ]
         self._batches = [-1] * len(self._staging)
-        self._copied = self._engine.new_variable("the batch that was copied last")
+        self._copied = self.engine.new_variable("the batch that was copied last")
         self._cancelled = True
         self._epoch, self._end = 0, 0
         self._indices: NDArray[np.int64] = np.empty(0, np.int64)
@@ -291,7 +296,7 @@ class _Loader:
             place = batch % len(self._staging)
             self._batches[place] = batch
             for fill in self._fills[place]:
-                self._engine.push(fill)
+                self.engine.push(fill)
 
     def cancel(self) -> None:
         """Stop making batches and wait until no function writes into the memory."""
@@ -300,12 +305,12 @@ class _Loader:
         for variable in chain.from_iterable(self._variables):
             # Batches with errors are no longer due.
             with suppress(JobError):
-                self._engine.wait_for_variable(variable, on_wait=on_wait)
+                self.engine.wait_for_variable(variable, on_wait=on_wait)
 
     def is_ready(self, batch: int) -> bool:
         """Return whether nothing of `batch` is left to make."""
         place = batch % len(self._staging)
-        idle = map(self._engine.is_idle, self._variables[place])
+        idle = map(self.engine.is_idle, self._variables[place])
         return self._batches[place] == batch and all(idle)
 
     def wait(self, batch: int) -> None:
@@ -317,7 +322,7 @@ class _Loader:
         on_wait = self._on_wait()
         # In the order of rows, so that the error of the first one is raised.
         for variable in self._variables[batch % len(self._staging)]:
-            wait_for(self._engine, variable, on_wait)
+            wait_for(self.engine, variable, on_wait)
 
     def _on_wait(self) -> Callable[[], None]:
         """Return a function to call during a wait: it calls `on_wait` with the current record."""
@@ -336,21 +341,21 @@ class _Loader:
     def copy(self, batch: int, copy: Callable[[Slots], None]) -> None:
         """Call `copy` with a complete staged batch, then make another in its memory."""
         place = batch % len(self._staging)
-        operator = self._engine.new_operator(
+        operator = self.engine.new_operator(
             lambda run: copy(self._staging[place]),
             reads=self._variables[place],
             writes=[self._copied],
             name="copy batch",
             pool=Pool.COPY,
         )
-        self._engine.run_or_push(operator)
-        wait_for(self._engine, self._copied)
+        self.engine.run_or_push(operator)
+        wait_for(self.engine, self._copied)
         self._make(batch + len(self._staging))
 
     def stop(self, timeout: float) -> None:
         """Stop the threads, each after its current record, and wait up to `timeout` seconds."""
         self._cancelled = True
-        self._engine.close(timeout)
+        self.engine.close(timeout)
 
     def _fill(self, place: int, part: int, run: RunContext) -> None:
         """Make the rows of a part; raises the exception of the first row that fails."""

@@ -253,10 +253,10 @@ class _Training:
         for iterator in run.iterators.values():
             iterator.watch_waits(self._wait)
         self._profile: RunProfile | EngineProfile | None = None
-        if request.profile and len(run.executors) > 1:
-            self._profile = EngineProfile(run.engine)
-        elif request.profile:
-            self._profile = RunProfile(run.executor)
+        if request.profile:
+            self._profile = functions = EngineProfile(run.engine, run.iterators.values())
+            if len(run.executors) == 1:
+                self._profile = RunProfile(run.executor, functions)
 
     def run(self) -> TrainingResult:
         """Train to the end and write the summary."""

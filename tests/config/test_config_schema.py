@@ -63,9 +63,16 @@ def test_a_context_is_a_kind_and_a_number(
 ) -> None:
     assert load_config(good, [f"context={written}"]).device == device
     found = parse(good, [f"context={written}", "seed=-1"])
-    assert (found.config, found.device) == (None, device)
-    assert parse(good, ["context=:1"]).device is None
-    assert parse(good).device == ("cpu", 0)
+    assert (found.config, found.devices) == (None, (device,))
+    assert parse(good, ["context=:1"]).devices == ()
+    assert parse(good).devices == (("cpu", 0),)
+
+
+def test_several_contexts_are_devices_of_one_kind(good: Path) -> None:
+    config = load_config(good, ["context=[gpu:2, gpu, gpu:1]"])
+    assert config.devices == (("gpu", 2), ("gpu", 0), ("gpu", 1))
+    assert config.device == ("gpu", 2)
+    assert load_config(good, ["context=[cpu]"]).devices == (("cpu", 0),)
 
 
 def test_a_config_is_frozen(good: Path) -> None:
@@ -155,7 +162,10 @@ def test_places_of_keys_and_values(good: Path) -> None:
         ("context=cpu:x", "KIND or KIND:INDEX", "'cpu:x' (text)", ""),
         ("context='gpu: 1'", "KIND or KIND:INDEX", "'gpu: 1' (text)", ""),
         ("context=gpu:-1", "KIND or KIND:INDEX", "'gpu:-1' (text)", ""),
-        ("context=[cpu, cpu]", "KIND or KIND:INDEX", "a list", ""),
+        ("context=[cpu, 0]", "KIND or KIND:INDEX", "0 (an integer)", ""),
+        ("context=[cpu, cpu:0]", "different devices, each listed once", "a list", ""),
+        ("context=[cpu:0, gpu:0]", "devices of one kind", "a list", ""),
+        ("context=[]", "at least one device", "a list", ""),
         ("network=[3]", "mapping", "a list", ""),
         ("data=3", "mapping", "3 (an integer)", ""),
         ("data.train=digits", "mapping", "'digits' (text)", ""),

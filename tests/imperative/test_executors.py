@@ -15,6 +15,7 @@ import symbol_networks
 import mxrun
 from mxrun import nd, sym
 from mxrun.base.errors import UserError
+from mxrun.device.storage import storage_pools
 from mxrun.operator.simple import EnvArguments, simple_operator
 from mxrun.runtime.engine.default import new_engine, using_engine
 from mxrun.runtime.engine.failure import JobError
@@ -232,6 +233,32 @@ def test_an_executor_is_freed_with_its_last_reference() -> None:
         assert arena() is None
     finally:
         gc.enable()
+
+
+def test_X6_steps_request_no_storage() -> None:
+    executor = lenet()
+    pool = storage_pools().of(executor.arg_dict["data"].context)
+    data = np.ones((4, 1, 8, 8), np.float32)
+
+    def step() -> None:
+        executor.forward(is_train=True, data=data)
+        executor.backward()
+        for name in ("conv1_weight", "fc1_weight"):
+            nd.sgd_update(
+                executor.arg_dict[name],
+                executor.grad_dict[name],
+                out=executor.arg_dict[name],
+                lr=0.1,
+                wd=0.0,
+            )
+
+    step()
+    nd.waitall()
+    before = pool.statistics().requests
+    for _ in range(3):
+        step()
+    nd.waitall()
+    assert pool.statistics().requests == before
 
 
 def test_forward_takes_inputs_by_name() -> None:

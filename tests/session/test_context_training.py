@@ -223,7 +223,9 @@ def test_X10_contexts_take_the_steps_of_whole_batches(setting: str) -> None:
 
 
 def test_F3_the_arenas_of_all_contexts_are_planned_and_touched() -> None:
-    for words in ((), ("train.accumulate=2",), ("memory={budget: 60%, micro_batches: true}",)):
+    prefetched = ("data.train.transforms=[flip]", "data.prefetch=3")
+    limited = ("memory={budget: 60%, micro_batches: true}",)
+    for words in ((), ("train.accumulate=2",), prefetched, limited):
         summary = run_training(TWO, *words, "train.epochs=1", existing="overwrite")
         report = inspect_memory("net.yaml", (TWO, *words), measured=False).to_json()
         assert summary["contexts"] == report["contexts"] == 2
@@ -235,6 +237,13 @@ def test_F3_the_arenas_of_all_contexts_are_planned_and_touched() -> None:
     assert fitted["planned_bytes"] <= report["planned_bytes"] == fitted["budget_bytes"]
     with pytest.raises(UserError, match="each of the 2 contexts has an arena of its own"):
         inspect_memory("net.yaml", (TWO, "memory.budget=100 KiB"), measured=False)
+
+
+def test_contexts_share_the_cores_unless_threads_are_given() -> None:
+    shared = run_training(TWO, "threads=null", "train.epochs=1")
+    assert 1 <= shared["threads"] <= available_cores() // 2
+    given = run_training(TWO, "threads=2", "train.epochs=1", existing="overwrite")
+    assert given["threads"] == 2
 
 
 def test_a_list_of_one_context_is_that_context() -> None:

@@ -127,7 +127,7 @@ def test_F5_killed_in_a_write_that_later_steps_have_overtaken(
 
 
 def test_F5_a_write_that_failed_ends_the_run_at_the_next_save(
-    empty_folder: Path, monkeypatch: pytest.MonkeyPatch
+    uninterrupted: dict[str, str], empty_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = Steps(monkeypatch)
 
@@ -136,13 +136,13 @@ def test_F5_a_write_that_failed_ends_the_run_at_the_next_save(
             steps.wait_for(step + 1)
             raise UserError(Diagnostic("cannot write checkpoint-14: no space left on device"))
 
-    before_saves(monkeypatch, fail)
-    with pytest.raises(UserError, match=r"^cannot write checkpoint-14: no space"):
-        train()
+    with monkeypatch.context() as patch:
+        before_saves(patch, fail)
+        with pytest.raises(UserError, match=r"^cannot write checkpoint-14: no space"):
+            train()
     assert saved_steps(RUN) == [INTERVAL]
-    monkeypatch.undo()
     train(existing="resume")
-    assert saved_steps(RUN)[-1] == STEPS
+    assert files() == uninterrupted
 
 
 def test_F5_a_stop_waits_for_the_write(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,16 +6,35 @@ import json
 from pathlib import Path
 
 from bundled_runs import bundled, executor_of
+from commands import result
+from interrupted_runs import CONFIG
 from networks import pinned, same_bits
 
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.report.trace import write_trace
-from mxrun.session.profile import TRACED_STEPS, RunProfile
+from mxrun.runtime.engine.naive import NaiveEngine
+from mxrun.session.profile import TRACED_STEPS, EngineProfile, RunProfile
+
+
+def functions() -> EngineProfile:
+    return EngineProfile(NaiveEngine(), ())
+
+
+def test_a_trace_shows_loading_steps_and_saving_side_by_side(tmp_path: Path) -> None:
+    (tmp_path / "net.yaml").write_text(CONFIG)
+    result("train", "net.yaml", "train.epochs=1", "--trace", "t.json", cwd=tmp_path)
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    found = {(e["name"], tracks[e["tid"]]) for e in events if e["ph"] == "X"}
+    loop, loader, writer = "cpu:0 caller", "loader cpu:0 io", "cpu:0 io 0"
+    for name in ("load", "train", "measure train", "evaluate", "measure evaluate", "copy state"):
+        assert (name, loop) in found
+    assert {("make records", loader), ("write checkpoint", writer)} <= found
 
 
 def test_each_phase_that_ran_has_its_operators(tmp_path: Path) -> None:
     executor = executor_of(bundled("digits_lenet"))
-    profile = RunProfile(executor)
+    profile = RunProfile(executor, functions())
     assert profile.to_json() == {}
     for _ in range(TRACED_STEPS + 3):
         profile.run(TRAIN)
@@ -36,7 +55,7 @@ def test_each_phase_that_ran_has_its_operators(tmp_path: Path) -> None:
 
 def test_a_profiled_run_learns_the_same_bits() -> None:
     plain, profiled = (executor_of(bundled("digits_lenet")) for _ in range(2))
-    profile = RunProfile(profiled)
+    profile = RunProfile(profiled, functions())
     for executor, run in ((plain, plain.run), (profiled, profile.run)):
         executor.tensor("data").write(0.5)
         executor.tensor("sample_weight").write(1)

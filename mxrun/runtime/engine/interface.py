@@ -195,9 +195,9 @@ class Engine(ABC):
     ) -> None:
         """Delete a variable after all functions pushed so far that use it.
 
-        on_delete: called then, once, from any thread; it must neither wait nor raise. A later push
-        that names the variable raises InternalError. May be called by the garbage collector at any
-        time.
+        on_delete: called then, once, from any thread; it must not wait, and its exception is a
+        failure called `deletion`. A later push that names the variable raises InternalError. May be
+        called by the garbage collector at any time.
         """
 
     # -- functions -----------------------------------------------------------------------------

@@ -103,7 +103,7 @@ class NaiveEngine(Engine):
                     self._run(job)
                     self._running = None
                 else:
-                    job()
+                    self._call_back(job)
         finally:
             self._runner = self._running = None
 
@@ -137,6 +137,12 @@ class NaiveEngine(Engine):
             if failure is not None:
                 self._failures.pop(failure, None)
             raise interrupt
+
+    def _call_back(self, on_delete: Callable[[], None]) -> None:
+        try:
+            on_delete()
+        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
+            self._failures[Failure("deletion", next(self._numbers), error)] = False
 
     # -- deleting ------------------------------------------------------------------------------
 

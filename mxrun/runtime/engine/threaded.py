@@ -43,31 +43,8 @@ from mxrun.runtime.engine.queues import (
     request_fence,
     take_if_idle,
 )
+from mxrun.runtime.engine.workers import DEFAULT_WORKERS, Workers
 from mxrun.runtime.profiler import Event
-
-# One function at a time computes, with a team of threads of its own; copies and communication are
-# bound by memory and network; records are decoded side by side.
-DEFAULT_WORKERS: Mapping[Pool, int] = {
-    Pool.COMPUTE: 1,
-    Pool.COPY: 1,
-    Pool.IO: 4,
-    Pool.COMMUNICATION: 1,
-}
-
-
-class _Workers:
-    """Threads of one pool of one context, started when they are first needed.
-
-    ready: heap of (-priority, sequence, push). asleep: for each worker that sleeps, the lock whose
-    release wakes it; the last one has slept for the shortest time.
-    """
-
-    def __init__(self, name: str, context: Context, pool: Pool, size: int) -> None:
-        self.name = f"{name} {context} {pool.value}".lstrip()
-        self.context, self.pool, self.size = context, pool, size
-        self.ready: list[tuple[int, int, QueuedPush]] = []
-        self.asleep: list[threading.Lock] = []
-        self.threads: list[threading.Thread] = []
 
 
 class ThreadedEngine(Engine):
@@ -90,7 +67,7 @@ class ThreadedEngine(Engine):
         self._sizes, self._name = sizes, name
         self._lock = threading.Lock()
         self._complete = threading.Condition(self._lock)
-        self._workers: dict[tuple[Context, Pool], _Workers] = {}
+        self._workers: dict[tuple[Context, Pool], Workers] = {}
         # The workers that were needed last.
         self._recent = self._workers_of(HOST, Pool.COMPUTE)
         self._sequence, self._pending = 0, 0
@@ -102,7 +79,7 @@ class ThreadedEngine(Engine):
         # The garbage collector may delete variables while its thread holds the lock. Such
         # deletions are left here for whoever holds the lock next.
         self._deletions: deque[tuple[Variable, Callable[[], None] | None]] = deque()
-        # Callbacks that are due, which run without the lock.
+        # Callbacks that are due, which run without the lock. Until then they count as pending.
         self._due: deque[Callable[[], None]] = deque()
         # Threads that run functions.
         self._inside: set[int] = set()
@@ -173,7 +150,7 @@ class ThreadedEngine(Engine):
         if request(push):
             self._summon(self._enqueue(push))
 
-    def _enqueue(self, push: QueuedPush) -> _Workers:
+    def _enqueue(self, push: QueuedPush) -> Workers:
         """Put a push into the heap of its pool, which is returned. Lock held."""
         operator = push.operator
         workers = self._recent
@@ -183,15 +160,15 @@ class ThreadedEngine(Engine):
         heappush(workers.ready, (-operator.priority, push.sequence, push))
         return workers
 
-    def _workers_of(self, context: Context, pool: Pool) -> _Workers:
+    def _workers_of(self, context: Context, pool: Pool) -> Workers:
         workers = self._workers.get((context, pool))
         if workers is None:
-            workers = _Workers(self._name, context, pool, self._sizes[pool])
+            workers = Workers(self._name, context, pool, self._sizes[pool])
             self._workers[context, pool] = workers
         self._recent = workers
         return workers
 
-    def _summon(self, workers: _Workers) -> None:
+    def _summon(self, workers: Workers) -> None:
         """Wake or start a worker for a push that has become ready. Lock held."""
         if workers.asleep:
             # Taken from the list here, so that the next push finds another worker or starts one.
@@ -207,7 +184,7 @@ class ThreadedEngine(Engine):
 
     # -- running -------------------------------------------------------------------------------
 
-    def _work(self, workers: _Workers, name: str) -> None:
+    def _work(self, workers: Workers, name: str) -> None:
         """Run ready pushes until the engine is closed; body of a worker thread."""
         run_context = RunContext(workers.context, name)
         self._inside.add(threading.get_ident())
@@ -308,7 +285,7 @@ class ThreadedEngine(Engine):
         operator: EngineOperator,
         sequence: int,
         failure: Failure | None,
-        own: _Workers | None = None,
+        own: Workers | None = None,
     ) -> None:
         """Release the accesses of a complete push; lock held.
 
@@ -331,11 +308,9 @@ class ThreadedEngine(Engine):
                 self._summon(workers)
         operator.pending -= 1
         if operator.is_deleted and not operator.pending and operator.on_delete is not None:
-            self._due.append(operator.on_delete)
+            self._owe(operator.on_delete)
             operator.on_delete = None
-        self._pending -= 1
-        if self._awaited and not self._pending:
-            self._complete.notify_all()
+        self._complete_one()
 
     def _here(self, context: Context) -> RunContext:
         """Return the surroundings of a function that runs on the pushing thread."""
@@ -368,7 +343,7 @@ class ThreadedEngine(Engine):
             variable, on_delete = self._deletions.popleft()
             if on_delete is None:
                 continue
-            fence = Fence(variable, partial(self._due.append, on_delete))
+            fence = Fence(variable, partial(self._owe, on_delete))
             if request_fence(fence):
                 fence.reach()
 
@@ -381,8 +356,13 @@ class ThreadedEngine(Engine):
             if operator.pending:
                 operator.on_delete = on_delete
             elif on_delete is not None:
-                self._due.append(on_delete)
+                self._owe(on_delete)
         self._call_back()
+
+    def _owe(self, callback: Callable[[], None]) -> None:
+        """Let the next `_call_back` call this; lock held."""
+        self._due.append(callback)
+        self._pending += 1
 
     def _call_back(self) -> None:
         """Call the callbacks that are due; lock not held."""
@@ -392,7 +372,22 @@ class ThreadedEngine(Engine):
             except IndexError:
                 # Another thread has taken the last one.
                 return
-            callback()
+            raised: BaseException | None = None
+            try:
+                callback()
+            except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
+                raised = error
+            with self._lock:
+                if raised is not None:
+                    self._sequence += 1
+                    self._failures[Failure("deletion", self._sequence, raised)] = False
+                self._complete_one()
+
+    def _complete_one(self) -> None:
+        """Count something as no longer pending; lock held."""
+        self._pending -= 1
+        if self._awaited and not self._pending:
+            self._complete.notify_all()
 
     # -- waiting -------------------------------------------------------------------------------
 
@@ -442,7 +437,6 @@ class ThreadedEngine(Engine):
             self._wait_until_complete()
             failures = sorted(self._failures, key=lambda failure: failure.sequence)
             self._failures.clear()
-        self._call_back()
         if failures:
             raise JobError(failures)
 
@@ -450,12 +444,18 @@ class ThreadedEngine(Engine):
         """Wait until nothing is pending, or for `timeout` seconds; lock held."""
         if self._pending and threading.get_ident() in self._inside:
             raise wait_inside("all functions")
+        self._delete_pending()
+        if self._due:
+            self._lock.release()
+            try:
+                self._call_back()
+            finally:
+                self._lock.acquire()
         self._awaited += 1
         try:
             self._complete.wait_for(lambda: not self._pending, timeout)
         finally:
             self._awaited -= 1
-        self._delete_pending()
 
     def close(self, timeout: float | None = None) -> None:
         """Wait until nothing is pending, or for `timeout` seconds, and end the workers."""

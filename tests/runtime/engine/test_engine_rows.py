@@ -201,6 +201,21 @@ def test_E9_an_unused_variable_is_deleted_at_once(engine: Engine) -> None:
     assert called.is_set()
 
 
+def test_E9_an_exception_of_a_deletion_is_a_failure(engine: Engine) -> None:
+    variable, ran = engine.new_variable(), list[int]()
+
+    def on_delete() -> None:
+        raise KeyError("block")
+
+    engine.push_sync(nothing, updates=[variable])
+    engine.delete_variable(variable, on_delete)
+    [failure] = waited(lambda: guarded(engine.wait_for_all))
+    assert (failure.job, type(failure.error)) == ("deletion", KeyError)
+    engine.push_sync(lambda context: ran.append(1))
+    assert waited(lambda: guarded(engine.wait_for_all)) == ()
+    assert ran == [1]
+
+
 def test_E9_the_garbage_collector_may_delete_at_any_time(engine: Engine) -> None:
     """Also while its thread is inside of the engine: there it would wait for itself."""
     import gc
