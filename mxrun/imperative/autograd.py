@@ -146,12 +146,19 @@ def grad(
     variables: NDArrayBase | Sequence[NDArrayBase],
     head_grads: NDArrayBase | Sequence[NDArrayBase | None] | None = None,
     retain_graph: bool | None = None,
+    create_graph: bool = False,
+    train_mode: bool = True,
 ) -> list[Any]:
     """Return the gradients of `heads` with respect to marked variables, as new arrays.
 
-    What `attach_grad` made for the variables is left as it is. Raises UserError as `backward` does,
-    and for an array that is no marked variable or that no head depends on.
+    What `attach_grad` made for the variables is left as it is. create_graph: whether the gradients
+    can be differentiated again, which is not supported. The others are those of `backward`.
+
+    Raises UserError as `backward` does, for an array that is no marked variable or that no head
+    depends on, and for create_graph.
     """
+    if create_graph:
+        raise UserError("gradients cannot be differentiated again: create_graph must be False")
     listed = [variables] if isinstance(variables, NDArrayBase) else list(variables)
     given = _given(heads, head_grads)
     graph = RecordedGraph.ending_with(given)

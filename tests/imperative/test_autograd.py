@@ -307,6 +307,8 @@ def test_grad_refuses_other_arrays() -> None:
         autograd.grad(y, [unmarked])
     with pytest.raises(UserError, match="no head depends on variable 2"):
         autograd.grad(y, [x, other])
+    with pytest.raises(UserError, match="create_graph"):
+        autograd.grad(y, [x], create_graph=True)
 
 
 # -- errors ----------------------------------------------------------------------------------------
