@@ -103,7 +103,7 @@ def test_E4_readers_of_one_variable_run_beside_each_other(threaded: ThreadedEngi
     variable, meeting = threaded.new_variable(), threading.Barrier(2, timeout=HANG_S)
     threaded.push_sync(nothing, writes=[variable])
     for _ in range(2):
-        threaded.push_sync(lambda context: meeting.wait() and None, reads=[variable])
+        threaded.push_sync(lambda context: meeting.wait(), reads=[variable])
     guarded(threaded.wait_for_all)
 
 
@@ -112,7 +112,7 @@ def test_E5_functions_on_other_variables_overlap_in_the_trace(threaded: Threaded
     threaded.record(events.append)
     for name in ("left", "right"):
         variable = threaded.new_variable(name)
-        threaded.push_sync(lambda context: meeting.wait() and None, writes=[variable], name=name)
+        threaded.push_sync(lambda context: meeting.wait(), writes=[variable], name=name)
     guarded(threaded.wait_for_all)
     left, right = sorted(events, key=lambda event: event.name)
     assert (left.name, right.name) == ("left", "right")
@@ -127,13 +127,13 @@ def test_E5_idle_and_new_workers_take_what_is_ready_at_once() -> None:
         engine = ThreadedEngine(4)
         started = threading.Barrier(idle + 1, timeout=HANG_S)
         for _ in range(idle):
-            engine.push_sync(lambda context, started=started: started.wait() and None)
+            engine.push_sync(lambda context, started=started: started.wait())
         if idle:
             started.wait()
         guarded(engine.wait_for_all)
         meeting = threading.Barrier(4, timeout=HANG_S)
         for _ in range(4):
-            engine.push_sync(lambda context, meeting=meeting: meeting.wait() and None)
+            engine.push_sync(lambda context, meeting=meeting: meeting.wait())
         guarded(engine.wait_for_all)
         engine.close()
 
@@ -482,7 +482,7 @@ def test_pools_do_not_wait_for_each_other() -> None:
     engine = ThreadedEngine(1)
     meeting = threading.Barrier(len(Pool), timeout=HANG_S)
     for pool in Pool:
-        engine.push_sync(lambda context: meeting.wait() and None, pool=pool)
+        engine.push_sync(lambda context: meeting.wait(), pool=pool)
     guarded(engine.close)
 
 
