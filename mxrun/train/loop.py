@@ -341,9 +341,10 @@ class TrainingLoop:
                 if may_fail:
                     self._partial.undo()
                 raise
-            valid += sum(replica.batch.valid for replica in self._replicas if replica.batch)
-            if not all(replica.measure.is_finite for replica in self._replicas):
-                raise Diverged
+            for replica in self._replicas:
+                valid += replica.batch.valid if replica.batch else 0
+                if not replica.measure.is_finite:
+                    raise Diverged
         return valid
 
     def load(self, step: int, first: int) -> None:
@@ -353,8 +354,8 @@ class TrainingLoop:
         iterator = self._train.iterator
         for number, replica in enumerate(self._replicas, first):
             batch, part = divmod(number, iterator.parts)
-            draws = step * self._pace.accumulate + batch, part
-            self._runner.load(replica, partial(replica.load, iterator, *draws, weighted=True))
+            draw = step * self._pace.accumulate + batch
+            self._runner.load(replica, partial(replica.load, iterator, draw, part, True))
 
     def _look(self) -> None:
         """Raise Diverged if a parameter or state contains NaN or infinity."""
