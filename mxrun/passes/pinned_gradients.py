@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from mxrun.base.device import DeviceDescription
 from mxrun.graph.graph import Graph, MemoryClass, ValueId
 from mxrun.graph.update_rule import accumulated
-from mxrun.passes.pinned_results import PinnedTensor, pinned_results
+from mxrun.passes.pinned_results import PinnedTensor, pinned_results, with_early_reorders
 
 
 def in_order_of_backward(graph: Graph, gradients: Mapping[str, ValueId]) -> dict[str, ValueId]:
@@ -28,6 +28,7 @@ def pinned_gradients(graph: Graph, names: tuple[str, ...], device: DeviceDescrip
 
     Each gradient is the graph's result `NAME:grad` in the plain layout.
     """
+    graph = with_early_reorders(graph)
     gradients = {name: graph.results[accumulated(name)] for name in names}
     ordered = (accumulated(name) for name in in_order_of_backward(graph, gradients))
     targets = {name: PinnedTensor(name, MemoryClass.GRADIENTS) for name in ordered}

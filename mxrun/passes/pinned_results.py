@@ -29,7 +29,7 @@ def pinned_results(
     graph: Graph, targets: Mapping[str, PinnedTensor], device: DeviceDescription
 ) -> Graph:
     """Return the graph with results in pinned tensors, by the names of the results."""
-    graph = _with_early_reorders(graph)
+    graph = with_early_reorders(graph)
     builder = GraphBuilder(graph)
     producer = graph.producer()
     taken: set[ValueId] = set()
@@ -65,7 +65,7 @@ def _copied(
     return copy
 
 
-def _with_early_reorders(graph: Graph) -> Graph:
+def with_early_reorders(graph: Graph) -> Graph:
     """Return the graph with each reorder of a result directly after the step that it reads."""
     results = {*graph.results.values()}
     late = {

@@ -104,6 +104,7 @@ def test_buckets_are_adjacent_and_complete_when_they_are_ready(name: str) -> Non
     buckets = gradient_buckets(plan, TRAIN, nbytes=1)
     names = [each for bucket in buckets for each in bucket.names]
     assert sorted(names) == sorted(map(accumulated, parameters(CASES[name]())))
+    assert [bucket.ready for bucket in buckets] == sorted(bucket.ready for bucket in buckets)
     for before, after in itertools.pairwise(buckets):
         assert before.end == after.begin
     # What a bucket holds when it is ready is what it holds at the end.
