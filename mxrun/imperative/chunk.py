@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from mxrun.base.context import Context
+from mxrun.base.tensor import Layout
 from mxrun.device.interface import Device
 from mxrun.device.storage import device_of, storage_pools
 from mxrun.operator.launch import Handle
@@ -16,9 +17,10 @@ from mxrun.runtime.storage import StorageBlock, StoragePool
 class Chunk(Variable):
     """Memory that one or more arrays share (MXNet's NDArray::Chunk).
 
-    nbytes: as asked for; the block may be larger. engine: the one that knows the variable. A pushed
-    function that uses the memory names the chunk, and so holds it until it is complete: the memory
-    goes back to the pool with the last reference.
+    nbytes: as asked for; the block may be larger. engine: the one that knows the variable. layout:
+    the one in which an operator has left the elements; None for plain. A pushed function that uses
+    the memory names the chunk, and so holds it until it is complete: the memory goes back to the
+    pool with the last reference.
     """
 
     __slots__ = (
@@ -27,6 +29,7 @@ class Chunk(Variable):
         "context",
         "device",
         "engine",
+        "layout",
         "nbytes",
         "pool",
     )
@@ -38,10 +41,11 @@ class Chunk(Variable):
         pool: StoragePool,
         owner: Engine,
         block: StorageBlock,
+        layout: Layout | None = None,
     ) -> None:
         super().__init__()
         self.context, self.device, self.pool, self.engine = context, device, pool, owner
-        self.block, self.nbytes = block, block.nbytes
+        self.block, self.nbytes, self.layout = block, block.nbytes, layout
 
     def __del__(self) -> None:
         self.pool.free(self.block)
@@ -56,10 +60,10 @@ class Chunk(Variable):
         """The first byte."""
         return Handle(self.block.memory, self.block.offset)
 
-    def another(self, nbytes: int) -> Chunk:
+    def another(self, nbytes: int, layout: Layout | None = None) -> Chunk:
         """Return a chunk of `nbytes` on the same device and engine, with undefined content."""
         block = self.pool.allocate(nbytes)
-        return Chunk(self.context, self.device, self.pool, self.engine, block)
+        return Chunk(self.context, self.device, self.pool, self.engine, block, layout)
 
 
 @cache

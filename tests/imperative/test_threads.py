@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
-import numpy as np
 import pytest
 
 import mxrun
@@ -58,3 +58,23 @@ def test_an_operator_is_first_prepared_by_several_threads_at_once() -> None:
         results = list[nd.NDArray]()
         at_once(*[lambda: results.append(nd.dot(left, right))] * 6)  # noqa: B023 - awaited here
         assert all((each.asnumpy() == 70).all() for each in results)
+
+
+def test_threads_use_an_output_in_a_layout_of_its_own_at_once() -> None:
+    data, weight = nd.random.normal(0, 1, (2, 3, 16, 16)), nd.random.normal(0, 1, (8, 3, 3, 3))
+    parameters = {"num_filter": 8, "kernel": (3, 3), "pad": (1, 1), "no_bias": True}
+    expected = nd.Convolution(data, weight, **parameters).asnumpy()
+    zeros = nd.zeros(expected.shape)
+    ways: list[Callable[[nd.NDArray], nd.NDArray]] = [
+        lambda x: x,
+        lambda x: x + 0,
+        lambda x: x + zeros,
+        lambda x: x.reshape((-1,)).reshape(x.shape),
+    ]
+
+    def use(way: Callable[[nd.NDArray], nd.NDArray], x: nd.NDArray) -> None:
+        assert (way(x).asnumpy() == expected).all()
+
+    for _ in range(50):
+        output = nd.Convolution(data, weight, **parameters)
+        at_once(*[partial(use, way, output) for way in ways * 2])
