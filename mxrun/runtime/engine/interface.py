@@ -321,8 +321,8 @@ class Engine(ABC):
     def wait_for_all(self) -> None:
         """Wait until nothing is pending.
 
-        Raises JobError with all failures since the last call, in the order of pushing. Each failure
-        is reported once; failed variables stay failed.
+        Raises JobError with the failures that no wait has raised, in the order of pushing. Each
+        failure is reported once; failed variables stay failed.
         """
 
     @abstractmethod
