@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from mxrun.base.context import Context
+from mxrun.base.errors import UserError
 from mxrun.base.tensor import Layout
 from mxrun.device.interface import Device
 from mxrun.device.storage import device_of, storage_pools
@@ -62,7 +63,10 @@ class Chunk(Variable):
 
     def another(self, nbytes: int, layout: Layout | None = None) -> Chunk:
         """Return a chunk of `nbytes` on the same device and engine, with undefined content."""
-        block = self.pool.allocate(nbytes)
+        try:
+            block = self.pool.allocate(nbytes)
+        except UserError:
+            block = _allocated_later(self.pool, self.engine, nbytes)
         return Chunk(self.context, self.device, self.pool, self.engine, block, layout)
 
 
@@ -74,7 +78,22 @@ def _pool_of(context: Context) -> tuple[Device, StoragePool]:
 def allocate(context: Context, nbytes: int) -> Chunk:
     """Return a chunk of `nbytes` on a device, with undefined content.
 
-    Raises UserError for an unknown kind of device, and if there is too little memory.
+    If there is too little memory, this waits for the pending functions, which hold some. Raises
+    UserError for an unknown kind of device, and if there is too little memory then.
     """
-    device, pool = _pool_of(context)
-    return Chunk(context, device, pool, engine(), pool.allocate(nbytes))
+    (device, pool), owner = _pool_of(context), engine()
+    try:
+        block = pool.allocate(nbytes)
+    except UserError:
+        block = _allocated_later(pool, owner, nbytes)
+    return Chunk(context, device, pool, owner, block)
+
+
+def _allocated_later(pool: StoragePool, owner: Engine, nbytes: int) -> StorageBlock:
+    """Allocate a block when the pending functions have given up the memory that they hold.
+
+    A program that calls operators faster than they run is thus slowed down rather than refused.
+    Raises UserError if there is too little memory even then.
+    """
+    owner.drain()
+    return pool.allocate(nbytes)

@@ -326,6 +326,13 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def drain(self) -> bool:
+        """Wait until nothing is pending, and raise no failure; return whether anything was.
+
+        Within a function, which cannot wait, this returns False at once.
+        """
+
+    @abstractmethod
     def close(self, timeout: float | None = None) -> None:
         """Wait until nothing is pending and end the workers; later pushes raise InternalError.
 

@@ -193,6 +193,13 @@ class NaiveEngine(Engine):
         if failures:
             raise JobError(failures)
 
+    def drain(self) -> bool:
+        """Wait for the thread that runs functions, if it is another one."""
+        is_pending = self._busy.locked() and self._runner != threading.get_ident()
+        if is_pending:
+            self._wait()
+        return is_pending
+
     def _wait(self) -> None:
         """Wait for the thread that runs functions, and run what it has left."""
         with self._busy:

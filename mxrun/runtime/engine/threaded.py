@@ -439,6 +439,15 @@ class ThreadedEngine(Engine):
         if failures:
             raise JobError(failures)
 
+    def drain(self) -> bool:
+        """Wait until nothing is pending, and raise no failure; return whether anything was."""
+        with self._lock:
+            if not self._pending or threading.get_ident() in self._inside:
+                return False
+            self._wait_until_complete()
+        self._call_back()
+        return True
+
     def _wait_until_complete(self, timeout: float | None = None) -> None:
         """Wait until nothing is pending, or for `timeout` seconds; lock held."""
         if self._pending and threading.get_ident() in self._inside:
