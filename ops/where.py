@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator import scalar
@@ -87,8 +89,15 @@ class WhereProperty(OperatorProperty[WhereParameters]):
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
     ) -> tuple[list[PartialType], list[PartialType]]:
-        """Unify the dtypes of x, y and output; condition has its own."""
+        """Unify the dtypes of x, y and output; condition has its own.
+
+        Raises UserError if x and y differ; bfloat16 may stand beside float32.
+        """
         condition, *sides = inputs
+        known = {dtype for dtype in sides if dtype is not None}
+        if len(known) > 1 and not known <= {FLOAT32, BFLOAT16}:
+            got = " and ".join(map(str, sides))
+            raise UserError(Diagnostic("where of several dtypes", None, "one dtype", got))
         common = next((dtype for dtype in (*sides, *outputs) if dtype is not None), None)
         return [condition, *(dtype or common for dtype in sides)], [outputs[0] or common]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from mxrun.base.context import Context
+from mxrun.base.once import once
 from mxrun.base.tensor import TensorSpec, align
 from mxrun.device.storage import device_of, storage_pools
 from mxrun.operator.launch import Handle
@@ -14,7 +13,7 @@ from mxrun.runtime.resources import RandomResource, TempSpace
 _RANDOM_STATE = TensorSpec((3,), "int64")
 
 
-@cache
+@once
 def temp_space_of(context: Context) -> TempSpace:
     """Return the temporary space of functions on a context."""
     return TempSpace(storage_pools().of(context))

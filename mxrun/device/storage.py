@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache
 
 from mxrun.base.context import Context
 from mxrun.base.flags import debug
+from mxrun.base.once import once
 from mxrun.device.interface import Device
 from mxrun.device.registry import device_kind, open_device
 from mxrun.operator.launch import Memory
@@ -15,7 +15,7 @@ from mxrun.runtime.leak_check import report_leaks_at_exit
 from mxrun.runtime.storage import StoragePool, StoragePools
 
 
-@cache
+@once
 def device_of(context: Context) -> Device:
     """Return the device of a context, opened with a team on all its cores.
 
@@ -46,7 +46,7 @@ def _poison(device: Device) -> Callable[[Memory, int, int, int], None]:
     return poison
 
 
-@cache
+@once
 def storage_pools() -> StoragePools:
     """Return the process's pools; in debug mode leaks are reported when the process ends."""
     pools = StoragePools(new_pool)

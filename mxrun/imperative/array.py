@@ -15,7 +15,7 @@ import numpy.typing as npt
 from mxrun.base.context import Context
 from mxrun.base.dtype import item_size
 from mxrun.base.errors import InternalError
-from mxrun.base.tensor import Layout, Shape, TensorSpec
+from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.imperative.chunk import Chunk
 from mxrun.operator.launch import Handle
 
@@ -23,11 +23,13 @@ from mxrun.operator.launch import Handle
 class NDArrayBase:
     """Contiguous part of a chunk with a shape and a data type.
 
-    offset: bytes from the chunk's beginning. dtype: a name as of a TensorSpec. layout: the one in
-    which an operator has left the elements, until something needs them in plain layout; None for
-    plain. entry: the output of a recorded operator that the array is, or the marked variable; None
-    if it is neither. grad: where `backward` stores the gradient of a marked variable; grad_req:
-    `write`, `add` or `null`.
+    offset: bytes from the chunk's beginning. dtype: a name as of a TensorSpec. entry: the output of
+    a recorded operator that the array is, or the marked variable; None if it is neither. grad:
+    where `backward` stores the gradient of a marked variable; grad_req: `write`, `add` or `null`.
+
+    An operator may leave its output in another layout. The array gets another chunk when something
+    needs the elements in plain layout, so whoever uses both `_chunk` and its layout reads the
+    attribute once.
     """
 
     __slots__ = (
@@ -37,7 +39,6 @@ class NDArrayBase:
         "entry",
         "grad",
         "grad_req",
-        "layout",
         "offset",
         "shape",
     )
@@ -48,10 +49,9 @@ class NDArrayBase:
         shape: Shape,
         dtype: str = "float32",
         offset: int = 0,
-        layout: Layout | None = None,
     ) -> None:
         self._chunk, self.offset = chunk, offset
-        self.shape, self.dtype, self.layout = shape, dtype, layout
+        self.shape, self.dtype = shape, dtype
         self.entry: Any = None
         self.grad: Any = None
         self.grad_req = "null"
@@ -59,9 +59,8 @@ class NDArrayBase:
     @property
     def chunk(self) -> Chunk:
         """Memory of the array, which holds it in plain (row-major) layout from `offset` on."""
-        if self.layout is not None:
-            _to_plain(self)
-        return self._chunk
+        chunk = self._chunk
+        return chunk if chunk.layout is None else _to_plain(self)
 
     @property
     def handle(self) -> Handle:
@@ -109,15 +108,15 @@ class NDArrayBase:
         return self._chunk.device.read(handle, self.spec)
 
 
-def _missing(array: NDArrayBase) -> None:
+def _missing(array: NDArrayBase) -> Chunk:
     raise InternalError("mxrun.imperative.invoke is not imported")
 
 
-_to_plain: Callable[[NDArrayBase], None] = _missing
+_to_plain: Callable[[NDArrayBase], Chunk] = _missing
 
 
-def set_to_plain(convert: Callable[[NDArrayBase], None]) -> None:
-    """Set the function that moves an array in another layout to a new chunk, in plain layout."""
+def set_to_plain(convert: Callable[[NDArrayBase], Chunk]) -> None:
+    """Set the function that moves an array to a new chunk, in plain layout, and returns that."""
     global _to_plain
     _to_plain = convert
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from mxrun.base.context import Context
+from mxrun.base.errors import UserError
+from mxrun.base.tensor import Layout
 from mxrun.device.interface import Device
 from mxrun.device.storage import device_of, storage_pools
 from mxrun.operator.launch import Handle
@@ -16,9 +18,10 @@ from mxrun.runtime.storage import StorageBlock, StoragePool
 class Chunk(Variable):
     """Memory that one or more arrays share (MXNet's NDArray::Chunk).
 
-    nbytes: as asked for; the block may be larger. engine: the one that knows the variable. A pushed
-    function that uses the memory names the chunk, and so holds it until it is complete: the memory
-    goes back to the pool with the last reference.
+    nbytes: as asked for; the block may be larger. engine: the one that knows the variable. layout:
+    the one in which an operator has left the elements; None for plain. A pushed function that uses
+    the memory names the chunk, and so holds it until it is complete: the memory goes back to the
+    pool with the last reference.
     """
 
     __slots__ = (
@@ -27,6 +30,7 @@ class Chunk(Variable):
         "context",
         "device",
         "engine",
+        "layout",
         "nbytes",
         "pool",
     )
@@ -38,10 +42,11 @@ class Chunk(Variable):
         pool: StoragePool,
         owner: Engine,
         block: StorageBlock,
+        layout: Layout | None = None,
     ) -> None:
         super().__init__()
         self.context, self.device, self.pool, self.engine = context, device, pool, owner
-        self.block, self.nbytes = block, block.nbytes
+        self.block, self.nbytes, self.layout = block, block.nbytes, layout
 
     def __del__(self) -> None:
         self.pool.free(self.block)
@@ -56,10 +61,13 @@ class Chunk(Variable):
         """The first byte."""
         return Handle(self.block.memory, self.block.offset)
 
-    def another(self, nbytes: int) -> Chunk:
+    def another(self, nbytes: int, layout: Layout | None = None) -> Chunk:
         """Return a chunk of `nbytes` on the same device and engine, with undefined content."""
-        block = self.pool.allocate(nbytes)
-        return Chunk(self.context, self.device, self.pool, self.engine, block)
+        try:
+            block = self.pool.allocate(nbytes)
+        except UserError:
+            block = _allocated_later(self.pool, self.engine, nbytes)
+        return Chunk(self.context, self.device, self.pool, self.engine, block, layout)
 
 
 @cache
@@ -70,7 +78,22 @@ def _pool_of(context: Context) -> tuple[Device, StoragePool]:
 def allocate(context: Context, nbytes: int) -> Chunk:
     """Return a chunk of `nbytes` on a device, with undefined content.
 
-    Raises UserError for an unknown kind of device, and if there is too little memory.
+    If there is too little memory, this waits for the pending functions, which hold some. Raises
+    UserError for an unknown kind of device, and if there is too little memory then.
     """
-    device, pool = _pool_of(context)
-    return Chunk(context, device, pool, engine(), pool.allocate(nbytes))
+    (device, pool), owner = _pool_of(context), engine()
+    try:
+        block = pool.allocate(nbytes)
+    except UserError:
+        block = _allocated_later(pool, owner, nbytes)
+    return Chunk(context, device, pool, owner, block)
+
+
+def _allocated_later(pool: StoragePool, owner: Engine, nbytes: int) -> StorageBlock:
+    """Allocate a block when the pending functions have given up the memory that they hold.
+
+    A program that calls operators faster than they run is thus slowed down rather than refused.
+    Raises UserError if there is too little memory even then.
+    """
+    owner.drain()
+    return pool.allocate(nbytes)

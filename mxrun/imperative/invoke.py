@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypeAlias
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.base.tensor import PLAIN, Layout, TensorSpec
 from mxrun.compiler.external import plan_reorder
 from mxrun.imperative import array as array_module
 from mxrun.imperative.array import NDArrayBase, set_to_plain
@@ -33,6 +34,8 @@ Prepared: TypeAlias = "PreparedOperator | ConvertedOperator"
 
 _prepared: dict[tuple[Any, ...], Prepared] = {}
 _reorders: dict[tuple[Any, ...], PreparedProgram] = {}
+# Held while an array gets another chunk.
+_moving = threading.RLock()
 
 
 def invoke(
@@ -54,74 +57,84 @@ def invoke(
         mode -= RECORD
     if out is not None:
         return _invoke_into(prop, inputs, out, mode)
-    prepared = _lookup(prop, inputs, mode)
+    chunks: list[Chunk] = []
+    prepared = _lookup(prop, inputs, mode, chunks)
     if isinstance(prepared, ConvertedOperator):
         return invoke(prop, _converted(inputs, prepared.dtypes))
     if not prepared.is_pure or len(prepared.outputs) > 1:
-        return _invoke_any(prepared, inputs, mode)
+        return _invoke_any(prepared, inputs, chunks, mode)
     # One new array that depends on the inputs alone, in as few statements as possible.
     places: list[TensorPlace] = []
     reads: list[Variable] = []
-    for each in inputs:
-        chunk = each._chunk
+    for each, chunk in zip(inputs, chunks):  # noqa: B905 - `strict` takes as long as a statement
         places.append(chunk.handle + each.offset if each.offset else chunk.block)
         if chunk not in reads:
             reads.append(chunk)
     (spec,) = prepared.outputs
-    made = chunk.another(spec.nbytes)
+    made = chunk.another(spec.nbytes, spec.layout)
     places.append(made.block)
     _push(prepared, places, reads, (made,), (), made)
-    output = array_module.make(made, spec.shape, spec.dtype, 0, spec.layout)
+    output = array_module.make(made, spec.shape, spec.dtype)
     if mode >= RECORD:
-        _record(prepared, inputs, (made,), (output,))
+        _record(prepared, inputs, chunks, (made,), (output,))
     return (output,)
 
 
 def _invoke_any(
-    prepared: PreparedOperator, inputs: Sequence[NDArrayBase], mode: int
+    prepared: PreparedOperator,
+    inputs: Sequence[NDArrayBase],
+    chunks: Sequence[Chunk],
+    mode: int,
 ) -> tuple[Any, ...]:
     """Call an operator with any number of outputs, which may draw numbers or change its inputs."""
-    first = inputs[0]._chunk
-    places = [_place(each) for each in inputs]
-    reads: list[Variable] = [each._chunk for each in inputs]
+    first = chunks[0]
+    places = list(map(_place, inputs, chunks))
+    reads: list[Variable] = list(chunks)
     if prepared.is_random:
         state = next_state(first)
         places.append(state.block)
         reads.append(state)
     updates = list(dict.fromkeys(reads[index] for index in prepared.updated))
     reads = [variable for variable in dict.fromkeys(reads) if variable not in updates]
-    made = [first.another(spec.nbytes) for spec in prepared.outputs]
+    made = [first.another(spec.nbytes, spec.layout) for spec in prepared.outputs]
     places += [chunk.block for chunk in made]
     _push(prepared, places, reads, made, updates, first)
     make = array_module.make
     outputs = tuple(
-        make(chunk, spec.shape, spec.dtype, 0, spec.layout)
+        make(chunk, spec.shape, spec.dtype)
         for spec, chunk in zip(prepared.visible_outputs, made, strict=False)
     )
     if mode >= RECORD:
-        _record(prepared, inputs, made, outputs)
+        _record(prepared, inputs, chunks, made, outputs)
     return outputs
 
 
-def _place(array: NDArrayBase) -> TensorPlace:
-    chunk = array._chunk
+def _place(array: NDArrayBase, chunk: Chunk) -> TensorPlace:
     return chunk.handle + array.offset if array.offset else chunk.block
 
 
-def _lookup(prop: AnyProperty, inputs: Sequence[NDArrayBase], mode: int) -> Prepared:
-    """Return the prepared operator; raises UserError if it cannot be prepared."""
+def _lookup(
+    prop: AnyProperty, inputs: Sequence[NDArrayBase], mode: int, chunks: list[Chunk]
+) -> Prepared:
+    """Return the prepared operator; raises UserError if it cannot be prepared.
+
+    chunks: receives the memory of each input, for whose layout the operator is prepared. Another
+    thread may give an array another chunk at any time.
+    """
     if not inputs:
         raise UserError(f"{prop.type_string} has no input that says where it shall run")
     device = inputs[0]._chunk.device
     key: list[Any] = [prop, device, mode]
     for each in inputs:
-        layout = each.layout
+        chunk = each._chunk
+        chunks.append(chunk)
+        layout = chunk.layout
         key += (each.shape, each.dtype, layout if layout is None else layout.name)
-        if each._chunk.device is not device:
+        if chunk.device is not device:
             raise UserError(_several_devices(prop, inputs))
     found = _prepared.get(tuple(key))
     if found is None:
-        found = _prepare(prop, inputs, key[1:])
+        found = _prepare(prop, inputs, chunks, key[1:])
         if len(_prepared) >= _MAX_PREPARED:
             _prepared.clear()
         _prepared[tuple(key)] = found
@@ -150,17 +163,25 @@ def _several_devices(prop: AnyProperty, inputs: Sequence[NDArrayBase]) -> Diagno
     )
 
 
-def _prepare(prop: AnyProperty, inputs: Sequence[NDArrayBase], rest: Sequence[Any]) -> Prepared:
+def _prepare(
+    prop: AnyProperty,
+    inputs: Sequence[NDArrayBase],
+    chunks: Sequence[Chunk],
+    rest: Sequence[Any],
+) -> Prepared:
     """Return the operator prepared for an equal property; rest: key without the property."""
     key = (type(prop), repr(prop.parameters), *rest)
     found = _prepared.get(key)
     if found is None:
-        specs = [TensorSpec(each.shape, each.dtype, each.layout or PLAIN) for each in inputs]
+        specs = [
+            TensorSpec(each.shape, each.dtype, chunk.layout or PLAIN)
+            for each, chunk in zip(inputs, chunks, strict=True)
+        ]
         dtypes = integer_arguments(prop, specs) if len(specs) == _count(prop) else {}
         if dtypes:
             found = ConvertedOperator(dtypes)
         else:
-            chunk, mode = inputs[0]._chunk, rest[1]
+            chunk, mode = chunks[0], rest[1]
             modes = (bool(mode & bit) for bit in (TRAIN, RECORD, _PLAIN))
             if not mode & TRAIN:
                 # Its gradient, too, treats the states as constants.
@@ -204,7 +225,8 @@ def _invoke_into(
     prop: AnyProperty, inputs: Sequence[NDArrayBase], out: Sequence[NDArrayBase], mode: int
 ) -> tuple[Any, ...]:
     """Call an operator that writes to existing arrays."""
-    prepared = _lookup(prop, inputs, mode | _PLAIN)
+    chunks: list[Chunk] = []
+    prepared = _lookup(prop, inputs, mode | _PLAIN, chunks)
     if isinstance(prepared, ConvertedOperator):
         return invoke(prop, _converted(inputs, prepared.dtypes), out)
     _check_out(prepared, out)
@@ -212,9 +234,9 @@ def _invoke_into(
         for result, target in zip(invoke(prop, inputs), out, strict=True):
             _invoke_into(_copy(), [result], [target], MODE.value & TRAIN)
         return tuple(out)
-    places = [_place(each) for each in inputs]
-    reads = [each._chunk.variable for each in inputs]
-    first = inputs[0]._chunk
+    places = list(map(_place, inputs, chunks))
+    reads: list[Variable] = list(chunks)
+    first = chunks[0]
     updates: list[Variable] = []
     writes: list[Variable] = []
     hidden: list[Chunk] = []
@@ -222,7 +244,7 @@ def _invoke_into(
         if prepared.is_random:
             state = next_state(first)
             places.append(state.block)
-            reads.append(state.variable)
+            reads.append(state)
         updates = [reads[index] for index in prepared.updated]
     for array, spec in zip(out, prepared.outputs, strict=False):
         chunk = array.chunk
@@ -240,7 +262,7 @@ def _invoke_into(
     reads = [variable for variable in dict.fromkeys(reads) if variable not in updates]
     _push(prepared, places, reads, writes, updates, first)
     if mode >= RECORD:
-        _record(prepared, inputs, [*(array._chunk for array in out), *hidden], out)
+        _record(prepared, inputs, chunks, [*(array._chunk for array in out), *hidden], out)
     return tuple(out)
 
 
@@ -316,6 +338,7 @@ def _is_recorded(
 def _record(
     prepared: PreparedOperator,
     inputs: Sequence[NDArrayBase],
+    chunks: Sequence[Chunk],
     made: Sequence[Chunk],
     outputs: Sequence[NDArrayBase],
 ) -> None:
@@ -328,8 +351,8 @@ def _record(
         prepared,
         tuple(each.entry for each in arguments),
         tuple(
-            (each._chunk, each.offset) if index in prepared.read_data else None
-            for index, each in enumerate(arguments)
+            (chunk, each.offset) if index in prepared.read_data else None
+            for index, (each, chunk) in enumerate(zip(arguments, chunks, strict=False))
         ),
         tuple(
             places[index] if index in prepared.read_outputs else None
@@ -341,11 +364,17 @@ def _record(
         array.entry = Entry(call, index)
 
 
-def _to_plain(array: NDArrayBase) -> None:
-    """Move an array to a new chunk, in plain layout."""
-    old, layout = array._chunk, array.layout
-    if layout is None:
-        return
+def _to_plain(array: NDArrayBase) -> Chunk:
+    """Move an array to a new chunk, in plain layout; return its chunk."""
+    with _moving:
+        chunk = array._chunk
+        if chunk.layout is not None:
+            array._chunk = chunk = _reordered(array, chunk, chunk.layout)
+    return chunk
+
+
+def _reordered(array: NDArrayBase, old: Chunk, layout: Layout) -> Chunk:
+    """Return a new chunk with the array in plain layout."""
     key = (old.device, array.shape, array.dtype, layout)
     program = _reorders.get(key)
     if program is None:
@@ -360,7 +389,7 @@ def _to_plain(array: NDArrayBase) -> None:
         name="reorder",
         context=old.context,
     )
-    array._chunk, array.layout = new, None
+    return new
 
 
 set_to_plain(_to_plain)

@@ -102,7 +102,7 @@ true_divide = divide
 
 
 def waitall() -> None:
-    """Wait until nothing is pending; raises JobError with all failures since the last call."""
+    """Wait until nothing is pending; raises JobError with the failures that no wait has raised."""
     engine().wait_for_all()
 
 

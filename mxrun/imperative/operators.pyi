@@ -167,7 +167,7 @@ def true_divide(lhs: NDArray | float, rhs: NDArray | float, out: Any = None) -> 
     """output = lhs / rhs, with broadcasting."""
 
 def waitall() -> None:
-    """Wait until nothing is pending; raises JobError with all failures since the last call."""
+    """Wait until nothing is pending; raises JobError with the failures that no wait has raised."""
 
 def zeros(shape: ShapeLike, ctx: Context | None = None, dtype: DType = None) -> NDArray:
     """Return an array of zeros; dtype: float32 unless given."""

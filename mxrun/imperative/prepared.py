@@ -260,9 +260,10 @@ def integer_arguments(prop: AnyProperty, inputs: Sequence[TensorSpec]) -> dict[i
     found = {}
     for index, (dtype, known) in enumerate(zip(given, decided, strict=True)):
         if dtype is not None and dtype.startswith("float"):
-            completed, _ = prop.infer_type(
-                [*given[:index], known, *given[index + 1 :]], [None] * len(prop.list_outputs())
-            )
+            # What is integer beside others of its own dtype is so whatever the others are.
+            others: list[str | None] = [dtype] * len(given)
+            others[index] = known
+            completed, _ = prop.infer_type(others, [None] * len(prop.list_outputs()))
             default = completed[index]
             if default is not None and "int" in default:
                 found[index] = default

@@ -112,7 +112,7 @@ def test_layouts_pass_from_operator_to_operator_and_reading_makes_them_plain() -
             expected += np.einsum("ncij,fc->nfij", part, weight[:, :, i, j])
     expected += bias[:, None, None]
     view = NDArray(y.chunk, (16, 6, 6), y.dtype, 16 * 36 * 4)
-    assert y.layout is None
+    assert y._chunk.layout is None
     np.testing.assert_allclose(view.asnumpy(), expected[1], rtol=1e-4, atol=1e-4)
     again = call("Convolution", *given, kernel=(3, 3), num_filter=16)
     flat = call("Flatten", call("tanh", again))

@@ -192,6 +192,8 @@ def expected(program: Program) -> Observed:
         elif isinstance(step, Wait):
             cause = seen.failed[step.variable]
             seen.waits.append((cause,) if cause else ())
+            # A later wait for all does not raise it once more.
+            new_failures[:] = [each for each in new_failures if each != cause]
         elif isinstance(step, WaitAll):
             seen.waits.append(tuple(new_failures))
             new_failures.clear()

@@ -330,8 +330,15 @@ class Engine(ABC):
     def wait_for_all(self) -> None:
         """Wait until nothing is pending.
 
-        Raises JobError with all failures since the last call, in the order of pushing. Each failure
-        is reported once; failed variables stay failed.
+        Raises JobError with the failures that no wait has raised, in the order of pushing. Each
+        failure is reported once; failed variables stay failed.
+        """
+
+    @abstractmethod
+    def drain(self) -> bool:
+        """Wait until nothing is pending, and raise no failure; return whether anything was.
+
+        Within a function, which cannot wait, this returns False at once.
         """
 
     @abstractmethod

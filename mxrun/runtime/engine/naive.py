@@ -61,7 +61,8 @@ class NaiveEngine(Engine):
         self._runner: int | None = None
         self._running: _OrderedPush | None = None
         self._numbers = itertools.count(1)
-        self._failures: dict[Failure, bool] = {}
+        # Those that no wait has raised.
+        self._failures: set[Failure] = set()
         self._closed = False
         self._sink: Callable[[Event], None] | None = None
 
@@ -126,7 +127,7 @@ class NaiveEngine(Engine):
         if push.on_done is not None:
             failure = notify(push.on_done, operator.name, push.sequence, failure)
         if failure is not None and failure.sequence == push.sequence:
-            self._failures[failure] = False
+            self._failures.add(failure)
         settle(operator, failure)
         operator.pending -= 1
         if operator.is_deleted and not operator.pending and operator.on_delete is not None:
@@ -189,19 +190,25 @@ class NaiveEngine(Engine):
             self._wait()
         failure = variable.failure
         if failure is not None:
-            if failure in self._failures:
-                self._failures[failure] = True
+            self._failures.discard(failure)
             raise JobError([failure])
 
     def wait_for_all(self) -> None:
-        """Wait until nothing is pending; raises JobError with all failures since the last call."""
+        """Wait until nothing is pending; raises JobError with the failures no wait has raised."""
         if self._runner == threading.get_ident():
             raise wait_inside("all functions")
         self._wait()
-        failures = sorted(self._failures, key=lambda failure: failure.sequence)
+        failures = self.unreported()
         self._failures.clear()
         if failures:
             raise JobError(failures)
+
+    def drain(self) -> bool:
+        """Wait for the thread that runs functions, if it is another one."""
+        is_pending = self._busy.locked() and self._runner != threading.get_ident()
+        if is_pending:
+            self._wait()
+        return is_pending
 
     def _wait(self) -> None:
         """Wait for the thread that runs functions, and run what it has left."""
@@ -227,8 +234,7 @@ class NaiveEngine(Engine):
 
     def unreported(self) -> tuple[Failure, ...]:
         """Return the failures that no wait has raised."""
-        found = [failure for failure, is_raised in self._failures.items() if not is_raised]
-        return tuple(sorted(found, key=lambda failure: failure.sequence))
+        return tuple(sorted(self._failures, key=lambda failure: failure.sequence))
 
 
 def _call(operator: EngineOperator, run_context: RunContext) -> BaseException | None:

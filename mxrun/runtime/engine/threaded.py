@@ -74,8 +74,8 @@ class ThreadedEngine(Engine):
         # Number of threads that wait until nothing is pending.
         self._awaited = 0
         self._closed = False
-        # Whether a wait has already raised each failure; in the order of completion.
-        self._failures: dict[Failure, bool] = {}
+        # Those that no wait has raised.
+        self._failures: set[Failure] = set()
         # The garbage collector may delete variables while its thread holds the lock. Such
         # deletions are left here for whoever holds the lock next.
         self._deletions: deque[tuple[Variable, Callable[[], None] | None]] = deque()
@@ -278,7 +278,7 @@ class ThreadedEngine(Engine):
             failure = Failure(operator.name, sequence, error)
             if not complete(failure):
                 with self._lock:
-                    self._failures[failure] = False
+                    self._failures.add(failure)
 
     def _finish(
         self,
@@ -293,7 +293,7 @@ class ThreadedEngine(Engine):
         """
         if failure is not None:
             if failure.sequence == sequence:
-                self._failures[failure] = False
+                self._failures.add(failure)
             settle(operator, failure)
         else:
             for variable in operator.changes:
@@ -417,8 +417,7 @@ class ThreadedEngine(Engine):
         failure = failures[0]
         if failure is not None:
             with self._lock:
-                if failure in self._failures:
-                    self._failures[failure] = True
+                self._failures.discard(failure)
             raise JobError([failure])
 
     def _is_whole(self, variable: Variable) -> bool:
@@ -432,13 +431,22 @@ class ThreadedEngine(Engine):
             )
 
     def wait_for_all(self) -> None:
-        """Wait until nothing is pending; raises JobError with all failures since the last call."""
+        """Wait until nothing is pending; raises JobError with the failures no wait has raised."""
         with self._lock:
             self._wait_until_complete()
-            failures = sorted(self._failures, key=lambda failure: failure.sequence)
+            failures = self._sorted_failures()
             self._failures.clear()
         if failures:
             raise JobError(failures)
+
+    def drain(self) -> bool:
+        """Wait until nothing is pending, and raise no failure; return whether anything was."""
+        with self._lock:
+            if not self._pending or threading.get_ident() in self._inside:
+                return False
+            self._wait_until_complete()
+        self._call_back()
+        return True
 
     def _wait_until_complete(self, timeout: float | None = None) -> None:
         """Wait until nothing is pending, or for `timeout` seconds; lock held."""
@@ -490,8 +498,10 @@ class ThreadedEngine(Engine):
     def unreported(self) -> tuple[Failure, ...]:
         """Return the failures that no wait has raised."""
         with self._lock:
-            found = [failure for failure, is_raised in self._failures.items() if not is_raised]
-        return tuple(sorted(found, key=lambda failure: failure.sequence))
+            return self._sorted_failures()
+
+    def _sorted_failures(self) -> tuple[Failure, ...]:
+        return tuple(sorted(self._failures, key=lambda failure: failure.sequence))
 
 
 def _event(operator: EngineOperator, run_context: RunContext, start: int) -> Event:

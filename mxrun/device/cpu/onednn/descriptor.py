@@ -11,10 +11,10 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_int, c_int64, c_void_p
 from dataclasses import dataclass
-from functools import cache
 
 from mxrun.base.blocked import Blocked
 from mxrun.base.errors import InternalError
+from mxrun.base.once import once
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, Shape, TensorSpec, strides_of
 from mxrun.device.cpu.onednn.library import OwnedObject, require
 
@@ -133,11 +133,12 @@ def spec_of(
     name = _name(handle, requested, view)
     if name not in _packed:
         copy = OwnedObject(library, _DESTROYER, library.create("dnnl_memory_desc_clone", handle))
-        _packed[name] = (copy, view)
+        # Another thread may have been faster, whose descriptor is then in use.
+        _packed.setdefault(name, (copy, view))
     return requested.with_layout(Layout(name, library.memory_size(handle)))
 
 
-@cache
+@once
 def _describe(spec: TensorSpec, view: DescriptorView) -> OwnedObject:
     library = require()
     layout = PLAIN if spec.layout == ANY else spec.layout

@@ -10,12 +10,12 @@ from __future__ import annotations
 import ctypes
 import weakref
 from ctypes import POINTER, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from mxrun.base import flags
 from mxrun.base.errors import InternalError
+from mxrun.base.once import once
 from mxrun.device.cpu.onednn.instructions import limit_instructions
 from mxrun.device.cpu.team import openmp
 
@@ -201,7 +201,7 @@ def require() -> Library:
     return library
 
 
-@cache
+@once
 def _attempt() -> tuple[Library | None, str]:
     path = _find()
     if path is None:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import c_char_p, c_void_p
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cached_property
 
 from mxrun.base.errors import InternalError
+from mxrun.base.once import once
 from mxrun.base.tensor import TensorSpec
 from mxrun.device.cpu.call import NativeCall, is_moving
 from mxrun.device.cpu.onednn.descriptor import IDENTITY, DescriptorView, describe, spec_of
@@ -110,10 +110,10 @@ class Primitive:
         self.descriptor = found.descriptor
         self.scratchpad_bytes = found.scratchpad_bytes
         self._source = source
+        self._primitive = once(self._created)
 
-    @cached_property
-    def _primitive(self) -> OwnedObject:
-        """Handle of the primitive, created at binding, when oneDNN generates its code."""
+    def _created(self) -> OwnedObject:
+        """Return the handle of the primitive, made at binding, when oneDNN generates its code."""
         library = require()
         with team(self.threads):
             handle = library.create("dnnl_primitive_create", self.descriptor.value)
@@ -157,7 +157,7 @@ class Primitive:
             if is_moving(address):
                 placing.append(NativeCall(library.place, (memory, address), None, checked=True))
         arguments = (
-            self._primitive.value,
+            self._primitive().value,
             library.stream,
             len(places),
             ctypes.addressof(entries),

@@ -1,0 +1,51 @@
+"""Failures of operators as programs see them."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import mxrun
+from mxrun import nd
+from mxrun.operator.simple import simple_operator
+
+
+class Held(np.ndarray):
+    """Array that can be watched."""
+
+
+watched: list[weakref.ref[Held]] = []
+
+
+@simple_operator("fails_holding_an_array")
+def fails_holding_an_array(env, data):  # type: ignore[no-untyped-def]
+    """Raise an exception whose traceback refers to an array. No gradient."""
+    held = np.zeros(8).view(Held)
+    watched.append(weakref.ref(held))
+    raise ValueError("broken")
+
+
+def test_waitall_raises_only_what_no_wait_has_raised() -> None:
+    first, second = (nd.fails_holding_an_array(nd.ones((n,))) for n in (2, 3))
+    for _ in range(2):
+        with pytest.raises(mxrun.MxrunError, match="broken"):
+            first.asnumpy()
+    with pytest.raises(mxrun.MxrunError) as raised:
+        nd.waitall()
+    assert str(raised.value) == "fails_holding_an_array failed: broken"
+    nd.waitall()
+    with pytest.raises(mxrun.MxrunError, match="broken"):
+        second.asnumpy()
+
+
+def test_a_failure_that_was_raised_is_forgotten_with_its_arrays() -> None:
+    watched.clear()
+    failed = nd.fails_holding_an_array(nd.ones((2,)))
+    with pytest.raises(mxrun.MxrunError, match="broken"):
+        failed.asnumpy()
+    del failed
+    gc.collect()
+    assert [reference() for reference in watched] == [None]
