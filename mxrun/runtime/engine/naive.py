@@ -136,14 +136,14 @@ class NaiveEngine(Engine):
         if interrupt is not None:
             # It is meant for the caller, so that no wait reports it again.
             if failure is not None:
-                self._failures.pop(failure, None)
+                self._failures.discard(failure)
             raise interrupt
 
     def _call_back(self, on_delete: Callable[[], None]) -> None:
         try:
             on_delete()
         except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
-            self._failures[Failure("deletion", next(self._numbers), error)] = False
+            self._failures.add(Failure("deletion", next(self._numbers), error))
 
     # -- deleting ------------------------------------------------------------------------------
 

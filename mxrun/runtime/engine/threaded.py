@@ -126,7 +126,7 @@ class ThreadedEngine(Engine):
                 self._finish(operator, sequence, failure)
             if failure is not None and isinstance(failure.error, KeyboardInterrupt):
                 # It is meant for the caller, so that no wait reports it again.
-                self._failures.pop(failure, None)
+                self._failures.discard(failure)
                 raise failure.error
         if self._due:
             self._call_back()
@@ -380,7 +380,7 @@ class ThreadedEngine(Engine):
             with self._lock:
                 if raised is not None:
                     self._sequence += 1
-                    self._failures[Failure("deletion", self._sequence, raised)] = False
+                    self._failures.add(Failure("deletion", self._sequence, raised))
                 self._complete_one()
 
     def _complete_one(self) -> None:
