@@ -43,7 +43,7 @@ from mxrun.runtime.engine.queues import (
     request_fence,
     take_if_idle,
 )
-from mxrun.runtime.engine.workers import DEFAULT_WORKERS, Workers
+from mxrun.runtime.engine.workers import DEFAULT_WORKERS, Workers, span_of
 from mxrun.runtime.profiler import Event
 
 
@@ -239,7 +239,7 @@ class ThreadedEngine(Engine):
         except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
             failure = Failure(operator.name, sequence, error)
         if sink is not None:
-            sink(_event(operator, run_context, start))
+            sink(span_of(operator, run_context, start))
         return failure
 
     def _start(self, push: QueuedPush, run_context: RunContext) -> None:
@@ -255,7 +255,7 @@ class ThreadedEngine(Engine):
                     return False
                 is_complete = True
             if self._sink is not None:
-                self._sink(_event(operator, run_context, start))
+                self._sink(span_of(operator, run_context, start))
             if push.on_done is not None:
                 failure = notify(push.on_done, operator.name, sequence, failure)
             with self._lock:
@@ -434,7 +434,7 @@ class ThreadedEngine(Engine):
         """Wait until nothing is pending; raises JobError with the failures no wait has raised."""
         with self._lock:
             self._wait_until_complete()
-            failures = self._sorted_failures()
+            failures = sorted(self._failures, key=lambda failure: failure.sequence)
             self._failures.clear()
         if failures:
             raise JobError(failures)
@@ -445,7 +445,6 @@ class ThreadedEngine(Engine):
             if not self._pending or threading.get_ident() in self._inside:
                 return False
             self._wait_until_complete()
-        self._call_back()
         return True
 
     def _wait_until_complete(self, timeout: float | None = None) -> None:
@@ -498,12 +497,4 @@ class ThreadedEngine(Engine):
     def unreported(self) -> tuple[Failure, ...]:
         """Return the failures that no wait has raised."""
         with self._lock:
-            return self._sorted_failures()
-
-    def _sorted_failures(self) -> tuple[Failure, ...]:
-        return tuple(sorted(self._failures, key=lambda failure: failure.sequence))
-
-
-def _event(operator: EngineOperator, run_context: RunContext, start: int) -> Event:
-    duration = time.monotonic_ns() - start
-    return Event(operator.name, operator.pool.value, run_context.worker, start, duration, {})
+            return tuple(sorted(self._failures, key=lambda failure: failure.sequence))
