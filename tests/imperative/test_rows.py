@@ -71,8 +71,12 @@ def test_N1_the_error_appears_at_the_read_with_the_operators_name(separate_regis
         for _ in range(2):
             with pytest.raises(JobError, match=r"failing_at_run.*cannot be computed"):
                 array.asnumpy()
+    # A failure that was raised is not reported again.
+    nd.waitall()
+    nd.failing_at_run(nd.ones((2,)))
     with pytest.raises(JobError, match="failing_at_run"):
         nd.waitall()
+    nd.waitall()
     # Written anew, the array is whole again, also in place.
     result[:] = 3
     nd.add(nd.ones((2,)), 1, out=dependent)
