@@ -14,13 +14,15 @@ import threading
 import time
 from types import FrameType
 
-from mxrun.runtime.engine import naive, propagation, queues, threaded
+from mxrun.runtime.engine import completion, naive, propagation, queues, threaded
 from mxrun.runtime.engine.interface import Engine
 from mxrun.runtime.engine.naive import NaiveEngine
 from mxrun.runtime.engine.threaded import ThreadedEngine
 
 _DELAY_S = 0.05
-_FILES = frozenset(str(module.__file__) for module in (naive, propagation, queues, threaded))
+_FILES = frozenset(
+    str(module.__file__) for module in (completion, naive, propagation, queues, threaded)
+)
 # Methods that wait, and leave nothing half done.
 _WAITS = frozenset(
     method.__code__
@@ -28,7 +30,7 @@ _WAITS = frozenset(
     for method in (kind.wait_for_variable, kind.wait_for_all, kind.close)
 ) | {ThreadedEngine._wait_until_complete.__code__, NaiveEngine._wait.__code__}
 # Those that call the functions pushed, and catch what these raise.
-_CALLS = frozenset({ThreadedEngine._run.__code__, naive._call.__code__})
+_CALLS = frozenset({ThreadedEngine._call.__code__, naive._call.__code__})
 
 
 def install() -> None:

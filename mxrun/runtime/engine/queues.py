@@ -46,18 +46,42 @@ Access: TypeAlias = "tuple[QueuedPush | Fence, bool]"
 def take_if_idle(operator: EngineOperator) -> bool:
     """Grant all accesses of an operator if nothing waits for or uses its variables.
 
-    Returns whether they are granted; those of deleted variables never are.
+    Returns whether they are granted; those of deleted or failed variables never are.
     """
     for variable in operator.reads:
-        if variable.is_written or variable.waiting or variable.deleted:
+        if variable.is_written or variable.waiting or variable.deleted or variable.failure:
             return False
     for variable in operator.changes:
-        if variable.is_written or variable.readers or variable.waiting or variable.deleted:
+        if (
+            variable.is_written
+            or variable.readers
+            or variable.waiting
+            or variable.deleted
+            or variable.failure
+        ):
             return False
     for variable in operator.reads:
         variable.readers += 1
     for variable in operator.changes:
         variable.is_written = True
+    return True
+
+
+def release_unawaited(operator: EngineOperator) -> bool:
+    """Release all accesses of an operator if nothing waits for its variables.
+
+    Returns whether they are released.
+    """
+    for variable in operator.reads:
+        if variable.waiting:
+            return False
+    for variable in operator.changes:
+        if variable.waiting:
+            return False
+    for variable in operator.reads:
+        variable.readers -= 1
+    for variable in operator.changes:
+        variable.is_written = False
     return True
 
 

@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 
 from mxrun.base.context import Context
 from mxrun.base.errors import InternalError
+from mxrun.runtime.engine.completion import Completion
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import (
     HOST,
@@ -39,6 +40,7 @@ from mxrun.runtime.engine.queues import (
     QueuedPush,
     queue_behind,
     release,
+    release_unawaited,
     request,
     request_fence,
     take_if_idle,
@@ -76,8 +78,7 @@ class ThreadedEngine(Engine):
         self._closed = False
         # Those that no wait has raised.
         self._failures: set[Failure] = set()
-        # The garbage collector may delete variables while its thread holds the lock. Such
-        # deletions are left here for whoever holds the lock next.
+        # Deletions by the garbage collector, whose thread may hold the lock, for its next holder.
         self._deletions: deque[tuple[Variable, Callable[[], None] | None]] = deque()
         # Callbacks that are due, which run without the lock. Until then they count as pending.
         self._due: deque[Callable[[], None]] = deque()
@@ -101,7 +102,8 @@ class ThreadedEngine(Engine):
 
     def run_or_push(self, operator: EngineOperator) -> bool:
         """Run a short operator on the calling thread if its variables are idle, else push it."""
-        with self._lock:
+        lock = self._lock
+        with lock:
             if self._closed or self._deletions or operator.is_deleted:
                 self._admit(operator)
             here = not operator.is_async and take_if_idle(operator)
@@ -117,13 +119,23 @@ class ThreadedEngine(Engine):
             is_outermost = thread not in inside
             if is_outermost:
                 inside.add(thread)
-            try:
-                failure = self._run(operator, sequence, self._here(operator.context))
-            finally:
-                if is_outermost:
-                    inside.discard(thread)
-            with self._lock:
-                self._finish(operator, sequence, failure)
+            # The hash of a context takes as long as an engine's lock.
+            run_context = self._host if operator.context is HOST else self._here(operator.context)
+            failure = self._call(operator, sequence, run_context)
+            if is_outermost:
+                inside.discard(thread)
+            with lock:
+                # The usual case, without a call of `_finish`.
+                if (
+                    failure is None
+                    and not operator.is_deleted
+                    and not self._awaited
+                    and release_unawaited(operator)
+                ):
+                    operator.pending -= 1
+                    self._pending -= 1
+                else:
+                    self._finish(operator, sequence, failure)
             if failure is not None and isinstance(failure.error, KeyboardInterrupt):
                 # It is meant for the caller, so that no wait reports it again.
                 self._failures.discard(failure)
@@ -228,9 +240,13 @@ class ThreadedEngine(Engine):
         self, operator: EngineOperator, sequence: int, run_context: RunContext
     ) -> Failure | None:
         """Run a function whose accesses are granted; return its failure or the one it inherits."""
-        for variable in operator.needs:
-            if variable.failure is not None:
-                return inherited(operator)
+        failure = inherited(operator)
+        return self._call(operator, sequence, run_context) if failure is None else failure
+
+    def _call(
+        self, operator: EngineOperator, sequence: int, run_context: RunContext
+    ) -> Failure | None:
+        """Call a function and return its failure."""
         failure: Failure | None = None
         sink = self._sink
         start = 0 if sink is None else time.monotonic_ns()
@@ -246,14 +262,8 @@ class ThreadedEngine(Engine):
         """Start an asynchronous function; its callback completes the push."""
         operator, sequence = push.operator, push.sequence
         start = time.monotonic_ns()
-        is_complete = False
 
-        def complete(failure: Failure | None) -> bool:
-            nonlocal is_complete
-            with self._lock:
-                if is_complete:
-                    return False
-                is_complete = True
+        def end(failure: Failure | None) -> None:
             if self._sink is not None:
                 self._sink(span_of(operator, run_context, start))
             if push.on_done is not None:
@@ -261,22 +271,17 @@ class ThreadedEngine(Engine):
             with self._lock:
                 self._finish(operator, sequence, failure)
             self._call_back()
-            return True
 
-        def on_complete(error: BaseException | None = None) -> None:
-            failure = None if error is None else Failure(operator.name, sequence, error)
-            if not complete(failure):
-                raise InternalError(f"{operator.name} is completed twice")
-
+        completion = Completion(operator.name, sequence, end)
         failure = inherited(operator)
         if failure is not None:
-            complete(failure)
+            completion.complete(failure)
             return
         try:
-            operator.function(run_context, on_complete)
+            operator.function(run_context, completion)
         except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
             failure = Failure(operator.name, sequence, error)
-            if not complete(failure):
+            if not completion.complete(failure):
                 with self._lock:
                     self._failures.add(failure)
 
@@ -314,13 +319,9 @@ class ThreadedEngine(Engine):
 
     def _here(self, context: Context) -> RunContext:
         """Return the surroundings of a function that runs on the pushing thread."""
-        if context is HOST:
-            # Saves the hash of a context, which takes as long as an engine's lock.
-            return self._host
-        found = self._surroundings.get(context)
-        if found is None:
-            found = self._surroundings[context] = RunContext(context, f"{context} caller")
-        return found
+        if context not in self._surroundings:
+            self._surroundings[context] = RunContext(context, f"{context} caller")
+        return self._surroundings[context]
 
     # -- deleting ------------------------------------------------------------------------------
 
@@ -483,10 +484,9 @@ class ThreadedEngine(Engine):
         finally:
             self._lock.release()
         self._call_back()
-        for workers in self._workers.values():
-            for thread in workers.threads:
-                if thread is not threading.current_thread():
-                    thread.join(None if end is None else max(0.0, end - time.monotonic()))
+        threads = {thread for workers in self._workers.values() for thread in workers.threads}
+        for thread in threads - {threading.current_thread()}:
+            thread.join(None if end is None else max(0.0, end - time.monotonic()))
 
     # -- observation ---------------------------------------------------------------------------
 
