@@ -55,14 +55,14 @@ class SingleContext:
         self._load: Callable[[], None] = _nothing
         self._loading = make.load(lambda _: self._load(), "load")
 
-        def train(program: str) -> tuple[EngineOperator, EngineOperator]:
-            return (
+        def step(program: str) -> EngineOperator:
+            return make.group(
                 make.train(lambda _: run(program), program),
                 make.measure(lambda _: replica.measure_step(program), f"measure {program}"),
             )
 
-        self._steps = {program: train(program) for program in (TRAIN, ACCUMULATE)}
-        self._evaluation = (
+        self._steps = {program: step(program) for program in (TRAIN, ACCUMULATE)}
+        self._evaluation = make.group(
             make.evaluate(lambda _: run(EVALUATE), EVALUATE),
             make.measure(lambda _: replica.measure_evaluation(), f"measure {EVALUATE}"),
         )
@@ -77,11 +77,11 @@ class SingleContext:
 
     def train(self, program: str) -> None:
         """Run a training program and measure it."""
-        self._operations.run(*self._steps[program])
+        self._operations.run(self._steps[program])
 
     def evaluate(self, count: int) -> None:
         """Run and measure the evaluation program."""
-        self._operations.run(*self._evaluation)
+        self._operations.run(self._evaluation)
 
     def exchange(self) -> None:
         """Do nothing."""

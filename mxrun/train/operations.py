@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mxrun.runtime.engine.group import OperatorGroup
 from mxrun.runtime.engine.interface import Engine, EngineOperator, Function
 from mxrun.runtime.engine.wait import wait_for
 
@@ -53,11 +54,13 @@ class LoopOperations:
             name=name,
         )
 
-    def run(self, *operators: EngineOperator) -> None:
-        """Run operators in order and wait for the last; raises the exception of one that failed."""
-        is_here = True
-        for operator in operators:
-            is_here = self.engine.run_or_push(operator)
-        last = operators[-1].changes[0]
-        if not is_here or last.failure is not None:
-            wait_for(self.engine, last)
+    def group(self, *operators: EngineOperator) -> EngineOperator:
+        """Return an operator that runs several in order, for hardly more than the cost of one."""
+        return OperatorGroup(operators, self.engine.call, operators[0].name)
+
+    def run(self, operator: EngineOperator) -> None:
+        """Run an operator and wait for it; raises the exception with which it failed."""
+        is_here = self.engine.run_or_push(operator)
+        changed = operator.changes[0]
+        if not is_here or changed.failure is not None:
+            wait_for(self.engine, changed)

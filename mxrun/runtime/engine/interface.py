@@ -16,6 +16,7 @@ that writes a failed variable makes it whole again. Failures are raised where so
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -176,6 +177,7 @@ class Engine(ABC):
     kind: str
     interrupted = False
     """Whether Ctrl-C came within an operation, at the end of which it is raised."""
+    _sink: Callable[[Event], None] | None = None
 
     def _raise_interrupt(self) -> None:
         """Raise KeyboardInterrupt on the main thread."""
@@ -243,6 +245,15 @@ class Engine(ABC):
         Returns whether it ran here. Its exception is a failure as of a pushed function and is not
         raised.
         """
+
+    def call(self, operator: EngineOperator, run_context: RunContext) -> None:
+        """Call the function of an operator within another function, and record its time span."""
+        if self._sink is None:
+            operator.function(run_context)
+            return
+        start = time.monotonic_ns()
+        operator.function(run_context)
+        self._sink(span_of(operator, run_context, start))
 
     @abstractmethod
     def delete_operator(
@@ -352,10 +363,16 @@ class Engine(ABC):
 
     # -- observation ---------------------------------------------------------------------------
 
-    @abstractmethod
     def record(self, sink: Callable[[Event], None] | None) -> None:
         """Pass the time span of every function from now on to `sink`; None ends that."""
+        self._sink = sink
 
     @abstractmethod
     def unreported(self) -> tuple[Failure, ...]:
         """Return the failures that no wait has raised."""
+
+
+def span_of(operator: EngineOperator, run_context: RunContext, start: int) -> Event:
+    """Return the time span of a function that started at `start`, ns, and ends now."""
+    duration = time.monotonic_ns() - start
+    return Event(operator.name, operator.pool.value, run_context.worker, start, duration, {})

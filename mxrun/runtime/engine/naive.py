@@ -23,6 +23,7 @@ from mxrun.runtime.engine.interface import (
     OnWait,
     RunContext,
     Variable,
+    span_of,
 )
 from mxrun.runtime.engine.propagation import (
     inherited,
@@ -31,9 +32,6 @@ from mxrun.runtime.engine.propagation import (
     settle,
     wait_inside,
 )
-from mxrun.runtime.profiler import Event
-
-_WORKER = "caller"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +62,6 @@ class NaiveEngine(Engine):
         # Those that no wait has raised.
         self._failures: set[Failure] = set()
         self._closed = False
-        self._sink: Callable[[Event], None] | None = None
 
     # -- running -------------------------------------------------------------------------------
 
@@ -114,16 +111,14 @@ class NaiveEngine(Engine):
         interrupt: KeyboardInterrupt | None = None
         if failure is None:
             start = time.monotonic_ns()
-            error = _call(operator, RunContext(operator.context, _WORKER))
+            run_context = RunContext(operator.context, f"{operator.context} caller")
+            error = _call(operator, run_context)
             if error is not None:
                 failure = Failure(operator.name, push.sequence, error)
             if isinstance(error, KeyboardInterrupt):
                 interrupt = error
             if self._sink is not None:
-                duration = time.monotonic_ns() - start
-                track = f"{operator.context} {_WORKER}"
-                name, pool = operator.name, operator.pool.value
-                self._sink(Event(name, pool, track, start, duration, {}))
+                self._sink(span_of(operator, run_context, start))
         if push.on_done is not None:
             failure = notify(push.on_done, operator.name, push.sequence, failure)
         if failure is not None and failure.sequence == push.sequence:
@@ -227,10 +222,6 @@ class NaiveEngine(Engine):
         self._closed = True
 
     # -- observation ---------------------------------------------------------------------------
-
-    def record(self, sink: Callable[[Event], None] | None) -> None:
-        """Pass the time span of every function from now on to `sink`; None ends that."""
-        self._sink = sink
 
     def unreported(self) -> tuple[Failure, ...]:
         """Return the failures that no wait has raised."""

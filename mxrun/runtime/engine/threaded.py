@@ -27,6 +27,7 @@ from mxrun.runtime.engine.interface import (
     Pool,
     RunContext,
     Variable,
+    span_of,
 )
 from mxrun.runtime.engine.propagation import (
     inherited,
@@ -45,8 +46,7 @@ from mxrun.runtime.engine.queues import (
     request_fence,
     take_if_idle,
 )
-from mxrun.runtime.engine.workers import DEFAULT_WORKERS, Workers, span_of
-from mxrun.runtime.profiler import Event
+from mxrun.runtime.engine.workers import DEFAULT_WORKERS, Workers
 
 
 class ThreadedEngine(Engine):
@@ -86,7 +86,6 @@ class ThreadedEngine(Engine):
         self._inside: set[int] = set()
         self._surroundings: dict[Context, RunContext] = {}
         self._host = RunContext(HOST, f"{HOST} caller")
-        self._sink: Callable[[Event], None] | None = None
 
     # -- pushing -------------------------------------------------------------------------------
 
@@ -489,10 +488,6 @@ class ThreadedEngine(Engine):
             thread.join(None if end is None else max(0.0, end - time.monotonic()))
 
     # -- observation ---------------------------------------------------------------------------
-
-    def record(self, sink: Callable[[Event], None] | None) -> None:
-        """Pass the time span of every function from now on to `sink`; None ends that."""
-        self._sink = sink
 
     def unreported(self) -> tuple[Failure, ...]:
         """Return the failures that no wait has raised."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
 
 from mxrun.base.context import Context
-from mxrun.runtime.engine.interface import EngineOperator, Pool, RunContext
+from mxrun.runtime.engine.interface import Pool
 from mxrun.runtime.engine.queues import QueuedPush
-from mxrun.runtime.profiler import Event
 
 # One function at a time computes, with a team of threads of its own; copies and communication are
 # bound by memory and network; records are decoded side by side.
@@ -34,9 +32,3 @@ class Workers:
         self.ready: list[tuple[int, int, QueuedPush]] = []
         self.asleep: list[threading.Lock] = []
         self.threads: list[threading.Thread] = []
-
-
-def span_of(operator: EngineOperator, run_context: RunContext, start: int) -> Event:
-    """Return the time span of a function that started at `start`, ns, and ends now."""
-    duration = time.monotonic_ns() - start
-    return Event(operator.name, operator.pool.value, run_context.worker, start, duration, {})
