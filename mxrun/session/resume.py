@@ -80,8 +80,9 @@ def resume(run: Run, path: Path, allow_changes: bool, advice: Advice) -> RunStar
             notes.append("the checkpoint has no states of this optimizer: they are initialised")
     progress = checkpoint.manifest.progress
     is_same = saved is not None and saved.identity() == config.identity()
-    commit = partial(_reopen_at, directory, progress, None if is_same else config.resolved())
     finished = run.pace.is_over(progress) and not differences
+    config_text = None if is_same else config.resolved()
+    commit = partial(_reopen_at, directory, progress, config_text, finished)
     return RunStart(commit, checkpoint, tuple(notes), finished)
 
 
@@ -96,12 +97,19 @@ def is_abandoned(path: Path) -> bool:
     return config is not None and config.resolved().encode() == (path / CONFIG_FILE).read_bytes()
 
 
-def _reopen_at(directory: RunDirectory, progress: Progress, config: str | None) -> RunDirectory:
-    """Remove the records after `progress` and the end mark; replace the config if one is given."""
+def _reopen_at(
+    directory: RunDirectory, progress: Progress, config: str | None, finished: bool = False
+) -> RunDirectory:
+    """Remove the records after `progress` and the end mark; replace the config if one is given.
+
+    finished: whether the run ends at `progress`. In the middle of an epoch, where max_steps ends
+    it, the record of the epoch then belongs to it.
+    """
     if config is not None:
         directory.replace_config(config)
     directory.unfinish()
-    directory.remove_records_from(progress.epoch, progress.step)
+    epoch = progress.epoch + 1 if finished and progress.batch else progress.epoch
+    directory.remove_records_from(epoch, progress.step)
     return directory
 
 

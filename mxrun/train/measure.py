@@ -201,7 +201,11 @@ class Measure:
     @property
     def is_finite(self) -> bool:
         """True if the loss of the last batch is finite."""
-        return all(loss.is_finite for loss in self._losses)
+        # Once for each step, in which a generator would take longer than its loop.
+        for loss in self._losses:
+            if not loss.is_finite:
+                return False
+        return True
 
     def state(self) -> dict[str, Array]:
         """Return all sums since the last reset by name, as arrays to be saved or overwritten."""

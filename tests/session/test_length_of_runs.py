@@ -70,6 +70,15 @@ def test_max_steps_ends_a_run_within_an_epoch_with_an_evaluation_and_a_checkpoin
     assert list(again["eval"]) == list(summary["eval"]) == ["loss", "accuracy", "cross_entropy"]
 
 
+def test_a_run_that_was_killed_before_its_summary_has_its_last_evaluation() -> None:
+    words = ("train.max_steps=25", "train.log_every=4")
+    summary, metrics = run_training(*words), records()
+    Path("runs/one/summary.json").unlink()
+    again = run_training(*words, existing="resume")
+    assert records() == metrics
+    assert again["eval"] == summary["eval"]
+
+
 @pytest.mark.parametrize("longer", [["train.max_steps=27"], ["train.max_steps=40"]])
 def test_a_run_goes_on_with_more_steps_to_the_same_bytes(longer: list[str]) -> None:
     run_training("train.max_steps=25", "train.log_every=4")
