@@ -72,6 +72,9 @@ class Chunk(Variable):
 
 @cache
 def _pool_of(context: Context) -> tuple[Device, StoragePool]:
+    if not isinstance(context, Context):
+        got = type(context).__name__
+        raise TypeError(f"expected a context, such as mxrun.cpu(0), got {got}")
     return device_of(context), storage_pools().of(context)
 
 
