@@ -6,18 +6,14 @@ import numpy as np
 import pytest
 
 import mxrun
-from mxrun import autograd, nd
+from mxrun import nd
 
 
 def test_layers_take_a_batch_without_samples() -> None:
     images, weight = nd.zeros((0, 3, 8, 8)), nd.ones((2, 3, 3, 3))
-    weight.attach_grad()
-    with autograd.record():
-        maps = nd.Convolution(images, weight, kernel=(3, 3), num_filter=2, no_bias=True)
-        pooled = nd.Pooling(maps, kernel=(2, 2), stride=(2, 2))
+    maps = nd.Convolution(images, weight, kernel=(3, 3), num_filter=2, no_bias=True)
+    pooled = nd.Pooling(maps, kernel=(2, 2), stride=(2, 2))
     assert pooled.asnumpy().shape == (0, 2, 3, 3)
-    pooled.backward()
-    assert (weight.grad.asnumpy() == 0).all()
 
 
 @pytest.mark.parametrize("parameters", [{"multi_output": True}, {"preserve_shape": True}, {}])
