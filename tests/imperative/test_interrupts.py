@@ -37,6 +37,7 @@ for _ in range(150):
             small.asnumpy()
     except KeyboardInterrupt:
         caught += 1
+    assert not autograd.is_recording()
 nd.waitall()
 assert (sums.asnumpy() == 2).all() and (small.asnumpy() == 1).all()
 print(caught > 100, (nd.dot(large, large) + 1).asnumpy()[0, 0])
