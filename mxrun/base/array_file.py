@@ -24,6 +24,7 @@ _TYPES = {
     "float64": "F64",
     "float32": "F32",
     "float16": "F16",
+    "bfloat16": "BF16",
     "int64": "I64",
     "int32": "I32",
     "int8": "I8",

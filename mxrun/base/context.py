@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mxrun.base.device import CPU
+from mxrun.base.errors import Diagnostic, UserError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -50,5 +52,11 @@ def current_context() -> Context:
 
 
 def cpu(index: int = 0) -> Context:
-    """Return the context of the processor; several indices are several teams of its threads."""
-    return Context(CPU, index)
+    """Return the context of the processor; several indices are several teams of its threads.
+
+    Raises UserError for a negative one.
+    """
+    number = operator.index(index)
+    if number < 0:
+        raise UserError(Diagnostic("cpu", expected="a number from 0", got=str(number)))
+    return Context(CPU, number)

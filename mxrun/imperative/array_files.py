@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mxrun.base.array_file import UnreadableArrays, file_parts, read_file
+from mxrun.base.array_file import METADATA, UnreadableArrays, file_parts, read_file
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import atomic_file
@@ -28,7 +28,8 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
     is_list = isinstance(data, (list, tuple))
     arrays = {str(index): array for index, array in enumerate(data)} if is_list else data
     if not isinstance(arrays, Mapping) or not all(
-        isinstance(name, str) and isinstance(array, NDArrayBase) for name, array in arrays.items()
+        isinstance(name, str) and name != METADATA and isinstance(array, NDArrayBase)
+        for name, array in arrays.items()
     ):
         expected = "an NDArray, a list of them, or a dictionary of them by name"
         raise UserError(Diagnostic("save", expected=expected, got=type(data).__name__))

@@ -12,6 +12,7 @@ from mxrun.device.storage import device_of, storage_pools
 from mxrun.operator.launch import Handle
 from mxrun.runtime.engine.default import engine
 from mxrun.runtime.engine.interface import Engine, Variable
+from mxrun.runtime.engine.interrupts import uninterrupted
 from mxrun.runtime.storage import StorageBlock, StoragePool
 
 
@@ -35,6 +36,7 @@ class Chunk(Variable):
         "pool",
     )
 
+    @uninterrupted
     def __init__(
         self,
         context: Context,
@@ -48,6 +50,7 @@ class Chunk(Variable):
         self.context, self.device, self.pool, self.engine = context, device, pool, owner
         self.block, self.nbytes, self.layout = block, block.nbytes, layout
 
+    @uninterrupted
     def __del__(self) -> None:
         self.pool.free(self.block)
 
@@ -72,6 +75,9 @@ class Chunk(Variable):
 
 @cache
 def _pool_of(context: Context) -> tuple[Device, StoragePool]:
+    if not isinstance(context, Context):
+        got = type(context).__name__
+        raise TypeError(f"expected a context, such as mxrun.cpu(0), got {got}")
     return device_of(context), storage_pools().of(context)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.context import Context, current_context
-from mxrun.base.dtype import FLOAT32, item_size, numpy_dtype
+from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size, numpy_dtype
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
 from mxrun.imperative import array as array_module
@@ -87,7 +87,7 @@ def numbers_of(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
     except ValueError as error:
         got = str(error)[:200]
         raise UserError(Diagnostic("the values are not an array of numbers", got=got)) from error
-    if given.dtype.kind not in "biuf":
+    if given.dtype.kind not in "biuf" and given.dtype.name != BFLOAT16:
         got = str(given.dtype)
         raise UserError(Diagnostic("the values are not an array of numbers", got=got))
     # NaN has no integer, as in MXNet.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from mxrun.imperative.tape import MODE, RECORD, TRAIN
+from mxrun.runtime.engine.interrupts import uninterrupted
 
 
 class ModeScope:
@@ -21,6 +22,7 @@ class ModeScope:
         self._before.append(before)
         MODE.value = before & ~self._clear | self._set
 
+    @uninterrupted
     def __exit__(
         self,
         kind: type[BaseException] | None,

@@ -20,7 +20,7 @@ from mxrun.runtime.engine.interface import EngineOperator, Pool, RunContext
 
 
 def push_sum(terms: Sequence[NDArray], total: NDArray, name: str, priority: int) -> None:
-    """Push the sum of arrays, in order, into another one, which is none of them.
+    """Push the sum of arrays, in order, into another one, which may be one of them.
 
     Arrays of other kinds of devices are first copied to the context of `total`.
     """
@@ -59,11 +59,12 @@ def _push(
     priority: int,
 ) -> None:
     written = target.chunk.variable
-    # A part of a chunk leaves the rest as it is.
-    is_all = target.nbytes == target.chunk.nbytes
+    read = dict.fromkeys(each.chunk.variable for each in sources)
+    # A part of a chunk leaves the rest as it is; a stored array may be pushed to its own key.
+    is_all = target.nbytes == target.chunk.nbytes and written not in read
     operator = EngineOperator(
         run,
-        reads=[*dict.fromkeys(each.chunk.variable for each in sources)],
+        reads=[each for each in read if each is not written],
         writes=[written] if is_all else [],
         updates=[] if is_all else [written],
         name=name,

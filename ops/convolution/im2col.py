@@ -78,7 +78,7 @@ class WindowProducts:
         columns = memory[: step * math.prod(one)].reshape(step, *one)
         return [
             (slice(start, start + step), columns[: min(step, batch - start)])
-            for start in range(0, batch, step)
+            for start in range(0, batch, max(step, 1))
         ]
 
     def _unfold(self, images: Array, columns: Array, positions: Shape) -> None:

@@ -222,10 +222,10 @@ class SoftmaxOutput(Operator):
 
     def _as_samples(self, data: Array) -> Array:
         if self.parameters.multi_output:
-            return data.reshape(*data.shape[:2], -1)
+            return data.reshape(*data.shape[:2], math.prod(data.shape[2:]))
         if self.parameters.preserve_shape:
-            return data.reshape(-1, data.shape[-1], 1)
-        return data.reshape(data.shape[0], -1, 1)
+            return data.reshape(math.prod(data.shape[:-1]), data.shape[-1], 1)
+        return data.reshape(data.shape[0], math.prod(data.shape[1:]), 1)
 
     def _samples(self, call: OperatorCall, probability: Array) -> Samples:
         label = call.inputs.label

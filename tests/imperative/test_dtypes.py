@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mxrun import UserError, nd
@@ -39,3 +41,31 @@ def test_labels_and_ids_are_converted_whatever_stands_beside_them() -> None:
     labels = nd.array([1.0], dtype="float64")
     expected = nd.SoftmaxOutput(nd.ones((1, 2)), nd.array([1])).asnumpy().tolist()
     assert nd.SoftmaxOutput(nd.ones((1, 2)), labels).asnumpy().tolist() == expected
+
+
+def test_bfloat16_arrays_are_copied_assigned_and_saved(tmp_path: Path) -> None:
+    values = [[1.5, -2.0], [0.5, 3.0]]
+    x = nd.array(values, dtype="bfloat16")
+    again = nd.array(x)
+    from_numpy = nd.array(x.asnumpy())
+    part = nd.zeros((2, 2), dtype="bfloat16")
+    part[0] = x.asnumpy()[0]
+    nd.save(tmp_path / "file", {"x": x, "beside": nd.ones((3,), dtype="int8")})
+    loaded = nd.load(tmp_path / "file")["x"]
+    for each, dtype in (again, "bfloat16"), (from_numpy, "float32"), (loaded, "bfloat16"):
+        assert (each.dtype, each.tolist()) == (dtype, values)
+    assert part.tolist() == [values[0], [0, 0]]
+
+
+def test_a_name_that_the_format_keeps_for_itself_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="save"):
+        nd.save(tmp_path / "file", {"__metadata__": nd.ones((2,))})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint8", "int64"])
+def test_strided_and_foreign_inputs_of_numpy_are_copied(dtype: str) -> None:
+    values = np.arange(12).reshape(3, 4)[::2, ::-2].astype(dtype)
+    for given in values, np.asfortranarray(values), values.astype(values.dtype.newbyteorder(">")):
+        made = nd.array(given, dtype=dtype)
+        assert (made.dtype, made.tolist()) == (dtype, values.tolist())

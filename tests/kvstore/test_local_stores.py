@@ -374,3 +374,27 @@ def test_K5_a_layers_gradients_are_pushed_while_the_layer_before_computes_its_ow
     assert begin < push_begin
     assert push_end < end
     assert spans["kvstore push fc1_weight"][0] >= end
+
+
+def test_a_stored_array_is_pushed_to_its_own_key_and_pulled_to_itself(store: KVStore) -> None:
+    held: list[Any] = []
+    store.init("key", nd.ones(LARGE))
+    store.set_updater(lambda key, pushed, stored: held.append(stored))
+    store.push("key", nd.ones(LARGE))
+    # As without an updater.
+    store.set_updater(None)  # type: ignore[arg-type]
+    store.push("key", [held[0], held[0] * 2, held[0]])
+    store.pull("key", out=held[0])
+    assert (held[0].asnumpy() == 4).all()
+
+
+def test_updates_of_other_than_floats_and_other_than_optimizers_are_refused(store: KVStore) -> None:
+    with pytest.raises(UserError, match="not an optimizer"):
+        store.set_optimizer("sgd")  # type: ignore[arg-type]
+    store.set_optimizer(mxrun.optimizer.create("sgd", learning_rate=0.5))
+    store.init("ids", nd.ones((2,), dtype="int32"))
+    with pytest.raises(UserError, match="update of 'ids'"):
+        store.push("ids", nd.ones((2,), dtype="int32"))
+    update = mxrun.optimizer.get_updater(mxrun.optimizer.create("adam"))
+    with pytest.raises(UserError, match="gradient float64, weight float32"):
+        update(0, nd.ones((2,), dtype="float64"), nd.ones((2,)))

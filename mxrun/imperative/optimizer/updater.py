@@ -30,7 +30,8 @@ class Updater:
     ) -> None:
         """Update one weight, or lists of weights one after the other.
 
-        Raises UserError for other things than arrays, and for read states that do not fit.
+        Raises UserError for other things than arrays of floats of one data type, and for read
+        states that do not fit.
         """
         if isinstance(index, (int, str)):
             self._update(index, grad, weight)
@@ -42,6 +43,10 @@ class Updater:
         if not isinstance(grad, NDArray) or not isinstance(weight, NDArray):
             got = f"{type(grad).__name__} and {type(weight).__name__}"
             problem, expected = "gradient and weight of an update", "two NDArrays"
+            raise UserError(Diagnostic(problem, None, expected, got))
+        if "int" in weight.dtype or grad.dtype != weight.dtype:
+            problem, expected = f"the update of {index!r}", "floats of one data type"
+            got = f"gradient {grad.dtype}, weight {weight.dtype}"
             raise UserError(Diagnostic(problem, None, expected, got))
         states = self.states.get(index)
         if states is None:
@@ -76,5 +81,8 @@ class Updater:
 
 
 def get_updater(optimizer: ImperativeOptimizer) -> Updater:
-    """Return a new updater of an optimizer."""
+    """Return a new updater of an optimizer; UserError for anything else."""
+    if not isinstance(optimizer, ImperativeOptimizer):
+        expected, got = "what mxrun.optimizer.create returns", type(optimizer).__name__
+        raise UserError(Diagnostic("not an optimizer", None, expected, got))
     return Updater(optimizer)

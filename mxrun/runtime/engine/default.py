@@ -50,7 +50,7 @@ def engine() -> Engine:
         if _engine is None:
             _engine = ThreadedEngine()
             atexit.register(_finish, _engine)
-            os.register_at_fork(after_in_child=_forget)
+            os.register_at_fork(before=_drain, after_in_child=_begin_anew)
             install()
         return _engine
 
@@ -71,11 +71,21 @@ def using_engine(other: Engine) -> Iterator[Engine]:
             _engine = before
 
 
-def _forget() -> None:
-    """Forget the engine in a forked process, in which its workers do not exist."""
-    global _engine, _guard
-    _engine, _guard = None, threading.Lock()
-    atexit.unregister(_finish)
+def _drain() -> None:
+    """Wait for pending functions before a fork: in the child nothing would complete them."""
+    if _engine is not None:
+        _engine.drain()
+
+
+def _begin_anew() -> None:
+    """Give the engine of a forked process the state of a new one: its workers do not exist there.
+
+    It stays the same object, which the parent's arrays refer to.
+    """
+    global _guard
+    _guard = threading.Lock()
+    if _engine is not None:
+        type(_engine).__init__(_engine)
 
 
 def _finish(ended: Engine) -> None:

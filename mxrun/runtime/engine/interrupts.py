@@ -12,14 +12,16 @@ import _thread
 import signal
 import threading
 import time
-from types import FrameType
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any, TypeVar
 
 from mxrun.runtime.engine import completion, naive, propagation, queues, threaded
 from mxrun.runtime.engine.interface import Engine
 from mxrun.runtime.engine.naive import NaiveEngine
 from mxrun.runtime.engine.threaded import ThreadedEngine
 
-_DELAY_S = 0.05
+_DELAY_S, _PROTECTED_S = 0.05, 0.001
 _FILES = frozenset(
     str(module.__file__) for module in (completion, naive, propagation, queues, threaded)
 )
@@ -31,6 +33,15 @@ _WAITS = frozenset(
 ) | {ThreadedEngine._wait_until_complete.__code__, NaiveEngine._wait.__code__}
 # Those that call the functions pushed, and catch what these raise.
 _CALLS = frozenset({ThreadedEngine._call.__code__, naive._call.__code__})
+
+_protected: set[CodeType] = set()
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+
+def uninterrupted(function: AnyFunction) -> AnyFunction:
+    """Let Ctrl-C take effect after a short function beside the engine instead of within it."""
+    _protected.add(function.__code__)
+    return function
 
 
 def install() -> None:
@@ -47,12 +58,31 @@ def install() -> None:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt, or let the engine raise it at the end of its operation."""
+    if _is_protected(frame):
+        _thread.start_new_thread(_send_later, (number,))
+        return
     engine = _engine_within(frame)
     if engine is None:
         raise KeyboardInterrupt
     engine.interrupted = True
     # A thread without the bookkeeping of `threading`, whose locks this thread may hold.
     _thread.start_new_thread(_send_again, (engine, number))
+
+
+def _is_protected(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code in _protected:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _send_later(number: int) -> None:
+    """Send the signal once more, when a protected function has ended or soon will have."""
+    time.sleep(_PROTECTED_S)
+    main = threading.main_thread().ident
+    if main is not None:
+        signal.pthread_kill(main, number)
 
 
 def _engine_within(frame: FrameType | None) -> Engine | None:
