@@ -21,7 +21,7 @@ from mxrun.base.context import current_context as current_context
 from mxrun.base.errors import MxrunError as MxrunError
 from mxrun.base.errors import Stopped as Stopped
 from mxrun.base.errors import UserError as UserError
-from mxrun.imperative.ndarray import NDArray as NDArray
+from mxrun.imperative.arrays.ndarray import NDArray as NDArray
 from mxrun.train.observer import EpochDone as EpochDone
 from mxrun.train.observer import Note as Note
 from mxrun.train.observer import RunStarted as RunStarted

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mxrun.base.errors import UserError
-from mxrun.imperative import sampling as random
-from mxrun.imperative.array_files import load, save
-from mxrun.imperative.binary import (
+from mxrun.imperative.arrays import sampling as random
+from mxrun.imperative.arrays.array_files import load, save
+from mxrun.imperative.arrays.binary import (
     add,
     divide,
     equal,
@@ -31,7 +31,10 @@ from mxrun.imperative.binary import (
     power,
     subtract,
 )
-from mxrun.imperative.composites import (
+from mxrun.imperative.arrays.creation import arange, array, empty, eye, full, linspace, ones, zeros
+from mxrun.imperative.arrays.dlpack import from_dlpack
+from mxrun.imperative.arrays.ndarray import NDArray
+from mxrun.imperative.calls.composites import (
     broadcast_like,
     broadcast_to,
     concatenate,
@@ -44,11 +47,8 @@ from mxrun.imperative.composites import (
     take,
     tile,
 )
-from mxrun.imperative.composites import slice_ as slice
-from mxrun.imperative.creation import arange, array, empty, eye, full, linspace, ones, zeros
-from mxrun.imperative.dlpack import from_dlpack
-from mxrun.imperative.functions import operator_function, public_names
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.calls.composites import slice_ as slice
+from mxrun.imperative.calls.functions import operator_function, public_names
 from mxrun.operator.register import OPERATORS
 from mxrun.runtime.engine.default import engine
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from mxrun.base.context import Context
-from mxrun.imperative import sampling
-from mxrun.imperative.creation import DType, ShapeLike
-from mxrun.imperative.ndarray import NDArray as NDArray
+from mxrun.imperative.arrays import sampling
+from mxrun.imperative.arrays.creation import DType, ShapeLike
+from mxrun.imperative.arrays.ndarray import NDArray as NDArray
 
 __all__: list[str]
 

@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import write_bytes
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.arrays.ndarray import NDArray
 from mxrun.imperative.optimizer import ImperativeOptimizer, Updater, get_updater
 from mxrun.kvstore.keys import Key, KeyedArrays, Keys, Values, keyed_arrays
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.arrays.ndarray import NDArray
 
 Key: TypeAlias = int | str
 Keys: TypeAlias = Key | Sequence[Key]

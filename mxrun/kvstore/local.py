@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mxrun.base.context import Context
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.arrays.ndarray import NDArray
 from mxrun.kvstore.base import KVStore
 from mxrun.kvstore.keys import Key
 from mxrun.kvstore.reduction import new_array, push_copy, push_sum

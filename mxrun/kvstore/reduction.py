@@ -13,8 +13,8 @@ from functools import cache, partial
 from mxrun.base.context import Context
 from mxrun.base.tensor import TensorSpec
 from mxrun.device.registry import device_kind
-from mxrun.imperative.creation import empty
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.arrays.creation import empty
+from mxrun.imperative.arrays.ndarray import NDArray
 from mxrun.kvstore.summation import Summation, is_short
 from mxrun.runtime.engine.interface import EngineOperator, Pool, RunContext
 

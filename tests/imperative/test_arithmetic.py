@@ -9,8 +9,8 @@ import pytest
 
 import mxrun
 from mxrun import autograd, nd
-from mxrun.imperative import binary
-from mxrun.imperative.binary import BinaryOperation
+from mxrun.imperative.arrays import binary
+from mxrun.imperative.arrays.binary import BinaryOperation
 from mxrun.runtime.engine.default import using_engine
 from mxrun.runtime.engine.naive import NaiveEngine
 

@@ -12,8 +12,8 @@ from imperative import array, call, variable
 from mxrun.base.context import cpu
 from mxrun.base.errors import UserError
 from mxrun.device.storage import storage_pools
-from mxrun.imperative import autograd, differentiate
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.arrays.ndarray import NDArray
+from mxrun.imperative.differentiation import autograd, differentiate
 
 
 def squared(x: NDArray) -> NDArray:

@@ -12,8 +12,8 @@ from imperative import array, call, variable
 from mxrun import nd
 from mxrun.base.context import Context
 from mxrun.base.errors import UserError
-from mxrun.imperative import autograd
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.arrays.ndarray import NDArray
+from mxrun.imperative.differentiation import autograd
 
 # The same program in both libraries; `nd`, `autograd` and `report` are given.
 PROGRAM = """

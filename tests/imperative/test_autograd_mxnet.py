@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from imperative import array, call, variable
 
-from mxrun.imperative import autograd
+from mxrun.imperative.differentiation import autograd
 
 pytestmark = pytest.mark.skipif(
     "MXRUN_MXNET_PYTHON" not in os.environ, reason="MXRUN_MXNET_PYTHON is not set"

@@ -17,7 +17,7 @@ import pytest
 import mxrun
 from mxrun import nd
 from mxrun.base.errors import UserError
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.arrays.ndarray import NDArray
 
 DTYPES = ("float32", "float64", "float16", "uint8", "int8", "int32", "int64")
 

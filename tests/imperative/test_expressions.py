@@ -13,7 +13,7 @@ from array_expressions import ARITHMETIC, COMPARISONS, GROUPS, INDICES, operands
 from oracles.peer import MXNet
 
 from mxrun import nd
-from mxrun.imperative.functions import operator_function, public_names
+from mxrun.imperative.calls.functions import operator_function, public_names
 from mxrun.operator.signature import signature_of
 
 Array = npt.NDArray[Any]

@@ -11,9 +11,10 @@ from imperative import array, call, variable
 from mxrun.base.context import Context, cpu
 from mxrun.base.errors import UserError
 from mxrun.device.storage import storage_pools
-from mxrun.imperative import autograd, random
-from mxrun.imperative.invoke import invoke
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.arrays.ndarray import NDArray
+from mxrun.imperative.calls import random
+from mxrun.imperative.calls.invoke import invoke
+from mxrun.imperative.differentiation import autograd
 from mxrun.operator.property import ResourceKind, ResourceRequest
 from mxrun.operator.register import create
 from mxrun.operator.simple import EnvArguments, simple_operator

@@ -14,7 +14,7 @@ from operator_rows import ROWS
 
 from mxrun import autograd, nd
 from mxrun.base.errors import UserError
-from mxrun.imperative.functions import operator_function, public_names
+from mxrun.imperative.calls.functions import operator_function, public_names
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import ResourceKind
 from mxrun.operator.register import OPERATORS, AnyProperty

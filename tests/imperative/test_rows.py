@@ -14,7 +14,7 @@ import pytest
 import mxrun
 from mxrun import nd
 from mxrun.device.storage import storage_pools
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.arrays.ndarray import NDArray
 from mxrun.operator.property import ResourceKind, ResourceRequest
 from mxrun.operator.simple import simple_operator
 from mxrun.runtime.engine.failure import JobError

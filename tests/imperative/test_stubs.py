@@ -13,7 +13,7 @@ import pytest
 from operator_stubs import COMMAND, ROOT, STUBS
 
 from mxrun import nd, sym
-from mxrun.imperative.functions import public_names
+from mxrun.imperative.calls.functions import public_names
 
 _PROGRAM = """
 from typing import Any

@@ -26,7 +26,7 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names
 from mxrun.graph.symbol import variable as symbol_variable
-from mxrun.imperative import autograd
+from mxrun.imperative.differentiation import autograd
 
 
 def mlp() -> Symbol:

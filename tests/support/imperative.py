@@ -13,10 +13,10 @@ from mxrun.base.context import Context, cpu
 from mxrun.base.dtype import numpy_dtype
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol
-from mxrun.imperative import autograd
-from mxrun.imperative.chunk import allocate
-from mxrun.imperative.invoke import invoke
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.arrays.chunk import allocate
+from mxrun.imperative.arrays.ndarray import NDArray
+from mxrun.imperative.calls.invoke import invoke
+from mxrun.imperative.differentiation import autograd
 from mxrun.operator.register import create
 
 library.load()

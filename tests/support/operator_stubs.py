@@ -20,9 +20,9 @@ from typing import Any
 from mxrun import library
 from mxrun.base.params import check
 from mxrun.imperative import operators, symbolic
-from mxrun.imperative.binary import BinaryOperation
-from mxrun.imperative.fluent import COMPOSITES, METHODS
-from mxrun.imperative.functions import public_names, python_signature
+from mxrun.imperative.arrays.binary import BinaryOperation
+from mxrun.imperative.arrays.fluent import COMPOSITES, METHODS
+from mxrun.imperative.calls.functions import public_names, python_signature
 from mxrun.imperative.symbolic import fluent as symbolic_fluent
 from mxrun.imperative.symbolic import numbers
 from mxrun.imperative.symbolic.functions import symbol_signature
@@ -191,9 +191,9 @@ def nd_stub() -> str:
         "mxrun.nd",
         [
             "from mxrun.base.context import Context",
-            "from mxrun.imperative import sampling",
-            "from mxrun.imperative.creation import DType, ShapeLike",
-            "from mxrun.imperative.ndarray import NDArray as NDArray",
+            "from mxrun.imperative.arrays import sampling",
+            "from mxrun.imperative.arrays.creation import DType, ShapeLike",
+            "from mxrun.imperative.arrays.ndarray import NDArray as NDArray",
         ],
         f"__all__: list[str]\n\nrandom = sampling\n\n{declared}",
         used=("import os",),
@@ -272,8 +272,8 @@ def fluent_stub() -> str:
     imports = [
         "from typing_extensions import Self",
         "",
-        "from mxrun.imperative.array import NDArrayBase",
-        "from mxrun.imperative.creation import DType",
+        "from mxrun.imperative.arrays.array import NDArrayBase",
+        "from mxrun.imperative.arrays.creation import DType",
     ]
     return _file("methods of NDArray", imports, declared)
 
@@ -281,7 +281,7 @@ def fluent_stub() -> str:
 def sym_stub() -> str:
     """Return the stub of `mxrun.sym`."""
     own = []
-    imports = ["from mxrun.imperative.creation import DType"]
+    imports = ["from mxrun.imperative.arrays.creation import DType"]
     for name in symbolic.__all__:
         value = getattr(symbolic, name)
         if value.__module__ == numbers.__name__:
@@ -316,7 +316,7 @@ def symbol_methods_stub() -> str:
 
 STUBS: Mapping[str, Callable[[], str]] = {
     "mxrun/imperative/operators.pyi": nd_stub,
-    "mxrun/imperative/fluent.pyi": fluent_stub,
+    "mxrun/imperative/arrays/fluent.pyi": fluent_stub,
     "mxrun/imperative/symbolic/__init__.pyi": sym_stub,
     "mxrun/imperative/symbolic/fluent.pyi": symbol_methods_stub,
 }

@@ -10,9 +10,9 @@ from typing import TypeAlias
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import check
-from mxrun.imperative.creation import array, zeros
-from mxrun.imperative.invoke import invoke
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.arrays.creation import array, zeros
+from mxrun.imperative.arrays.ndarray import NDArray
+from mxrun.imperative.calls.invoke import invoke
 from mxrun.operator.optimizer import OPTIMIZERS, bound_of
 from mxrun.operator.optimizer import Optimizer as UpdateRule
 from mxrun.operator.optimizer_property import OptimizerProperty

@@ -18,8 +18,8 @@ from mxrun.base.array_file import METADATA, file_parts
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters, check
-from mxrun.imperative.creation import array
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.arrays.creation import array
+from mxrun.imperative.arrays.ndarray import NDArray
 from mxrun.imperative.optimizer.optimizer import ImperativeOptimizer, Index, States, create
 
 _FORMAT: Literal["mxrun optimizer states 1"] = "mxrun optimizer states 1"

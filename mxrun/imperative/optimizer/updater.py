@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.imperative.creation import array
-from mxrun.imperative.ndarray import NDArray
+from mxrun.imperative.arrays.creation import array
+from mxrun.imperative.arrays.ndarray import NDArray
 from mxrun.imperative.optimizer.optimizer import ImperativeOptimizer, Index, States
 from mxrun.imperative.optimizer.states import read_states, written_states
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mxrun.graph.attributes import AttrScope
 from mxrun.graph.naming_scopes import NameManager, Prefix
-from mxrun.imperative.functions import public_names
+from mxrun.imperative.calls.functions import public_names
 from mxrun.imperative.symbolic.creation import Group, Variable, load, var
 from mxrun.imperative.symbolic.creator import OperatorCreator
 from mxrun.imperative.symbolic.executor import Executor

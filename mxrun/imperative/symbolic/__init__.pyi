@@ -6,7 +6,7 @@ from typing import Any, Literal
 from mxrun.graph.attributes import AttrScope as AttrScope
 from mxrun.graph.naming_scopes import NameManager as NameManager
 from mxrun.graph.naming_scopes import Prefix as Prefix
-from mxrun.imperative.creation import DType
+from mxrun.imperative.arrays.creation import DType
 from mxrun.imperative.symbolic.creation import Group as Group
 from mxrun.imperative.symbolic.creation import Variable as Variable
 from mxrun.imperative.symbolic.creation import load as load

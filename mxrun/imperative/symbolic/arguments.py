@@ -7,7 +7,7 @@ from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
-from mxrun.imperative.array import NDArrayBase
+from mxrun.imperative.arrays.array import NDArrayBase
 from mxrun.operator.kernel import OpReqType
 
 GradientRequests = str | Sequence[str] | Mapping[str, str]

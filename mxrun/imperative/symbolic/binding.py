@@ -9,9 +9,9 @@ from mxrun.base.context import Context, current_context
 from mxrun.base.tensor import Shape
 from mxrun.compiler.bound import compile_bound
 from mxrun.graph.symbol import Symbol
-from mxrun.imperative import array as array_module
-from mxrun.imperative.chunk import allocate
-from mxrun.imperative.creation import zeros
+from mxrun.imperative.arrays import array as array_module
+from mxrun.imperative.arrays.chunk import allocate
+from mxrun.imperative.arrays.creation import zeros
 from mxrun.imperative.symbolic.arguments import (
     GradientRequests,
     arrays_by_name,

@@ -11,7 +11,7 @@ from mxrun.base.near_names import nearest
 from mxrun.graph.attributes import in_scope, is_hidden
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol, apply_entries
-from mxrun.imperative.functions import plain_value
+from mxrun.imperative.calls.functions import plain_value
 from mxrun.operator.register import OPERATORS
 from mxrun.operator.signature import COUNT, OperatorSignature, signature_of
 

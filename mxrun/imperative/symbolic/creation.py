@@ -10,7 +10,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.graph import symbol as graph
 from mxrun.graph.attributes import in_scope, is_hidden, variable_attributes
 from mxrun.graph.node import Node, NodeEntry
-from mxrun.imperative.creation import dtype_name
+from mxrun.imperative.arrays.creation import dtype_name
 from mxrun.imperative.symbolic.symbol import Symbol, load_json
 
 

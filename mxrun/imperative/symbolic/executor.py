@@ -14,11 +14,11 @@ from mxrun.base.near_names import nearest
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.compiler.bound import BoundPlan, BoundRequest, compile_bound
 from mxrun.graph.symbol import Symbol
-from mxrun.imperative import array as array_module
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.chunk import allocate
-from mxrun.imperative.copying import assign
-from mxrun.imperative.creation import empty, from_numpy, zeros
+from mxrun.imperative.arrays import array as array_module
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.chunk import allocate
+from mxrun.imperative.arrays.copying import assign
+from mxrun.imperative.arrays.creation import empty, from_numpy, zeros
 from mxrun.imperative.symbolic.debug import debug_text
 from mxrun.imperative.symbolic.memory import Region
 from mxrun.imperative.symbolic.monitor import Monitor, MonitorCallback

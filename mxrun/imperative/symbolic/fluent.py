@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mxrun.imperative.fluent import METHODS as ARRAY_METHODS
+from mxrun.imperative.arrays.fluent import METHODS as ARRAY_METHODS
 from mxrun.imperative.symbolic.call import compose_entries
 
 METHODS = (*ARRAY_METHODS, "reshape", "transpose")

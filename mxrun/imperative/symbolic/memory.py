@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mxrun.imperative.chunk import Chunk
+from mxrun.imperative.arrays.chunk import Chunk
 from mxrun.runtime.storage import SizeClass, StorageBlock
 
 

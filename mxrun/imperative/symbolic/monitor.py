@@ -19,8 +19,8 @@ from mxrun.graph.compose import input_names
 from mxrun.graph.graph import Step, ValueId
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.phases import EVALUATE, TRAIN
-from mxrun.imperative.chunk import allocate
-from mxrun.imperative.creation import empty, from_numpy
+from mxrun.imperative.arrays.chunk import allocate
+from mxrun.imperative.arrays.creation import empty, from_numpy
 from mxrun.imperative.symbolic.memory import Region
 from mxrun.imperative.symbolic.programs import Programs
 

@@ -16,9 +16,9 @@ from mxrun.executor.bind import placed_steps
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.lower import RANDOM_STATE
 from mxrun.graph.phases import EVALUATE, TRAIN
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.chunk import Chunk
-from mxrun.imperative.random import next_state
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.chunk import Chunk
+from mxrun.imperative.calls.random import next_state
 from mxrun.imperative.symbolic.memory import Region
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.launch import Handle

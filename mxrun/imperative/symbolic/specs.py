@@ -14,8 +14,8 @@ from mxrun.graph.compose import require_variables
 from mxrun.graph.infer import infer
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.creation import dtype_name
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.creation import dtype_name
 from mxrun.operator.kernel import OpReqType
 
 

@@ -19,7 +19,7 @@ from mxrun.graph.compose import input_names, require_variables
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.json import load
 from mxrun.graph.node import Node, NodeEntry
-from mxrun.imperative.creation import dtype_name
+from mxrun.imperative.arrays.creation import dtype_name
 from mxrun.imperative.symbolic.arguments import GradientRequests
 from mxrun.imperative.symbolic.binding import executor_of_arrays, executor_of_shapes
 from mxrun.imperative.symbolic.call import compose_entries

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.imperative import autograd, copying, dlpack, formatting, indexing
-from mxrun.imperative.arithmetic import Arithmetic
-from mxrun.imperative.array import NDArrayBase, set_array_class
-from mxrun.imperative.creation import DType, dtype_name, empty
-from mxrun.imperative.fluent import FluentMethods
-from mxrun.imperative.functions import operator_function
-from mxrun.imperative.views import part, require_unrecorded, reshaped, view
+from mxrun.imperative.arrays import copying, dlpack, formatting, indexing
+from mxrun.imperative.arrays.arithmetic import Arithmetic
+from mxrun.imperative.arrays.array import NDArrayBase, set_array_class
+from mxrun.imperative.arrays.creation import DType, dtype_name, empty
+from mxrun.imperative.arrays.fluent import FluentMethods
+from mxrun.imperative.arrays.views import part, require_unrecorded, reshaped, view
+from mxrun.imperative.calls.functions import operator_function
+from mxrun.imperative.differentiation import autograd
 
 if TYPE_CHECKING:
     from typing_extensions import Self

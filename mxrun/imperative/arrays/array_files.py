@@ -11,8 +11,8 @@ from mxrun.base.array_file import METADATA, UnreadableArrays, file_parts, read_f
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import atomic_file
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.creation import from_numpy
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.creation import from_numpy
 
 # Of a list: its arrays are named by their numbers.
 _LIST = {"mxrun": "list"}

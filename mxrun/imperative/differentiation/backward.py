@@ -16,8 +16,8 @@ from mxrun.compiler.external import SelectedKernel, plan_backward, source_name
 from mxrun.device.storage import device_of
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId, writes
 from mxrun.graph.trainability import reached
-from mxrun.imperative.prepared import PreparedProgram
-from mxrun.imperative.tape import Entry, Node, RecordedCall, TensorLike
+from mxrun.imperative.calls.prepared import PreparedProgram
+from mxrun.imperative.differentiation.tape import Entry, Node, RecordedCall, TensorLike
 from mxrun.operator.register import create
 
 WRITE, ADD, NULL = "write", "add", "null"

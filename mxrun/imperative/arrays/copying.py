@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.creation import empty, numbers_of
-from mxrun.imperative.indexing import GatherKey, values_of
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.creation import empty, numbers_of
+from mxrun.imperative.arrays.indexing import GatherKey, values_of
 from mxrun.runtime.engine.interface import EngineOperator, Pool
 
 # Copies of at most this many bytes run on the calling thread if nothing has to be awaited: handing

@@ -16,10 +16,10 @@ from mxrun.base.context import Context, current_context
 from mxrun.base.dtype import TYPE_CODES
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.device.storage import device_of, storage_pools
-from mxrun.imperative import array as array_module
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.chunk import Chunk
-from mxrun.imperative.creation import from_numpy
+from mxrun.imperative.arrays import array as array_module
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.chunk import Chunk
+from mxrun.imperative.arrays.creation import from_numpy
 from mxrun.runtime.engine.default import engine
 from mxrun.runtime.storage import SizeClass, StorageBlock
 

@@ -18,11 +18,11 @@ from mxrun.base.context import Context
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
-from mxrun.imperative import array as array_module
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.backward import ADD, NULL, WRITE
-from mxrun.imperative.chunk import allocate
-from mxrun.imperative.differentiate import (
+from mxrun.imperative.arrays import array as array_module
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.chunk import allocate
+from mxrun.imperative.differentiation.backward import ADD, NULL, WRITE
+from mxrun.imperative.differentiation.differentiate import (
     Gradients,
     RecordedGraph,
     Target,
@@ -30,8 +30,8 @@ from mxrun.imperative.differentiate import (
     fill_zero,
     new_array,
 )
-from mxrun.imperative.function import Function
-from mxrun.imperative.modes import (
+from mxrun.imperative.differentiation.function import Function
+from mxrun.imperative.differentiation.modes import (
     is_recording,
     is_training,
     pause,
@@ -39,7 +39,7 @@ from mxrun.imperative.modes import (
     record,
     train_mode,
 )
-from mxrun.imperative.tape import Entry, MarkedVariable
+from mxrun.imperative.differentiation.tape import Entry, MarkedVariable
 
 __all__ = [
     "Function",

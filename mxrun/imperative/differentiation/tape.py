@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mxrun.base.context import Context
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import Shape
-from mxrun.imperative.chunk import Chunk
+from mxrun.imperative.arrays.chunk import Chunk
 
 if TYPE_CHECKING:
-    from mxrun.imperative.array import NDArrayBase
-    from mxrun.imperative.prepared import PreparedOperator
+    from mxrun.imperative.arrays.array import NDArrayBase
+    from mxrun.imperative.calls.prepared import PreparedOperator
 
 # Bits of the mode in which a thread calls operators.
 TRAIN, RECORD = 1, 2

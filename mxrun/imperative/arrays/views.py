@@ -7,12 +7,12 @@ from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
-from mxrun.imperative import array as array_module
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.copying import copied_selection
-from mxrun.imperative.functions import call
-from mxrun.imperative.indexing import IndexRanges, offset_of
-from mxrun.imperative.tape import MODE, RECORD
+from mxrun.imperative.arrays import array as array_module
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.copying import copied_selection
+from mxrun.imperative.arrays.indexing import IndexRanges, offset_of
+from mxrun.imperative.calls.functions import call
+from mxrun.imperative.differentiation.tape import MODE, RECORD
 from mxrun.operator.register import create
 from mxrun.operator.shape import ShapeContradiction, require_complete
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from typing_extensions import Self
 
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.creation import DType
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.creation import DType
 
 METHODS: tuple[str, ...]
 COMPOSITES: Mapping[str, Callable[..., Any]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mxrun.imperative import composites
-from mxrun.imperative.functions import operator_function
+from mxrun.imperative.calls import composites
+from mxrun.imperative.calls.functions import operator_function
 
 METHODS = (
     *("abs", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "argmax"),

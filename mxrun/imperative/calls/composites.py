@@ -10,12 +10,12 @@ from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
-from mxrun.imperative import binary
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.creation import DType, arange, dtype_name, ones
-from mxrun.imperative.functions import operator_function
-from mxrun.imperative.indexing import select
-from mxrun.imperative.views import part
+from mxrun.imperative.arrays import binary
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.creation import DType, arange, dtype_name, ones
+from mxrun.imperative.arrays.indexing import select
+from mxrun.imperative.arrays.views import part
+from mxrun.imperative.calls.functions import operator_function
 
 _INDEX = "int32"
 

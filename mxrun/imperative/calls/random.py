@@ -7,7 +7,7 @@ import threading
 from mxrun.base.context import Context
 from mxrun.base.tensor import TensorSpec
 from mxrun.device.resources import new_random_resource
-from mxrun.imperative.chunk import Chunk
+from mxrun.imperative.arrays.chunk import Chunk
 from mxrun.runtime.engine.interface import Engine, EngineOperator, RunContext
 from mxrun.runtime.resources import RandomResource
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from mxrun.base.dtype import item_size
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
-from mxrun.imperative.array import NDArrayBase
+from mxrun.imperative.arrays.array import NDArrayBase
 
 Key = Any
 

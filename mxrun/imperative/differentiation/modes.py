@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from mxrun.imperative.tape import MODE, RECORD, TRAIN
+from mxrun.imperative.differentiation.tape import MODE, RECORD, TRAIN
 from mxrun.runtime.engine.interrupts import uninterrupted
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.context import Context, current_context
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.copying import push, store
-from mxrun.imperative.creation import DType, ShapeLike, empty
-from mxrun.imperative.random import STATE, next_state, seed
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.copying import push, store
+from mxrun.imperative.arrays.creation import DType, ShapeLike, empty
+from mxrun.imperative.calls.random import STATE, next_state, seed
 from mxrun.runtime.random import Stream
 
 __all__ = ["normal", "randn", "seed", "uniform"]

@@ -19,8 +19,8 @@ import numpy as np
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.invoke import invoke
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.calls.invoke import invoke
 from mxrun.operator.register import OPERATORS, AnyProperty, create
 from mxrun.operator.signature import COUNT, OperatorSignature, signature_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.imperative import binary
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.functions import operator_function
+from mxrun.imperative.arrays import binary
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.calls.functions import operator_function
 
 if TYPE_CHECKING:
     from typing_extensions import Self

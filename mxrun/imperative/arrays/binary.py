@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from mxrun.base.context import Context
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.creation import full
-from mxrun.imperative.functions import call
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.creation import full
+from mxrun.imperative.calls.functions import call
 from mxrun.operator.register import AnyProperty, create
 from mxrun.runtime.engine.default import engine
 from mxrun.runtime.engine.interface import Engine

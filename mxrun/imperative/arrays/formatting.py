@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from mxrun.imperative.array import NDArrayBase
+from mxrun.imperative.arrays.array import NDArrayBase
 
 
 def caption(array: NDArrayBase) -> str:

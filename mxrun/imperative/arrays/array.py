@@ -16,7 +16,7 @@ from mxrun.base.context import Context
 from mxrun.base.dtype import item_size
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.imperative.chunk import Chunk
+from mxrun.imperative.arrays.chunk import Chunk
 from mxrun.operator.launch import Handle
 
 
@@ -109,7 +109,7 @@ class NDArrayBase:
 
 
 def _missing(array: NDArrayBase) -> Chunk:
-    raise InternalError("mxrun.imperative.invoke is not imported")
+    raise InternalError("mxrun.imperative.calls.invoke is not imported")
 
 
 _to_plain: Callable[[NDArrayBase], Chunk] = _missing

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.modes import is_recording, pause
-from mxrun.imperative.tape import Entry, FunctionCall
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.differentiation.modes import is_recording, pause
+from mxrun.imperative.differentiation.tape import Entry, FunctionCall
 
 
 class Function(ABC):

@@ -16,9 +16,11 @@ from typing import Any
 from mxrun.base.context import Context
 from mxrun.base.dtype import item_size
 from mxrun.base.tensor import Shape
-from mxrun.imperative import array as array_module
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.backward import (
+from mxrun.imperative.arrays import array as array_module
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.chunk import allocate
+from mxrun.imperative.calls.invoke import invoke
+from mxrun.imperative.differentiation.backward import (
     ADD,
     DATA,
     GRADIENT,
@@ -30,9 +32,7 @@ from mxrun.imperative.backward import (
     Location,
     Recording,
 )
-from mxrun.imperative.chunk import allocate
-from mxrun.imperative.invoke import invoke
-from mxrun.imperative.tape import (
+from mxrun.imperative.differentiation.tape import (
     Entry,
     FunctionCall,
     MarkedVariable,

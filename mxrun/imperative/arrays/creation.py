@@ -14,9 +14,9 @@ from mxrun.base.context import Context, current_context
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size, numpy_dtype
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
-from mxrun.imperative import array as array_module
-from mxrun.imperative.array import NDArrayBase
-from mxrun.imperative.chunk import allocate
+from mxrun.imperative.arrays import array as array_module
+from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.chunk import allocate
 
 DType = str | npt.DTypeLike | None
 ShapeLike = int | Sequence[int]

@@ -10,18 +10,18 @@ from typing import Any, TypeAlias
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PLAIN, Layout, TensorSpec
 from mxrun.compiler.external import plan_reorder
-from mxrun.imperative import array as array_module
-from mxrun.imperative.array import NDArrayBase, set_to_plain
-from mxrun.imperative.chunk import Chunk
-from mxrun.imperative.prepared import (
+from mxrun.imperative.arrays import array as array_module
+from mxrun.imperative.arrays.array import NDArrayBase, set_to_plain
+from mxrun.imperative.arrays.chunk import Chunk
+from mxrun.imperative.calls.prepared import (
     ConvertedOperator,
     PreparedCall,
     PreparedOperator,
     PreparedProgram,
     integer_arguments,
 )
-from mxrun.imperative.random import next_state
-from mxrun.imperative.tape import MODE, RECORD, TRAIN, Entry, RecordedCall
+from mxrun.imperative.calls.random import next_state
+from mxrun.imperative.differentiation.tape import MODE, RECORD, TRAIN, Entry, RecordedCall
 from mxrun.operator.launch import TensorPlace
 from mxrun.operator.register import AnyProperty, create
 from mxrun.runtime.engine.interface import Variable

@@ -1,0 +1,1 @@
+"""Arrays: their memory, arithmetic, indices, copies, files and exchange with other libraries."""

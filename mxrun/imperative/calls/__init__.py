@@ -1,0 +1,1 @@
+"""Calls of operators on arrays: functions from the registry, prepared plans, random numbers."""
