@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,9 @@ from mxrun.train.checkpoint import (
     save_checkpoint,
 )
 from mxrun.train.progress import Progress
+
+# A run with very short steps might replace its checkpoints faster than they can be read.
+_MAX_ATTEMPTS = 10
 
 
 @dataclass(frozen=True)
@@ -119,10 +122,23 @@ class RestoredCheckpoint:
 def newest_checkpoint(folder: Path) -> RestoredCheckpoint:
     """Return the newest checkpoint that is complete and undamaged.
 
-    Raises UserError if there are checkpoints but none can be used.
+    A run that goes on meanwhile may remove checkpoints that are being read: then its later ones are
+    looked for. Raises UserError if there are checkpoints but none can be used.
     """
+    for _ in range(_MAX_ATTEMPTS - 1):
+        steps = saved_steps(folder)
+        try:
+            return _newest_of(folder, steps)
+        except UserError:
+            if saved_steps(folder) == steps:
+                raise
+    return _newest_of(folder, saved_steps(folder))
+
+
+def _newest_of(folder: Path, steps: Sequence[int]) -> RestoredCheckpoint:
+    """Return the newest usable checkpoint of these steps; UserError as of `newest_checkpoint`."""
     damaged: list[Diagnostic] = []
-    for step in reversed(saved_steps(folder)):
+    for step in reversed(steps):
         try:
             return RestoredCheckpoint(
                 load_checkpoint(folder / f"checkpoint-{step}"), tuple(damaged)

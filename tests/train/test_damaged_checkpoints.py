@@ -16,13 +16,16 @@ from commands import digests, mxrun, result, succeeded
 from sealed import replace_file, rewrite
 
 from mxrun.base.errors import UserError
+from mxrun.train import checkpoint_manager
 from mxrun.train.checkpoint import (
     AUXILIARY_FILE,
     MEASURED_FILE,
     OPTIMIZER_FILE,
     PARAMETERS_FILE,
+    Checkpoint,
     PlanRecord,
     RunState,
+    discard_checkpoint,
     load_checkpoint,
     save_checkpoint,
 )
@@ -101,6 +104,25 @@ def test_without_a_usable_checkpoint_all_are_told(tmp_path: Path) -> None:
         ["checkpoint-19"],
         ["checkpoint-12"],
     ]
+
+
+def test_a_checkpoint_that_a_run_replaces_meanwhile_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run saves a later one, and removes the one that is about to be read."""
+    saved(tmp_path, 12)
+    load = checkpoint_manager.load_checkpoint
+
+    def overtaken(folder: Path) -> Checkpoint:
+        if folder.name == "checkpoint-12":
+            saved(tmp_path, 19)
+            discard_checkpoint(tmp_path, 12)
+        return load(folder)
+
+    monkeypatch.setattr(checkpoint_manager, "load_checkpoint", overtaken)
+    found = newest_checkpoint(tmp_path)
+    assert found.checkpoint is not None
+    assert (found.checkpoint.folder.name, found.damaged) == ("checkpoint-19", ())
 
 
 def entry(dtype: str = "F32", shape: Any = (1,), offsets: tuple[int, int] = (0, 4)) -> Any:
