@@ -12,10 +12,13 @@ from mxrun.executor.executor import Executor
 from mxrun.executor.gradient_buckets import GradientBucket, cuts
 from mxrun.executor.sequence import ProgramSequence
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
+from mxrun.io.iterator import DataIterator
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import HOST, Engine, EngineOperator, Pool, Variable
 from mxrun.train.operations import LoopOperations
 from mxrun.train.replica import Replica
+
+LoadArguments = tuple[DataIterator, int, int, bool]
 
 
 class StepRunner(Protocol):
@@ -26,8 +29,10 @@ class StepRunner(Protocol):
 
     saved: Sequence[Variable]
 
-    def load(self, replica: Replica, load: Callable[[], None]) -> None:
-        """Run `load`, which fills a replica's slots; raises what it raises, now or in `wait`."""
+    def load(
+        self, replica: Replica, iterator: DataIterator, step: int, part: int, weighted: bool
+    ) -> None:
+        """Run `Replica.load` with these arguments; raises what it raises, now or in `wait`."""
 
     def wait(self) -> None:
         """Wait for everything that was begun; raises the exception that ended it."""
@@ -52,8 +57,8 @@ class SingleContext:
         """`run`: runs a program of the replica's executor."""
         self._operations = make = LoopOperations(engine)
         self.saved: Sequence[Variable] = (make.state, make.measured)
-        self._load: Callable[[], None] = _nothing
-        self._loading = make.load(lambda _: self._load(), "load")
+        self._next: LoadArguments
+        self._loading = make.load(lambda _: replica.load(*self._next), "load")
 
         def step(program: str) -> EngineOperator:
             return make.group(
@@ -67,9 +72,11 @@ class SingleContext:
             make.measure(lambda _: replica.measure_evaluation(), f"measure {EVALUATE}"),
         )
 
-    def load(self, replica: Replica, load: Callable[[], None]) -> None:
-        """Run `load`."""
-        self._load = load
+    def load(
+        self, replica: Replica, iterator: DataIterator, step: int, part: int, weighted: bool
+    ) -> None:
+        """Load the replica's slots."""
+        self._next = (iterator, step, part, weighted)
         self._operations.run(self._loading)
 
     def wait(self) -> None:
@@ -133,8 +140,8 @@ class DataParallel:
         self._measured = engine.new_variable("measured")
         self.saved: Sequence[Variable] = (self._arenas[0], self._measured)
         self._index = {id(replica): number for number, replica in enumerate(replicas)}
-        self._load_functions = [_nothing] * len(contexts)
-        self._loads = [self._load(number) for number in range(len(contexts))]
+        self._next: dict[int, LoadArguments] = {}
+        self._loads = [self._load(number, replica) for number, replica in enumerate(replicas)]
         self._programs = {
             phase: [self._operators(phase, number) for number in range(len(contexts))]
             for phase in group.executors[0].programs
@@ -152,10 +159,12 @@ class DataParallel:
         ]
         self._exchanges = [self._exchange(number) for number in range(len(group.buckets))]
 
-    def load(self, replica: Replica, load: Callable[[], None]) -> None:
-        """Begin to run `load`, on the worker of the replica's context."""
+    def load(
+        self, replica: Replica, iterator: DataIterator, step: int, part: int, weighted: bool
+    ) -> None:
+        """Begin to load the replica's slots, on the worker of its context."""
         number = self._index[id(replica)]
-        self._load_functions[number] = load
+        self._next[number] = (iterator, step, part, weighted)
         self._engine.push(self._loads[number])
 
     def wait(self) -> None:
@@ -197,10 +206,10 @@ class DataParallel:
             for operator in operators:
                 self._engine.push(operator)
 
-    def _load(self, number: int) -> EngineOperator:
+    def _load(self, number: int, replica: Replica) -> EngineOperator:
         """Return the operator that loads the next batch of context `number`."""
         return self._engine.new_operator(
-            lambda _: self._load_functions[number](),
+            lambda _: replica.load(*self._next[number]),
             updates=[self._batches[number], self._read],
             name="load",
             context=self._group.contexts[number],
@@ -275,7 +284,3 @@ class DataParallel:
             # The parameters of the last bucket are the first that the next step reads.
             priority=number + 1,
         )
-
-
-def _nothing() -> None:
-    """Do nothing."""

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -355,7 +354,7 @@ class TrainingLoop:
         for number, replica in enumerate(self._replicas, first):
             batch, part = divmod(number, iterator.parts)
             draw = step * self._pace.accumulate + batch
-            self._runner.load(replica, partial(replica.load, iterator, draw, part, True))
+            self._runner.load(replica, iterator, draw, part, weighted=True)
 
     def _look(self) -> None:
         """Raise Diverged if a parameter or state contains NaN or infinity."""
@@ -402,8 +401,7 @@ class TrainingLoop:
         count = iterator.batches(self.progress.epoch) * iterator.parts - number
         loaded = self._replicas[: max(0, count)]
         for each, replica in enumerate(loaded, number):
-            load = partial(replica.load, iterator, UNTRAINED, each, weighted=False)
-            self._runner.load(replica, load)
+            self._runner.load(replica, iterator, UNTRAINED, each, weighted=False)
         return loaded
 
     def _check_evaluated(self, replica: Replica) -> None:
