@@ -39,6 +39,7 @@ from mxrun.imperative.differentiation.modes import (
     record,
     train_mode,
 )
+from mxrun.imperative.differentiation.overlap import separate
 from mxrun.imperative.differentiation.tape import Entry, MarkedVariable
 
 __all__ = [
@@ -117,8 +118,12 @@ def backward(
     more. train_mode: as in MXNet; the backward of an operator follows the mode in which its forward
     ran.
 
+    Gradients that share memory with each other are added up in the order in which the variables
+    were marked.
+
     Raises UserError for a head that was not recorded, or whose recording was differentiated before,
-    if it depends on no variable, and if an operator in between has no gradient.
+    if it depends on no variable, if an operator in between has no gradient, and if gradients that
+    share memory are not all added.
     """
     given = _given(heads, head_grads)
     graph = RecordedGraph.ending_with(given)
@@ -136,7 +141,10 @@ def backward(
         if variable.grad is not None
     }
     with pause():
+        separated = separate(graph, given.arrays(), targets)
         differentiate(graph, given, targets)
+        if separated is not None:
+            separated.store()
     if not retain_graph:
         graph.free()
 

@@ -66,6 +66,10 @@ class Gradients:
         """Return the entries that have a gradient."""
         return [entry for entry, _ in self._found.values()]
 
+    def arrays(self) -> list[NDArrayBase]:
+        """Return the gradients."""
+        return [array for _, array in self._found.values()]
+
     def take(self, node: Node, index: int) -> NDArrayBase | None:
         """Return and forget the gradient of an entry; None if it has none."""
         _, gradient = self._found.pop((node, index), (None, None))
