@@ -192,6 +192,19 @@ def test_bind_refuses_what_does_not_fit() -> None:
         symbol.bind(None, [3, weight, bias])
 
 
+def test_bind_refuses_gradients_that_share_memory() -> None:
+    symbol = sym.Variable("a") * sym.Variable("b")
+    a, b, gradient = nd.array([1, 2]), nd.array([3, 4]), nd.zeros((2,))
+    with pytest.raises(UserError, match="of 'b' shares memory with the gradient array of 'a'"):
+        symbol.bind(None, [a, b], [gradient, gradient], "add")
+    with pytest.raises(UserError, match="of 'a' shares memory with the array of 'b'"):
+        symbol.bind(None, [a, b], [b, gradient])
+    executor = symbol.bind(None, [a, b], [gradient, gradient], {"a": "write"})
+    executor.forward(is_train=True)
+    executor.backward(nd.ones((2,)))
+    assert gradient.asnumpy().tolist() == [3, 4]
+
+
 def test_simple_bind_plans_one_arena_and_names_unknown_shapes() -> None:
     executor = lenet()
     arena = executor.arg_dict["data"].chunk.arena

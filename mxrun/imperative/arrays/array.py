@@ -108,6 +108,15 @@ class NDArrayBase:
         return self._chunk.device.read(handle, self.spec)
 
 
+def share_bytes(left: NDArrayBase, right: NDArrayBase) -> bool:
+    """Return whether two arrays overlap in memory."""
+    if left._chunk is not right._chunk:
+        return False
+    if left.offset == right.offset:
+        return True
+    return left.offset < right.offset + right.nbytes and right.offset < left.offset + left.nbytes
+
+
 def _missing(array: NDArrayBase) -> Chunk:
     raise InternalError("mxrun.imperative.calls.invoke is not imported")
 

@@ -11,7 +11,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PLAIN, Layout, TensorSpec
 from mxrun.compiler.external import plan_reorder
 from mxrun.imperative.arrays import array as array_module
-from mxrun.imperative.arrays.array import NDArrayBase, set_to_plain
+from mxrun.imperative.arrays.array import NDArrayBase, set_to_plain, share_bytes
 from mxrun.imperative.arrays.chunk import Chunk
 from mxrun.imperative.calls.prepared import (
     ConvertedOperator,
@@ -297,23 +297,14 @@ def _must_copy(
     for position, target in enumerate(out):
         chunk, others = target._chunk, 0
         for index, each in enumerate(inputs):
-            if each._chunk is chunk and _overlap(each, target):
+            if each._chunk is chunk and share_bytes(each, target):
                 others += 1
                 same_place = each.offset == target.offset
                 if others > 1 or not same_place or (index, position) not in prepared.in_place:
                     return True
     return len(out) > 1 and any(
-        left._chunk is right._chunk and _overlap(left, right)
-        for index, left in enumerate(out)
-        for right in out[:index]
+        share_bytes(left, right) for index, left in enumerate(out) for right in out[:index]
     )
-
-
-def _overlap(left: NDArrayBase, right: NDArrayBase) -> bool:
-    """Return whether two arrays of one chunk share bytes."""
-    if left.offset == right.offset:
-        return True
-    return left.offset < right.offset + right.nbytes and right.offset < left.offset + left.nbytes
 
 
 def _is_recorded(

@@ -25,8 +25,10 @@ from mxrun.imperative.symbolic.specs import (
     inferred_specs,
     require_consistent,
     require_one_device,
+    require_own_memory,
     require_spec,
 )
+from mxrun.operator.kernel import OpReqType
 
 ByOrderOrName = Sequence[Any] | Mapping[str, Any]
 
@@ -95,4 +97,6 @@ def executor_of_arrays(
     require_consistent(symbol, specs)
     for name, array in gradients.items():
         require_spec(f"the gradient array of {name!r}", specs[name], array)
+    written = {n: each for n, each in gradients.items() if wanted[n] is not OpReqType.NULL}
+    require_own_memory(written, {**arguments, **states})
     return Executor.on_arrays(symbol, context, wanted, arguments, gradients, states)

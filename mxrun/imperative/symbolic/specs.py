@@ -14,7 +14,7 @@ from mxrun.graph.compose import require_variables
 from mxrun.graph.infer import infer
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol
-from mxrun.imperative.arrays.array import NDArrayBase
+from mxrun.imperative.arrays.array import NDArrayBase, share_bytes
 from mxrun.imperative.arrays.creation import dtype_name
 from mxrun.operator.kernel import OpReqType
 
@@ -77,6 +77,23 @@ def require_one_device(arrays: Mapping[str, NDArrayBase], context: Context) -> N
         if array.context != context:
             problem = f"the array of {name!r} is on another device"
             raise UserError(Diagnostic(problem, None, str(context), str(array.context)))
+
+
+def require_own_memory(
+    gradients: Mapping[str, NDArrayBase], others: Mapping[str, NDArrayBase]
+) -> None:
+    """Raise UserError if a gradient shares memory with another one or with one of `others`.
+
+    The program that writes the gradients would overwrite what it still reads.
+    """
+    before = {f"the array of {name!r}": array for name, array in others.items()}
+    for name, gradient in gradients.items():
+        what = f"the gradient array of {name!r}"
+        for other, array in before.items():
+            if share_bytes(gradient, array):
+                problem = f"{what} shares memory with {other}"
+                raise UserError(Diagnostic(problem, hint="give every gradient an array of its own"))
+        before[what] = gradient
 
 
 def require_spec(what: str, spec: TensorSpec, array: Any) -> None:
