@@ -46,6 +46,12 @@ class Violation:
         return f"{text}; {self.hint}" if self.hint else text
 
 
+NO_CHANGE = (
+    "compute into an output; what training changes is a state of list_state_updates or an input of "
+    "list_mutated_inputs"
+)
+
+
 class Breach(Exception):
     """Violation of the contract by a call that makes its results meaningless."""
 
@@ -63,12 +69,11 @@ def attempting(action: str) -> Iterator[None]:
         raise
     # User code may raise anything.
     except (Exception, SystemExit) as error:
-        raise Breach(
-            Violation(
-                f"{action} raises {type(error).__name__}: {_first_line(error)}",
-                hint=f"see {_last_line(error)}",
-            )
-        ) from error
+        problem = f"{action} raises {type(error).__name__}: {_first_line(error)}"
+        hint = f"see {_last_line(error)}"
+        if isinstance(error, ValueError) and "read-only" in problem:
+            hint += f"; inputs, and outputs with a null request, are read-only: {NO_CHANGE}"
+        raise Breach(Violation(problem, hint=hint)) from error
 
 
 def _first_line(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from mxrun.base.device import CPU
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.contract.memory import Array, GuardedMemory, PitchedMemory
-from mxrun.contract.problem import Breach, Violation
+from mxrun.contract.problem import NO_CHANGE, Breach, Violation
 from mxrun.device.interface import Device, ProgramStep
 from mxrun.device.layouts import is_row_major, logical, reordered
 from mxrun.device.registry import device_kind, open_device
@@ -164,7 +164,6 @@ def _changed(whose: str, name: str, memory: GuardedMemory, content: bytes) -> Vi
         f"{whose} changes its input {name}",
         str(then[first].item()),
         str(now[first].item()),
-        "compute into an output; what training changes is a state of list_state_updates or an "
-        "input of list_mutated_inputs",
+        NO_CHANGE,
         index,
     )

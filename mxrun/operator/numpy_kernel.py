@@ -1,12 +1,15 @@
 """NumPy bodies as prepared kernels: the implementation `numpy`, which every operator has.
 
+A body sees its inputs as read-only arrays, because other operators read the same memory. Those that
+the property declares as mutated are writable.
+
 A description says whether and in which types a device runs them (`NumpyBodies`).
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -60,10 +63,10 @@ class NumpyImplementation(Implementation):
             None if req is OpReqType.NULL else _plain(spec)
             for spec, req in zip(request.outputs, request.requests, strict=True)
         )
-        body = _body(prop)
+        body, mutated = _body(prop), frozenset(prop.list_mutated_inputs())
 
         def prepare(views: Views, handles: Handles) -> Callable[[], None]:
-            tensors = _arrays(views, handles.inputs, inputs)
+            tensors = _inputs(views, handles.inputs, inputs, mutated)
             random = tensors[auxiliary] if auxiliary < len(tensors) else None
             call = ForwardCall(
                 inputs=ByName("input", names, tensors[: len(names)]),
@@ -103,7 +106,7 @@ class NumpyImplementation(Implementation):
         first, second = len(results), len(results) + len(names)
 
         def prepare(views: Views, handles: Handles) -> Callable[[], None]:
-            tensors = _arrays(views, handles.inputs[: len(inputs)], inputs)
+            tensors = _inputs(views, handles.inputs[: len(inputs)], inputs)
             gradients = _results(views, handles.outputs, outputs, request.in_grad)
             call = BackwardCall(
                 inputs=ByName("input", names, tensors[first:second], _UNDECLARED),
@@ -234,6 +237,28 @@ def _arrays(
         None if spec is None or handle is None else views(handle, spec)
         for handle, spec in zip(handles, specs, strict=True)
     ]
+
+
+def _inputs(
+    views: Views,
+    handles: Sequence[Handle | None],
+    specs: Sequence[TensorSpec | None],
+    mutated: Collection[int] = (),
+) -> list[Array | None]:
+    """Return the tensors that a body reads; read-only but for those at the positions `mutated`.
+
+    An output in the memory of an input is an array of its own, which is writable.
+    """
+    return [
+        array if array is None or index in mutated else _read_only(array)
+        for index, array in enumerate(_arrays(views, handles, specs))
+    ]
+
+
+def _read_only(array: Array) -> Array:
+    array = array.view()
+    array.flags.writeable = False
+    return array
 
 
 def _results(

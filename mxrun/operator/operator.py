@@ -10,6 +10,9 @@ Both methods receive one call, which holds the tensors by name:
         call.store(data=np.matmul(gradient, call.inputs.weight))
         if call.is_requested("weight"):
             call.store(weight=np.matmul(gradient.T, call.inputs.data))
+
+What a call reads is read-only, because other operators read the same memory: `data += 1` raises
+ValueError. Only the inputs that list_mutated_inputs names are writable, as the results are.
 """
 
 from __future__ import annotations

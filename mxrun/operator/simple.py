@@ -18,8 +18,8 @@ request) and the CUDA C are derived from it. The operator's inputs have MXNet's 
 `lhs` and `rhs`.
 
 A function that is no map operates on arrays. Its first argument is called `env` and receives
-EnvArguments. The others receive NumPy arrays, and their names are the operator's input names. It
-returns an array, which is stored according to the request.
+EnvArguments. The others receive read-only NumPy arrays, and their names are the operator's input
+names. It returns an array, which is stored according to the request.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import traceback
 import weakref
 
 import numpy as np
@@ -26,6 +27,21 @@ def fails_holding_an_array(env, data):  # type: ignore[no-untyped-def]
     held = np.zeros(8).view(Held)
     watched.append(weakref.ref(held))
     raise ValueError("broken")
+
+
+@simple_operator("changes_its_input")
+def changes_its_input(env, data):  # type: ignore[no-untyped-def]
+    """output = data + 1, computed in the wrong place. No gradient."""
+    data += 1
+    return data
+
+
+def test_a_body_that_changes_its_input_fails_at_that_line() -> None:
+    x = nd.ones((2,))
+    with pytest.raises(mxrun.MxrunError, match="read-only") as raised:
+        nd.changes_its_input(x).asnumpy()
+    assert "data += 1" in "".join(traceback.format_exception(raised.value))
+    assert x.asnumpy().tolist() == [1, 1]
 
 
 def test_waitall_raises_only_what_no_wait_has_raised() -> None:

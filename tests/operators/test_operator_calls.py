@@ -156,6 +156,56 @@ def test_an_output_with_a_null_request_has_a_shape_and_cannot_be_written() -> No
     assert outputs[1].tolist() == [7]
 
 
+def test_what_forward_reads_cannot_be_written() -> None:
+    prop, body = recorded("elemwise_add", {})
+    lhs, rhs = np.ones(3, "float32"), np.full(3, 2, "float32")
+    request = ForwardRequest(
+        (spec_of(lhs), spec_of(rhs)), (spec_of(lhs),), (OpReqType.INPLACE,), True, cpu()
+    )
+    run_twice(NUMPY.prepare_forward(prop, request), [lhs, rhs], [lhs])
+    call, _ = body.forwards
+    for name in ("lhs", "rhs"):
+        with pytest.raises(ValueError, match="read-only"):
+            call.inputs[name] += 1
+    # The output is an array of its own, in the memory of an input.
+    call.outputs.output[...] = 4
+    assert call.inputs.lhs.tolist() == lhs.tolist() == [4, 4, 4]
+
+
+def test_what_backward_reads_cannot_be_written() -> None:
+    prop, body = recorded("elemwise_mul", {})
+    lhs, rhs, gradient = (np.full(3, value, "float32") for value in (2, 3, 5))
+    run = forward(NUMPY, prop, [lhs, rhs], [np.zeros_like(lhs)])
+    assert run is not None
+    spec = spec_of(lhs)
+    requests = (OpReqType.INPLACE, OpReqType.WRITE)
+    request = BackwardRequest(
+        (spec,), (spec, spec), (None,), (spec, spec), requests, run.kernel, cpu()
+    )
+    outputs = [gradient, np.zeros_like(lhs)]
+    kernel = NUMPY.prepare_backward(prop, request)
+    run_twice(kernel, [gradient, lhs, rhs, None], outputs)
+    call, _ = body.backwards
+    for array in (call.output_gradients.output, call.inputs.lhs, call.inputs.rhs):
+        with pytest.raises(ValueError, match="read-only"):
+            array += 1
+    call.input_gradients.lhs[...] = 7
+    assert gradient.tolist() == [7, 7, 7]
+
+
+def test_mutated_inputs_can_be_written() -> None:
+    prop, body = recorded("_moving_average", {"momentum": 0.5})
+    average, value = np.ones(3, "float32"), np.ones(3, "float32")
+    specs = (spec_of(average), spec_of(value))
+    request = ForwardRequest(specs, specs[:1], (OpReqType.INPLACE,), True, cpu())
+    run_twice(NUMPY.prepare_forward(prop, request), [average, value], [average])
+    call, _ = body.forwards
+    call.inputs.average[...] = 8
+    assert average.tolist() == [8, 8, 8]
+    with pytest.raises(ValueError, match="read-only"):
+        call.inputs.value[...] = 8
+
+
 def test_reading_an_absent_tensor_is_an_error_that_names_it_and_the_reason() -> None:
     reason = "a tensor that declare_backward_dependency does not name"
     absent: ByName[Array] = ByName("input", ("data", "weight"), (DATA, None), reason)

@@ -271,8 +271,22 @@ FAULTS: dict[str, Fault] = {
     ),
     "mutates_an_input": (
         "calls",
-        ("numpy forward changes its input rhs", "list_mutated_inputs"),
+        (
+            "numpy forward raises ValueError: output array is read-only",
+            "mutates_an_input.py:",
+            "list_mutated_inputs",
+        ),
         (body("rhs *= 2", STORE.strip()),),
+    ),
+    "mutates_an_input_by_its_address": (
+        "calls",
+        ("numpy forward changes its input rhs", "list_mutated_inputs"),
+        (
+            body(
+                "array_at(call.inputs.rhs.ctypes.data, rhs.shape, 'float32')[...] = 2",
+                STORE.strip(),
+            ),
+        ),
     ),
     "writes_beyond_its_end": (
         "calls",
