@@ -29,6 +29,7 @@ from mxrun.ops.reduce.operator import (
     count_of,
     in_remaining_order,
     keepdims_shape,
+    mean_over,
 )
 from mxrun.ops.strided_map import strided_part
 
@@ -111,8 +112,8 @@ class Moments(Operator):
         """mean = mean of data; var = mean of (data - mean)^2."""
         data = call.inputs.data
         axes = self.parameters.reduced(data.ndim)
-        mean = np.mean(data, axis=axes, keepdims=True, dtype=np.float64)
-        var = np.mean(np.square(data - mean), axis=axes)
+        mean = mean_over(data, axes, keepdims=True, dtype=np.float64)
+        var = mean_over(np.square(data - mean), axes)
         shape = call.outputs.mean.shape
         call.store(
             mean=mean.reshape(shape).astype(data.dtype),
@@ -132,7 +133,7 @@ class Moments(Operator):
         if "var" in heads:
             operands += [call.inputs.data, call.outputs.mean.reshape(reduced_shape)]
         formula = _GRADIENTS[given]
-        gradient = scalar.evaluate(formula, operands, [1 / count_of(shape, axes)])
+        gradient = scalar.evaluate(formula, operands, [1 / max(count_of(shape, axes), 1)])
         call.store(data=np.broadcast_to(gradient, shape))
 
 

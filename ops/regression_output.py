@@ -177,7 +177,8 @@ class RegressionOutput(Operator):
         if call.is_requested("loss"):
             label, weight = _samples(call.inputs.label), row_weights(call, len(data), data.dtype)
             counted = weight != 0
-            losses = evaluate(self.rule.loss, [data[counted], label[counted]]).mean(axis=1)
+            losses = evaluate(self.rule.loss, [data[counted], label[counted]])
+            losses = losses.mean(axis=1) if data.size else losses.sum(axis=1)
             call.store(loss=np.sum(losses * weight[counted]))
         output = data if self.rule.output is None else evaluate(self.rule.output, [data])
         call.store(output=output.reshape(call.outputs.output.shape))
@@ -189,14 +190,14 @@ class RegressionOutput(Operator):
         weight = row_weights(call, len(output), output.dtype)
         counted = weight != 0
         slope = evaluate(self.rule.slope, [output[counted], label[counted]])
-        scale = self.parameters.grad_scale / output.shape[1]
+        scale = self.parameters.grad_scale / max(output.shape[1], 1)
         gradient = np.zeros_like(output)
         gradient[counted] = slope * (weight[counted, None] * scale)
         call.store(data=gradient.reshape(result.shape))
 
 
 def _samples(array: Array) -> Array:
-    return array.reshape(len(array), -1)
+    return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
 @implement(

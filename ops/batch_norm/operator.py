@@ -190,7 +190,8 @@ class BatchNorm(Operator):
         """Return the output, mean and var."""
         data = call.inputs.data
         mean, var = call.auxiliary.moving_mean, call.auxiliary.moving_var
-        if call.is_train and not self.parameters.use_global_stats:
+        # An empty batch has no statistics: the moving ones stay as they are.
+        if call.is_train and not self.parameters.use_global_stats and data.size:
             others = self._other_axes(data)
             mean, var = data.mean(axis=others), data.var(axis=others)
         return self.normalized(call, mean, var), mean, var
@@ -216,7 +217,7 @@ class BatchNorm(Operator):
         gamma_grad = (gradient * normalized).sum(axis=others)
         data_grad = gradient
         if not self.parameters.use_global_stats:
-            count = data.size // max(beta_grad.size, 1)
+            count = max(data.size // max(beta_grad.size, 1), 1)
             data_grad = gradient - self._along(data, beta_grad / count)
             data_grad = data_grad - normalized * self._along(data, gamma_grad / count)
         if not self.parameters.fix_gamma:

@@ -61,13 +61,15 @@ class WindowProducts:
             # One image at a time, so that the sum does not depend on the memory size.
             for image, unfolded in zip(grouped[some], _as_matrices(columns), strict=True):
                 result += np.matmul(image, unfolded.swapaxes(-1, -2))
-        return result.reshape(windows.shape[1], -1, *self.window.kernel)
+        channels = images.shape[1] // self.groups
+        return result.reshape(windows.shape[1], channels, *self.window.kernel)
 
     def _matrices(self, weight: Array) -> Array:
-        return weight.reshape(self.groups, len(weight) // self.groups, -1)
+        return weight.reshape(self.groups, len(weight) // self.groups, math.prod(weight.shape[1:]))
 
     def _grouped(self, windows: Array) -> Array:
-        return windows.reshape(len(windows), self.groups, -1, math.prod(windows.shape[2:]))
+        images, channels, *positions = windows.shape
+        return windows.reshape(images, self.groups, channels // self.groups, math.prod(positions))
 
     def _chunks(self, images: Shape, dtype: Any, positions: Shape) -> list[tuple[slice, Array]]:
         """Return slices of the batch with their columns [images, group, channel, kernel, y...]."""
@@ -94,8 +96,8 @@ class WindowProducts:
 
 
 def _as_matrices(columns: Array) -> Array:
-    images, groups, channels, kernel = columns.shape[:4]
-    return columns.reshape(images, groups, channels * kernel, -1)
+    images, groups, channels, kernel, *positions = columns.shape
+    return columns.reshape(images, groups, channels * kernel, math.prod(positions))
 
 
 def columns_space(images: Shape, dtype: str, window: Window, positions: Shape, limit: int) -> int:

@@ -144,7 +144,7 @@ class ReductionFunctions:
 
     def parameters(self, count: int) -> list[float]:
         """Return the gradient's further arguments, for `count` elements reduced to one."""
-        return [1 / count] if self.mean else []
+        return [1 / max(count, 1)] if self.mean else []
 
 
 class ReduceProperty(OperatorProperty[AxisParameters]):
@@ -240,6 +240,16 @@ def count_of(shape: Shape, axes: Sequence[int]) -> int:
     return math.prod(shape[axis] for axis in axes)
 
 
+def mean_over(
+    data: Array, axes: Sequence[int], keepdims: bool = False, dtype: npt.DTypeLike | None = None
+) -> Array:
+    """Return NumPy's mean. That of no elements is NaN, without NumPy's warning."""
+    if count_of(data.shape, axes):
+        mean: Array = np.mean(data, axis=tuple(axes), keepdims=keepdims, dtype=dtype)
+        return mean
+    return np.full_like(np.sum(data, axis=tuple(axes), keepdims=keepdims, dtype=dtype), np.nan)
+
+
 def keepdims_shape(shape: Shape, axes: Sequence[int]) -> Shape:
     """Return `shape` with size 1 for the reduced axes."""
     return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
@@ -288,12 +298,11 @@ def _times(head: Scalar, data: Scalar) -> Scalar:
 
 
 def _average(data: Array, axis: Sequence[int], keepdims: bool) -> Array:
-    """Return the mean; for integers truncated."""
+    """Return the mean; for integers truncated, and 0 for none."""
     if data.dtype.kind == "f":
-        floating: Array = np.mean(data, axis=tuple(axis), keepdims=keepdims)
-        return floating
+        return mean_over(data, axis, keepdims)
     total = np.sum(data, axis=tuple(axis), keepdims=keepdims, dtype=np.int64)
-    mean: Array = quotient(total, np.int64(count_of(data.shape, axis)))
+    mean: Array = quotient(total, np.int64(max(count_of(data.shape, axis), 1)))
     return mean.astype(data.dtype)
 
 

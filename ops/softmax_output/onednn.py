@@ -63,6 +63,8 @@ class OnednnSoftmaxOutput(Implementation):
         label, output = request.in_data[1], request.out_data[0]
         assert label is not None
         assert output is not None
+        if not output.elements:
+            return None
         classes = output.elements // label.elements
         outputs, arguments = len(request.out_grad), len(request.in_data)
         softmax_gradient = SoftmaxGradient(

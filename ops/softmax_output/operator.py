@@ -231,11 +231,11 @@ class SoftmaxOutput(Operator):
         label = call.inputs.label
         count, _, positions = probability.shape
         weight = row_weights(call, label.shape[0], probability.dtype)
-        scale = np.repeat(weight, count // label.shape[0])[:, None, None]
+        scale = np.repeat(weight, count // max(label.shape[0], 1))[:, None, None]
         if label.shape == call.outputs.output.shape:
             target = label.reshape(probability.shape)
             return Samples(target, scale, np.zeros((count, positions)), 1)
-        rows = class_indices(label).reshape(label.shape[0], -1)
+        rows = class_indices(label).reshape(label.shape[0], math.prod(label.shape[1:]))
         # As in MXNet, rows of higher rank read the first labels only; the others are just counted.
         read = rows.reshape(-1)[: count * positions].reshape(count, 1, positions)
         ignored = int(self.parameters.ignore_label)
@@ -259,4 +259,4 @@ class SoftmaxOutput(Operator):
             return max(1, int(np.count_nonzero(present) * valid.shape[1]))
         if self.parameters.normalization == "valid":
             return max(1, int(np.count_nonzero(valid & present[:, None])))
-        return positions
+        return max(1, positions)

@@ -151,6 +151,15 @@ def test_indices_out_of_range_raise(key: Any, message: str) -> None:
         x[key] = 0
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_indices_that_are_not_finite_are_refused(value: float) -> None:
+    x = nd.array(VALUES)
+    with pytest.raises(UserError, match="an index is not finite"):
+        x[np.array([0, value])]
+    with pytest.raises(JobError, match="an index is not finite"):
+        x[nd.array([0, value])].asnumpy()
+
+
 @pytest.mark.parametrize("value", [np.ones((5,)), np.ones((2, 3, 4)), nd.ones((2, 4)), ["a"], None])
 def test_values_that_do_not_fit_are_refused(value: Any) -> None:
     x = nd.array(VALUES)

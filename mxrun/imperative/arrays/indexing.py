@@ -164,6 +164,8 @@ def _integers(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return values
     if values.size and values.dtype.kind not in "iuf":
         raise UserError(Diagnostic("index", expected="integers", got=str(values.dtype)))
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise UserError("an index is not finite")
     return values.astype(np.intp)
 
 
