@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mxrun.base.errors import UserError
+from mxrun.runtime.engine.ended import EndedEngine
 from mxrun.runtime.engine.interface import Engine
 from mxrun.runtime.engine.interrupts import install
 from mxrun.runtime.engine.naive import NaiveEngine
@@ -41,15 +42,16 @@ def engine() -> Engine:
     """Return the process's engine, made when it is first asked for.
 
     When the process ends, functions that are pending finish, and failures that no wait has raised
-    are printed to standard error. Ctrl-C leaves the engine whole (`interrupts.py`).
+    are printed to standard error. What is pushed afterwards runs on the pushing thread. Ctrl-C
+    leaves the engine whole (`interrupts.py`).
     """
     global _engine
     if _engine is not None:
         return _engine
     with _guard:
         if _engine is None:
-            _engine = ThreadedEngine()
-            atexit.register(_finish, _engine)
+            _engine = made = ThreadedEngine()
+            atexit.register(_finish, made)
             os.register_at_fork(before=_drain, after_in_child=_begin_anew)
             install()
         return _engine
@@ -88,7 +90,9 @@ def _begin_anew() -> None:
         type(_engine).__init__(_engine)
 
 
-def _finish(ended: Engine) -> None:
+def _finish(ended: ThreadedEngine) -> None:
+    # Its arrays refer to the object. From now on it takes pushes without workers, too.
+    ended.__class__ = EndedEngine
     ended.close()
     for failure in ended.unreported():
         print(f"mxrun: {failure}, and nothing waited for it", file=sys.stderr)

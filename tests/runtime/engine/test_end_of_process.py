@@ -75,3 +75,93 @@ if child:
     )
     assert sorted(done.stdout.splitlines()) == ["child", "parent", "parent again"]
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_functions_pushed_after_the_engine_has_ended_run() -> None:
+    """atexit calls what was registered first last."""
+    done = ended_after(
+        """
+def later():
+    engine = of_process()
+    variable = engine.new_variable()
+    engine.push_sync(lambda context: print("first", flush=True), updates=[variable])
+    def start(context, on_complete):
+        callbacks.put(lambda: (print("second", flush=True), on_complete()))
+    engine.push_async(start, updates=[variable])
+    engine.push_sync(lambda context: print("third", flush=True), updates=[variable])
+    def fail(context):
+        raise ValueError("broken")
+    failed = engine.new_variable()
+    engine.push_sync(fail, reads=[variable], writes=[failed], name="failing")
+    engine.wait_for_variable(variable)
+    try:
+        engine.wait_for_variable(failed)
+    except Exception as error:
+        print(error)
+""",
+        """
+import queue
+callbacks = queue.Queue()
+threading.Thread(target=lambda: callbacks.get()(), daemon=True).start()
+of_process().push_sync(lambda context: print("zeroth", flush=True))
+""",
+    )
+    lines = ["zeroth", "first", "second", "third", "failing failed: broken"]
+    assert done.stdout.splitlines() == lines
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_arrays_compute_after_the_engine_has_ended() -> None:
+    done = ended_after(
+        """
+def later():
+    from mxrun import autograd
+    y = nd.dot(large, large) + x.sum()
+    x.attach_grad()
+    with autograd.record():
+        z = (x * x).sum()
+    z.backward()
+    print(y.asnumpy()[0, 0], x.grad.asnumpy().tolist())
+""",
+        "from mxrun import nd\nx, large = nd.array([1, 2]), nd.ones((300, 300))",
+    )
+    assert done.stdout == "303.0 [2.0, 4.0]\n"
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_daemon_thread_computes_while_the_process_ends() -> None:
+    done = ended_after(
+        """
+def later():
+    begun.set()
+    assert done.wait(60)
+    print(*results)
+""",
+        """
+from mxrun import nd
+x, begun, done, results = nd.array([1, 2]), threading.Event(), threading.Event(), []
+def compute():
+    assert begun.wait(60)
+    large = nd.ones((300, 300))
+    results.append((nd.dot(large, large)[0, 0] + x.sum()).asscalar())
+    done.set()
+threading.Thread(target=compute, daemon=True).start()
+""",
+    )
+    assert done.stdout == "303.0\n"
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def ended_after(function: str, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script at whose very end, after that of the engine, a function `later` is called."""
+    begin = (
+        f"import atexit, threading\n{function}\natexit.register(later)\n"
+        "from mxrun.runtime.engine.default import engine as of_process\nof_process()\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", begin + script],
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
