@@ -38,7 +38,8 @@ def numpy_dtype(name: str) -> np.dtype[np.generic]:
         bfloat16: np.dtype[np.generic] = np.dtype(ml_dtypes.bfloat16)
         return bfloat16
     if name not in TYPE_CODES:
-        hint = nearest(name, TYPE_CODES) or f"known: {', '.join(TYPE_CODES)}"
+        known = (*TYPE_CODES, BFLOAT16)
+        hint = nearest(name, known) or f"known: {', '.join(known)}"
         raise UserError(f"unknown data type {name!r}; {hint}")
     return np.dtype(name)
 

@@ -13,6 +13,8 @@ Key: TypeAlias = int | str
 Keys: TypeAlias = Key | Sequence[Key]
 Values: TypeAlias = NDArray | Sequence[NDArray] | Sequence[Sequence[NDArray]]
 
+_ARRAYS = "an NDArray, or a list of NDArrays, one for each device"
+
 
 @dataclass(frozen=True)
 class KeyedArrays:
@@ -53,7 +55,10 @@ def keyed_arrays(keys: Keys, values: Values, argument: str) -> list[KeyedArrays]
                 got=", ".join(map(repr, found)),
             )
         )
-    return [KeyedArrays(key, tuple(arrays)) for key, arrays in found.items() if arrays]
+    for key, arrays in found.items():
+        if not arrays:
+            raise UserError(Diagnostic(f"{argument} of the key {key!r}", None, _ARRAYS, "none"))
+    return [KeyedArrays(key, tuple(arrays)) for key, arrays in found.items()]
 
 
 def _checked_key(key: Any) -> Key:
@@ -66,10 +71,8 @@ def _arrays(key: Key, value: Any, argument: str) -> Sequence[NDArray]:
     arrays = value if isinstance(value, (list, tuple)) else (value,)
     for array in arrays:
         if not isinstance(array, NDArray):
-            expected = "an NDArray, or a list of NDArrays, one for each device"
-            raise UserError(
-                Diagnostic(f"{argument} of the key {key!r}", None, expected, _kind(array))
-            )
+            problem = f"{argument} of the key {key!r}"
+            raise UserError(Diagnostic(problem, None, _ARRAYS, _kind(array)))
     return arrays
 
 

@@ -244,10 +244,8 @@ class StoragePool:
         try:
             memory = self._allocate_memory(capacity * blocks)
         except UserError:
-            if not self.trim():
-                raise
             blocks = 1
-            memory = self._allocate_memory(capacity)
+            memory = self._allocated_after_trim(capacity, nbytes)
         slab = Slab(memory, capacity, blocks)
         size_class.slabs[memory] = size_class.current = slab
         if capacity <= _MAX_IN_SLAB:
@@ -256,17 +254,28 @@ class StoragePool:
         self._reserved += slab.nbytes
         return slab
 
+    def _allocated_after_trim(self, capacity: int, nbytes: int) -> Any:
+        """Request memory for one block when the system has refused more."""
+        self.trim()
+        try:
+            return self._allocate_memory(capacity)
+        except UserError as error:
+            raise self._refusal(nbytes) from error
+
     def _above_cap(self, nbytes: int) -> bool:
         return self.cap is not None and self._reserved + nbytes > self.cap
 
     def _refusal(self, nbytes: int) -> UserError:
+        limit, remedy = "what the system has left", "allow the process more memory"
+        if self.cap is not None:
+            limit, remedy = f"at most {self.cap:,} bytes in all, the pool's cap", "raise the cap"
         return UserError(
             Diagnostic(
                 f"out of memory on {self.context}: {nbytes:,} bytes are requested",
-                expected=f"at most {self.cap:,} bytes in all, the pool's cap",
+                expected=limit,
                 got=f"{self._bytes_in_use():,} bytes in use, {self._reserved:,} reserved",
                 hint="delete arrays that are not needed any more, wait for pending functions, "
-                "which hold memory, or raise the cap",
+                f"which hold memory, or {remedy}",
             )
         )
 

@@ -286,6 +286,13 @@ def test_contexts_of_new_arrays() -> None:
     assert isinstance(nd.ones((2,), ctx=mxrun.cpu(1)), NDArray)
 
 
+@pytest.mark.parametrize("value", ["a", 1.5, None])
+def test_a_seed_is_an_integer(value: Any) -> None:
+    with pytest.raises(UserError, match=r"seed\n.*expected: an integer"):
+        mxrun.random.seed(value)
+    mxrun.random.seed(np.int64(3))  # type: ignore[arg-type]
+
+
 def test_random_numbers_follow_from_the_seed() -> None:
     def drawn() -> list[Any]:
         mxrun.random.seed(3)

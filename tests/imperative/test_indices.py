@@ -182,6 +182,8 @@ def test_recorded_arrays_cannot_be_changed() -> None:
         ):
             with pytest.raises(UserError, match="record"):
                 change()
+        with pytest.raises(UserError, match=r"make a new array with nd\.concat, nd\.stack"):
+            nd.ones((3,))[:] = y
     y[0] = 5
     np.testing.assert_array_equal(y.asnumpy(), [5, 2, 2])
 

@@ -234,8 +234,13 @@ def test_memory_that_waits_is_trimmed_when_the_system_has_none() -> None:
     pool.free(pool.allocate(MIB + MIB // 2))
     block = pool.allocate(MIB)
     assert system.alive == block.capacity
-    with pytest.raises(UserError, match="out of memory"):
+    with pytest.raises(UserError) as caught:
         pool.allocate(2 * MIB)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.problem == "out of memory on cpu:0: 2,097,152 bytes are requested"
+    assert diagnostic.got == "1,048,576 bytes in use, 1,048,576 reserved"
+    assert "batch_size" not in diagnostic.hint
+    assert "cap" not in diagnostic.expected + diagnostic.hint
 
 
 def test_S4_freed_blocks_are_poisoned_in_debug_mode(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _DETACH = "use x.detach(), or autograd.pause(), if no gradient is needed"
+_COMPOSE = f"make a new array with nd.concat, nd.stack or nd.where; {_DETACH}"
 _PAUSE = "use a new array, or autograd.pause()"
 
 
@@ -244,7 +245,7 @@ class NDArray(Arithmetic, FluentMethods):
     def __setitem__(self, key: Any, value: Any) -> None:
         require_unrecorded(self, "changing an array", _PAUSE)
         if isinstance(value, NDArrayBase):
-            require_unrecorded(value, "assigning an array to a part of another one", _DETACH)
+            require_unrecorded(value, "assigning an array to a part of another one", _COMPOSE)
         if not indexing.is_basic(key):
             gather = indexing.gather_key(self, key)
             copying.assign(self, gather, value, gather.shape)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 
 from mxrun.base.context import Context
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.device.resources import new_random_resource
 from mxrun.imperative.arrays.chunk import Chunk
@@ -35,9 +37,15 @@ _streams: dict[Context, _Stream] = {}
 def seed(value: int, context: Context | None = None) -> None:
     """Begin the random numbers of a context, or of all contexts, anew from a seed (MXNet's seed).
 
-    The same calls after the same seed draw the same numbers, whatever the number of workers.
+    The same calls after the same seed draw the same numbers, whatever the number of workers. Raises
+    UserError for a seed that is no integer.
     """
     global _seed
+    try:
+        value = operator.index(value)
+    except TypeError:
+        got = f"{value!r} ({type(value).__name__})"
+        raise UserError(Diagnostic("seed", None, "an integer", got)) from None
     with _guard:
         if context is None:
             _seed = value
