@@ -72,7 +72,7 @@ def test_strided_and_foreign_inputs_of_numpy_are_copied(dtype: str) -> None:
 
 
 def test_unknown_dtypes_are_refused_with_those_that_there_are() -> None:
-    with pytest.raises(UserError, match="unknown data type 'foo'; known: float32, .*, bfloat16"):
+    with pytest.raises(UserError, match=r"unknown data type 'foo'; known: float32, .*, bfloat16"):
         nd.zeros((2,), dtype="foo")
     with pytest.raises(UserError, match="did you mean 'bfloat16'"):
         nd.zeros((2,), dtype="bfloat")

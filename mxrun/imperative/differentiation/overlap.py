@@ -6,7 +6,7 @@ tensors. Where they share memory, a gradient is computed in memory of its own an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import cache
 
 from mxrun.base.errors import Diagnostic, UserError
@@ -44,7 +44,7 @@ class SeparateGradients:
 
 def separate(
     graph: RecordedGraph,
-    heads: Iterable[NDArrayBase],
+    heads: Sequence[NDArrayBase],
     targets: MutableMapping[MarkedVariable, Target],
 ) -> SeparateGradients | None:
     """Replace the targets that others overlap; return their gradients, which are to be stored.
@@ -52,6 +52,15 @@ def separate(
     heads: the gradients of the heads. Returns None if there is none. Raises UserError if gradients
     of two variables overlap and one of them is not added: the result would depend on the order.
     """
+    written = {target.array.chunk for target in targets.values()}
+    if (
+        not graph.functions
+        and len(written) == len(targets)
+        and written.isdisjoint([head.chunk for head in heads])
+        and written.isdisjoint(_saved_chunks(graph.calls))
+    ):
+        # The usual case, in which nothing is shared.
+        return None
     # A function's backward is Python code, which may read any array.
     found = set(targets) if graph.functions else _read(graph, heads, targets)
     found |= _shared(targets)
@@ -67,8 +76,6 @@ def _shared(targets: Mapping[MarkedVariable, Target]) -> set[MarkedVariable]:
     by_chunk: dict[Chunk, list[MarkedVariable]] = {}
     for variable, target in targets.items():
         by_chunk.setdefault(target.array.chunk, []).append(variable)
-    if len(by_chunk) == len(targets):
-        return set()
     found: set[MarkedVariable] = set()
     for together in by_chunk.values():
         # In the order of their first bytes, one overlaps with the farthest of those before.
@@ -111,13 +118,17 @@ def _read(
     for call in graph.calls:
         for chunk, begin, end in _saved(call, chunks):
             read.setdefault(chunk, []).append((begin, end))
-    if not read:
-        return set()
     return {
         variable
         for variable, target in targets.items()
         if any(_overlaps(target.array, part) for part in read.get(target.array.chunk, ()))
     }
+
+
+def _saved_chunks(calls: Iterable[RecordedCall]) -> list[Chunk]:
+    return [
+        place[0] for call in calls for place in (*call.data, *call.outputs) if place is not None
+    ]
 
 
 def _saved(call: RecordedCall, chunks: set[Chunk]) -> Iterator[tuple[Chunk, int, int]]:
