@@ -368,8 +368,8 @@ def test_errors_are_raised_by_waits_and_name_the_node(separate_registry: None) -
     # The next pass writes everything anew.
     executor.arg_dict["x"][:] = 1
     assert executor.forward()[0].asnumpy().tolist() == [2, 2]
-    with pytest.raises(JobError):
-        nd.waitall()
+    # The failure was raised once.
+    nd.waitall()
 
 
 def test_the_naive_engine_gives_the_same_bits() -> None:

@@ -21,7 +21,13 @@ class Held(np.ndarray):
 watched: list[weakref.ref[Held]] = []
 
 
-@simple_operator("fails_holding_an_array")
+@pytest.fixture(autouse=True)
+def _operators(separate_registry: None) -> None:
+    """Register the operators of this file for one test."""
+    for function in (fails_holding_an_array, changes_its_input):
+        simple_operator(function.__name__)(function)
+
+
 def fails_holding_an_array(env, data):  # type: ignore[no-untyped-def]
     """Raise an exception whose traceback refers to an array. No gradient."""
     held = np.zeros(8).view(Held)
@@ -29,7 +35,6 @@ def fails_holding_an_array(env, data):  # type: ignore[no-untyped-def]
     raise ValueError("broken")
 
 
-@simple_operator("changes_its_input")
 def changes_its_input(env, data):  # type: ignore[no-untyped-def]
     """output = data + 1, computed in the wrong place. No gradient."""
     data += 1
