@@ -144,11 +144,11 @@ def portable(
 
 
 RUNS = {
-    "digits_lenet": ("train.epochs=1", "train.checkpoint.every=4 steps"),
+    "digits_lenet": ("train.epochs=1", "train.checkpoint.every=2 steps"),
     "resnet20_cifar10": (
         "data.batch_size=8",
         "train.epochs=1",
-        "train.checkpoint.every=4 steps",
+        "train.checkpoint.every=2 steps",
     ),
 }
 
@@ -163,10 +163,10 @@ def test_a_killed_run_resumes_to_the_same_bytes(name: str, tmp_path: Path) -> No
     done = succeeded(portable(whole, *train, "--json"))
     memory = json.loads(done.stdout)["memory"]
     assert memory["touched_bytes"] == memory["planned_bytes"]
-    assert portable(killed, *train, kill_after=10).returncode == -signal.SIGKILL
+    assert portable(killed, *train, kill_after=6).returncode == -signal.SIGKILL
     done = succeeded(portable(killed, *train, "--resume"))
-    # The checkpoint of step 8 may still have been on its way.
-    assert re.search("resuming after step [48]", done.stderr)
+    # The checkpoint of step 4 may still have been on its way.
+    assert re.search("resuming after step [24]", done.stderr)
     folders = [digests(folder / "runs") for folder in (whole, killed)]
     assert folders[0] == folders[1]
     run = next((whole / "runs").iterdir())
@@ -218,8 +218,8 @@ def test_bfloat16_is_rounded_after_each_operator() -> None:
 
 
 def test_resuming_on_another_device_is_refused(tmp_path: Path) -> None:
-    train = ("train", "digits_lenet", "train.epochs=1", "train.checkpoint.every=4 steps")
-    portable(tmp_path, *train, "context=reference", kill_after=10)
+    train = ("train", "digits_lenet", "train.epochs=1", "train.checkpoint.every=2 steps")
+    portable(tmp_path, *train, "context=reference", kill_after=6)
     refused = subprocess.run(
         [sys.executable, "-m", "mxrun", *train, "--resume"],
         capture_output=True,
