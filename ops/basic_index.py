@@ -40,9 +40,11 @@ class BasicIndexProperty(OperatorProperty[BasicIndexParameters]):
     reads_only_data = True
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """The output's shape is a parameter."""
+        """The output's shape is a parameter, and data has an axis for each range."""
+        axes: tuple[int | None, ...] = (None,) * len(self.parameters.starts)
+        data = unify("data", inputs[0], axes, "one range for each axis")
         output = unify("output", outputs[0], self.parameters.shape, "the index")
-        return PartialInference(inputs, [output], [])
+        return PartialInference([data], [output], [])
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

@@ -85,6 +85,8 @@ def read_file(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     Raises UnreadableArrays for a file that cannot be opened, is not in this format or has arrays of
     another data type.
     """
+    # ml_dtypes gives NumPy the type bfloat16.
+    import ml_dtypes  # noqa: F401
     import safetensors
 
     try:

@@ -63,6 +63,7 @@ MEMORY = {
     "proved_bytes": 1_572_864,
     "proved_optimal": False,
     "budget_bytes": None,
+    "checkpoints": None,
     "batch_size": 64,
     "micro_batches": 1,
     "recompute": {},

@@ -88,7 +88,8 @@ def test_F5_a_run_goes_on_from_its_checkpoints_to_the_same_bytes(tmp_path: Path)
     killed.process.send_signal(signal.SIGKILL)
     assert killed.end()[0] == -signal.SIGKILL
     newest = saved_steps(low / "runs/killed")[-1]
-    assert 40 - INTERVAL <= newest < STEPS
+    # The newest checkpoint may still have been on its way.
+    assert 40 - 2 * INTERVAL <= newest < STEPS
     assert go_on(low, LOW).summary["resumed_from"] == newest
     assert left(low) == expected
     full = Started(tmp_path / "full")

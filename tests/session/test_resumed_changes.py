@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import digests, mxrun, refused, result, succeeded
+from commands import HANG_S, digests, mxrun, refused, result, succeeded
 from training import run_training
 
 from mxrun.base.errors import UserError
@@ -251,7 +252,12 @@ def test_D39_a_damaged_checkpoint_does_not_hide_that_a_run_diverged(
 
     class Damaging(NullObserver):
         def epoch_done(self, event: object) -> None:
-            for path in Path("runs/bad").glob("checkpoint-*/manifest.json"):
+            """Wait for the epoch's checkpoint, which is written beside the next steps."""
+            found: list[Path] = []
+            deadline = time.monotonic() + HANG_S
+            while not found and time.monotonic() < deadline:
+                found = list(Path("runs/bad").glob("checkpoint-*/manifest.json"))
+            for path in found:
                 path.write_bytes(b"")
 
     overrides = ["name=bad", "train.optimizer={sgd: {lr: 100, wd: 3}}"]
