@@ -55,10 +55,8 @@ def keyed_arrays(keys: Keys, values: Values, argument: str) -> list[KeyedArrays]
                 got=", ".join(map(repr, found)),
             )
         )
-    for key, arrays in found.items():
-        if not arrays:
-            raise UserError(Diagnostic(f"{argument} of the key {key!r}", None, _ARRAYS, "none"))
-    return [KeyedArrays(key, tuple(arrays)) for key, arrays in found.items()]
+    # As in MXNet, a key without arrays is left alone.
+    return [KeyedArrays(key, tuple(arrays)) for key, arrays in found.items() if arrays]
 
 
 def _checked_key(key: Any) -> Key:

@@ -99,7 +99,7 @@ def test_tensors_may_be_given_by_name(operator: str) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("nd.FullyConnected(X, W, B, num_hiden=2)", "unknown parameter 'num_hiden'.*num_hidden"),
+        ("nd.FullyConnected(X, W, B, num_hiden=2)", "'num_hiden'\n.*num_hidden"),
         ("nd.FullyConnected(X, W, B, num_hidden=2.5)", "num_hidden.*\n *expected: integer"),
         ("nd.FullyConnected(X, W, B)", "num_hidden"),
         ("nd.FullyConnected(X, W, num_hidden=2)", "input 'bias' is missing"),

@@ -30,6 +30,9 @@ ROWS: list[Row] = [
         ({"starts": (2, 3), "steps": (-1, -3), "counts": (3, 2), "shape": (3, 2)}, (3, 4)),
         ({"starts": (1, 0, 2), "steps": (1, 1, 1), "counts": (1, 3, 1), "shape": (3,)}, (2, 3, 4)),
         ({"starts": (0, 1), "steps": (1, 1), "counts": (2, 2), "shape": (1, 4)}, (2, 3)),
+        ({"starts": (4,), "steps": (-2,), "counts": (3,), "shape": (3,)}, (5,)),
+        peers=(),
+        no_peer="Elsewhere indexing is no operator with ranges as parameters.",
     ),
 ]
 
