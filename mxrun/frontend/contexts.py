@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import RunConfig
-from mxrun.frontend.micro_batches import coupling
+from mxrun.frontend.micro_batches import coupled, coupling, one_batch_size
 from mxrun.frontend.model import Model
 
 
@@ -25,27 +23,9 @@ def context_problems(config: RunConfig, model: Model) -> list[Diagnostic]:
         part = model.resized(batch_size // count)
         twice = part.resized(2 * part.batch_size)
     except UserError as error:
-        return [
-            replace(
-                problem,
-                problem=f"context: a layer requires one batch size: {problem.problem}",
-                hint=hint,
-            )
-            for problem in error.diagnostics
-        ]
-    found = list(coupling(part, twice, may_mix=True))
-    if not found:
-        return []
-    node, reason = found[0]
-    more = f", and {len(found) - 1} more layers" if len(found) > 1 else ""
-    return [
-        Diagnostic(
-            f"context: the batches of this network cannot be divided: {reason}",
-            place,
-            got=f"{node.place}: {node.operator} {node.name!r}{more}",
-            hint=hint,
-        )
-    ]
+        return one_batch_size(error, "context", hint)
+    problem = "context: the batches of this network cannot be divided"
+    return coupled(coupling(part, twice, may_mix=True), Diagnostic(problem, place, hint=hint))
 
 
 def indivisible(config: RunConfig, batch_size: int) -> Diagnostic:

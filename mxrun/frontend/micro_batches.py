@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mxrun.base.errors import Diagnostic, UserError
@@ -33,27 +33,34 @@ def micro_batch_problems(config: RunConfig, model: Model) -> list[Diagnostic]:
     try:
         twice = model.resized(2 * model.batch_size)
     except UserError as error:
-        return [
-            replace(
-                problem,
-                problem=f"memory.micro_batches: a layer requires one batch size: {problem.problem}",
-                hint=_HINT,
-            )
-            for problem in error.diagnostics
-        ]
-    found = list(coupling(model, twice))
+        return one_batch_size(error, "memory.micro_batches", _HINT)
+    problem = "memory.micro_batches cannot split the batches of this network"
+    return coupled(coupling(model, twice), Diagnostic(problem, place, hint=_HINT))
+
+
+def one_batch_size(error: UserError, key: str, hint: str) -> list[Diagnostic]:
+    """Return the diagnostics of a network that cannot be built with another batch size.
+
+    key: of the config, which needs that.
+    """
+    return [
+        replace(each, problem=f"{key}: a layer requires one batch size: {each.problem}", hint=hint)
+        for each in error.diagnostics
+    ]
+
+
+def coupled(layers: Iterable[tuple[Node, str]], problem: Diagnostic) -> list[Diagnostic]:
+    """Return the problem with the first of the layers that cause it; nothing without layers.
+
+    layers: each with the reason.
+    """
+    found = list(layers)
     if not found:
         return []
     node, reason = found[0]
     more = f", and {len(found) - 1} more layers" if len(found) > 1 else ""
-    return [
-        Diagnostic(
-            f"memory.micro_batches cannot split the batches of this network: {reason}",
-            place=place,
-            got=f"{node.place}: {node.operator} {node.name!r}{more}",
-            hint=_HINT,
-        )
-    ]
+    got = f"{node.place}: {node.operator} {node.name!r}{more}"
+    return [replace(problem, problem=f"{problem.problem}: {reason}", got=got)]
 
 
 def coupling(model: Model, twice: Model, may_mix: bool = False) -> Iterator[tuple[Node, str]]:

@@ -107,8 +107,3 @@ def shown(node: Node) -> dict[str, str]:
         key: node.attributes[f"__{key}__"] for key in _SHORT if f"__{key}__" in node.attributes
     }
     return {**parameters, **node.attributes, **short}
-
-
-def attribute_of(node: Node, key: str) -> str | None:
-    """Return one of a node's parameters or attributes, or None."""
-    return shown(node).get(key)
