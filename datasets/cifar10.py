@@ -9,9 +9,11 @@ import numpy as np
 from pydantic import Field as Option
 
 from mxrun.base.params import Parameters
-from mxrun.io.cifar import read_cifar
-from mxrun.io.dataset import Dataset, Field, Inputs, register
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.dataset.registry import register
 from mxrun.io.files import find_file, user_path
+from mxrun.io.formats.cifar import read_cifar
 
 _FILES = {
     "train": tuple(f"data_batch_{number}.bin" for number in range(1, 6)),

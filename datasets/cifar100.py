@@ -11,9 +11,11 @@ import numpy as np
 from pydantic import Field as Option
 
 from mxrun.base.params import Parameters
-from mxrun.io.cifar import read_cifar, read_names
-from mxrun.io.dataset import Dataset, Field, Inputs, register
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.dataset.registry import register
 from mxrun.io.files import find_file, user_path
+from mxrun.io.formats.cifar import read_cifar, read_names
 
 # Number of classes of the two labels with which a record begins, in this order.
 _CLASSES = {"coarse": 20, "fine": 100}

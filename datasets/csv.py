@@ -17,9 +17,11 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
-from mxrun.io.dataset import Dataset, Field, Inputs, register
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.dataset.registry import register
 from mxrun.io.files import user_path
-from mxrun.io.table import TableForm, TextTable, read_table
+from mxrun.io.tables.text import TableForm, TextTable, read_table
 
 Named = int | Annotated[str, StringConstraints(min_length=1)]
 

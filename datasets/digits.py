@@ -17,7 +17,9 @@ import numpy as np
 
 from mxrun.base.errors import InternalError
 from mxrun.base.params import Parameters
-from mxrun.io.dataset import Dataset, Field, Inputs, register
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.dataset.registry import register
 
 _FILE = "digits.csv.gz"
 _SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"

@@ -15,11 +15,13 @@ from pydantic import Field as Option
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.base.params import Parameters
-from mxrun.io.classes import class_key
-from mxrun.io.dataset import Dataset, Field, Inputs, LazyField, register
-from mxrun.io.decode import SUFFIXES, image_channels, read_image
+from mxrun.io.dataset.classes import class_key
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field, Inputs, LazyField
+from mxrun.io.dataset.registry import register
+from mxrun.io.dataset.split import ALL, UnknownSplit, default_split
 from mxrun.io.files import unreadable_error, user_path
-from mxrun.io.split import ALL, UnknownSplit, default_split
+from mxrun.io.images.decode import SUFFIXES, image_channels, read_image
 
 
 class ImageFolderOptions(Parameters):

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from pydantic import Field as Option
 
 from mxrun.base.params import Parameters
-from mxrun.io.dataset import Dataset, Field, Inputs, LazyField, register
-from mxrun.io.decode import image_channels, read_image
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field, Inputs, LazyField
+from mxrun.io.dataset.registry import register
 from mxrun.io.files import user_path
-from mxrun.io.image_list import read_image_list
+from mxrun.io.formats.image_list import read_image_list
+from mxrun.io.images.decode import image_channels, read_image
 
 
 class ImageListOptions(Parameters):

@@ -11,9 +11,11 @@ from pydantic import Field as Option
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
-from mxrun.io.dataset import Dataset, Field, Inputs, register
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.dataset.registry import register
 from mxrun.io.files import find_file, user_path
-from mxrun.io.idx import read_idx
+from mxrun.io.formats.idx import read_idx
 
 _PREFIXES = {"train": "train", "test": "t10k"}
 

@@ -9,10 +9,12 @@ from pydantic import StringConstraints
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters, Positive
-from mxrun.io.arrays import array_field
-from mxrun.io.dataset import Dataset, Inputs, register
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Inputs
+from mxrun.io.dataset.registry import register
 from mxrun.io.files import user_path
-from mxrun.io.npy import read_npz
+from mxrun.io.formats.arrays import array_field
+from mxrun.io.formats.npy import read_npz
 
 Name = Annotated[str, StringConstraints(min_length=1)]
 

@@ -8,7 +8,9 @@ from pydantic import Field as Option
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import NotNegative, Parameters
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import Dataset, Field, Inputs, register
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.dataset.registry import register
 from mxrun.io.draw import draw_normal, draw_uniform
 from mxrun.io.files import MAXIMUM_BYTES
 

@@ -9,10 +9,12 @@ from pydantic import Field as Option
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
-from mxrun.io.batch import is_label
-from mxrun.io.dataset import Dataset, Field, Inputs, register
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.dataset.registry import register
 from mxrun.io.draw import draw_bytes, draw_integers
 from mxrun.io.files import MAXIMUM_BYTES
+from mxrun.io.loading.batch import is_label
 
 
 class SyntheticOptions(Parameters):

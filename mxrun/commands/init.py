@@ -13,8 +13,8 @@ from typing import Any
 from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, is_replaceable, write_text
-from mxrun.io.decode import SUFFIXES
 from mxrun.io.files import unreadable_error, user_path
+from mxrun.io.images.decode import SUFFIXES
 from mxrun.session.array_survey import known_files, survey_archive, survey_files
 from mxrun.session.config_draft import draft_config
 from mxrun.session.data_survey import DataSurvey

@@ -20,7 +20,7 @@ from mxrun.config.dump import dump
 from mxrun.config.load import load_text
 from mxrun.config.marked import SourceNode
 from mxrun.config.sources import COMMAND_LINE
-from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.property import GradientKind, PartialShapes, ResourceRequest
 from mxrun.operator.register import OPERATORS, AnyProperty, create, implementations

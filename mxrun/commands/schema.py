@@ -7,8 +7,8 @@ from typing import Any
 from mxrun import library
 from mxrun.commands.ops import operator_names
 from mxrun.config import json_schema
-from mxrun.io.dataset import DATASETS
-from mxrun.io.record import TRANSFORMS
+from mxrun.io.dataset.registry import DATASETS
+from mxrun.io.transforms.base import TRANSFORMS
 from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.register import OPERATORS
 from mxrun.train.initializer import INITIALIZERS

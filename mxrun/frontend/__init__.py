@@ -19,7 +19,8 @@ from mxrun.frontend.model import Model, build_model, contradictions
 from mxrun.frontend.network import wire
 from mxrun.frontend.soft_labels import soft_label_problems
 from mxrun.frontend.training import TrainingSetup, build_training
-from mxrun.io.dataset import Dataset, DatasetRequest
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import DatasetRequest
 
 __all__ = ["Model", "ModelDefinition", "TrainingSetup", "build", "check_labels"]
 

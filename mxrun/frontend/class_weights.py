@@ -11,7 +11,7 @@ from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.config import Parsed, Train
 from mxrun.frontend.model import Model
-from mxrun.io.dataset import Dataset
+from mxrun.io.dataset.dataset import Dataset
 from mxrun.train.class_weights import BALANCED, ClassWeights, balanced
 from mxrun.train.measure import LossTensors
 

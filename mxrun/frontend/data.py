@@ -9,10 +9,11 @@ from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.keywords import REST
 from mxrun.config import Data, DatasetSection, Parsed, RunConfig, SourceNode
 from mxrun.frontend.instantiate import ParameterPlaces, instantiate
-from mxrun.io.dataset import DATASETS, DatasetRequest, request_dataset
-from mxrun.io.record import TRANSFORMS
-from mxrun.io.split import SHARE_HINT, Split
-from mxrun.io.transform import NO_TRANSFORMS, Pipeline, pipeline
+from mxrun.io.dataset.registry import DATASETS
+from mxrun.io.dataset.request import DatasetRequest, request_dataset
+from mxrun.io.dataset.split import SHARE_HINT, Split
+from mxrun.io.transforms.base import TRANSFORMS
+from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline, pipeline
 
 _PATH = "path"
 # Placeholder for a missing path, so that everything else in the section is checked.

@@ -10,7 +10,7 @@ from mxrun.base.errors import Diagnostic, SourceLocation
 from mxrun.base.near_names import listed
 from mxrun.frontend.model import Model
 from mxrun.graph.node import Node
-from mxrun.io.dataset import Dataset
+from mxrun.io.dataset.dataset import Dataset
 from mxrun.train.measure import LossTensors
 
 # Parameters that declare the number of outputs of a layer.

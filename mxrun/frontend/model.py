@@ -17,7 +17,7 @@ from mxrun.frontend.frozen import with_frozen_states
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
-from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.operator.property import GradientKind
 from mxrun.train.measure import LossTensors
 

@@ -15,7 +15,7 @@ from mxrun.frontend.instantiate import ParameterPlaces
 from mxrun.frontend.model import is_loss
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.graph.symbol import Symbol
-from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import Precision
 from mxrun.operator.register import OPERATORS, AnyProperty, unknown_operator

@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic
 from mxrun.frontend.model import Model
-from mxrun.io.dataset import DATASETS, Dataset, Field
-from mxrun.io.transform import values
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
+from mxrun.io.dataset.registry import DATASETS
+from mxrun.io.transforms.pipeline import values
 from mxrun.train.measure import LossTensors
 
 Array = npt.NDArray[Any]

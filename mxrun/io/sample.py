@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
-from mxrun.io.decode import SUFFIXES, decode_image
 from mxrun.io.files import read_all_bytes, with_prefix
-from mxrun.io.image_list import names_images
-from mxrun.io.npy import read_npy
-from mxrun.io.record import Record, Scale
-from mxrun.io.table import PLAIN, TableForm, parse_table
-from mxrun.io.transform import NO_TRANSFORMS, Draws, Pipeline, values
+from mxrun.io.formats.image_list import names_images
+from mxrun.io.formats.npy import read_npy
+from mxrun.io.images.decode import SUFFIXES, decode_image
+from mxrun.io.tables.text import PLAIN, TableForm, parse_table
+from mxrun.io.transforms.base import Record, Scale
+from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Draws, Pipeline, values
 
 _NPY = b"\x93NUMPY"
 _IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"P5", b"P6", b"RIFF")

@@ -13,7 +13,7 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import evaluation_pipeline
-from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.sample import Sample, array_samples
 from mxrun.session.records import Records, RecordSource
 from mxrun.train.checkpoint import Manifest

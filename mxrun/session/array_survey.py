@@ -11,9 +11,10 @@ import numpy as np
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import folded, listed
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.io.dataset import DATASETS, Dataset
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.files import user_path
-from mxrun.io.npy import npz_shapes, read_npz
+from mxrun.io.formats.npy import npz_shapes, read_npz
 from mxrun.session.data_survey import (
     DataSurvey,
     SurveyedPart,

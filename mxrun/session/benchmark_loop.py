@@ -14,10 +14,11 @@ from mxrun.executor.switch_interval import short_switch_interval
 from mxrun.frontend import Model, ModelDefinition
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.update_rule import SCHEDULE
-from mxrun.io.batch import SAMPLE_WEIGHT
-from mxrun.io.dataset import Dataset, Field
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
 from mxrun.io.draw import draw_bytes, draw_integers
-from mxrun.io.iterator import ArrayIterator
+from mxrun.io.loading.array_iterator import ArrayIterator
+from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.planner.plan import Plan
 from mxrun.session.device import open_device
 from mxrun.session.parameter_init import initialise_pinned, zero_pinned

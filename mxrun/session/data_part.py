@@ -13,15 +13,18 @@ from mxrun.base.near_names import nearest
 from mxrun.config import COMMAND_LINE, PATHLESS, Overrides, SourceNode, overridden
 from mxrun.frontend import ModelDefinition, check_labels
 from mxrun.frontend.data import data_requests, evaluation_pipeline
-from mxrun.io.arrays import array_field
-from mxrun.io.batch import is_label
-from mxrun.io.dataset import DATASETS, Dataset, DatasetRequest, Field, open_datasets
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
+from mxrun.io.dataset.fingerprint import fingerprint
+from mxrun.io.dataset.registry import DATASETS
+from mxrun.io.dataset.request import DatasetRequest, open_datasets
+from mxrun.io.dataset.split import ALL, Split, UnknownSplit
 from mxrun.io.files import user_path
-from mxrun.io.fingerprint import fingerprint
-from mxrun.io.image_list import is_image_list
-from mxrun.io.record import Scale
+from mxrun.io.formats.arrays import array_field
+from mxrun.io.formats.image_list import is_image_list
+from mxrun.io.loading.batch import is_label
 from mxrun.io.sample import image_scale, takes_images
-from mxrun.io.split import ALL, Split, UnknownSplit
+from mxrun.io.transforms.base import Scale
 from mxrun.session.records import shown_path
 from mxrun.session.trained_model import TrainedModel
 from mxrun.train.checkpoint import Manifest

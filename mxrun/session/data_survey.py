@@ -14,9 +14,9 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.keywords import REST
 from mxrun.base.near_names import listed
 from mxrun.base.tensor import Shape
-from mxrun.io.dataset import Dataset
-from mxrun.io.record import RecordShape
-from mxrun.io.split import ALL, Split
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.split import ALL, Split
+from mxrun.io.transforms.base import RecordShape
 
 _SHARE = 0.8
 # Records whose values give mean and deviation.

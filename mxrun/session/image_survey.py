@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed
 from mxrun.datasets.image_folder import ImageFolderOptions, find_split, read
-from mxrun.io.dataset import Dataset, LazyField
-from mxrun.io.decode import SUFFIXES
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import LazyField
+from mxrun.io.dataset.split import ALL, UnknownSplit
 from mxrun.io.files import unreadable_error, user_path
-from mxrun.io.split import ALL, UnknownSplit
+from mxrun.io.images.decode import SUFFIXES
 from mxrun.runtime import random
 from mxrun.session.data_survey import (
     DataSurvey,

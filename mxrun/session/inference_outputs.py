@@ -13,7 +13,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.graph.infer import infer
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol, apply
-from mxrun.io.batch import is_label
+from mxrun.io.loading.batch import is_label
 
 
 @dataclass(frozen=True)

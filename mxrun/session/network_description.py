@@ -11,7 +11,7 @@ from mxrun.graph.compose import input_names
 from mxrun.graph.infer import infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
-from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.operator.register import AnyProperty
 
 Report = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 from mxrun.base.tensor import TensorSpec
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import evaluation_pipeline
-from mxrun.io.batch import is_label
+from mxrun.io.loading.batch import is_label
 from mxrun.io.sample import image_scale, takes_images
 from mxrun.session.synthetic_data import trained_on_synthetic_data
 from mxrun.session.trained_model import TrainedModel

@@ -16,8 +16,8 @@ from mxrun.compiler.team_size import team_for
 from mxrun.config import ConfigSource, Overrides, Parsed, parse
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
-from mxrun.io.order import LastBatch
-from mxrun.io.prefetch import staging_specs
+from mxrun.io.loading.order import LastBatch
+from mxrun.io.loading.prefetch import staging_specs
 from mxrun.passes.autotune_candidates import Chooser
 from mxrun.planner.plan import Plan
 from mxrun.runtime.memory_limits import remaining_bytes

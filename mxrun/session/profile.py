@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from mxrun.executor.executor import Executor
-from mxrun.io.iterator import DataIterator
+from mxrun.io.loading.iterator import DataIterator
 from mxrun.runtime.engine.interface import Engine
 from mxrun.runtime.profiler import Event
 

@@ -24,15 +24,16 @@ from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import evaluation_pipeline
 from mxrun.frontend.instantiate import ParameterPlaces
 from mxrun.graph.phases import EVALUATE
-from mxrun.io.batch import SAMPLE_WEIGHT
-from mxrun.io.dataset import DATASETS, Dataset
-from mxrun.io.decode import SUFFIXES
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.files import MAXIMUM_BYTES, unreadable_error, user_path
-from mxrun.io.iterator import DataIterator
-from mxrun.io.prefetch import Staging, open_iterator, staging_specs
-from mxrun.io.record import Scale
+from mxrun.io.images.decode import SUFFIXES
+from mxrun.io.loading.batch import SAMPLE_WEIGHT
+from mxrun.io.loading.iterator import DataIterator
+from mxrun.io.loading.prefetch import Staging, open_iterator, staging_specs
 from mxrun.io.sample import Sample, read_samples, samples
-from mxrun.io.table import PLAIN, TableForm
+from mxrun.io.tables.text import PLAIN, TableForm
+from mxrun.io.transforms.base import Scale
 from mxrun.session.inference_outputs import label_inputs
 from mxrun.session.planning import staged_name
 from mxrun.train.host_arrays import slots

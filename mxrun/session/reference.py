@@ -30,8 +30,8 @@ from mxrun.config.file_keys import FileKeys, LayerEditKeys, LayerKeys, RepeatKey
 from mxrun.config.marked import located
 from mxrun.config.schema import DatasetSection, Settings, SplitSection
 from mxrun.config.section import Section
-from mxrun.io.dataset import DATASETS, DatasetFormat
-from mxrun.io.record import TRANSFORMS
+from mxrun.io.dataset.registry import DATASETS, DatasetFormat
+from mxrun.io.transforms.base import TRANSFORMS
 from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.optimizer_property import OptimizerProperty
 from mxrun.operator.register import OPERATORS

@@ -22,10 +22,10 @@ from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
 from mxrun.graph.update_rule import averaged
-from mxrun.io.dataset import Dataset
-from mxrun.io.fingerprint import fingerprint
-from mxrun.io.iterator import DataIterator
-from mxrun.io.prefetch import Staging, open_iterator
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fingerprint import fingerprint
+from mxrun.io.loading.iterator import DataIterator
+from mxrun.io.loading.prefetch import Staging, open_iterator
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.memory_limits import remaining_bytes

@@ -12,7 +12,7 @@ from mxrun.base.validation import Path as KeyPath
 from mxrun.config import RunConfig, load_config
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import pathless
-from mxrun.io.dataset import DATASETS
+from mxrun.io.dataset.registry import DATASETS
 from mxrun.session.benchmark_loop import DEFAULT_LIMIT, batch_count, count_limits
 from mxrun.train.run_directory import run_of
 

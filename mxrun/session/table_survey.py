@@ -15,9 +15,9 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import folded, listed, nearest
 from mxrun.base.tensor import TensorSpec
 from mxrun.datasets.csv import CsvOptions, read
-from mxrun.io.dataset import Dataset
+from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.files import user_path
-from mxrun.io.table_columns import MAX_KINDS, TableColumn, TableOutline, outline_table
+from mxrun.io.tables.columns import MAX_KINDS, TableColumn, TableOutline, outline_table
 from mxrun.session.data_survey import (
     DataSurvey,
     check_class_counts,

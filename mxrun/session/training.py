@@ -16,7 +16,7 @@ from mxrun.codegen.compilation import noted_compilations
 from mxrun.config import Parsed
 from mxrun.frontend import ModelDefinition, build, check_labels
 from mxrun.graph.phases import TRAIN
-from mxrun.io.dataset import open_datasets
+from mxrun.io.dataset.request import open_datasets
 from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.session.budget import budget_notes, measured_recompute

@@ -7,7 +7,8 @@ from pathlib import Path
 from mxrun.base.array_file import Arrays
 from mxrun.config import Parsed
 from mxrun.frontend import ModelDefinition
-from mxrun.io.dataset import Dataset, open_datasets
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import open_datasets
 from mxrun.session.device import describe
 from mxrun.session.onnx_export import initial_arrays
 from mxrun.session.planning import team_size

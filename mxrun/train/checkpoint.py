@@ -26,7 +26,7 @@ from mxrun.base.array_file import Arrays, UnreadableArrays, file_parts, read_arr
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import report_write_errors, sync_folder
 from mxrun.base.params import Parameters, check
-from mxrun.io.record import Scale
+from mxrun.io.transforms.base import Scale
 from mxrun.train.files import canonical_json, remove
 from mxrun.train.progress import Count, Progress
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.io.loading.batch import SAMPLE_WEIGHT
 
 BALANCED = "balanced"
 

@@ -12,7 +12,7 @@ from mxrun.executor.executor import Executor
 from mxrun.executor.gradient_buckets import GradientBucket, cuts
 from mxrun.executor.sequence import ProgramSequence
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
-from mxrun.io.iterator import DataIterator
+from mxrun.io.loading.iterator import DataIterator
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import HOST, Engine, EngineOperator, Pool, Variable
 from mxrun.train.operations import LoopOperations

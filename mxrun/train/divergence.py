@@ -13,7 +13,7 @@ from mxrun.base.near_names import listed
 from mxrun.executor.checked import NonFinite, first_non_finite
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE
-from mxrun.io.batch import Batch
+from mxrun.io.loading.batch import Batch
 from mxrun.train.progress import Progress
 
 _MAX_RECORDS = 16

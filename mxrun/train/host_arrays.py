@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
-from mxrun.io.iterator import DataIterator
+from mxrun.io.loading.iterator import DataIterator
 
 # Tensors that persist from step to step.
 LEARNED = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)

@@ -16,7 +16,7 @@ from mxrun.executor.switch_interval import short_switch_interval
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.lower import UNTRAINED
 from mxrun.graph.phases import ACCUMULATE, TRAIN
-from mxrun.io.iterator import DataIterator, RecordError
+from mxrun.io.loading.iterator import DataIterator, RecordError
 from mxrun.runtime.engine.interface import Engine, Variable
 from mxrun.train.data_parallel import ContextGroup, DataParallel, SingleContext, StepRunner
 from mxrun.train.divergence import (

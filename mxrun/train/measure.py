@@ -13,8 +13,8 @@ import numpy as np
 from mxrun.base.classification import Classification
 from mxrun.base.regression import Regression
 from mxrun.executor.executor import Executor
-from mxrun.io.batch import SAMPLE_WEIGHT
-from mxrun.io.iterator import DataIterator
+from mxrun.io.loading.batch import SAMPLE_WEIGHT
+from mxrun.io.loading.iterator import DataIterator
 from mxrun.train.class_weights import ClassWeights
 from mxrun.train.metric_kind import Figure, MetricKind, Metrics
 from mxrun.train.predictions import Array, Task

@@ -9,8 +9,8 @@ import numpy as np
 from mxrun.base.errors import Diagnostic
 from mxrun.executor.checked import NonFinite, first_non_finite
 from mxrun.graph.phases import ACCUMULATE, TRAIN, UPDATE
-from mxrun.io.batch import Batch
-from mxrun.io.iterator import RecordError
+from mxrun.io.loading.batch import Batch
+from mxrun.io.loading.iterator import RecordError
 from mxrun.train.divergence import Diverged, Located, bad_record, records_text, written_text
 from mxrun.train.host_arrays import LEARNED, copy_pinned
 from mxrun.train.loop import TrainingLoop

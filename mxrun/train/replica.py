@@ -11,8 +11,8 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.lower import RANDOM_STATE
 from mxrun.graph.update_rule import SCHEDULE
-from mxrun.io.batch import Batch
-from mxrun.io.iterator import DataIterator
+from mxrun.io.loading.batch import Batch
+from mxrun.io.loading.iterator import DataIterator
 from mxrun.train.class_weights import RowWeights
 from mxrun.train.host_arrays import slots
 from mxrun.train.measure import LossTensors, Measure, Phase

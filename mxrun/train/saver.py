@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from mxrun.base.array_file import Arrays
 from mxrun.base.errors import Diagnostic, Stopped, UserError
-from mxrun.io.iterator import RecordError
+from mxrun.io.loading.iterator import RecordError
 from mxrun.train.advice import ON_COMMAND_LINE, Advice
 from mxrun.train.background import BackgroundWriter, Groups
 from mxrun.train.checkpoint import MEASURED_FILE, RunState

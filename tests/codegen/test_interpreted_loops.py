@@ -39,7 +39,7 @@ from mxrun.codegen.jit import (
     reduced_run,
     share,
 )
-from mxrun.io.iterator import RecordGathering, gather_bytes_loop
+from mxrun.io.loading.array_iterator import RecordGathering, gather_bytes_loop
 from mxrun.operator.native_kernel import Addition, add_loop
 from mxrun.planner.allocator import search_loop as searching
 from mxrun.planner.allocator.first_fit import first_fit
@@ -451,8 +451,9 @@ import numpy as np
 from mxrun.base.classification import Classification
 from mxrun.codegen import object_cache
 from mxrun.codegen.interpreted import interpreted
-from mxrun.io.dataset import Dataset, Field
-from mxrun.io.iterator import ArrayIterator
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
+from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.planner.allocator.allocate import allocate
 from mxrun.train.class_loop import BEST, LOG
 from mxrun.train.predictions import ClassPredictions

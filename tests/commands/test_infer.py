@@ -17,7 +17,7 @@ from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.commands.infer import Inference, InferRequest, infer
-from mxrun.io.dataset import open_datasets, request_dataset
+from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.report.infer import write_csv
 
 NORMALIZED = config_text(

@@ -14,7 +14,8 @@ from training import run_training
 from mxrun.base.errors import UserError
 from mxrun.commands.init import InitRequest, InitResult, init
 from mxrun.datasets.digits import DigitsOptions, read
-from mxrun.io.dataset import Dataset, open_datasets
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import open_datasets
 from mxrun.session.planning import load
 
 

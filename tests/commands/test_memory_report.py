@@ -17,8 +17,8 @@ from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass, StepKind
 from mxrun.graph.naming import in_words
 from mxrun.graph.phases import EVALUATE, PREPARE, TRAIN
-from mxrun.io.dataset import open_datasets
-from mxrun.io.iterator import ArrayIterator
+from mxrun.io.dataset.request import open_datasets
+from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.planner.explain import live_tensors
 from mxrun.planner.plan import Plan
 from mxrun.session.planning import load, plan_for

@@ -10,7 +10,8 @@ from damage import damage
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import Dataset, open_datasets, request_dataset
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import open_datasets, request_dataset
 
 INPUTS = {"data": TensorSpec((3, 32, 32)), "label": TensorSpec((), "int32")}
 PLACE = SourceLocation("c.yaml", 7, 3)

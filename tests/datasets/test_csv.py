@@ -13,9 +13,11 @@ from damage import damage
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import Dataset, Field, open_datasets, request_dataset
-from mxrun.io.fingerprint import fingerprint
-from mxrun.io.table import TableForm, parse_table
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
+from mxrun.io.dataset.fingerprint import fingerprint
+from mxrun.io.dataset.request import open_datasets, request_dataset
+from mxrun.io.tables.text import TableForm, parse_table
 
 PLACE = SourceLocation("c.yaml", 7, 3)
 TABLE = "height,width,kind\n1.5,2,0\n\n3,-4e-1, 2\n5,6,1\n"
@@ -252,8 +254,9 @@ def test_words_that_differ_in_bytes_that_are_not_utf8_are_two_classes(tmp_path):
 FINGERPRINT = """
 import sys
 import numpy as np
-from mxrun.io.dataset import Dataset, Field
-from mxrun.io.fingerprint import fingerprint
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
+from mxrun.io.dataset.fingerprint import fingerprint
 classes = bytes.fromhex(sys.argv[1]).decode(errors="surrogateescape").split()
 print(fingerprint(Dataset("csv", {"label": Field(np.zeros(1, np.int32))}, tuple(classes))))
 """

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import Dataset, open_datasets, request_dataset
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import open_datasets, request_dataset
 
 INPUTS = {"data": TensorSpec((1, 8, 8)), "label": TensorSpec((), "int32")}
 

@@ -15,7 +15,8 @@ from PIL import Image
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import Dataset, open_datasets, request_dataset
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import open_datasets, request_dataset
 
 PLACES = {"dataset": SourceLocation("c.yaml", 6, 3), "path": SourceLocation("c.yaml", 7, 3)}
 

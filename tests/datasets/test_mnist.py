@@ -12,7 +12,8 @@ from damage import damage
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import Dataset, open_datasets, request_dataset
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import open_datasets, request_dataset
 
 INPUTS = {"data": TensorSpec((1, 28, 28)), "label": TensorSpec((), "int32")}
 IMAGES, LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"

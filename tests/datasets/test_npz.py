@@ -17,8 +17,9 @@ from damage import damage
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import Dataset, open_datasets, request_dataset
-from mxrun.io.npy import read_npy
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import open_datasets, request_dataset
+from mxrun.io.formats.npy import read_npy
 from mxrun.runtime.memory_limits import memory_limit
 
 INPUTS = {"data": TensorSpec((1, 4, 5)), "label": TensorSpec((), "int32")}
@@ -194,7 +195,7 @@ from pathlib import Path
 from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import open_datasets, request_dataset
+from mxrun.io.dataset.request import open_datasets, request_dataset
 library.load()
 request = request_dataset("npz", {"path": "a.npz"}, "all")
 mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

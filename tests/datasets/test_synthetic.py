@@ -5,7 +5,8 @@ import pytest
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import Dataset, open_datasets, request_dataset
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import open_datasets, request_dataset
 
 INPUTS = {"data": TensorSpec((3, 8, 8)), "label": TensorSpec((), "int32")}
 

@@ -12,7 +12,7 @@ from reference_pages import COMMAND, FOLDER, command_names, reference_pages
 from mxrun.commands.docs import pages
 from mxrun.commands.help import TOPICS
 from mxrun.config import DatasetSection
-from mxrun.io.dataset import DATASETS
+from mxrun.io.dataset.registry import DATASETS
 from mxrun.operator.register import OPERATORS
 from mxrun.session.reference import config_reference
 

@@ -13,9 +13,10 @@ from executors import open_cpu
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.interpreted import interpreted
-from mxrun.io.batch import SAMPLE_WEIGHT
-from mxrun.io.dataset import Dataset, Field
-from mxrun.io.iterator import ArrayIterator
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
+from mxrun.io.loading.array_iterator import ArrayIterator
+from mxrun.io.loading.batch import SAMPLE_WEIGHT
 
 
 def read_epoch(iterator: ArrayIterator, epoch: int) -> list[int]:
@@ -160,8 +161,9 @@ def test_D2_order_is_a_function_of_seed_and_epoch():
 
 PROGRAM = """
 import numpy as np
-from mxrun.io.dataset import Dataset, Field
-from mxrun.io.iterator import ArrayIterator
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
+from mxrun.io.loading.array_iterator import ArrayIterator
 dataset = Dataset("numbers", {"label": Field(np.arange(20, dtype=np.int32))})
 iterator = ArrayIterator(dataset, 20, shuffle=True, seed=7)
 iterator.reset(3)

@@ -9,9 +9,10 @@ import pytest
 from batches import make_dataset, make_slots
 
 from mxrun.base.errors import SourceLocation, UserError
-from mxrun.io.dataset import Dataset, Field
-from mxrun.io.iterator import ArrayIterator
-from mxrun.io.order import BatchOrder
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
+from mxrun.io.loading.array_iterator import ArrayIterator
+from mxrun.io.loading.order import BatchOrder
 
 KINDS = ("pad", "discard", "roll_over")
 

@@ -10,13 +10,14 @@ from batches import make_slots
 
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.batch import SAMPLE_WEIGHT
-from mxrun.io.dataset import Dataset, Field
-from mxrun.io.iterator import DataIterator
-from mxrun.io.order import BatchOrder
-from mxrun.io.prefetch import PrefetchIterator, Staging, open_iterator, staging_specs
-from mxrun.io.record import TRANSFORMS
-from mxrun.io.transform import pipeline
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
+from mxrun.io.loading.batch import SAMPLE_WEIGHT
+from mxrun.io.loading.iterator import DataIterator
+from mxrun.io.loading.order import BatchOrder
+from mxrun.io.loading.prefetch import PrefetchIterator, Staging, open_iterator, staging_specs
+from mxrun.io.transforms.base import TRANSFORMS
+from mxrun.io.transforms.pipeline import pipeline
 
 COUNT, SIZE, PARTS = 31, 12, 3
 INPUTS = {"data": TensorSpec((1, 4, 4)), "label": TensorSpec((), "int32")}

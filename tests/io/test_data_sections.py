@@ -12,10 +12,11 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import parse
 from mxrun.frontend import ModelDefinition, build
 from mxrun.frontend.data import evaluation_pipeline
-from mxrun.io.dataset import Dataset, open_datasets
-from mxrun.io.geometry import CenterCrop, Flip, PadCrop, Resize
-from mxrun.io.label import OneHot
-from mxrun.io.transform import NO_TRANSFORMS
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import open_datasets
+from mxrun.io.transforms.geometry import CenterCrop, Flip, PadCrop, Resize
+from mxrun.io.transforms.label import OneHot
+from mxrun.io.transforms.pipeline import NO_TRANSFORMS
 
 HEAD = (
     network_text(classifier(10), inputs="{data: [3, 8, 8], label: []}")

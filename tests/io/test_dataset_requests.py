@@ -10,8 +10,9 @@ from commands import python_output
 from mxrun import datasets, io
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import DATASETS, open_datasets, request_dataset
-from mxrun.io.split import Split
+from mxrun.io.dataset.registry import DATASETS
+from mxrun.io.dataset.request import open_datasets, request_dataset
+from mxrun.io.dataset.split import Split
 
 INPUTS = {"data": TensorSpec((1, 8, 8)), "label": TensorSpec((), "int32")}
 
@@ -50,7 +51,7 @@ def test_the_table_of_names_is_the_folder():
 def test_only_the_module_asked_for_is_imported():
     program = (
         "import sys, mxrun.datasets\n"
-        "from mxrun.io.dataset import DATASETS\n"
+        "from mxrun.io.dataset.registry import DATASETS\n"
         "DATASETS.get('digits')\n"
         "print(sorted(name for name in sys.modules if name.startswith('mxrun.datasets.')))\n"
     )

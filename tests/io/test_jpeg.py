@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from mxrun.base.errors import UserError
-from mxrun.io.decode import MAXIMUM_SCANNED_PIXELS, MAXIMUM_SCANS, decode_image
-from mxrun.io.jpeg import count_scans
+from mxrun.io.images.decode import MAXIMUM_SCANNED_PIXELS, MAXIMUM_SCANS, decode_image
+from mxrun.io.images.jpeg import count_scans
 
 SCAN = b"\xff\xda"
 END = b"\xff\xd9"

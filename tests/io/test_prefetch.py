@@ -19,11 +19,12 @@ from commands import HANG_S
 
 from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import Dataset, Field, LazyField
-from mxrun.io.iterator import ArrayIterator
-from mxrun.io.prefetch import PrefetchIterator, Staging, open_iterator, staging_specs
-from mxrun.io.record import TRANSFORMS, Transform
-from mxrun.io.transform import pipeline
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field, LazyField
+from mxrun.io.loading.array_iterator import ArrayIterator
+from mxrun.io.loading.prefetch import PrefetchIterator, Staging, open_iterator, staging_specs
+from mxrun.io.transforms.base import TRANSFORMS, Transform
+from mxrun.io.transforms.pipeline import pipeline
 
 INPUTS = {"data": TensorSpec((3, 6, 8)), "label": TensorSpec((), "int32")}
 COUNT, SIZE = 23, 5
@@ -304,8 +305,9 @@ STUCK = """
 import threading, sys
 import numpy as np
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import Dataset, LazyField
-from mxrun.io.prefetch import Staging, open_iterator
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import LazyField
+from mxrun.io.loading.prefetch import Staging, open_iterator
 started = threading.Event()
 def stuck(index):
     started.set()

@@ -12,10 +12,10 @@ from PIL import Image
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.record import TRANSFORMS, Scale
 from mxrun.io.sample import Sample, read_samples, samples
-from mxrun.io.table import TableForm
-from mxrun.io.transform import pipeline
+from mxrun.io.tables.text import TableForm
+from mxrun.io.transforms.base import TRANSFORMS, Scale
+from mxrun.io.transforms.pipeline import pipeline
 
 SPEC = TensorSpec((3, 6, 8))
 PIXELS = (np.arange(6 * 8 * 3) % 256).astype(np.uint8).reshape(6, 8, 3)

@@ -12,9 +12,10 @@ from PIL import Image
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import parse
 from mxrun.frontend import build
-from mxrun.io.dataset import Dataset, open_datasets
-from mxrun.io.fingerprint import fingerprint
-from mxrun.io.split import Split
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fingerprint import fingerprint
+from mxrun.io.dataset.request import open_datasets
+from mxrun.io.dataset.split import Split
 
 CONFIG = (
     network_text(classifier(3), inputs="{data: [1, 2, 2], label: []}")

@@ -8,8 +8,8 @@ from PIL import Image
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.record import TRANSFORMS, Transform
-from mxrun.io.transform import Draws, pipeline, values
+from mxrun.io.transforms.base import TRANSFORMS, Transform
+from mxrun.io.transforms.pipeline import Draws, pipeline, values
 from mxrun.runtime import random
 
 RANDOM = {

@@ -16,8 +16,8 @@ from mxrun.config.load import load_text
 from mxrun.config.marked import SourceNode
 from mxrun.frontend.axes import Ranks, with_axes
 from mxrun.frontend.instantiate import instantiate
-from mxrun.io.dataset import DATASETS
-from mxrun.io.record import TRANSFORMS
+from mxrun.io.dataset.registry import DATASETS
+from mxrun.io.transforms.base import TRANSFORMS
 from mxrun.operator import foreign_names
 from mxrun.operator.foreign_names import Counterpart, counterpart, elsewhere, missing
 from mxrun.operator.optimizer import OPTIMIZERS

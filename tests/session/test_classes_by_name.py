@@ -17,7 +17,8 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.commands.infer import InferRequest, infer
 from mxrun.commands.train import TrainRequest, train
 from mxrun.frontend import check_labels
-from mxrun.io.dataset import Dataset, open_datasets
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import open_datasets
 from mxrun.report.confusion import confusion_tables
 from mxrun.report.infer import inference_table
 from mxrun.report.progress import EpochLines

@@ -12,7 +12,7 @@ from commands import result
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.commands.check import check
 from mxrun.frontend import check_labels
-from mxrun.io.dataset import open_datasets
+from mxrun.io.dataset.request import open_datasets
 from mxrun.session.planning import load
 
 HEAD = """\

@@ -18,7 +18,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.commands.evaluate import DataPart, EvaluateRequest, Evaluation, evaluate
 from mxrun.commands.infer import InferRequest, infer
-from mxrun.io.dataset import open_datasets, request_dataset
+from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.session.evaluation import evaluate as evaluate_model
 from mxrun.session.head_statistics import HeadEvaluation
 from mxrun.session.trained_model import TrainedModel

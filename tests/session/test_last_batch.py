@@ -12,8 +12,8 @@ from bundled_runs import BUNDLED, bundled, executor_of
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
-from mxrun.io.dataset import open_datasets
-from mxrun.io.iterator import ArrayIterator
+from mxrun.io.dataset.request import open_datasets
+from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.session.training import prepare
 from mxrun.train.host_arrays import slots
 from mxrun.train.metric import METRICS

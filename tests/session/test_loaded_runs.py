@@ -11,7 +11,7 @@ from PIL import Image
 
 from mxrun import library
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import open_datasets, request_dataset
+from mxrun.io.dataset.request import open_datasets, request_dataset
 
 CONFIG = """\
 name: loaded

@@ -12,7 +12,7 @@ from training import run_training
 from mxrun.base.errors import UserError
 from mxrun.commands.infer import InferRequest, infer
 from mxrun.commands.plot import plot
-from mxrun.io.dataset import open_datasets
+from mxrun.io.dataset.request import open_datasets
 from mxrun.session.planning import load
 
 CONFIG = config_text(

@@ -12,7 +12,8 @@ from training import run_training
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.commands.infer import InferRequest, infer
-from mxrun.io.dataset import Dataset, open_datasets
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import open_datasets
 from mxrun.session.planning import load
 
 CONFIG = (

@@ -10,7 +10,7 @@ from training import NoteRecorder, metrics, newest, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.graph.phases import EVALUATE
-from mxrun.io.dataset import open_datasets, request_dataset
+from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.session.planning import load
 from mxrun.session.trained_model import select_checkpoint
 from mxrun.session.training import prepare

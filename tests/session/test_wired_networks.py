@@ -19,7 +19,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import Step
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import load_json
-from mxrun.io.batch import SAMPLE_WEIGHT
+from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.session.planning import load
 from mxrun.session.run import Run
 from mxrun.session.training import prepare

@@ -16,7 +16,7 @@ from PIL import Image
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset import open_datasets, request_dataset
+from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.train.checkpoint import load_checkpoint
 from mxrun.train.checkpoint_manager import newest_checkpoint
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mxrun.config.bundled import find_config
-from mxrun.io.batch import Batch
-from mxrun.io.iterator import DataIterator, OnWait, Slots
+from mxrun.io.loading.batch import Batch
+from mxrun.io.loading.iterator import DataIterator, OnWait, Slots
 from mxrun.session.planning import load
 from mxrun.session.training import prepare
 from mxrun.train.replay import NullCheckpointing, NullObserver

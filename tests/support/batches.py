@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.io.dataset import Dataset, Field
-from mxrun.io.iterator import DataIterator
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
+from mxrun.io.loading.iterator import DataIterator
 
 
 def make_dataset(count: int = 1000) -> Dataset:

@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.io.record import Draw, Record, RecordShape, Side, Sides, Transform, register, sides
+from mxrun.io.transforms.base import (
+    Draw,
+    Record,
+    RecordShape,
+    Side,
+    Sides,
+    Transform,
+    register,
+    sides,
+)
 
 Bounds = tuple[float, float]
 Uniform = NDArray[np.float64]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
-from mxrun.io.classes import class_key
+from mxrun.io.dataset.classes import class_key
 from mxrun.io.files import read_all_bytes
 
 # A column's name, if there is a header, or its number, counted from 0 or, if negative, from the

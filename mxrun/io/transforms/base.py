@@ -97,7 +97,7 @@ for _module, _names in {
     "label": ("one_hot",),
 }.items():
     for _name in _names:
-        TRANSFORMS.declare(_name, f"mxrun.io.{_module}")
+        TRANSFORMS.declare(_name, f"mxrun.io.transforms.{_module}")
 
 T = TypeVar("T", bound=Transform)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.files import with_prefix
-from mxrun.io.record import Draw, Record, RecordShape, Transform
+from mxrun.io.transforms.base import Draw, Record, RecordShape, Transform
 from mxrun.runtime import random
 
 

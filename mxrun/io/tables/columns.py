@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.io.classes import class_key
+from mxrun.io.dataset.classes import class_key
 from mxrun.io.files import read_all_bytes
-from mxrun.io.table import cell_number, cell_text, is_gap, table_cells
+from mxrun.io.tables.text import cell_number, cell_text, is_gap, table_cells
 
 MAX_KINDS = 1000
 """Number of distinct words of a column that are counted one by one."""

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Float32, Positive
-from mxrun.io.record import Draw, Record, RecordShape, Transform, register
+from mxrun.io.transforms.base import Draw, Record, RecordShape, Transform, register
 
 # Luma weights of red, green and blue, of ITU-R BT.601.
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32).reshape(3, 1, 1)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.files import fail, unreadable_error
-from mxrun.io.jpeg import count_scans, is_jpeg
+from mxrun.io.images.jpeg import count_scans, is_jpeg
 
 # 8,192 x 8,192. An image is decoded in one piece, and the size in its header may be false.
 MAXIMUM_PIXELS = 1 << 26

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.host_loop import HostLoops, loop_on_one_thread
-from mxrun.io.batch import SAMPLE_WEIGHT, Batch
-from mxrun.io.dataset import Dataset, Field, Inputs
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.files import with_prefix
-from mxrun.io.iterator import (
-    ArrayIterator,
+from mxrun.io.loading.array_iterator import ArrayIterator
+from mxrun.io.loading.batch import SAMPLE_WEIGHT, Batch
+from mxrun.io.loading.iterator import (
     DataIterator,
     OnWait,
     OrderedIterator,
@@ -33,9 +34,9 @@ from mxrun.io.iterator import (
     check_slots,
     provided,
 )
-from mxrun.io.order import BatchOrder, LastBatch
-from mxrun.io.record import Record
-from mxrun.io.transform import Draws, values
+from mxrun.io.loading.order import BatchOrder, LastBatch
+from mxrun.io.transforms.base import Record
+from mxrun.io.transforms.pipeline import Draws, values
 from mxrun.runtime.engine.default import new_engine
 from mxrun.runtime.engine.failure import JobError
 from mxrun.runtime.engine.interface import Engine, Pool, RunContext

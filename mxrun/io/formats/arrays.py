@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
-from mxrun.io.dataset import Field
+from mxrun.io.dataset.fields import Field
 
 
 def array_field(array: NDArray[Any], spec: TensorSpec, where: str, scale: float | None) -> Field:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.io.decode import SUFFIXES
 from mxrun.io.files import read_all_bytes, unreadable_error
+from mxrun.io.images.decode import SUFFIXES
 
 # Names of the two columns in a header, in lower case.
 _FILES = ("file", "filename", "file_name", "path", "image")

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from mxrun.io.dataset import Dataset
+from mxrun.io.dataset.dataset import Dataset
 
 # Number of bytes of records hashed at a time.
 _CHUNK = 1 << 24

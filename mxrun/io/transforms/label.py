@@ -7,7 +7,7 @@ from pydantic import Field as Option
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.record import Draw, Record, RecordShape, Transform, register
+from mxrun.io.transforms.base import Draw, Record, RecordShape, Transform, register
 
 
 @register("one_hot")

@@ -1,0 +1,1 @@
+"""Data sets: columns, splits, classes, and the registry of formats."""

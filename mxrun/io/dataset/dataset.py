@@ -1,0 +1,214 @@
+"""Data sets: columns of equal length with their classes, splits and transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
+from mxrun.base.near_names import listed, nearest
+from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.io.dataset.classes import (
+    class_count_texts,
+    map_labels,
+    missing_classes,
+    missing_classes_in_range,
+)
+from mxrun.io.dataset.fields import Field, Inputs, LazyField
+from mxrun.io.dataset.split import (
+    SHARE_HINT,
+    Places,
+    Split,
+    check_shares,
+    place_of,
+)
+from mxrun.io.loading.batch import is_label
+from mxrun.io.transforms.base import RecordShape, Scale
+from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Records in a fixed order: fields of equal length by name, and the names of the classes.
+
+    `fields` are in memory; `lazy` columns are read on demand. `classes` is empty if labels are only
+    numbers: other records of such a data set may then have further classes. `columns` are the names
+    of a table's data columns, if it has a header, and `label_column` that of its label column.
+    `empty` lists classes that have a folder but no records. `notes` are remarks on what was read,
+    one sentence each. `pipeline` turns records into rows and `inputs` are the specs of the rows
+    that the network reads: both as given to `open_datasets`. `name` and `split` (`test[0:9000]`)
+    identify the records; `place` is where the config requests them. `numbers` are the records'
+    numbers in the complete split, if these are a part of it.
+    """
+
+    name: str
+    fields: Mapping[str, Field]
+    classes: tuple[str, ...] = ()
+    split: str = ""
+    place: SourceLocation | None = None
+    lazy: Mapping[str, LazyField] = field(default_factory=dict)
+    pipeline: Pipeline = NO_TRANSFORMS
+    inputs: Inputs = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    label_column: str = ""
+    empty: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    numbers: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        lengths = {len(column.records) for column in self.fields.values()}
+        lengths |= {column.count for column in self.lazy.values()}
+        if len(lengths) != 1 or 0 in lengths:
+            raise InternalError(f"data set {self.name!r} has fields of lengths {sorted(lengths)}")
+
+    def __len__(self) -> int:
+        for column in self.lazy.values():
+            return column.count
+        return len(next(iter(self.fields.values())).records)
+
+    @property
+    def class_field(self) -> str | None:
+        """Name of the field that holds class numbers, int32 []; None if there is none."""
+        for name, column in self.fields.items():
+            if is_label(name) and column.spec == TensorSpec((), "int32"):
+                return name
+        return None
+
+    def with_classes(self, known: Sequence[str], role: str = "eval") -> Dataset:
+        """Return the data set with its labels renumbered to index `known`, training's classes, by
+        name.
+
+        If `known` is empty, training's labels are numbers, and class names must be numbers as well.
+        Raises UserError for classes that are not known.
+        """
+        label = self.class_field
+        if label is None or self.classes == tuple(known):
+            return self
+        where = (f"data.{role} ({self.name} {self.split})", self.place)
+        column = self.fields[label]
+        labels = map_labels(column.records, self.classes, known, where)
+        fields = {**self.fields, label: replace(column, records=labels)}
+        return replace(self, fields=fields, classes=tuple(known))
+
+    @property
+    def scales(self) -> dict[str, Scale]:
+        """Scale factors for bytes from outside the data set, by the fields that hold bytes."""
+        in_memory = {
+            name: Scale(bytes=column.scale, images=column.scale * column.white / 255)
+            for name, column in self.fields.items()
+            if column.scale is not None
+        }
+        read = {
+            name: Scale(bytes=column.scale, images=column.scale)
+            for name, column in self.lazy.items()
+            if column.scale is not None
+        }
+        return in_memory | read
+
+    @property
+    def specs(self) -> dict[str, TensorSpec]:
+        """Shape and dtype of one record before transforms, by field in memory."""
+        return {name: column.spec for name, column in self.fields.items()}
+
+    @property
+    def class_numbers(self) -> NDArray[Any] | None:
+        """Class number of each record, int32 [records]; None if the data set has no classes."""
+        return None if self.class_field is None else self.fields[self.class_field].records
+
+    def check_split(self, split: Split, places: Places) -> tuple[Diagnostic, ...]:
+        """Return the reasons why `split` of these records, the complete split, cannot be used."""
+        labels = self.class_numbers
+        problems = split.check(len(self), labels, places)
+        if problems or split.is_complete or labels is None:
+            return problems
+        rows = split.rows(len(self), labels)
+        if split.share is None:
+            found = missing_classes_in_range(labels, rows, self.classes)
+            hint = SHARE_HINT
+        else:
+            found = [] if split.rest else missing_classes(labels, rows, self.classes)
+            hint = "write stratify: true"
+        if not found:
+            return ()
+        place = place_of(places, "split.range" if split.share is None else "split.share")
+        problem = (
+            f"the part {split} of the data set {self.name!r} lacks classes of the complete split"
+        )
+        expected, got = class_count_texts(labels, rows, self.classes)
+        return (Diagnostic(f"{problem}: {listed(found)}", place, expected, got, hint),)
+
+    def check_shares(
+        self, train: Split, evaluation: Split, places: Places
+    ) -> tuple[Diagnostic, ...]:
+        """Return the reasons why the shares of training and evaluation cannot be used together."""
+        return check_shares(train, evaluation, len(self), self.class_numbers, places)
+
+    def check_empty(self, role: str, places: Places) -> tuple[Diagnostic, ...]:
+        """Return a diagnostic naming the classes that cannot be learned because they have no
+        records.
+        """
+        if not self.empty:
+            return ()
+        problem = f"data.{role} ({self.name} {self.split}) has classes without records"
+        hint = "remove the empty folders, or put records into them"
+        place = place_of(places, "path")
+        return (Diagnostic(problem, place, "records of each class", listed(self.empty), hint),)
+
+    def part(self, split: Split) -> Dataset:
+        """Return the records of `split`; views, if it is a range."""
+        rows = split.rows(len(self), self.class_numbers)
+        fields = {
+            name: replace(column, records=column.records[rows])
+            for name, column in self.fields.items()
+        }
+        lazy = {name: column.part(rows) for name, column in self.lazy.items()}
+        numbers = None if split.is_complete else np.arange(len(self))[rows]
+        return replace(self, fields=fields, lazy=lazy, split=str(split), numbers=numbers)
+
+    def check(
+        self, inputs: Inputs, places: Places, pipeline: Pipeline = NO_TRANSFORMS
+    ) -> tuple[Diagnostic, ...]:
+        """Return a diagnostic for each network input that does not match the field of its name.
+
+        Fields are compared after their transforms.
+        """
+        found: list[Diagnostic] = []
+        place = place_of(places, "dataset")
+        names = [*self.fields, *self.lazy]
+        for name, spec in inputs.items():
+            if name not in names:
+                problem = f"data set {self.name!r} has no field for the network's input {name!r}"
+                has = f"one of its fields: {', '.join(names)}"
+                found.append(Diagnostic(problem, place, has, name, nearest(name, names)))
+                continue
+            try:
+                shape, dtype = pipeline.output(name, *self._record(name))
+            except UserError as error:
+                found += error.diagnostics
+                continue
+            if dtype != spec.dtype or not fits(spec.shape, shape):
+                problem = f"the network's input {name!r} does not fit data set {self.name!r}"
+                sizes = ", ".join("any" if size is None else str(size) for size in shape)
+                hint = f"declare it in network.inputs as {name}: [{sizes}]"
+                got = f"{dtype}[{sizes}]"
+                found.append(Diagnostic(problem, place, got, str(spec), hint))
+        return tuple(found)
+
+    def _record(self, name: str) -> tuple[RecordShape, str]:
+        """Return shape and dtype that a record of a field has in a batch, without transforms."""
+        if name in self.lazy:
+            column = self.lazy[name]
+            return column.shape, column.dtype if column.scale is None else "float32"
+        spec = self.fields[name].spec
+        return spec.shape, spec.dtype
+
+
+def fits(shape: Shape, known: RecordShape) -> bool:
+    """Return whether `shape` is compatible with the possibly unknown dimensions of `known`."""
+    return len(shape) == len(known) and all(
+        have in (None, want) for want, have in zip(shape, known, strict=True)
+    )

@@ -1,0 +1,80 @@
+"""Columns of a data set: arrays in memory, and records that are read on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.transforms.base import RecordShape
+
+# Specs of the network's inputs by name, of one record: without the batch axis.
+Inputs = Mapping[str, TensorSpec]
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """Column of a data set in memory: `records` [count, *shape].
+
+    With a `scale` a batch holds float32(record) * float32(scale), so that bytes are stored as
+    bytes. Without one it holds the records unchanged. `white` is the byte value that corresponds to
+    255 in an image.
+    """
+
+    records: NDArray[Any]
+    scale: float | None = None
+    white: int = 255
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Shape and dtype of one record in a batch."""
+        dtype = self.records.dtype.name if self.scale is None else "float32"
+        return TensorSpec(self.records.shape[1:], dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class LazyField:
+    """Column that is read from files: `read(index)` returns one record and is thread-safe.
+
+    `shape` is that of a record, with None where records differ. `read` raises UserError naming the
+    file and the record. The column is the records `start` .. `start + count` - 1 of those that
+    `read` can return, or the `count` records whose numbers are in `rows`, int64. `content()`
+    computes a digest of the records' content. `file(index)` returns the name of the file that holds
+    a record.
+    """
+
+    read: Callable[[int], NDArray[Any]]
+    count: int
+    shape: RecordShape
+    dtype: str
+    scale: float | None = None
+    start: int = 0
+    content: Callable[[], str] = str
+    rows: NDArray[np.int64] | None = None
+    file: Callable[[int], str] | None = None
+
+    def source(self, index: int) -> str:
+        """Return the file of the record at `index`, counted from 0; empty if it is not known."""
+        return "" if self.file is None else self.file(self._known(index))
+
+    def record(self, index: int) -> NDArray[Any]:
+        """Return the record at `index`, counted from 0."""
+        return self.read(self._known(index))
+
+    def _known(self, index: int) -> int:
+        """Return the number by which `read` identifies the record at `index`."""
+        return self.start + index if self.rows is None else int(self.rows[index])
+
+    def part(self, rows: slice | NDArray[np.int64]) -> LazyField:
+        """Return the column restricted to `rows`, a slice without step or record numbers.
+
+        The column must be complete, not itself a part.
+        """
+        if not isinstance(rows, slice):
+            return replace(self, count=len(rows), rows=rows)
+        start, stop, _ = rows.indices(self.count)
+        return replace(self, start=start, count=stop - start)

@@ -1,0 +1,68 @@
+"""Registry of the formats of data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from mxrun.base.params import Parameters
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Inputs
+from mxrun.io.declared import DeclaredRegistry
+
+FindSplit = Callable[[Any, str, str], str]
+Follow = Callable[[Any, frozenset[str], Sequence[str], str], Any]
+
+
+@dataclass(frozen=True)
+class DatasetFormat:
+    """Registered kind of data set: its typed options, its splits and the function that reads a
+    split.
+
+    `read(options, split, inputs)` returns the complete split or raises UserError. `inputs` are the
+    specs of the required records, for synthetic data sets and for formats that support several.
+    `lazy`: whether records are read on demand instead of all at once. `synthetic`: whether records
+    are generated instead of read. If the splits are known only from the files, `splits` is empty,
+    and `find_split(options, named, role)` returns the split that the section `role` refers to by
+    `named`, which is empty if the section names none; it raises UnknownSplit if there is no such
+    split. `follow(options, own, columns, label)` returns the options that select columns of the
+    same names as in training; `own` are the option keys that the section sets itself.
+    """
+
+    name: str
+    doc: str
+    options: type[Parameters]
+    splits: tuple[str, ...]
+    read: Callable[[Any, str, Inputs], Dataset] = field(repr=False)
+    lazy: bool = False
+    synthetic: bool = False
+    find_split: FindSplit | None = field(default=None, repr=False)
+    follow: Follow | None = field(default=None, repr=False)
+
+
+DATASETS: DeclaredRegistry[DatasetFormat] = DeclaredRegistry("data set")
+
+O = TypeVar("O", bound=Parameters)  # noqa: E741
+Reader = Callable[[O, str, Inputs], Dataset]
+
+
+def register(
+    name: str,
+    options: type[O],
+    splits: tuple[str, ...],
+    *,
+    lazy: bool = False,
+    synthetic: bool = False,
+    find_split: FindSplit | None = None,
+    follow: Follow | None = None,
+) -> Callable[[Reader[O]], Reader[O]]:
+    """Return a decorator that registers the reading function of the data set `name`."""
+
+    def add(read: Reader[O]) -> Reader[O]:
+        doc = read.__doc__ or ""
+        kinds = (lazy, synthetic, find_split, follow)
+        DATASETS.add(name, DatasetFormat(name, doc, options, splits, read, *kinds))
+        return read
+
+    return add

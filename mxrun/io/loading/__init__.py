@@ -1,0 +1,1 @@
+"""Iterators that write batches, and what makes these ahead."""

@@ -1,0 +1,1 @@
+"""Transforms of records into the rows of a batch."""
