@@ -15,6 +15,7 @@ from mxrun.base.params import Parameters
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs, LazyField
 from mxrun.io.dataset.registry import register
+from mxrun.io.dataset.source import RecordSource
 from mxrun.io.files import user_path
 from mxrun.io.formats.image_list import read_image_list
 from mxrun.io.images.decode import image_channels, read_image
@@ -54,7 +55,7 @@ def read(options: ImageListOptions, split: str, inputs: Inputs) -> Dataset:
         "uint8",
         1 / 255,
         content=partial(_digest, path, listed.files),
-        file=partial(_file, listed.files),
+        locate=partial(_locate, listed.files),
     )
     fields = {"label": Field(np.array(labels, np.int32))}
     return Dataset("image_list", fields, names, split, lazy={"data": data})
@@ -64,8 +65,8 @@ def _read(files: tuple[Path, ...], channels: int, index: int) -> NDArray[Any]:
     return read_image(files[index], channels)
 
 
-def _file(files: tuple[Path, ...], index: int) -> str:
-    return str(files[index])
+def _locate(files: tuple[Path, ...], index: int) -> RecordSource:
+    return RecordSource(str(files[index]))
 
 
 def _digest(path: Path, files: tuple[Path, ...]) -> str:

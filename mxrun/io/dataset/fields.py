@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.tensor import TensorSpec
+from mxrun.io.dataset.source import RecordSource
 from mxrun.io.transforms.base import RecordShape
 
 # Specs of the network's inputs by name, of one record: without the batch axis.
@@ -43,8 +44,7 @@ class LazyField:
     `shape` is that of a record, with None where records differ. `read` raises UserError naming the
     file and the record. The column is the records `start` .. `start + count` - 1 of those that
     `read` can return, or the `count` records whose numbers are in `rows`, int64. `content()`
-    computes a digest of the records' content. `file(index)` returns the name of the file that holds
-    a record.
+    computes a digest of the records' content. `locate(index)` returns the place of a record.
     """
 
     read: Callable[[int], NDArray[Any]]
@@ -55,11 +55,11 @@ class LazyField:
     start: int = 0
     content: Callable[[], str] = str
     rows: NDArray[np.int64] | None = None
-    file: Callable[[int], str] | None = None
+    locate: Callable[[int], RecordSource] | None = None
 
-    def source(self, index: int) -> str:
-        """Return the file of the record at `index`, counted from 0; empty if it is not known."""
-        return "" if self.file is None else self.file(self._known(index))
+    def source(self, index: int) -> RecordSource | None:
+        """Return the place of the record at `index`, counted from 0; None if it is not known."""
+        return None if self.locate is None else self.locate(self._known(index))
 
     def record(self, index: int) -> NDArray[Any]:
         """Return the record at `index`, counted from 0."""

@@ -225,8 +225,9 @@ class _RowMaker:
 
     def source(self, record: int) -> str:
         """Return the file of a record, or a description of the record if it has no file."""
-        files = (column.source(record) for column in self._dataset.lazy.values())
-        return next(filter(None, files), f"record {record} of data set {self._dataset.name!r}")
+        found = (column.source(record) for column in self._dataset.lazy.values())
+        files = (source.file for source in found if source is not None)
+        return next(files, f"record {record} of data set {self._dataset.name!r}")
 
     def _row(self, name: str, record: int, draws: Draws, shape: tuple[int, ...]) -> Record:
         column = self._dataset.lazy.get(name) or self._dataset.fields[name]
