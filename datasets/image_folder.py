@@ -18,8 +18,8 @@ from mxrun.base.params import Parameters
 from mxrun.io.dataset.classes import class_key
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs, LazyField
+from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.dataset.registry import register
-from mxrun.io.dataset.source import RecordSource
 from mxrun.io.dataset.split import ALL, UnknownSplit, default_split
 from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.images.decode import SUFFIXES, image_channels, read_image
@@ -125,8 +125,8 @@ def _read(images: list[Path], channels: int, index: int) -> NDArray[Any]:
     return read_image(images[index], channels)
 
 
-def _locate(images: list[Path], index: int) -> RecordSource:
-    return RecordSource(str(images[index]))
+def _locate(images: list[Path], index: int) -> RecordLocation:
+    return RecordLocation(str(images[index]))
 
 
 def _digest(folder: Path, images: list[Path]) -> str:

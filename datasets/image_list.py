@@ -14,8 +14,8 @@ from pydantic import Field as Option
 from mxrun.base.params import Parameters
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs, LazyField
+from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.dataset.registry import register
-from mxrun.io.dataset.source import RecordSource
 from mxrun.io.files import user_path
 from mxrun.io.formats.image_list import read_image_list
 from mxrun.io.images.decode import image_channels, read_image
@@ -65,8 +65,8 @@ def _read(files: tuple[Path, ...], channels: int, index: int) -> NDArray[Any]:
     return read_image(files[index], channels)
 
 
-def _locate(files: tuple[Path, ...], index: int) -> RecordSource:
-    return RecordSource(str(files[index]))
+def _locate(files: tuple[Path, ...], index: int) -> RecordLocation:
+    return RecordLocation(str(files[index]))
 
 
 def _digest(path: Path, files: tuple[Path, ...]) -> str:

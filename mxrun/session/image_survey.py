@@ -158,15 +158,21 @@ def _decoded(images: LazyField, damaged: dict[str, str]) -> Iterator[tuple[int, 
     for index in random.permutation(0, "init", images.count)[:_MAX_IMAGES].tolist():
         if pixels > _MAX_PIXELS:
             return
-        if images.source(index) in damaged:
+        file = _file(images, index)
+        if file in damaged:
             continue
         try:
             image = images.record(index)
         except UserError as error:
-            damaged[images.source(index)] = error.diagnostics[0].problem
+            damaged[file] = error.diagnostics[0].problem
             continue
         pixels += image.shape[1] * image.shape[2]
         yield index, image
+
+
+def _file(images: LazyField, index: int) -> str:
+    location = images.source(index)
+    return "" if location is None else location.file
 
 
 def _is_grey(image: NDArray[np.uint8]) -> bool:
@@ -183,7 +189,7 @@ def _sizes(sizes: NDArray[np.int64]) -> ImageSizes:
 
 def _unusable_files(images: LazyField) -> dict[str, str]:
     """Return the problem of each file that no image can be read from, which a look at it tells."""
-    files = (images.source(index) for index in range(images.count))
+    files = (_file(images, index) for index in range(images.count))
     return {file: problem for file in files if (problem := _why_unusable(file))}
 
 

@@ -317,8 +317,8 @@ class DatasetSource(RecordSource):
         """Return the file of a record, if it has its own, or the data set and the number in it."""
         dataset = self._dataset
         for column in dataset.lazy.values():
-            if file := column.source(number):
-                return shown_path(file), 0
+            if location := column.source(number):
+                return shown_path(location.file), location.number
         split = dataset.split.partition("[")[0]
         name = self._path or f"{dataset.name} {split}".rstrip()
         return name, number if dataset.numbers is None else int(dataset.numbers[number])

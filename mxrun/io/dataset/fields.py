@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset.source import RecordSource
+from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.transforms.base import RecordShape
 
 # Specs of the network's inputs by name, of one record: without the batch axis.
@@ -55,9 +55,9 @@ class LazyField:
     start: int = 0
     content: Callable[[], str] = str
     rows: NDArray[np.int64] | None = None
-    locate: Callable[[int], RecordSource] | None = None
+    locate: Callable[[int], RecordLocation] | None = None
 
-    def source(self, index: int) -> RecordSource | None:
+    def source(self, index: int) -> RecordLocation | None:
         """Return the place of the record at `index`, counted from 0; None if it is not known."""
         return None if self.locate is None else self.locate(self._known(index))
 
