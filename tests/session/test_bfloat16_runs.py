@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
-from interrupted_runs import CONFIG, INTERVAL, STEPS, Started, go_on, left
+from interrupted_runs import CONFIG, EPOCH, INTERVAL, STEPS, Started, go_on, left
+from killed_runs import Moment, kill
 from training import run_training
 
 from mxrun.base.errors import UserError
@@ -75,21 +75,16 @@ def test_F10_a_diverging_run_says_where_it_began() -> None:
 
 
 def test_F5_a_run_goes_on_from_its_checkpoints_to_the_same_bytes(tmp_path: Path) -> None:
-    """Stopped at one step and killed at another, with the bytes of an uninterrupted run."""
+    """Stopped in an evaluation and killed later, with the bytes of an uninterrupted run."""
     whole = Started(tmp_path / "whole", LOW)
     assert whole.end()[0] == 0
     low, expected = tmp_path / "low", left(tmp_path / "whole")
-    stopped = Started(low, LOW)
-    stopped.wait_for(17, 0)
-    stopped.process.send_signal(signal.SIGTERM)
-    assert stopped.end()[0] == 75
-    killed = Started(low, LOW, "--resume")
-    killed.wait_for(40, 0)
-    killed.process.send_signal(signal.SIGKILL)
-    assert killed.end()[0] == -signal.SIGKILL
+    assert Started(low, LOW, moment=f"{EPOCH}:evaluate").end()[0] == 75
+    killed = kill(low, Moment(40, operation=1), LOW, "--resume")
     newest = saved_steps(low / "runs/killed")[-1]
     # The newest checkpoint may still have been on its way.
-    assert 40 - 2 * INTERVAL <= newest < STEPS
+    assert 0 <= killed.taken - newest <= 2 * INTERVAL
+    assert killed.taken < STEPS
     assert go_on(low, LOW).summary["resumed_from"] == newest
     assert left(low) == expected
     full = Started(tmp_path / "full")

@@ -8,13 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from interrupted_runs import EPOCH, INTERVAL, STEPS, Started, go_on, left
+from interrupted_runs import EPOCH, INTERVAL, SAVES, STEPS, Started, go_on, left
 from killed_runs import FINISHED, OPERATIONS, Killed, Moment, assert_little_is_redone, chain, kill
 
 from mxrun.train.checkpoint_manager import saved_steps
-
-# Steps after which something is saved: those of the policy, and evaluations that were the best.
-SAVES = [*range(INTERVAL, STEPS, INTERVAL), EPOCH, 2 * EPOCH, STEPS]
 
 
 def chains() -> list[list[Moment]]:
@@ -112,7 +109,8 @@ def test_C28_a_run_that_goes_on_has_no_summary(tmp_path: Path) -> None:
     *before, last = saved_steps(run)
     shutil.rmtree(run / f"checkpoint-{last}")
     assert (run / "summary.json").exists()
-    kill(tmp_path, Moment(before[-1] + 1), "--resume")
+    # Before a file operation, so that it is killed before its end however late that is.
+    kill(tmp_path, Moment(before[-1] + 1, operation=1), "--resume")
     assert not (run / "summary.json").exists()
 
 

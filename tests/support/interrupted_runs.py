@@ -18,6 +18,8 @@ from commands import HANG_S, digests
 DOOMED = Path(__file__).parent / "doomed_run.py"
 # Steps between two checkpoints, of an epoch, and of the run.
 INTERVAL, EPOCH, STEPS = 7, 22, 66
+# Steps after which something is saved: those of the policy, and evaluations that were the best.
+SAVES = [*range(INTERVAL, STEPS, INTERVAL), EPOCH, 2 * EPOCH, STEPS]
 NEVER = "0:0"
 # Convolution, batch normalisation, dropout, adam, a schedule, averages, and augmented records.
 CONFIG = f"""\
