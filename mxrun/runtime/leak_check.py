@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterable
 
 from mxrun.runtime.storage import StoragePool
@@ -22,16 +23,23 @@ def leaks(pool: StoragePool) -> str:
 
 
 class _LeakReport:
-    """Writes the leaks when it is deleted.
+    """Writes the leaks when it is deleted, unless daemon threads have not ended.
 
-    It uses no module's globals, which may be deleted by then.
+    The interpreter stops such threads wherever they are, and what their functions refer to is never
+    deleted: it cannot be told from leaks.
+
+    This uses no module's globals, which may be deleted by then. So it holds the table of threads,
+    from which a thread removes itself at its end; `Thread.is_alive` is false for stopped ones too.
     """
 
     def __init__(self, pools: Iterable[StoragePool]) -> None:
         self._pools, self._line, self._write = pools, leaks, os.write
         self._descriptor = _STANDARD_ERROR
+        self._threads = vars(threading)["_active"]
 
     def __del__(self) -> None:
+        if len(self._threads) > 1:
+            return
         for pool in self._pools:
             if line := self._line(pool):
                 self._write(self._descriptor, f"{line}\n".encode())
@@ -39,6 +47,8 @@ class _LeakReport:
 
 def report_leaks_at_exit(pools: Iterable[StoragePool]) -> None:
     """Report blocks on standard error that are in use after the interpreter has deleted everything.
+
+    Nothing is reported if daemon threads have not ended by then.
 
     Functions registered with `atexit` would run too early, when the globals of all modules still
     exist. The interpreter deletes the attributes of `sys` after all other modules.

@@ -387,6 +387,24 @@ with temp_space_of(cpu()).lease(70_000):
 table = {"deep": [Array(40), Array(5000)]}
 LEAKS
 """
+ENDING_THREAD = """
+import threading
+thread = threading.Thread(target=pool.allocate, args=(40,))
+thread.start()
+thread.join()
+"""
+DAEMON_THREAD = """
+import threading
+allocated = threading.Event()
+
+def compute():
+    array = Array(40)
+    allocated.set()
+    threading.Event().wait()
+
+threading.Thread(target=compute, daemon=True).start()
+allocated.wait()
+"""
 
 
 @pytest.mark.parametrize(
@@ -398,6 +416,9 @@ LEAKS
             "1",
             "mxrun: cpu:0 leaks 3 blocks, 1,088 bytes: 1 of 960, 2 of 64\n",
         ),
+        # A thread that has ended, and one that the end of the process stops.
+        (ENDING_THREAD, "1", "mxrun: cpu:0 leaks 1 blocks, 64 bytes: 1 of 64\n"),
+        (DAEMON_THREAD, "1", ""),
         ("pool.allocate(40)", "0", ""),
     ],
 )

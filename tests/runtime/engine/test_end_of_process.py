@@ -130,6 +130,7 @@ def later():
 
 
 def test_a_daemon_thread_computes_while_the_process_ends() -> None:
+    """It never returns, so that its arrays are in use to the end; they are no leaks."""
     done = ended_after(
         """
 def later():
@@ -140,11 +141,13 @@ def later():
         """
 from mxrun import nd
 x, begun, done, results = nd.array([1, 2]), threading.Event(), threading.Event(), []
+forever = threading.Event()
 def compute():
     assert begun.wait(60)
     large = nd.ones((300, 300))
     results.append((nd.dot(large, large)[0, 0] + x.sum()).asscalar())
     done.set()
+    forever.wait()
 threading.Thread(target=compute, daemon=True).start()
 """,
     )
