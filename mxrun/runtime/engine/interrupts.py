@@ -16,23 +16,25 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
-from mxrun.runtime.engine import completion, naive, propagation, queues, threaded
+from mxrun.runtime.engine import calls, completion, naive, propagation, queues, threaded
 from mxrun.runtime.engine.interface import Engine
 from mxrun.runtime.engine.naive import NaiveEngine
 from mxrun.runtime.engine.threaded import ThreadedEngine
 
 _DELAY_S, _PROTECTED_S = 0.05, 0.001
 _FILES = frozenset(
-    str(module.__file__) for module in (completion, naive, propagation, queues, threaded)
+    str(module.__file__) for module in (calls, completion, naive, propagation, queues, threaded)
 )
-# Methods that wait, and leave nothing half done.
-_WAITS = frozenset(
+# Methods that wait, and leave nothing half done; and the frame of functions pushed.
+_INTERRUPTED = frozenset(
     method.__code__
     for kind in (NaiveEngine, ThreadedEngine)
     for method in (kind.wait_for_variable, kind.wait_for_all, kind.close)
-) | {ThreadedEngine._wait_until_complete.__code__, NaiveEngine._wait.__code__}
-# Those that call the functions pushed, and catch what these raise.
-_CALLS = frozenset({ThreadedEngine._call.__code__, naive._call.__code__})
+) | {
+    ThreadedEngine._wait_until_complete.__code__,
+    NaiveEngine._wait.__code__,
+    calls.run_function.__code__,
+}
 
 _protected: set[CodeType] = set()
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
@@ -87,17 +89,17 @@ def _send_later(number: int) -> None:
 
 def _engine_within(frame: FrameType | None) -> Engine | None:
     """Return the engine that an exception would leave in the middle of an operation, if any."""
-    is_innermost, is_within = True, False
+    is_within = False
     while frame is not None:
         code = frame.f_code
         if code.co_filename in _FILES:
-            if not is_within and (code in _WAITS or (code in _CALLS and not is_innermost)):
+            if not is_within and code in _INTERRUPTED:
                 return None
             is_within = True
             engine = frame.f_locals.get("self")
             if isinstance(engine, Engine):
                 return engine
-        frame, is_innermost = frame.f_back, False
+        frame = frame.f_back
     return None
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from mxrun.base.errors import InternalError
+from mxrun.runtime.engine.calls import call
+from mxrun.runtime.engine.completion import Completion
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import (
     Engine,
@@ -23,7 +24,6 @@ from mxrun.runtime.engine.interface import (
     OnWait,
     RunContext,
     Variable,
-    span_of,
 )
 from mxrun.runtime.engine.propagation import (
     inherited,
@@ -110,15 +110,9 @@ class NaiveEngine(Engine):
         failure = inherited(operator)
         interrupt: KeyboardInterrupt | None = None
         if failure is None:
-            start = time.monotonic_ns()
-            run_context = RunContext(operator.context, f"{operator.context} caller")
-            error = _call(operator, run_context)
-            if error is not None:
-                failure = Failure(operator.name, push.sequence, error)
-            if isinstance(error, KeyboardInterrupt):
-                interrupt = error
-            if self._sink is not None:
-                self._sink(span_of(operator, run_context, start))
+            failure = self._call(push)
+            if failure is not None and isinstance(failure.error, KeyboardInterrupt):
+                interrupt = failure.error
         if push.on_done is not None:
             failure = notify(push.on_done, operator.name, push.sequence, failure)
         if failure is not None and failure.sequence == push.sequence:
@@ -133,6 +127,27 @@ class NaiveEngine(Engine):
             if failure is not None:
                 self._failures.discard(failure)
             raise interrupt
+
+    def _call(self, push: _OrderedPush) -> Failure | None:
+        """Call a function until it is complete; return its failure."""
+        operator, sequence, sink = push.operator, push.sequence, self._sink
+        run_context = RunContext(operator.context, f"{operator.context} caller")
+        if not operator.is_async:
+            return call(operator, sequence, operator.function, run_context, sink)
+        complete, ends = threading.Event(), list[Failure | None]()
+
+        def end(failure: Failure | None) -> None:
+            ends.append(failure)
+            complete.set()
+
+        completion = Completion(operator.name, sequence, end)
+
+        def complete_function(run_context: RunContext) -> None:
+            operator.function(run_context, completion)
+            complete.wait()
+
+        raised = call(operator, sequence, complete_function, run_context, sink)
+        return ends[0] if raised is None else raised
 
     def _call_back(self, on_delete: Callable[[], None]) -> None:
         try:
@@ -226,29 +241,3 @@ class NaiveEngine(Engine):
     def unreported(self) -> tuple[Failure, ...]:
         """Return the failures that no wait has raised."""
         return tuple(sorted(self._failures, key=lambda failure: failure.sequence))
-
-
-def _call(operator: EngineOperator, run_context: RunContext) -> BaseException | None:
-    """Run an operator's function until it is complete; return the exception that it fails with."""
-    if not operator.is_async:
-        try:
-            operator.function(run_context)
-        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
-            return error
-        return None
-    complete = threading.Event()
-    errors: list[BaseException] = []
-
-    def on_complete(error: BaseException | None = None) -> None:
-        if complete.is_set():
-            raise InternalError(f"{operator.name} is completed twice")
-        if error is not None:
-            errors.append(error)
-        complete.set()
-
-    try:
-        operator.function(run_context, on_complete)
-        complete.wait()
-    except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
-        return error
-    return errors[0] if errors else None

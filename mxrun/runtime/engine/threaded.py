@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 
 from mxrun.base.context import Context
 from mxrun.base.errors import InternalError
+from mxrun.runtime.engine.calls import call
 from mxrun.runtime.engine.completion import Completion
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import (
@@ -120,7 +121,7 @@ class ThreadedEngine(Engine):
                 inside.add(thread)
             # The hash of a context takes as long as an engine's lock.
             run_context = self._host if operator.context is HOST else self._here(operator.context)
-            failure = self._call(operator, sequence, run_context)
+            failure = call(operator, sequence, operator.function, run_context, self._sink)
             if is_outermost:
                 inside.discard(thread)
             with lock:
@@ -240,22 +241,9 @@ class ThreadedEngine(Engine):
     ) -> Failure | None:
         """Run a function whose accesses are granted; return its failure or the one it inherits."""
         failure = inherited(operator)
-        return self._call(operator, sequence, run_context) if failure is None else failure
-
-    def _call(
-        self, operator: EngineOperator, sequence: int, run_context: RunContext
-    ) -> Failure | None:
-        """Call a function and return its failure."""
-        failure: Failure | None = None
-        sink = self._sink
-        start = 0 if sink is None else time.monotonic_ns()
-        try:
-            operator.function(run_context)
-        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
-            failure = Failure(operator.name, sequence, error)
-        if sink is not None:
-            sink(span_of(operator, run_context, start))
-        return failure
+        if failure is not None:
+            return failure
+        return call(operator, sequence, operator.function, run_context, self._sink)
 
     def _start(self, push: QueuedPush, run_context: RunContext) -> None:
         """Start an asynchronous function; its callback completes the push."""
@@ -276,13 +264,14 @@ class ThreadedEngine(Engine):
         if failure is not None:
             completion.complete(failure)
             return
-        try:
+
+        def begin(run_context: RunContext) -> None:
             operator.function(run_context, completion)
-        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
-            failure = Failure(operator.name, sequence, error)
-            if not completion.complete(failure):
-                with self._lock:
-                    self._failures.add(failure)
+
+        failure = call(operator, sequence, begin, run_context, None)
+        if failure is not None and not completion.complete(failure):
+            with self._lock:
+                self._failures.add(failure)
 
     def _finish(
         self,
@@ -383,6 +372,14 @@ class ThreadedEngine(Engine):
                     self._failures.add(Failure("deletion", self._sequence, raised))
                 self._complete_one()
 
+    def _call_back_without_lock(self) -> None:
+        """Call the callbacks that are due; lock held, but not meanwhile."""
+        self._lock.release()
+        try:
+            self._call_back()
+        finally:
+            self._lock.acquire()
+
     def _complete_one(self) -> None:
         """Count something as no longer pending; lock held."""
         self._pending -= 1
@@ -453,11 +450,7 @@ class ThreadedEngine(Engine):
             raise wait_inside("all functions")
         self._delete_pending()
         if self._due:
-            self._lock.release()
-            try:
-                self._call_back()
-            finally:
-                self._lock.acquire()
+            self._call_back_without_lock()
         self._awaited += 1
         try:
             self._complete.wait_for(lambda: not self._pending, timeout)

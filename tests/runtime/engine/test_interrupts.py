@@ -1,4 +1,4 @@
-"""Ctrl-C at random instructions of the thread that pushes leaves the engine whole."""
+"""Ctrl-C at any instruction of the thread that pushes leaves the engine whole."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def deleted():
 
 pushed = engine.new_operator(function, writes=[left])
 here = engine.new_operator(function, reads=[left], writes=[right])
-for number in range(60):
+for number in range(30):
     started = threading.Event()
 
     def interrupt(started=started, delay=random.Random(number).random() * 0.003):
@@ -53,6 +53,71 @@ print("whole", pushed.pending, here.pending)
 @pytest.mark.parametrize("kind", ["threaded", "naive"])
 def test_ctrl_c_leaves_the_engine_whole(kind: str) -> None:
     assert python_output("-c", _SCRIPT, kind) == "whole 0 0\n"
+
+
+_AT_EVERY_INSTRUCTION = """
+import os, signal, sys, time
+from mxrun.runtime.engine.default import KINDS, engine as of_process
+
+of_process()
+kind, action = sys.argv[1:]
+
+def compute(context):
+    if action == "fail":
+        raise ValueError("broken")
+
+def start(context, on_complete):
+    on_complete()
+
+def interrupted_at(number):
+    # Returns whether the operation had so many instructions.
+    engine, left = KINDS[kind](), number
+    engine.record(lambda event: None)
+    variable = engine.new_variable()
+    is_async = action == "complete"
+    operator = engine.new_operator(
+        start if is_async else compute, writes=[variable], is_async=is_async
+    )
+
+    def trace(frame, event, argument):
+        nonlocal left
+        frame.f_trace_opcodes = True
+        left -= event == "opcode"
+        if left == 0 and event == "opcode":
+            os.kill(os.getpid(), signal.SIGINT)
+        return trace
+
+    try:
+        sys.settrace(trace)
+        engine.run_or_push(operator)
+        sys.settrace(None)
+        if left <= 0:
+            # It came too late for the operation to raise it.
+            time.sleep(60)
+            raise AssertionError(f"instruction {number} is not interrupted")
+    except KeyboardInterrupt:
+        sys.settrace(None)
+    engine.wait_for_variable(engine.new_variable())
+    rewrite = engine.new_operator(lambda context: None, writes=[variable])
+    engine.run_or_push(rewrite)
+    engine.wait_for_variable(variable)
+    engine.close()
+    assert operator.pending == rewrite.pending == 0, number
+    return left <= 0
+
+count = 1
+while interrupted_at(count):
+    count += 1
+assert count > 100
+print("whole")
+"""
+
+
+@pytest.mark.parametrize("action", ["compute", "fail", "complete"])
+@pytest.mark.parametrize("kind", ["threaded", "naive"])
+def test_ctrl_c_at_every_instruction_leaves_the_engine_whole(kind: str, action: str) -> None:
+    """Also where a failure is made, and where the time span of a function is recorded."""
+    assert python_output("-c", _AT_EVERY_INSTRUCTION, kind, action) == "whole\n"
 
 
 _BLOCKED = """
