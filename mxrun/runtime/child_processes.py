@@ -8,10 +8,12 @@ import signal
 import subprocess
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
+
+from mxrun.runtime.signals import handled_signals
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -25,9 +27,7 @@ class ChildProcesses:
     """Context manager that runs child processes and ends them on SIGINT, SIGTERM or SIGHUP.
 
     Each child leads a process group of its own, which receives SIGTERM on the first signal, and
-    SIGKILL on a second one or five seconds later. No child starts after a signal. Signals that this
-    process was started to ignore remain ignored. Outside the main thread, where Python cannot
-    install handlers, signals keep their meaning.
+    SIGKILL on a second one or five seconds later. No child starts after a signal.
 
     signal: number of the first signal, if there was one.
     """
@@ -36,25 +36,10 @@ class ChildProcesses:
         self.signal: int | None = None
         self._lock = threading.Lock()
         self._groups: set[int] = set()
-        self._before: dict[int, Any] = {}
-        self._wakeup_before = -1
-        self._pipe = -1
-        self._watcher: threading.Thread | None = None
+        self._handled = ExitStack()
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is not threading.main_thread():
-            return self
-        # Python runs handlers in the main thread, which may be waiting with a lock held; a thread
-        # that reads the wake-up pipe may take locks.
-        received, self._pipe = os.pipe()
-        os.set_blocking(self._pipe, False)
-        self._watcher = threading.Thread(
-            target=self._watch, args=(received,), name="signals", daemon=True
-        )
-        self._watcher.start()
-        self._wakeup_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
-        heard = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
-        self._before = {number: signal.signal(number, lambda *_: None) for number in heard}
+        self._handled.enter_context(handled_signals(_SIGNALS, lambda *_: None, self._watch))
         return self
 
     def __exit__(
@@ -63,12 +48,7 @@ class ChildProcesses:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        if self._watcher is not None:
-            signal.set_wakeup_fd(self._wakeup_before)
-            os.close(self._pipe)
-            self._watcher.join()
+        self._handled.close()
 
     def run(self, command: Sequence[str], folder: Path, output: IO[bytes]) -> int | None:
         """Run a command to its end and return its exit code, or minus the signal that killed it.
@@ -109,11 +89,10 @@ class ChildProcesses:
             number = os.read(received, 1)
             if not number:
                 break
-            if number[0] in self._before:
+            if number[0] in _SIGNALS:
                 is_first = self.signal is None
                 self._send(signal.SIGTERM if is_first else signal.SIGKILL, number[0])
                 grace = _GRACE_S if is_first else None
-        os.close(received)
 
     def _send(self, sent: int, received: int | None = None) -> None:
         with self._lock:

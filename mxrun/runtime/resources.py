@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,15 +44,6 @@ class TempSpace:
     def release(self, block: StorageBlock) -> None:
         """Give a block back at the end of the function."""
         self._idle.append(block)
-
-    @contextmanager
-    def lease(self, nbytes: int) -> Iterator[StorageBlock]:
-        """Context manager that acquires a block and releases it."""
-        block = self.acquire(nbytes)
-        try:
-            yield block
-        finally:
-            self.release(block)
 
 
 class RandomState(Protocol):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import FrameType, TracebackType
-from typing import Any
 
 from typing_extensions import Self
+
+from mxrun.runtime.signals import handled_signals
 
 # SIGHUP: the terminal was closed.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
@@ -19,11 +20,9 @@ _INTERRUPTED = 128 + signal.SIGINT
 class Interruption:
     """Context manager that records the first of SIGINT, SIGTERM, SIGUSR1 and SIGHUP.
 
-    Signals that the process was started to ignore, as SIGHUP under `nohup`, remain ignored. A
-    second signal that is SIGINT ends the process at once with exit code 130. Python runs signal
-    handlers only between two instructions of the main thread, and the next may be a long step away;
-    so a separate thread waits for that SIGINT. Outside the main thread, where Python cannot install
-    handlers, no signal is recorded.
+    Signals that the process was started to ignore are not recorded, and outside the main thread
+    none is. A second signal that is SIGINT ends the process at once with exit code 130, even in the
+    middle of a long step: a separate thread waits for it.
 
     ends_process: if false, a second SIGINT raises KeyboardInterrupt instead. before_end: called
     before a second SIGINT ends the process, in the separate thread.
@@ -35,23 +34,11 @@ class Interruption:
         self.signal: str | None = None
         self.reason: str | None = None
         self._ends_process, self._before_end = ends_process, before_end
-        self._before: dict[int, Any] = {}
-        self._wakeup_before = -1
-        self._pipe = -1
-        self._watcher: threading.Thread | None = None
+        self._handled = ExitStack()
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is not threading.main_thread():
-            return self
-        if self._ends_process:
-            received, self._pipe = os.pipe()
-            os.set_blocking(self._pipe, False)
-            arguments = (received, self._before_end)
-            self._watcher = threading.Thread(target=_watch, args=arguments, daemon=True)
-            self._watcher.start()
-            self._wakeup_before = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
-        heard = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
-        self._before = {number: signal.signal(number, self._handle) for number in heard}
+        watch = self._watch if self._ends_process else None
+        self._handled.enter_context(handled_signals(_SIGNALS, self._handle, watch))
         return self
 
     def __exit__(
@@ -60,12 +47,7 @@ class Interruption:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        if self._watcher is not None:
-            signal.set_wakeup_fd(self._wakeup_before)
-            os.close(self._pipe)
-            self._watcher.join()
+        self._handled.close()
 
     def request(self, reason: str) -> None:
         """Request the end of the run, as a signal does, for a reason of the caller's."""
@@ -81,14 +63,11 @@ class Interruption:
             raise KeyboardInterrupt
         self.signal = self.signal or signal.Signals(number).name
 
-
-def _watch(received: int, before_end: Callable[[], None]) -> None:
-    """Read signal numbers from the wake-up pipe; end the process on a SIGINT after a signal."""
-    stopping = False
-    # `read` returns nothing once the writing end is closed.
-    while number := os.read(received, 1):
-        if stopping and number[0] == signal.SIGINT:
-            before_end()
-            os._exit(_INTERRUPTED)
-        stopping |= number[0] in _SIGNALS
-    os.close(received)
+    def _watch(self, received: int) -> None:
+        """End the process on a SIGINT after a signal; `received` has the numbers of signals."""
+        stopping = False
+        while number := os.read(received, 1):
+            if stopping and number[0] == signal.SIGINT:
+                self._before_end()
+                os._exit(_INTERRUPTED)
+            stopping |= number[0] in _SIGNALS

@@ -11,6 +11,9 @@ import pytest
 
 import mxrun
 from mxrun import nd
+from mxrun.base.context import cpu
+from mxrun.device.storage import storage_pools
+from mxrun.operator.property import ResourceKind, ResourceRequest
 from mxrun.operator.simple import simple_operator
 
 
@@ -26,6 +29,8 @@ def _operators(separate_registry: None) -> None:
     """Register the operators of this file for one test."""
     for function in (fails_holding_an_array, changes_its_input):
         simple_operator(function.__name__)(function)
+    space = ResourceRequest(ResourceKind.TEMP_SPACE, 5_000)
+    simple_operator("fails_with_space", resource=space)(fails_with_space)
 
 
 def fails_holding_an_array(env, data):  # type: ignore[no-untyped-def]
@@ -39,6 +44,22 @@ def changes_its_input(env, data):  # type: ignore[no-untyped-def]
     """output = data + 1, computed in the wrong place. No gradient."""
     data += 1
     return data
+
+
+def fails_with_space(env, data):  # type: ignore[no-untyped-def]
+    """Raise an exception while temporary space is in use. No gradient."""
+    assert env.call.space(0).nbytes >= 5_000
+    raise ValueError("broken")
+
+
+def test_a_failing_operator_releases_its_temporary_space() -> None:
+    pool, x = storage_pools().of(cpu()), nd.ones((2,))
+    before = pool.statistics().bytes_in_use
+    for _ in range(2):
+        with pytest.raises(mxrun.MxrunError, match="broken"):
+            nd.fails_with_space(x).asnumpy()
+    gc.collect()
+    assert pool.statistics().bytes_in_use == before
 
 
 def test_a_body_that_changes_its_input_fails_at_that_line() -> None:

@@ -382,8 +382,8 @@ class Array:
         self.pool.free(self.block)
 
 in_a_global = Array(100)
-with temp_space_of(cpu()).lease(70_000):
-    pass
+space = temp_space_of(cpu())
+space.release(space.acquire(70_000))
 table = {"deep": [Array(40), Array(5000)]}
 LEAKS
 """

@@ -21,12 +21,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from mxrun.base.context import Context
 from mxrun.base.errors import InternalError
 from mxrun.runtime.engine.failure import Failure
 from mxrun.runtime.profiler import Event
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Pool(Enum):
@@ -65,6 +68,15 @@ class OnComplete(Protocol):
 
         Raises InternalError if the function is already complete.
         """
+
+
+class OperatorOptions(TypedDict, total=False):
+    """Optional properties of an `EngineOperator`."""
+
+    name: str
+    context: Context
+    pool: Pool
+    priority: int
 
 
 Function = Callable[[RunContext], object]
@@ -211,24 +223,11 @@ class Engine(ABC):
         writes: Sequence[Variable] = (),
         updates: Sequence[Variable] = (),
         *,
-        name: str = "function",
-        context: Context = HOST,
-        pool: Pool = Pool.COMPUTE,
-        priority: int = 0,
         is_async: bool = False,
+        **options: Unpack[OperatorOptions],
     ) -> EngineOperator:
         """Return an operator for repeated pushes; InternalError if a variable is named twice."""
-        return EngineOperator(
-            function,
-            reads,
-            writes,
-            updates,
-            name=name,
-            context=context,
-            pool=pool,
-            priority=priority,
-            is_async=is_async,
-        )
+        return EngineOperator(function, reads, writes, updates, is_async=is_async, **options)
 
     @abstractmethod
     def push(self, operator: EngineOperator, on_done: OnDone | None = None) -> None:
@@ -268,26 +267,14 @@ class Engine(ABC):
         writes: Sequence[Variable] = (),
         updates: Sequence[Variable] = (),
         *,
-        name: str = "function",
-        context: Context = HOST,
-        pool: Pool = Pool.COMPUTE,
-        priority: int = 0,
         on_done: OnDone | None = None,
+        **options: Unpack[OperatorOptions],
     ) -> None:
         """Push a function that is complete when it returns (MXNet's PushSync; it is not awaited).
 
         Raises InternalError if a variable is named twice or deleted.
         """
-        operator = EngineOperator(
-            function,
-            reads,
-            writes,
-            updates,
-            name=name,
-            context=context,
-            pool=pool,
-            priority=priority,
-        )
+        operator = EngineOperator(function, reads, writes, updates, **options)
         self.push(operator, on_done)
 
     def push_async(
@@ -297,27 +284,14 @@ class Engine(ABC):
         writes: Sequence[Variable] = (),
         updates: Sequence[Variable] = (),
         *,
-        name: str = "function",
-        context: Context = HOST,
-        pool: Pool = Pool.COMPUTE,
-        priority: int = 0,
         on_done: OnDone | None = None,
+        **options: Unpack[OperatorOptions],
     ) -> None:
         """Push a function that returns early and is complete when it calls its callback.
 
         Its worker is free meanwhile. Raises InternalError if a variable is named twice or deleted.
         """
-        operator = EngineOperator(
-            function,
-            reads,
-            writes,
-            updates,
-            name=name,
-            context=context,
-            pool=pool,
-            priority=priority,
-            is_async=True,
-        )
+        operator = EngineOperator(function, reads, writes, updates, is_async=True, **options)
         self.push(operator, on_done)
 
     # -- waits ---------------------------------------------------------------------------------
