@@ -172,17 +172,17 @@ def test_what_is_written_to_a_device_leaves_the_device_alone(work):
     assert not Path(os.devnull).is_file()
 
 
-def test_only_tables_load_rich(work):
+@pytest.mark.parametrize("form", ["jsonl", "csv", "npy", "table"])
+def test_only_tables_load_rich(form, work):
     script = (
         "import atexit, sys; from mxrun.cli.main import run;"
         "atexit.register(lambda: sys.stderr.write(f\"{'rich' in sys.modules}\")); run()"
     )
-    for form in ("jsonl", "csv", "npy", "table"):
-        arguments = ("infer", RUN, "digits.npy", "--output", form)
-        done = subprocess.run(
-            [sys.executable, "-c", script, *arguments], cwd=work, capture_output=True, check=True
-        )
-        assert done.stderr.splitlines()[-1] == str(form == "table").encode(), form
+    arguments = ("infer", RUN, "digits.npy", "--output", form)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], cwd=work, capture_output=True, check=True
+    )
+    assert done.stderr.splitlines()[-1] == str(form == "table").encode()
 
 
 LITTLE_MEMORY = """\

@@ -216,6 +216,7 @@ def twice(x):
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", KINDS)
 def test_a_network_that_no_peer_knows_is_refused_by_name(name: str, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(PLUGIN)

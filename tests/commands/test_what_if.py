@@ -123,6 +123,7 @@ def test_F7_inference_keeps_nothing_for_backward(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.full
 def test_F7_summed_batches_run_the_same_step_again() -> None:
     """Both training phases must recompute the step to save bytes; the time of one is reported."""
     path = find_config("resnet20_cifar10")

@@ -157,6 +157,7 @@ def test_an_alias_bomb_is_refused_early() -> None:
     assert problem.place.line < 8
 
 
+@pytest.mark.full
 def test_too_many_values_are_refused() -> None:
     (problem,) = problems_of("[" + "1," * 60_000 + "]")
     assert "too many values" in problem.problem

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from commands import refused
 
+pytestmark = pytest.mark.commands
+
 DEVICE = """\
 import numpy as np
 

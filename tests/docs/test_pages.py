@@ -16,10 +16,15 @@ from mxrun.config.schema import Settings
 PAGES = {page.name: page for page in pages()}
 # Pages generated from the program have blocks that are read, not run.
 WRITTEN = [name for name in PAGES if not name.startswith("reference/")]
+# Their blocks take a quarter of a minute or more.
+LONG = ("configs", "pictures")
 
 
 @pytest.mark.commands
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.full) if name in LONG else name for name in WRITTEN],
+)
 def test_a_reader_runs_its_blocks(name: str, tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
         for block in blocks_of(PAGES[name].text):

@@ -25,7 +25,7 @@ def test_its_first_commands_install_mxrun() -> None:
     assert test.endswith(" -e '.[test]' && .venv/bin/pytest\n")
 
 
-@pytest.mark.commands
+@pytest.mark.full
 def test_a_reader_takes_the_tour(tmp_path: Path) -> None:
     # The installing commands are run by continuous integration, in a fresh clone.
     with Reader(tmp_path) as reader:

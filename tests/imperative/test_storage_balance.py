@@ -77,7 +77,7 @@ def training(steps: int, debug: str) -> tuple[str, list[dict[str, int]], str]:
     return digest, found, done.stderr
 
 
-@pytest.mark.commands
+@pytest.mark.full
 def test_S2_bytes_in_use_after_step_10_are_those_after_step_1000() -> None:
     _, (early, late), errors = training(1000, "1")
     for name in ("bytes_in_use", "blocks_in_use", "bytes_reserved", "system_allocations"):

@@ -102,7 +102,11 @@ STEPS_LESS = {"resnet20": 28 + 19, "inverted_residual": 2 + 2}
 
 @pytest.mark.parametrize(
     ("implementation", "precision"),
-    [("auto", "float32"), ("numpy", "float32"), ("auto", "bfloat16")],
+    [
+        ("auto", "float32"),
+        pytest.param("numpy", "float32", marks=pytest.mark.full),
+        ("auto", "bfloat16"),
+    ],
 )
 @pytest.mark.parametrize("network", [residual.resnet20, inverted_residual])
 def test_O5_training_and_evaluation_keep_every_bit(

@@ -96,7 +96,10 @@ def test_what_is_not_found_is_told_with_its_gap() -> None:
     assert allocation.arena_bytes < 1.25 * (1 << 20)
 
 
-@pytest.mark.parametrize(("count", "life"), [(50_000, 50_000), (50_000, 20)])
+@pytest.mark.parametrize(
+    ("count", "life"),
+    [pytest.param(50_000, 50_000, marks=pytest.mark.full), (50_000, 20)],
+)
 def test_huge_problems_are_answered(count: int, life: int) -> None:
     """Half of the blocks are live at a time, too many to list all pairs, or only a few."""
     random = np.random.default_rng(count)
@@ -112,6 +115,7 @@ def test_huge_problems_are_answered(count: int, life: int) -> None:
     assert fits(allocation.offsets, blocks, allocation.arena_bytes)
 
 
+@pytest.mark.full
 def test_no_shape_of_problem_takes_more_work_than_others() -> None:
     """The search gives up after seconds for problems of any shape."""
     random = np.random.default_rng(1)

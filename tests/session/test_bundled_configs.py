@@ -161,6 +161,7 @@ def test_mlp_regression_stops_near_the_noise(tmp_path: Path) -> None:
     assert summary["epochs"] < 100
 
 
+@pytest.mark.full
 def test_autoencoder_digits_gives_the_images_back(tmp_path: Path) -> None:
     """16 numbers instead of 64; the mean image alone would be 0.07 off."""
     summary, _ = trained("autoencoder_digits", tmp_path)

@@ -107,6 +107,7 @@ def test_F2_X10_parts_of_batches_are_the_steps_of_whole_ones(setting: str) -> No
             assert other[part]["loss"] == pytest.approx(one[part]["loss"], rel=1e-4)
 
 
+@pytest.mark.full
 def test_F2_the_fastest_of_all_numbers_of_parts_is_taken() -> None:
     """Compared with plans of every number of parts; repeated planning gives the same plan."""
     built = load("net.yaml", (CUT, "memory.budget=100%"))

@@ -103,7 +103,13 @@ ONLY_STEPS = "train.checkpoint={every: 7 steps, keep: 2}"
 ALWAYS = "network.layers[6].Dropout.mode=always"
 
 
-@pytest.mark.parametrize("more", [(), (ALWAYS,)], ids=["plain", "random evaluation"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param((), id="plain"),
+        pytest.param((ALWAYS,), id="random evaluation", marks=pytest.mark.full),
+    ],
+)
 def test_F5_stopped_while_it_evaluates_and_killed_soon_after(
     tmp_path: Path, more: tuple[str, ...]
 ) -> None:
