@@ -75,10 +75,16 @@ class Source(ABC):
         return ""
 
 
-def custom_error(kind: str, expected: str, hint: str = "") -> PydanticCustomError:
-    """Return an error that a validator raises for a value of a wrong form."""
+def custom_error(
+    kind: str, expected: str, hint: str = "", item: int | None = None
+) -> PydanticCustomError:
+    """Return an error that a validator raises for a value of a wrong form.
+
+    item: the item of a list that is wrong; None for the value itself.
+    """
     # As the template itself, the text's braces would refer to the context.
-    return PydanticCustomError(kind, "{expected}", {"expected": expected, "hint": hint})
+    context = {"expected": expected, "hint": hint, "item": item}
+    return PydanticCustomError(kind, "{expected}", context)
 
 
 def explain(
@@ -170,6 +176,9 @@ class _Problem:
                 if is_key and len(path) == len(location) - 1:
                     field = _key_field(found)
                 found = _without_none(inner)
+        item = details.get("ctx", {}).get("item")
+        if item is not None:
+            path.append(item)
         return cls(details, tuple(path), field, union, is_key)
 
     def diagnostic(self, source: Source) -> Diagnostic:

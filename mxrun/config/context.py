@@ -50,10 +50,12 @@ def _require_distinct(contexts: str | tuple[str, ...]) -> str | tuple[str, ...]:
     devices = split_contexts(contexts)
     if not devices:
         raise custom_error("contexts", "at least one device")
-    if len({kind for kind, _ in devices}) > 1:
-        raise custom_error("contexts", "devices of one kind")
-    if len(set(devices)) < len(devices):
-        raise custom_error("contexts", "different devices, each listed once")
+    for number, (kind, _) in enumerate(devices):
+        if kind != devices[0][0]:
+            raise custom_error("contexts", "devices of one kind", item=number)
+    for number, device in enumerate(devices):
+        if device in devices[:number]:
+            raise custom_error("contexts", "different devices, each listed once", item=number)
     return contexts
 
 

@@ -114,9 +114,12 @@ class RunConfig(Settings):
 
         These are the run's name, the paths of its data and plugins, the engine, the store of
         gradients, the number of loader threads and prefetched batches, the steps between records,
-        the memory section, and the keys of `without`.
+        the memory section, and the keys of `without`. Of the contexts only the kind remains: parts
+        of a batch and sums are in the order of the list, whatever its numbers, and how many they
+        are belongs to the plan.
         """
-        tree = self._tree
+        kind = SourceNode(self.device[0], self.place("context"))
+        tree = _put(_without(self._tree, ("context",)), ("context",), kind)
         for path in (*_WITHOUT_EFFECT, *without):
             tree = _without(tree, path)
         return dump(tree)

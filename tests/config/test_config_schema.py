@@ -75,6 +75,35 @@ def test_several_contexts_are_devices_of_one_kind(good: Path) -> None:
     assert load_config(good, ["context=[cpu]"]).devices == (("cpu", 0),)
 
 
+def test_the_context_that_is_listed_twice_is_the_one_pointed_at(good: Path) -> None:
+    good.write_text("context:\n  - gpu:1\n  - gpu\n  -   gpu:0\n" + good.read_text())
+    (problem,) = parse(good).diagnostics
+    assert str(problem.place) == f"{good}:4:7"
+    assert problem.problem == "context[2] cannot be 'gpu:0'"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("cpu", "cpu:0", True),
+        ("cpu", "[cpu:0]", True),
+        ("cpu", "[cpu:1]", True),
+        ("[cpu:0, cpu:1]", "[cpu:1, cpu]", True),
+        ("cpu", "reference", False),
+    ],
+)
+def test_contexts_of_one_kind_name_the_same_training(
+    good: Path, one: str, other: str, is_same: bool
+) -> None:
+    """Their number is part of the plan, and compared with that."""
+    first, second = (load_config(good, [f"context={each}"]) for each in (one, other))
+    assert (first.identity() == second.identity()) == is_same
+
+
+def test_the_default_context_may_be_written_or_not(good: Path) -> None:
+    assert load_config(good).sha256() == load_config(good, ["context=[cpu]"]).sha256()
+
+
 def test_a_config_is_frozen(good: Path) -> None:
     config = load_config(good)
     with pytest.raises(ValueError, match="frozen"):
@@ -163,8 +192,8 @@ def test_places_of_keys_and_values(good: Path) -> None:
         ("context='gpu: 1'", "KIND or KIND:INDEX", "'gpu: 1' (text)", ""),
         ("context=gpu:-1", "KIND or KIND:INDEX", "'gpu:-1' (text)", ""),
         ("context=[cpu, 0]", "KIND or KIND:INDEX", "0 (an integer)", ""),
-        ("context=[cpu, cpu:0]", "different devices, each listed once", "a list", ""),
-        ("context=[cpu:0, gpu:0]", "devices of one kind", "a list", ""),
+        ("context=[cpu, cpu:0]", "different devices, each listed once", "'cpu:0' (text)", ""),
+        ("context=[cpu:0, gpu:0]", "devices of one kind", "'gpu:0' (text)", ""),
         ("context=[]", "at least one device", "a list", ""),
         ("network=[3]", "mapping", "a list", ""),
         ("data=3", "mapping", "3 (an integer)", ""),

@@ -250,6 +250,17 @@ def test_a_list_of_one_context_is_that_context() -> None:
     assert_same_bits(trained("one", "context=cpu"), trained("list", "context=[cpu:0]"))
 
 
+@pytest.mark.parametrize(
+    ("first", "then"), [("cpu", "[cpu:0]"), ("[cpu:0, cpu:1]", "[cpu:1, cpu:0]")]
+)
+def test_a_run_goes_on_on_contexts_that_name_the_same_training(first: str, then: str) -> None:
+    """To the bits of a run that never stopped: neither numbers nor their order change any."""
+    run_training("train.epochs=1", f"context={first}")
+    run_training(f"context={then}", existing="resume")
+    assert_same_bits(trained("whole", f"context={first}"), newest("net"))
+    assert metrics("net") == metrics("whole")
+
+
 def test_each_context_has_statistics_of_its_own() -> None:
     """Those of the first are saved, and evaluated; parameters are equal."""
     observer = NoteRecorder()
@@ -317,8 +328,8 @@ def test_what_is_not_finite_is_named_with_its_step_and_record() -> None:
 @pytest.mark.parametrize(
     ("words", "place", "said"),
     [
-        (("context=[cpu:0, cpu:0]",), ":1:9:", "different devices, each listed once"),
-        (("context=[cpu:0, reference]",), ":1:9:", "devices of one kind"),
+        (("context=[cpu:0, cpu:0]",), ":1:17:", "different devices, each listed once"),
+        (("context=[cpu:0, reference]",), ":1:17:", "devices of one kind"),
         (("context=[]",), ":1:9:", "at least one device"),
         (("context=[cpu:0, cpu:9999]",), ":1:17:", "there is no device cpu:9999"),
         ((TWO, "data.batch_size=63"), ":2:17:", "a multiple of 2"),
