@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.base.errors import UserError
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.codegen.compilation import noted_compilations
 from mxrun.config.bundled import find_config
@@ -22,7 +22,7 @@ from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.runtime.profiler import Event, OperatorTime
 from mxrun.session.benchmark_loop import Steps
-from mxrun.session.device import host_loops, one_context_only
+from mxrun.session.device import host_loops
 from mxrun.session.notes import Notify, note_missing_library
 from mxrun.session.planning import check_fits, load, plan_for
 from mxrun.session.roofline import Roofline, roofline
@@ -30,6 +30,7 @@ from mxrun.train.quantiles import quantiles
 
 if TYPE_CHECKING:
     from mxrun.session.comparison import PeerResult
+    from mxrun.session.context_benchmark import FunctionTime
 
 # Number of profiled steps: enough for an average, and all that a trace shows.
 _PROFILED_STEPS = 50
@@ -55,7 +56,65 @@ class BenchRequest:
 
 
 @dataclass(frozen=True, eq=False)
-class BenchReport:
+class StepsReport:
+    """Times of complete steps in ms.
+
+    threads: of each of the contexts that compute parts of a batch.
+    """
+
+    name: str
+    request: BenchRequest
+    batch_size: int
+    contexts: int
+    threads: int
+    first_step_s: float
+    rss_peak_bytes: int
+    step_ms: npt.NDArray[np.float64]
+    core_wait_share: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON."""
+        return {
+            "name": self.name,
+            "phase": self.request.phase,
+            "batch_size": self.batch_size,
+            "contexts": self.contexts,
+            "threads": self.threads,
+            "steps": len(self.step_ms),
+            "mxrun": {
+                "step_ms": quantiles(self.step_ms),
+                "core_wait_share": self.core_wait_share,
+                "samples_per_s": self.batch_size * len(self.step_ms) / self.step_ms.sum() * 1e3,
+                "rss_peak_bytes": self.rss_peak_bytes,
+                "first_step_s": self.first_step_s,
+            },
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ContextsReport(StepsReport):
+    """Times of steps on several contexts, and of the engine's functions in some more of them.
+
+    recorded: those steps and their functions, as events of a trace.
+    """
+
+    functions: Sequence[FunctionTime]
+    recorded: Sequence[Event]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON."""
+        return {
+            **super().to_json(),
+            "functions": [function.to_json() for function in self.functions],
+        }
+
+    def events(self) -> Iterator[Event]:
+        """Yield the events of a trace: steps, and the functions on the tracks of their workers."""
+        yield from self.recorded
+
+
+@dataclass(frozen=True, eq=False)
+class BenchReport(StepsReport):
     """Times of complete steps in ms, and of the operators in additional, profiled steps.
 
     profiled, plain: times of the monotonic clock in ns [profiled steps, 4]: start, after loading,
@@ -63,14 +122,6 @@ class BenchReport:
     phase's program. roofline: None on a device whose peak speeds are not known.
     """
 
-    name: str
-    request: BenchRequest
-    batch_size: int
-    threads: int
-    first_step_s: float
-    rss_peak_bytes: int
-    step_ms: npt.NDArray[np.float64]
-    core_wait_share: float | None
     profiled: npt.NDArray[np.int64]
     plain: npt.NDArray[np.int64]
     operators: tuple[OperatorTime, ...]
@@ -84,18 +135,7 @@ class BenchReport:
         profiled, plain = ((t[:, 3] - t[:, 0]) / 1e6 for t in (self.profiled, self.plain))
         batch_ms, tape_ms, measure_ms = np.diff(self.profiled, axis=1).mean(axis=0) / 1e6
         return {
-            "name": self.name,
-            "phase": self.request.phase,
-            "batch_size": self.batch_size,
-            "threads": self.threads,
-            "steps": len(self.step_ms),
-            "mxrun": {
-                "step_ms": quantiles(self.step_ms),
-                "core_wait_share": self.core_wait_share,
-                "samples_per_s": self.batch_size * len(self.step_ms) / self.step_ms.sum() * 1e3,
-                "rss_peak_bytes": self.rss_peak_bytes,
-                "first_step_s": self.first_step_s,
-            },
+            **super().to_json(),
             "profile": {
                 "steps": len(profiled),
                 "step_ms": quantiles(profiled),
@@ -145,22 +185,79 @@ def bench(
     request: BenchRequest,
     notify: Notify,
     started_at: float,
-) -> BenchReport:
+) -> BenchReport | ContextsReport:
     """Measure a config's steps on synthetic records; only the config is read, no file is written.
 
     A step loads a new batch, runs every operator and, in training, computes loss and metrics, like
-    the steps of a run. notify: receives notes about long waits. started_at: start of the program on
-    the monotonic clock. Raises UserError for an invalid config, if the plan does not fit into
-    memory, and if none of the requested baselines can be compared.
+    the steps of a run; training runs on all contexts of the config. notify: receives notes about
+    long waits. started_at: start of the program on the monotonic clock. Raises UserError for an
+    invalid config, if the plan does not fit into memory, if none of the requested baselines can be
+    compared, and for baselines beside several contexts.
     """
-    path = find_config(str(config))
+    built = load(find_config(str(config)), overrides, request.batch)
+    divided = built.on_contexts() if request.phase == "train" else built
+    if divided.contexts > 1 and request.against:
+        raise UserError(_one_team_only(built))
     compare = _comparison(request, notify)
-    built = load(path, overrides, request.batch)
-    if request.phase == "train" and len(built.config.devices) > 1:
-        raise UserError(one_context_only(built.config, "bench"))
     note_missing_library(built.config, notify)
     with host_loops(built.config):
+        if divided.contexts > 1:
+            return _measured_on_contexts(built, divided, request, notify, started_at)
         return _measured(built, request, compare, notify, started_at)
+
+
+def _one_team_only(built: ModelDefinition) -> Diagnostic:
+    """Return the diagnostic for baselines beside several contexts."""
+    kind, index = built.config.device
+    return Diagnostic(
+        "--against compares one team of threads with another: baselines have no contexts",
+        built.config.place("context"),
+        got=f"{len(built.config.devices)} contexts",
+        hint=f"add context={kind}:{index}, or leave out --against",
+    )
+
+
+def _measured_on_contexts(
+    whole: ModelDefinition,
+    built: ModelDefinition,
+    request: BenchRequest,
+    notify: Notify,
+    started_at: float,
+) -> ContextsReport:
+    # Imported on demand: without several contexts it would delay the first step.
+    from mxrun.session.context_benchmark import ContextSteps, function_times
+
+    plan = plan_for(built, True, request.threads, notify)
+    check_fits(plan, built.contexts)
+    with noted_compilations(notify):
+        steps = ContextSteps(whole, built, plan)
+    steps.run()
+    first_step_s = time.monotonic() - started_at
+    count = min(request.steps, _PROFILED_STEPS)
+    _note_duration(steps.seconds(request.warmup), request.steps + count, notify)
+    waits = CoreWaits()
+    step_s = steps.seconds(request.steps)
+    core_wait_share, rss_peak_bytes = waits.share(), peak_rss_bytes()
+    profiled, functions = steps.profile(count)
+    return ContextsReport(
+        name=built.config.name,
+        request=request,
+        batch_size=built.batch_size,
+        contexts=built.contexts,
+        threads=plan.device.threads,
+        first_step_s=first_step_s,
+        rss_peak_bytes=rss_peak_bytes,
+        step_ms=step_s * 1e3,
+        core_wait_share=core_wait_share,
+        functions=function_times(profiled, functions),
+        recorded=[*profiled, *functions],
+    )
+
+
+def _note_duration(warmup_s: npt.NDArray[np.float64], steps: int, notify: Notify) -> None:
+    """Notify if `steps` more steps, each as long as those of the warm-up, take long."""
+    if (wait := steps * warmup_s.mean() if len(warmup_s) else 0.0) > WAIT_NOTICE_S:
+        notify(f"{steps} steps take about {wait:.0f} s")
 
 
 def _measured(
@@ -177,10 +274,7 @@ def _measured(
     steps.run(steps.executor.run)
     first_step_s = time.monotonic() - started_at
     count = min(request.steps, _PROFILED_STEPS)
-    warmup_s = steps.seconds(request.warmup)
-    total = request.steps + 2 * count
-    if (wait := total * warmup_s.mean() if request.warmup else 0.0) > WAIT_NOTICE_S:
-        notify(f"{total} steps take about {wait:.0f} s")
+    _note_duration(steps.seconds(request.warmup), request.steps + 2 * count, notify)
     waits = CoreWaits()
     step_s = steps.seconds(request.steps)
     core_wait_share = waits.share()
@@ -201,6 +295,7 @@ def _measured(
         name=built.config.name,
         request=request,
         batch_size=built.model.batch_size,
+        contexts=1,
         threads=plan.device.threads,
         first_step_s=first_step_s,
         rss_peak_bytes=rss_peak_bytes,

@@ -19,7 +19,7 @@ from mxrun.operator.native_kernel import Addition, add_loop
 from mxrun.planner.plan import Plan
 from mxrun.runtime.memory_limits import remaining_bytes
 from mxrun.runtime.resident import resident_bytes
-from mxrun.session.device import host_loops, one_context_only, open_device
+from mxrun.session.device import host_loops, open_device
 from mxrun.session.max_batch_size import BatchSize, max_batch_size
 from mxrun.session.memory_report import MemoryReport, memory_report
 from mxrun.session.micro_batches import planned
@@ -133,8 +133,6 @@ def _planned_memory(
                 hint="add memory.micro_batches=false",
             )
         )
-    if changes and training and len(built.config.devices) > 1:
-        raise UserError(one_context_only(built.config, "--what-if"))
     note_missing_library(built.config, notify)
     run = planned(built, training, threads, notify)
     if changes:

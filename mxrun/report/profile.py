@@ -20,8 +20,12 @@ _MAX_ROWS = 40
 def bench_tables(report: Report) -> list[Table | Text]:
     """Return the tables of `bench`: steps, operators, overheads, and peers.
 
-    Floors and overheads are left out if they are not known for the device.
+    Floors and overheads are left out if they are not known for the device. On several contexts
+    there are only the steps, and the functions of which they consist.
     """
+    if report["contexts"] > 1:
+        advice = contention_lines(report["mxrun"], report["threads"], "--threads {}")
+        return [_steps_table(report), *advice, _functions_table(report)]
     roofline, steps = report["roofline"], report["profile"]["steps"]
     without_floors = f"operators, the mean of {steps} steps"
     return [
@@ -89,6 +93,8 @@ def _steps_table(report: Report) -> Table:
     table.add_column("what")
     table.add_column("value", justify="right")
     table.add_row("batch", f"{report['batch_size']:,}")
+    if report["contexts"] > 1:
+        table.add_row("contexts", str(report["contexts"]))
     table.add_row("threads", str(report["threads"]))
     for label, key in (
         ("step, median", "median"),
@@ -100,6 +106,25 @@ def _steps_table(report: Report) -> Table:
     table.add_row("samples/s", count_text(figures["samples_per_s"]))
     table.add_row("time to first step", f"{figures['first_step_s']:.2f} s")
     table.add_row("peak memory", bytes_text(figures["rss_peak_bytes"]))
+    return table
+
+
+def _functions_table(report: Report) -> Table:
+    """Return one row for each function of a step on several contexts, in the order of starts."""
+    table = titled_table(
+        "what a step consists of, side by side on the workers of the contexts",
+        names=("function",),
+        least_important=("calls",),
+    )
+    table.add_column("function", no_wrap=True)
+    for name in ("calls", "ms", "from, ms", "until, ms"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in report["functions"]:
+        table.add_row(
+            Text(row["name"]),
+            count_text(row["calls"]),
+            *(milliseconds_text(row[key]) for key in ("ms", "start_ms", "end_ms")),
+        )
     return table
 
 

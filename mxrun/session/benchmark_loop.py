@@ -19,6 +19,7 @@ from mxrun.io.dataset.fields import Field
 from mxrun.io.draw import draw_bytes, draw_integers
 from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
+from mxrun.operator.optimizer import Optimizer
 from mxrun.planner.plan import Plan
 from mxrun.session.device import open_device
 from mxrun.session.parameter_init import initialise_pinned, zero_pinned
@@ -48,7 +49,6 @@ class Steps:
         self._records = synthetic_records(built.model)
         self._iterator = self._new_iterator()
         self._slots = slots(self.executor, self._iterator)
-        self._rates = np.zeros((_RATES, 3), np.float32)
         self._measure = None
         if phase == TRAIN:
             measured = Phase(TRAIN, self._iterator, built.training.metrics)
@@ -63,7 +63,8 @@ class Steps:
         initialise_pinned(self.executor, self._built)
         self.executor.prepare()
         self._iterator.reset(0)
-        self._epoch = self._step_count = 0
+        self._rates = BenchmarkRates(self._built.training.optimizer)
+        self._epoch = 0
 
     def _new_iterator(self) -> ArrayIterator:
         return ArrayIterator(
@@ -138,7 +139,8 @@ class Steps:
         self._slots.store()
         filled = clock()
         if self._measure is not None:
-            self._set_rates()
+            self._schedule.array[...] = self._rates.next()
+            self._schedule.store()
         run(self.phase)
         finished = clock()
         if self._measure is not None:
@@ -146,17 +148,25 @@ class Steps:
         if times is not None:
             times[:] = started, filled, finished, clock()
 
-    def _set_rates(self) -> None:
-        """Write the rate and corrections of the next step, and count it."""
+
+class BenchmarkRates:
+    """Values of the schedule's tensor by step: an optimizer's rate, and its corrections."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+        self._values = np.zeros((_RATES, 3), np.float32)
+        self._step_count = 0
+
+    def next(self) -> npt.NDArray[np.float32]:
+        """Return the values of the next step, [3]."""
         position = self._step_count % _RATES
         if position == 0:
-            optimizer = self._built.training.optimizer
             for index in range(_RATES):
-                corrections = optimizer.corrections(self._step_count + index + 1)
-                self._rates[index] = (optimizer.lr, *corrections)
-        self._schedule.array[...] = self._rates[position]
-        self._schedule.store()
+                corrections = self._optimizer.corrections(self._step_count + index + 1)
+                self._values[index] = (self._optimizer.lr, *corrections)
         self._step_count += 1
+        values: npt.NDArray[np.float32] = self._values[position]
+        return values
 
 
 def synthetic_records(model: Model) -> Dataset:

@@ -62,16 +62,6 @@ def context_notes(built: ModelDefinition) -> list[str]:
     ]
 
 
-def one_context_only(config: RunConfig, what: str) -> Diagnostic:
-    """Return the diagnostic for something that does not support several contexts."""
-    return Diagnostic(
-        f"{what} does not support several contexts",
-        config.place("context"),
-        got=f"{len(config.devices)} contexts",
-        hint=f"add context={config.device[0]}:{config.device[1]}",
-    )
-
-
 def with_device_checked(parsed: Parsed) -> Parsed:
     """Return the config, with a diagnostic added for each of its devices that is not here."""
     known = registry.device_kinds()

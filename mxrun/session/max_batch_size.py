@@ -1,7 +1,8 @@
 """Search for `--batch max`: the largest batch that fits into memory, by planning alone.
 
 Batches are planned without micro-batches: with `memory.micro_batches` any batch would fit as soon
-as one sample does.
+as one sample does. On several contexts the search is for the part of each, whose arenas share the
+memory.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.symbol import Symbol
 from mxrun.planner.remat.budget import Budget
 from mxrun.runtime.memory_limits import available_bytes, memory_limit
-from mxrun.session.device import one_context_only
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.planning import request_for
 
@@ -43,15 +43,17 @@ def max_batch_size(
     """Return the requested batch size, or for `max` the largest that fits."""
     if batch != MAX:
         return batch
-    first = build(parsed, 1)
-    if training and len(first.config.devices) > 1:
-        raise UserError(one_context_only(first.config, "--batch max"))
+    count = max(1, len(parsed.devices)) if training else 1
 
-    def compile_request(size: int) -> tuple[Symbol, CompileRequest]:
-        built = build(parsed, size)
+    def definition(part: int) -> ModelDefinition:
+        built = build(parsed, part * count)
+        return built.on_contexts() if training else built
+
+    def compile_request(part: int) -> tuple[Symbol, CompileRequest]:
+        built = definition(part)
         return built.model.symbol, request_for(built, training, threads)
 
-    return largest_batch(first, compile_request, notify)
+    return largest_batch(definition(1), compile_request, notify)
 
 
 def largest_batch(
@@ -61,44 +63,46 @@ def largest_batch(
 ) -> int:
     """Return the largest batch whose plan fits into the config's budget, or else into free memory.
 
-    compile_request: returns the symbol and the request to plan for a batch size. notify: receives
-    the result. Raises UserError if not even one sample fits.
+    compile_request: returns the symbol and the request to plan for a batch size, on several
+    contexts for that of each one's part. notify: receives the result. Raises UserError if not even
+    one sample fits, or one for each context.
     """
-    limit = _limit(built)
+    limit, count = _limit(built), built.contexts
 
-    def needed(size: int) -> int:
-        symbol, request = compile_request(size)
+    def needed(part: int) -> int:
+        symbol, request = compile_request(part)
         budget = request.budget and Budget(least=True)
-        return compile_plan(symbol, replace(request, budget=budget)).planned_bytes
+        return count * compile_plan(symbol, replace(request, budget=budget)).planned_bytes
 
     first = needed(1)
     if first > limit:
+        smallest = "one sample" if count == 1 else f"{count} samples, one for each context,"
         raise UserError(
             Diagnostic(
-                "not even a batch of one sample fits into memory",
+                f"not even a batch of {smallest} fits into memory",
                 place=built.config.place("memory", "budget"),
                 expected=f"at least {first:,} bytes",
                 got=f"{limit:,} bytes",
             )
         )
-    largest = search(needed, first, limit)
+    largest = count * search(needed, first, limit, MAX_BATCH // count)
     notify(f"--batch max: {largest} samples fit into {limit:,} bytes")
     return largest
 
 
-def search(needed: Callable[[int], int], first: int, limit: int) -> int:
-    """Return the largest batch size, at least 1, that needs at most `limit` bytes.
+def search(needed: Callable[[int], int], first: int, limit: int, largest: int = MAX_BATCH) -> int:
+    """Return the largest batch size, from 1 to `largest`, that needs at most `limit` bytes.
 
     first: the bytes that a batch of 1 needs. The bytes grow nearly linearly with the batch, so the
     next size to try is on the line through the last two results; a larger size that does not fit
     confirms the result.
     """
-    fits, fits_bytes, beyond = 1, first, MAX_BATCH + 1
+    fits, fits_bytes, beyond = 1, first, largest + 1
     slope = first / 2
     trials = 0
     while beyond - fits > 1:
         candidate = fits + max(1, int((limit - fits_bytes) / max(slope, 1.0)))
-        if trials >= _EXTRAPOLATIONS and beyond <= MAX_BATCH:
+        if trials >= _EXTRAPOLATIONS and beyond <= largest:
             candidate = (fits + beyond) // 2
         candidate = min(candidate, beyond - 1)
         size = needed(candidate)

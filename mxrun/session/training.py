@@ -185,7 +185,10 @@ def _build_model(parsed: Parsed, batch: int | None = None) -> tuple[ModelDefinit
 
 
 def _batch_size(parsed: Parsed, observer: Observer, request: TrainRequest) -> int | None:
-    """Return the requested batch size; `max` is limited to the number of records."""
+    """Return the requested batch size; `max` is limited to the number of records.
+
+    On several contexts it is a multiple of their number.
+    """
     largest = max_batch_size(request.batch, parsed, training=True, notify=observer.note)
     if largest is None or request.batch != MAX:
         return largest
@@ -193,9 +196,12 @@ def _batch_size(parsed: Parsed, observer: Observer, request: TrainRequest) -> in
     if "train" not in built.data:
         return largest
     records = len(open_datasets({"train": built.data["train"]}, built.model.records)["train"])
-    if records < largest:
-        observer.note(f"--batch max: {records} samples, because there are no more records")
-    return min(largest, records)
+    if records >= largest:
+        return largest
+    count = len(built.config.devices)
+    records = max(records - records % count, count)
+    observer.note(f"--batch max: {records} samples, because there are no more records")
+    return records
 
 
 def prepare(built: ModelDefinition) -> Run:

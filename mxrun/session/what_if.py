@@ -18,7 +18,7 @@ from mxrun.compiler.what_if import Budgets, PlanEffect, single_steps, step_secon
 from mxrun.config import Parsed
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.naming import in_words
-from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.graph.phases import EVALUATE, TRAIN, UPDATE
 from mxrun.planner.plan import Plan
 from mxrun.session.device import open_device
 from mxrun.session.planning import plan_for, request_for
@@ -30,9 +30,10 @@ _SHARES = (75, 50)
 class SettingChange:
     """Changed setting and its effect.
 
-    change: description. config: the addition to the command line. saved_bytes: reduction of the
-    arena; negative if it grows. step_ms: time of one step, whatever its number of samples; extra:
-    relative increase of the time per sample, negative if it falls.
+    change: description. config: the addition to the command line. planned_bytes: of the arenas of
+    all contexts. saved_bytes: their reduction; negative if they grow. step_ms: time of one step,
+    whatever its number of samples; extra: relative increase of the time per sample, negative if it
+    falls.
     """
 
     change: str
@@ -47,7 +48,10 @@ class SettingChange:
 
 @dataclass(frozen=True)
 class WhatIfRequest:
-    """Run as configured, and the arguments to plan its changes with."""
+    """Run as configured, and the arguments to plan its changes with.
+
+    built, plan: on several contexts, of the part of each.
+    """
 
     parsed: Parsed
     training: bool
@@ -70,11 +74,6 @@ def what_if(request: WhatIfRequest) -> dict[str, Any]:
     }
 
 
-def _budget(effect: PlanEffect) -> str:
-    """Return the budget that admits this plan; the planner may find a faster one within it."""
-    return f"memory.budget={effect.planned_bytes}"
-
-
 def _merit(change: SettingChange) -> tuple[bool, float, int]:
     """Return the sort key: savings without extra time first, changes without savings last."""
     saves = change.saved_bytes > 0
@@ -87,9 +86,14 @@ class _Changes:
         self._request = request
         self._plan = request.plan
         self._phase = TRAIN if request.training else EVALUATE
-        self._batch = request.built.model.batch_size
+        self._batch, self._contexts = request.built.batch_size, request.built.contexts
         self.machine = open_device(request.built.config, request.plan.device).known_peaks()
-        self.step_s = step_seconds(request.plan, self._phase, self.machine)
+        self.step_s = self._step_seconds(request.plan)
+
+    def _step_seconds(self, plan: Plan) -> float:
+        """Return the predicted seconds of a step; on several contexts without the sums."""
+        phases = [name for name in (self._phase, UPDATE) if name in plan.phases]
+        return sum(step_seconds(plan, name, self.machine) for name in phases)
 
     def all(self) -> Iterator[SettingChange]:
         """Yield every change for which a plan exists."""
@@ -100,7 +104,7 @@ class _Changes:
     def _recomputing(self) -> Iterator[SettingChange]:
         """Yield changes of `memory.budget`: more or less recomputation of forward."""
         plain = self._plain()
-        plain_s = step_seconds(plain, self._phase, self.machine)
+        plain_s = self._step_seconds(plain)
         if plain is not self._plan:
             change = "no budget: no recomputation"
             yield self._change(change, "memory.budget=null", plain, plain_s, self._batch)
@@ -113,14 +117,18 @@ class _Changes:
                 yield self._budget_change(change, f"memory.budget={share}%", effect, plain_s)
         smallest = budgets.least()
         change = f"the least that is found, which {in_words(smallest.peak)} needs"
-        yield self._budget_change(change, _budget(smallest), smallest, plain_s)
+        yield self._budget_change(change, self._budget(smallest), smallest, plain_s)
         if plain is self._plan:
             for single in single_steps(plain, without_add_to, self.machine, self._phase):
                 # A budget is met by whole segments, which may need more memory than the one step.
                 if not budgets.is_met(single.planned_bytes):
                     continue
                 change = f"recompute {in_words(single.step)}"
-                yield self._budget_change(change, _budget(single), single, plain_s)
+                yield self._budget_change(change, self._budget(single), single, plain_s)
+
+    def _budget(self, effect: PlanEffect) -> str:
+        """Return the budget that admits this plan; the planner may find a faster one within it."""
+        return f"memory.budget={self._contexts * effect.planned_bytes}"
 
     def _plain(self) -> Plan:
         """Return the plan without a budget."""
@@ -145,6 +153,11 @@ class _Changes:
             values: dict[KeyPath, str] = {("precision",): BFLOAT16}
             setting = f"precision={BFLOAT16}"
             yield from self._planned("activations in bfloat16", setting, values, self._batch)
+        if self._contexts > 1:
+            kind, index = self._request.built.config.device
+            single = f"{kind}:{index}"
+            values = {("context",): single}
+            yield from self._planned("a single context", f"context={single}", values, self._batch)
 
     def _planned(
         self, change: str, config: str, values: Mapping[KeyPath, str], batch: int
@@ -153,11 +166,12 @@ class _Changes:
         request = self._request
         try:
             built = build(request.parsed.with_values(values), batch)
+            built = built.on_contexts() if request.training else built
             plan = plan_for(built, request.training, request.threads)
         except UserError:
             return
-        seconds = step_seconds(plan, self._phase, self.machine)
-        yield self._change(change, config, plan, seconds, batch)
+        seconds = self._step_seconds(plan)
+        yield self._change(change, config, plan, seconds, batch, built.contexts)
 
     def _budget_change(
         self, change: str, config: str, effect: PlanEffect, plain_s: float
@@ -165,13 +179,20 @@ class _Changes:
         return self._change(change, config, effect, plain_s + effect.extra_s, self._batch)
 
     def _change(
-        self, change: str, config: str, planned: Plan | PlanEffect, seconds: float, batch: int
+        self,
+        change: str,
+        config: str,
+        planned: Plan | PlanEffect,
+        seconds: float,
+        batch: int,
+        contexts: int | None = None,
     ) -> SettingChange:
+        planned_bytes = (contexts or self._contexts) * planned.planned_bytes
         return SettingChange(
             change=change,
             config=config,
-            planned_bytes=planned.planned_bytes,
-            saved_bytes=self._plan.planned_bytes - planned.planned_bytes,
+            planned_bytes=planned_bytes,
+            saved_bytes=self._contexts * self._plan.planned_bytes - planned_bytes,
             batch_size=batch,
             step_ms=seconds * 1e3,
             extra_ms=(seconds - self.step_s) * 1e3,

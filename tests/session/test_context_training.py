@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import HANG_S, digests, mxrun, refused, result
+from commands import HANG_S, digests, mxrun, refused, result, succeeded
 from interrupted_runs import INTERVAL, Started, left
 from killed_runs import Moment, assert_little_is_redone, chain
 from training import NoteRecorder, metrics, newest, run_training
@@ -345,11 +345,79 @@ def test_contexts_that_cannot_train_together_are_refused_at_their_place(
     assert not Path("runs").exists()
 
 
-def test_commands_for_one_context_say_so() -> None:
-    for command in (("bench",), ("inspect-memory", "--what-if"), ("train", "--batch", "max")):
-        text = refused(command[0], "net.yaml", *command[1:], TWO, cwd=Path())
-        assert "does not support several contexts" in text
-        assert "add context=cpu:0" in text
+def test_bench_times_steps_on_all_contexts() -> None:
+    words = ("--steps", "3", "--warmup", "1", "--trace", "trace.json")
+    report = result("bench", "wide.yaml", TWO, *words, cwd=Path())
+    assert (report["contexts"], report["threads"], report["batch_size"]) == (2, 1, 64)
+    times = report["mxrun"]["step_ms"]
+    assert 0 < times["min"] <= times["median"]
+    functions = {row["name"]: row for row in report["functions"]}
+    pieces = [name for name in functions if name.startswith("train ")]
+    assert len(pieces) >= 2
+    for name in ("load", "measure train", "update", *pieces):
+        assert functions[name]["calls"] == 2, name
+    assert functions["push and pull bucket 1"]["calls"] == 1
+    assert functions["load"]["start_ms"] <= functions[pieces[0]]["start_ms"]
+    assert functions["push and pull bucket 1"]["end_ms"] <= functions["update"]["end_ms"]
+    tracks = {
+        event["args"]["name"]
+        for event in json.loads(Path("trace.json").read_text())["traceEvents"]
+        if event["ph"] == "M" and event["name"] == "thread_name"
+    }
+    assert {"steps", "cpu:0 compute", "cpu:1 compute"} <= tracks
+    shown = succeeded(mxrun("bench", "wide.yaml", TWO, *words[:4], cwd=Path())).stdout
+    assert "push and pull bucket 1" in shown
+    # Inference is that of the first context.
+    inferred = result("bench", "net.yaml", TWO, "--phase", "infer", *words[:4], cwd=Path())
+    assert (inferred["contexts"], len(inferred["operators"]) > 3) == (1, True)
+
+
+def test_bench_compares_no_baseline_with_several_contexts() -> None:
+    text = refused("bench", "net.yaml", TWO, "--against", "torch", cwd=Path())
+    assert "baselines have no contexts" in text
+    assert "add context=cpu:0, or leave out --against" in text
+
+
+def test_F3_the_largest_batch_is_one_that_all_contexts_share() -> None:
+    plain = inspect_memory("net.yaml", (TWO,), measured=False).to_json()["planned_bytes"]
+    budget = f"memory.budget={plain}"
+    found = inspect_memory("net.yaml", (TWO, budget), batch="max", measured=False).to_json()
+    size = found["batch_size"]
+    assert size % 2 == 0
+    assert found["planned_bytes"] <= found["budget_bytes"]
+    with pytest.raises(UserError, match="does not fit"):
+        inspect_memory("net.yaml", (TWO, budget), batch=size + 2, measured=False)
+    words = (TWO, budget, "train.epochs=1")
+    done = succeeded(mxrun("train", "net.yaml", *words, "--batch", "max", "--json", cwd=Path()))
+    assert f"--batch max: {size} samples fit" in done.stderr
+    assert json.loads(done.stdout)["contexts"] == 2
+    assert f"batch_size: {size}" in Path("runs/net/config.yaml").read_text()
+    text = refused("inspect-memory", "net.yaml", TWO, "memory.budget=4 KiB", "--batch", "max")
+    assert "not even a batch of 2 samples, one for each context, fits" in text
+
+
+def test_F3_the_largest_batch_is_one_that_the_records_fill_on_each_context() -> None:
+    words = (TWO, "train.epochs=1", "data.train.split={of: train, range: [0, 33]}")
+    done = succeeded(mxrun("train", "net.yaml", *words, "--batch", "max", cwd=Path()))
+    assert "--batch max: 32 samples, because there are no more records" in done.stderr
+
+
+def test_F7_settings_are_planned_on_all_contexts() -> None:
+    report = inspect_memory("net.yaml", (TWO,), measured=False, changes=True).to_json()
+    changes = {change["config"]: change for change in report["what_if"]["changes"]}
+    assert {"context=cpu:0", "--batch 32", "--batch 128", "precision=bfloat16"} <= changes.keys()
+    for config, change in changes.items():
+        batch = int(config.removeprefix("--batch ")) if config.startswith("--batch ") else None
+        words = (TWO,) if batch else (TWO, config)
+        planned = inspect_memory("net.yaml", words, batch=batch, measured=False).to_json()
+        is_limit = config.startswith("memory.budget=") and not config.endswith("%")
+        assert planned["planned_bytes"] <= change["planned_bytes"]
+        assert is_limit or planned["planned_bytes"] == change["planned_bytes"]
+        assert change["saved_bytes"] == report["planned_bytes"] - change["planned_bytes"]
+        assert change["batch_size"] == planned["batch_size"]
+
+
+def test_verify_compares_one_context() -> None:
     assert mxrun("verify", "net.yaml", TWO, "--steps", "2", cwd=Path()).returncode == 0
 
 
