@@ -75,7 +75,8 @@ class BackgroundWriter:
 
     The copy is taken before the next step may change the state (`reads` are the variables of what
     is saved); what is slow, hashing and bringing the bytes to disk, runs beside the next steps. A
-    failure is raised by the next `wait`.
+    failure is raised by the next `wait`; `has_failed` tells, at the cost of reading a field,
+    whether there is one.
     """
 
     def __init__(self, engine: Engine, reads: Sequence[Variable], groups: Groups) -> None:
@@ -111,6 +112,11 @@ class BackgroundWriter:
         """Push `save`, which writes the copy that was taken."""
         self._save = save
         self._engine.push(self._write)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last write has ended with an exception."""
+        return self._written.failure is not None
 
     def wait(self) -> None:
         """Wait until nothing is being written; raises what the last write raised."""

@@ -52,11 +52,11 @@ class Saver(Protocol):
     """Interface for writing checkpoints."""
 
     def due_after_step(self, step: int) -> bool:
-        """Return whether a checkpoint is due in the middle of an epoch."""
+        """Return whether `after_step` has something to do in the middle of an epoch."""
 
     def after_step(self, progress: Progress, interrupted: bool) -> None:
         """Save between two steps of an epoch if due; raises Stopped after saving on an
-        interruption.
+        interruption, and UserError if an earlier checkpoint could not be written.
         """
 
     def log_step(self, event: StepLogged) -> None:

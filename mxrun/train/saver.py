@@ -31,7 +31,7 @@ class RunSaver:
     reports metrics of an evaluation that are not finite, once for each metric. `advice` words what
     to do after an end. `writer`, if there is memory for one, writes checkpoints while the next
     steps run. Every method that saves first waits for a checkpoint that is still being written, and
-    raises UserError if that failed.
+    raises UserError if that failed; a failure is also raised after the step during which it came.
     """
 
     def __init__(
@@ -50,17 +50,25 @@ class RunSaver:
         self._reported: set[str] = set()
 
     def due_after_step(self, step: int) -> bool:
-        """Return whether the policy requires a checkpoint in the middle of an epoch."""
-        return self._checkpoints.due_after_step(step)
+        """Return whether `after_step` is to be called in the middle of an epoch.
+
+        The policy requires a checkpoint, or one could not be written.
+        """
+        return self._checkpoints.due_after_step(step) or self._has_failed()
+
+    def _has_failed(self) -> bool:
+        return self._writer is not None and self._writer.has_failed
 
     def after_step(self, progress: Progress, interrupted: bool) -> None:
         """Save if the policy or an interruption requires it.
 
-        Raises Stopped after an interruption's checkpoint is written, and Diverged, without saving,
-        if a value is not finite.
+        Raises Stopped after an interruption's checkpoint is written, Diverged, without saving, if a
+        value is not finite, and UserError if the last checkpoint could not be written.
         """
         if progress.finished:
             return
+        if self._has_failed():
+            self.wait()
         if progress.batch and self._checkpoints.due_after_step(progress.step):
             self._save(progress, due=True)
         if interrupted:

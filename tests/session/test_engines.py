@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from killed_runs import Moment, assert_little_is_redone, chain, kill
 from mxrun.base.errors import Diagnostic, Stopped, UserError
 from mxrun.commands import train as command
 from mxrun.session.planning import load
+from mxrun.session.run import Run
 from mxrun.session.save_copy import SaveCopy
 from mxrun.session.training import TrainRequest, prepare
 from mxrun.train import checkpoint_manager
-from mxrun.train.background import StateCopy
+from mxrun.train.background import BackgroundWriter, StateCopy
 from mxrun.train.checkpoint import MEASURED_FILE, RunState
 from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.interruption import Interruption
@@ -126,20 +128,44 @@ def test_F5_killed_in_a_write_that_later_steps_have_overtaken(
     assert left(tmp_path) == uninterrupted
 
 
-def test_F5_a_write_that_failed_ends_the_run_at_the_next_save(
-    uninterrupted: dict[str, str], empty_folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("engine", ["threaded", "naive"])
+def test_F5_a_write_that_failed_ends_the_run_after_the_step(
+    engine: str, uninterrupted: dict[str, str], empty_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = Steps(monkeypatch)
+    """Long before the next save, and what was saved before is still there."""
+    failing, begun = 2 * INTERVAL, threading.Event()
+    taken: list[int] = []
+    writers: list[BackgroundWriter] = []
+    take, make = TrainingLoop.step, Run.background_writer
+
+    def step(loop: TrainingLoop, number: int, parts: int) -> int:
+        taken.append(number)
+        if number == failing + 2:
+            begun.set()
+            deadline = time.monotonic() + HANG_S
+            while not writers[0].has_failed:
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
+        return take(loop, number, parts)
+
+    def writer(run: Run, loop: TrainingLoop) -> BackgroundWriter | None:
+        found = make(run, loop)
+        assert found is not None
+        writers.append(found)
+        return found
 
     def fail(step: int) -> None:
-        if step == 2 * INTERVAL:
-            steps.wait_for(step + 1)
+        if step == failing:
+            assert engine == "naive" or begun.wait(HANG_S)
             raise UserError(Diagnostic("cannot write checkpoint-14: no space left on device"))
 
     with monkeypatch.context() as patch:
         before_saves(patch, fail)
+        patch.setattr(TrainingLoop, "step", step)
+        patch.setattr(Run, "background_writer", writer)
         with pytest.raises(UserError, match=r"^cannot write checkpoint-14: no space"):
-            train()
+            train(f"engine={engine}")
+    assert taken[-1] == (failing + 2 if engine == "threaded" else failing + 1)
     assert saved_steps(RUN) == [INTERVAL]
     train(existing="resume")
     assert files() == uninterrupted
