@@ -41,8 +41,9 @@ from mxrun.session.micro_batches import planned
 from mxrun.session.onnx_file import onnx_file
 from mxrun.session.planning import parse_config, trust_plugins
 from mxrun.session.resume import saved_manifest
+from mxrun.session.train_summary import TrainSummary
 from mxrun.session.trained_model import TrainedModel
-from mxrun.session.training import Existing, TrainRequest, TrainSummary, train_config
+from mxrun.session.training import Existing, TrainRequest, train_config
 from mxrun.session.unsaved_model import save_model, start_values, unsaved_model
 from mxrun.session.warm_start import WarmStartSource
 from mxrun.train.advice import IN_PYTHON

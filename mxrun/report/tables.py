@@ -72,6 +72,11 @@ def train_table(summary: Report) -> Table:
         measured, predicted = recomputed["measured_extra"], recomputed["predicted_extra"]
         extra = f"{measured:.1%} longer, predicted {predicted:.1%}"
         table.add_row(f"{recomputed['steps']} steps recomputed", extra)
+    for context, counters in summary["storage"].items():
+        if requests := counters["requests"]:
+            reused = f"{counters['requests_from_pool']:,} of {requests:,} from the pool"
+            peak = f"peak {bytes_text(counters['peak_bytes'])}"
+            table.add_row(f"arrays on {context}", f"{reused}, {peak}")
     table.add_row("peak memory", bytes_text(memory["rss_peak_bytes"]))
     table.add_row("run", Text(summary["run_dir"]))
     return table

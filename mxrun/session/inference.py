@@ -22,6 +22,8 @@ from mxrun.graph.lower import RANDOM_STATE, UNTRAINED
 from mxrun.graph.phases import EVALUATE
 from mxrun.graph.symbol import Symbol
 from mxrun.io.files import unreadable_error
+from mxrun.runtime.engine.default import engine_of
+from mxrun.runtime.engine.interface import RunContext
 from mxrun.session.array_records import ArraySource, named_arrays
 from mxrun.session.budget import budgeted
 from mxrun.session.data_part import DataPart, open_part
@@ -42,6 +44,7 @@ from mxrun.session.parameter_init import zero_pinned
 from mxrun.session.planning import check_fits, chooser_for, team_size
 from mxrun.session.records import DatasetSource, FileSource, Records, RecordSource
 from mxrun.session.trained_model import TrainedModel
+from mxrun.train.operations import LoopOperations
 
 Array = npt.NDArray[Any]
 Row = dict[str, Any]
@@ -158,11 +161,13 @@ class Inference:
             output: self._executor.result(EVALUATE, output.head.entry.name).mirror()
             for output in self.outputs
         }
-        for number, records in enumerate(self._loaded()):
+        operations = LoopOperations(engine_of(self.trained.built.config.engine))
+        evaluate = operations.evaluate(lambda _: self._executor.run(EVALUATE), EVALUATE)
+        for number, records in enumerate(self._loaded(operations)):
             if random is not None:
                 random.array[1:] = UNTRAINED, number
                 random.store()
-            self._executor.run(EVALUATE)
+            operations.run(evaluate)
             count = len(records.names)
             arrays = {}
             for output, result in results.items():
@@ -174,12 +179,26 @@ class Inference:
             advance(self._records)
             yield InferenceBatch(records, arrays)
 
-    def _loaded(self) -> Iterator[Records]:
+    def _loaded(self, operations: LoopOperations) -> Iterator[Records]:
         """Load batch after batch; the first one makes the source's loops."""
         batches = self._source.batches(self._executor, self.batch_size)
-        while True:
+        records: Records | None = None
+
+        def load(run: RunContext) -> None:
+            nonlocal records
             with host_loops(self.trained.built.config):
                 records = next(batches, None)
+
+        # The source measures the results of a batch when it is asked for the next one.
+        loading = operations.engine.new_operator(
+            load,
+            reads=[operations.results],
+            writes=[operations.batch],
+            updates=[operations.measured],
+            name="load",
+        )
+        while True:
+            operations.run(loading)
             if records is None:
                 return
             yield records

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -204,6 +204,11 @@ class Run:
         for iterator in self.iterators.values():
             iterator.reset(1)
             iterator.next_into(slots(self.executor, iterator).arrays)
+
+    @property
+    def contexts(self) -> Sequence[Context]:
+        """Contexts that compute parts of each batch, one or more."""
+        return self._group.contexts
 
     @property
     def planned_bytes(self) -> int:

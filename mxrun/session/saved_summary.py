@@ -61,6 +61,7 @@ _CHECKS: Mapping[str, Check] = {
     "memory": _is_mapping(
         *(is_count, "planned_bytes", "touched_bytes", "lower_bound_bytes", "rss_peak_bytes")
     ),
+    "storage": _is_mapping(_is_mapping(is_count, "requests", "requests_from_pool", "peak_bytes")),
     **dict.fromkeys(("run_dir", "ended", "data_wait_advice"), _is_text),
     **dict.fromkeys(("stopped_early", "synthetic_data"), lambda value: isinstance(value, bool)),
     "resumed_from": _or_null(is_count),

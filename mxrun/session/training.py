@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -29,8 +28,9 @@ from mxrun.session.planning import check_fits, is_timed
 from mxrun.session.profile import EngineProfile, RunProfile
 from mxrun.session.resume import RunStart, is_abandoned, resume, saved_manifest
 from mxrun.session.run import Run
-from mxrun.session.saved_summary import is_summary
+from mxrun.session.storage_counters import StorageCounters
 from mxrun.session.synthetic_data import NO_PATH, synthetic_sections, uses_synthetic_data
+from mxrun.session.train_summary import TrainSummary
 from mxrun.session.variables import (
     groups_json,
     trainable_elements,
@@ -78,63 +78,6 @@ class TrainRequest:
     interruption: Interruption = field(default_factory=Interruption)
     initial: WarmStartSource | None = None
     advice: Advice = ON_COMMAND_LINE
-
-
-@dataclass(frozen=True)
-class TrainSummary:
-    """Summary of a training run; times are of the steps run by this process.
-
-    core_wait_share: fraction of the training time in which the process was ready to run while other
-    processes occupied the cores; None if the system does not report it. classes: their names by
-    number, as in the rows and columns of a confusion matrix; empty if labels have no names.
-
-    ended: why the run ended. best: the best evaluation by the metric that selects a checkpoint or
-    stops the run early, with the checkpoint if it is retained. same_as_loss: the metrics that are
-    the loss by definition. data_wait_advice: how to wait less for data; empty if waits are short.
-    """
-
-    steps: int
-    eval: Mapping[str, float | Sequence[Sequence[float | None]] | None]
-    step_ms: Mapping[str, float]
-    first_step_s: float
-    memory: Mapping[str, int]
-    run_dir: str
-    epochs: int
-    stopped_early: bool
-    ended: str
-    resumed_from: int | None
-    best: Mapping[str, Any] | None
-    started_from: Mapping[str, Any] | None
-    data_wait_share: float
-    data_wait_advice: str
-    synthetic_data: bool
-    recompute: Mapping[str, Any] | None
-    micro_batches: int
-    contexts: int
-    threads: int
-    core_wait_share: float | None
-    variables: Mapping[str, Any]
-    classes: Sequence[str]
-    same_as_loss: Sequence[str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the summary as JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> TrainSummary | None:
-        """Return the summary from the content of summary.json; None if it is invalid."""
-        if content.keys() != {field.name for field in fields(cls)} or not is_summary(content):
-            return None
-        times, first = content["step_ms"], content["first_step_s"]
-        step_ms = {name: math.nan if time is None else time for name, time in times.items()}
-        return cls(
-            **{
-                **content,
-                "step_ms": step_ms,
-                "first_step_s": math.nan if first is None else first,
-            }
-        )
 
 
 @dataclass(frozen=True)
@@ -256,6 +199,7 @@ class _Training:
         # Entered once there is state to save; until then a signal ends the process at once.
         self._interruption = request.interruption
         self._awaited_record = ""
+        self._storage = StorageCounters()
         for iterator in run.iterators.values():
             iterator.watch_waits(self._wait)
         self._profile: RunProfile | EngineProfile | None = None
@@ -380,6 +324,7 @@ class _Training:
                 "lower_bound_bytes": run.plan.lower_bound_bytes * len(run.executors),
                 "rss_peak_bytes": rss_peak_bytes,
             },
+            storage=self._storage.report(run.contexts),
             run_dir=str(directory.path),
             epochs=progress.epoch - 1,
             stopped_early=result.stopped_early,

@@ -265,6 +265,27 @@ def test_a_callback_stops_and_fit_resumes(trained: Path, empty_folder: Path) -> 
     assert saved(model.fit(resume=True, progress=False).folder) == saved(trained)
 
 
+def test_S1_arrays_beside_a_run_are_counted_in_its_report(empty_folder: Path) -> None:
+    """A second equal request makes no system allocation."""
+    mxrun.nd.zeros((3, 50_000)).wait_to_read()
+    held = []
+
+    def allocate(event: object) -> None:
+        if isinstance(event, mxrun.EpochDone):
+            mxrun.nd.zeros((7, 50_000)).wait_to_read()
+            held.append(mxrun.nd.zeros((11, 50_000)))
+
+    config = {**SHORT, "name": "run", "train.epochs": 3}
+    counters = mxrun.load(DIGITS, config).fit(allocate, progress=False).summary["storage"]["cpu:0"]
+    assert counters["requests"] >= 6
+    assert counters["requests_from_pool"] >= 2
+    assert counters["requests_from_pool"] + counters["system_allocations"] == counters["requests"]
+    assert counters["bytes_in_use"] >= sum(array.nbytes for array in held)
+    assert counters["peak_bytes"] >= counters["bytes_in_use"] + 7 * 50_000 * 4 - held[0].nbytes
+    written = json.loads(Path("runs/run/summary.json").read_text())
+    assert written["storage"]["cpu:0"] == counters
+
+
 def test_resuming_never_drops_other_weights(empty_folder: Path) -> None:
     model = mxrun.load(DIGITS, {**SHORT, "name": "run"})
     model.fit([stop_after(1, good_enough)], progress=False)

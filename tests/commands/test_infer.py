@@ -19,6 +19,8 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.commands.infer import Inference, InferRequest, infer
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.report.infer import write_csv
+from mxrun.runtime.engine.default import engine, new_engine, using_engine
+from mxrun.runtime.profiler import Event
 
 NORMALIZED = config_text(
     """\
@@ -75,6 +77,27 @@ def classes(inference: Inference) -> list[int]:
 
 def last_evaluation(run: Path) -> dict[str, float]:
     return json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["eval"]
+
+
+@pytest.mark.parametrize("kind", ["threaded", "naive"])
+def test_batches_are_loaded_and_run_as_functions_of_the_engine(
+    lenet: Path, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(lenet, run)
+    config = run / "config.yaml"
+    config.write_text(config.read_text() + f"engine: {kind}\n")
+    events = list[Event]()
+    with using_engine(new_engine(kind)):
+        engine().record(events.append)
+        inference = infer(run, InferRequest(split="eval", batch=64))
+        list(inference.rows())
+        engine().record(None)
+    names = [event.name for event in events if event.name in ("load", "evaluate")]
+    assert names == ["load", "evaluate"] * 6 + ["load"]
+    plain = infer(lenet, InferRequest(split="eval", batch=64))
+    list(plain.rows())
+    assert inference.metrics == plain.metrics
 
 
 @pytest.mark.parametrize("name", ["digits_lenet", "normalized"])

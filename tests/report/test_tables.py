@@ -214,6 +214,10 @@ def test_the_summary_shows_what_a_run_came_to() -> None:
                     "lower_bound_bytes": 1_048_576,
                     "rss_peak_bytes": 157_286_400,
                 },
+                "storage": {
+                    "cpu:0": {"requests": 0, "requests_from_pool": 0, "peak_bytes": 0},
+                    "cpu:1": {"requests": 1500, "requests_from_pool": 1490, "peak_bytes": 2048},
+                },
                 "recompute": {"steps": 7, "measured_extra": 0.0625, "predicted_extra": 0.05},
                 "threads": 3,
                 "contexts": 1,
@@ -236,6 +240,7 @@ def test_the_summary_shows_what_a_run_came_to() -> None:
         "0.9875 on synthetic data",
         "early stopping: loss has not improved for 3 evaluations",
         "0.9912 after epoch 17 (checkpoint-391)",
+        "1,490 of 1,500 from the pool, peak 2.00 KiB",
         "step, p99",
         "0.500 ms",
         "0.81 s",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mxrun.session.training import TrainSummary
+from mxrun.session.train_summary import TrainSummary
 from mxrun.train.run_directory import RunDirectory
 
 SOUND: dict[str, Any] = {
@@ -19,6 +19,7 @@ SOUND: dict[str, Any] = {
     "memory": dict.fromkeys(
         ("planned_bytes", "touched_bytes", "lower_bound_bytes", "rss_peak_bytes"), 4096
     ),
+    "storage": {"cpu:0": {"requests": 0, "requests_from_pool": 0, "peak_bytes": 0}},
     "run_dir": "runs/one",
     "epochs": 1,
     "stopped_early": False,

@@ -29,6 +29,7 @@ SUMMARY_FIELDS = {
     "synthetic_data",
     "threads",
     "memory",
+    "storage",
     "micro_batches",
     "contexts",
     "recompute",
