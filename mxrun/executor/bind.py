@@ -44,14 +44,22 @@ def program_steps(
 
 
 def placed_steps(
-    phase: PhasePlan, device: Device, place: Callable[[int], Handle]
+    phase: PhasePlan,
+    device: Device,
+    place: Callable[[int], Handle],
+    only: Sequence[str] | None = None,
 ) -> list[ProgramStep]:
     """Return the launches of a phase; `place` gives the handle of an offset in the plan.
 
-    NumPy's threads are limited as by `bind`.
+    only: names of steps, in whose order these alone are placed. NumPy's threads are limited as by
+    `bind`.
     """
+    selected: Sequence[Step] = phase.steps
+    if only is not None:
+        by_name = {step.name: step for step in phase.steps}
+        selected = [by_name[name] for name in only]
     steps: list[ProgramStep] = []
-    for step in phase.steps:
+    for step in selected:
         assert step.kernel is not None
         with OperatorErrorContext(step.title, step.place):
             launches = step.kernel.bind(phase.handles(step, place))

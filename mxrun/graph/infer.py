@@ -84,6 +84,8 @@ class _ShapeInference:
         self.source: dict[NodeEntry, Node] = {}
         self.diagnostics: list[Diagnostic] = []
         self.failed: set[Node] = set()
+        # Operators that have been checked with complete shapes, which cannot change any more.
+        self.checked: set[Node] = set()
         for node in nodes:
             for index in range(node.num_outputs):
                 self.shapes[NodeEntry(node, index)] = None
@@ -120,7 +122,7 @@ class _ShapeInference:
         )
 
     def _visit(self, node: Node) -> bool:
-        if node in self.failed or node.prop is None:
+        if node in self.failed or node in self.checked or node.prop is None:
             return False
         with OperatorErrorContext(f"{node.operator} {node.name!r}", node.place):
             return self._inferred(node, node.prop)
@@ -129,6 +131,8 @@ class _ShapeInference:
         outputs = [NodeEntry(node, index) for index in range(node.num_outputs)]
         arguments = list(node.argument_entries())
         auxiliary = list(node.inputs[len(arguments) :])
+        if all(is_known(self.shapes[entry]) for entry in (*node.inputs, *outputs)):
+            self.checked.add(node)
         try:
             inferred = prop.infer_shape(
                 [self.shapes[entry] for entry in arguments],

@@ -7,7 +7,7 @@ from typing import Any
 
 from mxrun.base.context import Context, current_context
 from mxrun.base.tensor import Shape
-from mxrun.compiler.bound import compile_bound
+from mxrun.compiler.plan_cache import bound_plan
 from mxrun.graph.symbol import Symbol
 from mxrun.imperative.arrays import array as array_module
 from mxrun.imperative.arrays.chunk import allocate
@@ -45,7 +45,7 @@ def executor_of_shapes(
     specs = inferred_specs(symbol, shapes, types)
     wanted = gradient_requests(requests, symbol.list_arguments())
     request = bound_request(symbol, specs, shapes, wanted, context)
-    bound = compile_bound(request)
+    bound = bound_plan(request)
     plan = bound.plan
     nbytes = plan.planned_bytes
     arena = allocate(context, nbytes)

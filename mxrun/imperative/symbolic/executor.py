@@ -12,7 +12,8 @@ from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.compiler.bound import BoundPlan, BoundRequest, compile_bound
+from mxrun.compiler.bound import BoundPlan, BoundRequest
+from mxrun.compiler.plan_cache import bound_plan
 from mxrun.graph.symbol import Symbol
 from mxrun.imperative.arrays import array as array_module
 from mxrun.imperative.arrays.array import NDArrayBase
@@ -83,7 +84,7 @@ class Executor:
         specs = {name: array.spec for name, array in {**arguments, **states}.items()}
         inputs = [n for n in arguments if wanted.get(n, OpReqType.NULL) is OpReqType.NULL]
         request = bound_request(symbol, specs, inputs, wanted, context)
-        bound = compile_bound(request)
+        bound = bound_plan(request)
         nbytes = bound.plan.reusable_bytes
         if region is None or region.chunk.nbytes < nbytes:
             region = Region(allocate(context, max(nbytes, 1)))

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from mxrun.base.dtype import item_size
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.bound import BoundRequest, compile_bound
+from mxrun.compiler.bound import BoundRequest
+from mxrun.compiler.plan_cache import bound_plan
 from mxrun.device.interface import Program
 from mxrun.device.layouts import logical
 from mxrun.graph.compose import input_names
@@ -43,7 +44,7 @@ class Monitor:
     ) -> None:
         self._nodes = {node.name: node for node in request.symbol.nodes}
         self._callback, self._all = callback, monitor_all
-        bound = compile_bound(replace(request, fuse=False))
+        bound = bound_plan(replace(request, fuse=False))
         self._context = original.reusable.context
         region = Region(allocate(self._context, max(bound.plan.reusable_bytes, 1)))
         arrays = dict(original.arrays)

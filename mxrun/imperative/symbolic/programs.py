@@ -8,7 +8,7 @@ backward pass reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 from mxrun.compiler.bound import BoundPlan
 from mxrun.device.interface import Device, Program
@@ -21,7 +21,6 @@ from mxrun.imperative.arrays.chunk import Chunk
 from mxrun.imperative.calls.random import next_state
 from mxrun.imperative.symbolic.memory import Region
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.launch import Handle
 from mxrun.runtime.engine.interface import EngineOperator, RunContext, Variable
 
 Copies = Sequence[tuple[NDArrayBase, NDArrayBase]]
@@ -71,7 +70,7 @@ class Access:
 
 
 class Programs:
-    """Forward and backward passes of a bound plan.
+    """Forward and backward passes of a bound plan; a program is bound when it first runs.
 
     arrays: of the pinned tensors by name. region: the reusable memory; several programs may share
     it, and each forward pass replaces its content. name: in messages and traces.
@@ -85,21 +84,32 @@ class Programs:
         self.device: Device = reusable.device
         self.is_random = RANDOM_STATE in bound.plan.specs
         handles = {key: array.handle for key, array in arrays.items()}
-        self.place = place = bound.place(handles, reusable.handle)
-        first, last = bound.split()
-        self.forward_in_training = self._program(TRAIN, place, first)
-        self.backward = self._program(TRAIN, place, last)
-        self.evaluation = self._program(EVALUATE, place)
-        self._operators = {True: self._forward(True, ()), False: self._forward(False, ())}
+        self.place = bound.place(handles, reusable.handle)
+        self._operators: dict[bool, EngineOperator] = {}
 
-    def _program(
-        self, phase: str, place: Callable[[int], Handle], names: Sequence[str] | None = None
-    ) -> Program:
-        steps = placed_steps(self.bound.plan.phases[phase], self.device, place)
-        if names is None:
-            return self.device.bind(steps)
-        by_name = {step.name: step for step in steps}
-        return self.device.bind([by_name[name] for name in names])
+    @cached_property
+    def steps(self) -> tuple[list[str], list[str]]:
+        """Names of the steps of the forward and of the backward pass in training."""
+        return self.bound.split()
+
+    @cached_property
+    def forward_in_training(self) -> Program:
+        """Forward pass of the training phase."""
+        return self._program(TRAIN, self.steps[0])
+
+    @cached_property
+    def backward(self) -> Program:
+        """Backward pass of the training phase."""
+        return self._program(TRAIN, self.steps[1])
+
+    @cached_property
+    def evaluation(self) -> Program:
+        """Forward pass outside of training."""
+        return self._program(EVALUATE)
+
+    def _program(self, phase: str, names: Sequence[str] | None = None) -> Program:
+        steps = placed_steps(self.bound.plan.phases[phase], self.device, self.place, names)
+        return self.device.bind(steps)
 
     def forward_operator(self, is_train: bool, runner: Runner = _plain_run) -> EngineOperator:
         """Return the engine's operator of a forward pass; random operators draw anew.
@@ -107,6 +117,8 @@ class Programs:
         runner: runs the program.
         """
         if not self.is_random and runner is _plain_run:
+            if is_train not in self._operators:
+                self._operators[is_train] = self._forward(is_train, ())
             return self._operators[is_train]
         copies: list[tuple[NDArrayBase, NDArrayBase]] = []
         if self.is_random:

@@ -48,6 +48,10 @@ class _Region:
         later = order[start + len(numbers) :]
         self._later = {root for number in later for root in ordering.units[number].touched}
         self._later |= ordering.lasting
+        # By unit: those that touch one of its roots too, on which alone its bytes depend; what is
+        # known of them, by unit and by which of these have run.
+        self._related = [self._touching_any(unit.touched) for unit in self._units]
+        self._known: dict[tuple[int, int], tuple[int, int]] = {}
         live = LiveBytes(ordering)
         for number in order[:start]:
             live.run(ordering.units[number])
@@ -80,11 +84,20 @@ class _Region:
             reached = following
         return [self._numbers[index] for index in reached[complete][2]]
 
+    def _touching_any(self, roots: Sequence[int]) -> int:
+        found = 0
+        for root in roots:
+            found |= self._touching[root]
+        return found
+
     def _step(self, index: int, done: int, now: int) -> tuple[int, int]:
         """Return the live bytes while a unit runs after the set `done`, and after it."""
-        run = done | 1 << index
-        return self._ordering.during_and_after(
-            self._units[index],
-            now,
-            lambda root: root not in self._later and not self._touching[root] & ~run,
-        )
+        run = (done | 1 << index) & self._related[index]
+        found = self._known.get((index, run))
+        if found is None:
+            found = self._known[index, run] = self._ordering.during_and_after(
+                self._units[index],
+                0,
+                lambda root: root not in self._later and not self._touching[root] & ~run,
+            )
+        return now + found[0], now + found[1]

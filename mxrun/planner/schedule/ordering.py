@@ -23,14 +23,14 @@ Order = Sequence[int]
 class Unit:
     """Steps that are scheduled together.
 
-    allocated: the roots of the memory that they allocate. touched: the roots of all that they read
-    and write. within: pairs (read, allocated) of which the second may overwrite the first. scratch:
-    workspace bytes of the last step's kernel. waits_for, followers: numbers of the units that must
-    come before and after.
+    allocated_bytes: bytes of the memory that they allocate. touched: the roots of all that they
+    read and write. within: pairs (read, allocated) of which the second may overwrite the first.
+    scratch: workspace bytes of the last step's kernel. waits_for, followers: numbers of the units
+    that must come before and after.
     """
 
     steps: tuple[Step, ...]
-    allocated: tuple[ValueId, ...]
+    allocated_bytes: int
     touched: tuple[ValueId, ...]
     within: tuple[tuple[ValueId, ValueId], ...]
     scratch: int
@@ -77,11 +77,11 @@ class Ordering:
 
         over: returns whether the unit is the last one to touch a root.
         """
-        allocated = sum(self.size[root] for root in unit.allocated)
+        size = self.size
         freed = [root for root in unit.touched if over(root)]
-        saved = sum(self.size[output] for read, output in unit.within if read in freed)
-        during = now + allocated - saved + unit.scratch
-        return during, now + allocated - sum(self.size[root] for root in freed)
+        saved = sum([size[output] for read, output in unit.within if read in freed])
+        during = now + unit.allocated_bytes - saved + unit.scratch
+        return during, now + unit.allocated_bytes - sum([size[root] for root in freed])
 
     def steps(self, order: Order) -> tuple[Step, ...]:
         """Return the steps of the units in the given order."""
@@ -96,7 +96,7 @@ class Ordering:
         kernel = steps[-1].kernel
         return Unit(
             steps=tuple(steps),
-            allocated=tuple(value for value in written if self._root[value] == value),
+            allocated_bytes=sum(self.size[root] for root in written if self._root[root] == root),
             touched=tuple(self._touched(*written, *read)),
             within=tuple(self._in_place_pairs(steps[-1], hints)),
             scratch=0 if kernel is None else align(kernel.workspace_bytes),

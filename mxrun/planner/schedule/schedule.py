@@ -125,8 +125,8 @@ def _list_order(ordering: Ordering) -> Order:
 
 def _depth_first(ordering: Ordering) -> Order:
     """Return the depth-first order: each unit directly after its dependencies, largest first."""
-    units, size = ordering.units, ordering.size
-    allocated = [sum(size[root] for root in unit.allocated) for unit in units]
+    units = ordering.units
+    allocated = [unit.allocated_bytes for unit in units]
     order: list[int] = []
     done: set[int] = set()
     for end in range(len(units)):
