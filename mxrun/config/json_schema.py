@@ -126,7 +126,7 @@ def _dataset(schema: Schema, datasets: Kinds) -> Schema:
         free = {key: _with_expressions(part) for key, part in options["properties"].items()}
         if "path" in free:
             # Null: the path is given later, on the command line.
-            free["path"] = {**free["path"], "type": ["string", "null"]}
+            free["path"] = _or_null(free["path"])
         named = {**own["dataset"], "const": name}
         kinds.append(
             {
@@ -288,3 +288,10 @@ def _with_expressions(schema: Mapping[str, Any]) -> Schema:
         inner.pop("type", None)
     is_value = "enum" in inner or inner.get("type") in ("integer", "number", "boolean", "array")
     return {"anyOf": [inner, _EXPRESSION], **outer} if is_value else {**inner, **outer}
+
+
+def _or_null(path: Schema) -> Schema:
+    """Return the schema of a path, one or a list, that may also be null."""
+    if "anyOf" in path:
+        return {**path, "anyOf": [*path["anyOf"], {"type": "null"}]}
+    return {**path, "type": ["string", "null"]}

@@ -268,6 +268,7 @@ def _located(tree: SourceNode) -> SourceNode:
     """
     for part in ("train", "eval"):
         tree = _changed(tree, ("data", part, "path"), _absolute)
+        tree = _changed(tree, ("data", part, "path"), _all_absolute)
     return _changed(tree, ("plugins",), _all_absolute)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
-from mxrun.base.near_names import nearest
+from mxrun.base.near_names import listed, nearest
 from mxrun.config import COMMAND_LINE, PATHLESS, Overrides, SourceNode, overridden
 from mxrun.frontend import ModelDefinition, check_labels
 from mxrun.frontend.data import data_requests, evaluation_pipeline
@@ -23,6 +23,7 @@ from mxrun.io.files import user_path
 from mxrun.io.formats.arrays import array_field
 from mxrun.io.formats.image_list import is_image_list
 from mxrun.io.loading.batch import is_label
+from mxrun.io.paths import paths_of
 from mxrun.io.sample import image_scale, takes_images
 from mxrun.io.transforms.base import Scale
 from mxrun.session.records import shown_path
@@ -196,9 +197,8 @@ def _section(trained: TrainedModel, part: DataPart, role: str) -> SourceNode:
             raise UserError(Diagnostic(problem, hint="leave out the path or --split"))
     if part.split not in (None, TRAIN, EVAL):
         given["split"] = SourceNode(part.split, place)
-    path = given.get("path")
-    if path is not None and isinstance(path.value, str) and path.value:
-        given["path"] = replace(path, value=os.path.abspath(user_path(path.value)))
+    if "path" in given:
+        given["path"] = _absolute(given["path"])
     if given.get("dataset", own["dataset"]).value != own["dataset"].value:
         own = {}
     elif role == TRAIN or config.data.eval is None:
@@ -207,6 +207,15 @@ def _section(trained: TrainedModel, part: DataPart, role: str) -> SourceNode:
     kept = {key: value for key, value in own.items() if key not in _OF_THE_RUN}
     kept |= {} if transforms is None else {"transforms": transforms}
     return SourceNode({**kept, **given}, place)
+
+
+def _absolute(path: SourceNode) -> SourceNode:
+    """Return a path, or a list of these, as seen from the working folder."""
+    if isinstance(path.value, tuple):
+        return replace(path, value=tuple(map(_absolute, path.value)))
+    if not isinstance(path.value, str) or not path.value:
+        return path
+    return replace(path, value=os.path.abspath(user_path(path.value)))
 
 
 def _is_whole(name: object) -> bool:
@@ -341,5 +350,6 @@ def _file(request: DatasetRequest, dataset: Dataset) -> str:
 def _described(request: DatasetRequest, dataset: Dataset) -> str:
     """Return the data set, its path as seen from the working folder, and its part."""
     path = getattr(request.options, "path", None)
-    where = f" {shown_path(str(user_path(path)))}" if isinstance(path, str) else ""
+    paths = [] if path is None else [shown_path(str(user_path(each))) for each in paths_of(path)]
+    where = f" {listed(paths)}" if paths else ""
     return f"{dataset.name}{where}, {dataset.split}"
