@@ -24,11 +24,12 @@ def share(builder: Any, block: Any, count: Any) -> tuple[Any, Any]:
     grain = _WORD(_GRAIN)
     rounded = builder.add(count, builder.sub(builder.mul(team, grain), _WORD(1)))
     chunk = builder.mul(builder.sdiv(rounded, builder.mul(team, grain)), grain)
-    begin = _smaller(builder, count, builder.mul(number, chunk))
-    return begin, _smaller(builder, count, builder.add(begin, chunk))
+    begin = smaller(builder, count, builder.mul(number, chunk))
+    return begin, smaller(builder, count, builder.add(begin, chunk))
 
 
-def _smaller(builder: Any, left: Any, right: Any) -> Any:
+def smaller(builder: Any, left: Any, right: Any) -> Any:
+    """Return the smaller of two integers."""
     return builder.select(builder.icmp_signed("<", left, right), left, right)
 
 

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
+
+
+@cache
+def has_half_width_registers() -> bool:
+    """Return whether 512-bit instructions take two cycles, and stores of 512 bits longer still.
+
+    Loops that are bound by memory are then faster with 256-bit instructions.
+    """
+    return str(llvm.get_host_cpu_name()) == "znver4"
+
+
+@cache
+def adds_and_multiplies_apart() -> bool:
+    """Return whether additions and conversions do not share execution units with multiplications.
+
+    These processors, AMD's, also prefetch for writes by themselves.
+    """
+    return str(llvm.get_host_cpu_name()).startswith("znver")
 
 
 def target_machine(optimization: int, *features: str) -> Any:

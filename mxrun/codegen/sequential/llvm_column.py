@@ -92,6 +92,15 @@ def gather_vector(builder: Any, pointer: Any, position: Any, step: Any, mask: An
     return call_function(builder, f"llvm.masked.gather.v{count}f32.v{count}p0", kind, arguments)
 
 
+def side_by_side(builder: Any, vectors: list[Any]) -> Any:
+    """Return one vector of the lanes of vectors, whose number is a power of two."""
+    while len(vectors) > 1:
+        lanes = lane_numbers(INDEX, 2 * vectors[0].type.count)
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [builder.shuffle_vector(low, high, lanes) for low, high in pairs]
+    return vectors[0]
+
+
 def joined(builder: Any, join: Any, lanes: Any) -> Any:
     """Reduce a vector to a scalar: combine the upper half with the lower until one lane is left."""
     count = lanes.type.count
