@@ -10,7 +10,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from typing import TypeAlias
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import TensorSpec
@@ -32,6 +33,9 @@ from mxrun.passes.pinned_results import PinnedTensor, pinned_results
 from mxrun.passes.split_backward import split_backward
 from mxrun.passes.updates import accumulate, hoist_updates
 from mxrun.planner.plan import Plan
+
+Range: TypeAlias = "tuple[int, int]"
+"""Bytes [begin, end) of a plan."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,31 @@ class BoundPlan:
 
         return handle
 
+    @cached_property
+    def repeats_backward(self) -> bool:
+        """Whether the backward pass overwrites nothing that it reads from the forward pass.
+
+        It can then be repeated. Where tensors are parts of others it counts as if it did.
+        """
+        phase = self.plan.phases[TRAIN]
+        by_name = {step.name: step for step in phase.steps}
+        steps = [by_name[name] for name in self.split()[1]]
+        made = {value for step in steps for value in step.writes}
+        # Sources are variables, which backward does not change, and running sums, which it shall.
+        read = {value for step in steps for value in step.reads} - made
+        read -= {*phase.graph.sources.values()}
+        workspaces = [
+            (begin := phase.scratch[step.name], begin + step.kernel.workspace_bytes)
+            for step in steps
+            if step.kernel is not None and step.kernel.workspace_bytes
+        ]
+
+        def ranges(values: Collection[ValueId]) -> list[Range]:
+            placed = ((phase.offsets[v], phase.graph.spec(v)) for v in values if v in phase.offsets)
+            return [(begin, begin + spec.nbytes) for begin, spec in placed if spec.nbytes]
+
+        return not phase.parts and not _overlap(ranges(read), [*ranges(made), *workspaces])
+
     def split(self) -> tuple[list[str], list[str]]:
         """Return the names of the steps of TRAIN's forward and of its backward pass, in order."""
         graph = self.plan.phases[TRAIN].graph
@@ -97,6 +126,15 @@ class BoundPlan:
         for name in forward:
             del others[name]
         return forward, [*others]
+
+
+def _overlap(some: list[Range], others: list[Range]) -> bool:
+    """Return whether a range [begin, end) of bytes has a byte in common with one of the others."""
+    return any(
+        begin < other_end and other_begin < end
+        for begin, end in some
+        for other_begin, other_end in others
+    )
 
 
 def compile_bound(request: BoundRequest) -> BoundPlan:
@@ -114,6 +152,7 @@ def compile_bound(request: BoundRequest) -> BoundPlan:
         device=request.device,
         fuse=request.fuse,
         join=request.fuse,
+        add_to=request.fuse,
     )
     heads = [head.name for head in symbol.heads]
     outputs = _output_names(request.symbol)

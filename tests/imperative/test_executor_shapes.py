@@ -27,8 +27,19 @@ def answer(request):
     names = []
     executor.set_monitor_callback(lambda name, _: names.append(name.decode()), *request)
     executor.forward(is_train=True)
-    return names
+    forward = len(names)
+    executor.backward()
+    return names[:forward], names[forward:]
 """
+# Gradients that MXNet's nodes also write: of a label, of a gamma that is fixed, and those of a sum,
+# which are the gradient of its output.
+ONLY_MXNETS = {
+    "softmax_backward_output1",
+    "bn_backward_output1",
+    "add_backward_output0",
+    "add_backward_output1",
+    "sum_grad_output",
+}
 
 
 def monitored() -> Any:
@@ -44,8 +55,46 @@ def test_monitored_names_are_mxnets(monitor_all: bool) -> None:
     executor = monitored()
     executor.set_monitor_callback(lambda name, _: names.append(name), monitor_all)
     executor.forward(is_train=True)
-    (expected,) = run_in(MXNet, MXNET, [[monitor_all]])
-    assert names == expected
+    forward = len(names)
+    executor.backward()
+    ((expected, backward),) = run_in(MXNet, MXNET, [[monitor_all]])
+    assert names[:forward] == expected
+    outputs = {name for name in backward if "_output" in name}
+    assert set(names[forward:]) == outputs - ONLY_MXNETS
+    assert len(names) == forward + len(outputs - ONLY_MXNETS)
+
+
+@pytest.mark.parametrize("request_kind", ["write", "add"])
+def test_a_monitor_sees_the_gradients_of_a_backward_pass(request_kind: str) -> None:
+    """Each once its node has computed it, as it is before it is added to others."""
+    data = sym.Variable("data")
+    fc1 = sym.FullyConnected(data, num_hidden=3, name="fc1")
+    relu = sym.Activation(fc1, act_type="relu", name="relu")
+    shared = sym.FullyConnected(relu, num_hidden=3, name="fc2") + sym.exp(relu, name="exp")
+    net = sym.SoftmaxOutput(shared, name="softmax")
+    executor = net.simple_bind(data=(4, 5), grad_req=request_kind)
+    for name, array in executor.arg_dict.items():
+        array[:] = symbol_networks.value(name, array.shape)
+    seen: dict[str, Any] = {}
+    executor.set_monitor_callback(lambda name, array: seen.update({name: array.asnumpy()}))
+    executor.forward(is_train=True)
+    assert not any("backward" in name for name in seen)
+    for passed in (1, 2):
+        executor.forward(is_train=True)
+        executor.backward()
+        for node in ("fc1", "fc2"):
+            for number, argument in ((1, f"{node}_weight"), (2, f"{node}_bias")):
+                gradient = executor.grad_dict[argument].asnumpy()
+                times = passed if request_kind == "add" else 1
+                found = seen[f"{node}_backward_output{number}"]
+                np.testing.assert_allclose(gradient, times * found, rtol=1e-5)
+        gradient = seen["softmax_backward_output0"]
+        by_exp = gradient * seen["exp_output"]
+        np.testing.assert_allclose(seen["exp_backward_output"], by_exp, rtol=1e-5)
+        by_fc2 = gradient @ executor.arg_dict["fc2_weight"].asnumpy()
+        np.testing.assert_allclose(seen["fc2_backward_output0"], by_fc2, rtol=1e-4, atol=1e-6)
+        by_relu = (by_exp + by_fc2) * (seen["fc1_output"] > 0)
+        np.testing.assert_allclose(seen["relu_backward_output"], by_relu, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("is_train", [False, True])

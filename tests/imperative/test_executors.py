@@ -316,6 +316,21 @@ def test_two_backward_passes_after_one_forward_pass() -> None:
         np.testing.assert_allclose(value, 2 * once[name], rtol=1e-6)
 
 
+def test_a_backward_pass_that_overwrites_what_it_reads_is_not_repeated() -> None:
+    """MXNet repeats it with wrong gradients."""
+    relu = sym.Activation(sym.Variable("x"), act_type="relu", name="relu")
+    net = sym.FullyConnected(relu, num_hidden=3, name="fc") + sym.exp(relu, name="exp")
+    executor = sym.SoftmaxOutput(net, name="softmax").simple_bind(x=(4, 3))
+    fill(executor)
+    for _ in range(2):
+        executor.forward(is_train=True)
+        executor.backward()
+        found = gradients(executor)
+        with pytest.raises(UserError, match=r"call forward\(is_train=True\) before each"):
+            executor.backward()
+        assert all(each.tobytes() == found[n].tobytes() for n, each in gradients(executor).items())
+
+
 def test_states_are_updated_by_forward_in_training_alone() -> None:
     executor = symbol_networks.residual(sym).simple_bind(data=(2, 3, 5, 5), label=(2, 4))
     fill(executor)

@@ -66,6 +66,8 @@ class Executor:
         # The programs and the token of the last forward pass in training, which a backward pass
         # continues.
         self._pending: tuple[Programs, object] | None = None
+        # The token of the last backward pass.
+        self._spent: object = None
 
     # -- binding -------------------------------------------------------------------------------
 
@@ -185,7 +187,8 @@ class Executor:
         """Compute the gradients by the last forward pass, which must have been one in training.
 
         out_grads: gradients of the outputs, an array or one for each output; a loss needs none.
-        Raises UserError if a gradient is missing or has another shape.
+        Raises UserError if a gradient is missing or has another shape, and for a second call after
+        one forward pass if the first has overwritten what it reads.
         """
         programs, token = self._pending or (self._programs, object())
         if programs.region.holder is not token:
@@ -193,16 +196,23 @@ class Executor:
                 "call forward(is_train=True) before, and no other pass in the same memory between"
             )
             raise UserError(Diagnostic("backward without a forward pass in training", hint=hint))
+        if self._spent is token and not programs.bound.repeats_backward:
+            problem = "this backward pass overwrites what it reads, and so cannot be repeated"
+            raise UserError(Diagnostic(problem, hint="call forward(is_train=True) before each"))
         given = self._given_gradients(out_grads)
         copies = [
             (source, programs.arrays[programs.bound.head_gradients[position]])
             for position, source in given.items()
         ]
+        self._spent = token
         requests = self._request.gradients
         zeroed = [
             self._gradients[name] for name in self._bound.zero if requests[name] is OpReqType.WRITE
         ]
-        self._push(programs.backward_operator(requests, copies, zeroed))
+        if self._monitor is not None and programs is self._monitor.programs:
+            self._monitor.backward(requests, copies, zeroed)
+        else:
+            self._push(programs.backward_operator(requests, copies, zeroed))
 
     def _push(self, operator: Any) -> None:
         self._region.chunk.engine.push(operator)
@@ -309,10 +319,12 @@ class Executor:
     def set_monitor_callback(
         self, callback: MonitorCallback | None, monitor_all: bool = False
     ) -> None:
-        """Call `callback(name, array)` for every output of every node of each forward pass.
+        """Call `callback(name, array)` for every output of every node of each pass.
 
-        The nodes then run without fusion, in a plan of their own, and `forward` waits for them.
-        monitor_all: also for the inputs of every node. None ends that.
+        Of a backward pass these are the gradients of a node's arguments that are computed, such as
+        `fc1_backward_output1`. The nodes then run without fusion, in a plan of their own, and the
+        passes wait for them. monitor_all: also for the inputs of every node in forward passes. None
+        ends that.
         """
         self._monitor = None
         if callback is not None:

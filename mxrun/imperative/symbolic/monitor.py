@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,10 +20,14 @@ from mxrun.graph.compose import input_names
 from mxrun.graph.graph import Step, ValueId
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.imperative.arrays.array import NDArrayBase
 from mxrun.imperative.arrays.chunk import allocate
 from mxrun.imperative.arrays.creation import empty, from_numpy
 from mxrun.imperative.symbolic.memory import Region
-from mxrun.imperative.symbolic.programs import Programs
+from mxrun.imperative.symbolic.programs import Copies, Programs
+from mxrun.operator.kernel import OpReqType
+from mxrun.planner.plan import PhasePlan
+from mxrun.runtime.engine.interface import EngineOperator
 
 Array = npt.NDArray[Any]
 MonitorCallback = Callable[[str, Any], object]
@@ -43,6 +47,7 @@ class Monitor:
         monitor_all: bool,
     ) -> None:
         self._nodes = {node.name: node for node in request.symbol.nodes}
+        self._engine = original.reusable.engine
         self._callback, self._all = callback, monitor_all
         bound = bound_plan(replace(request, fuse=False))
         self._context = original.reusable.context
@@ -56,41 +61,29 @@ class Monitor:
 
     def forward(self, is_train: bool) -> None:
         """Run a forward pass, wait for it and call the callback for its tensors in their order."""
-        programs, tensors = self.programs, list[tuple[str, Array]]()
-        engine = programs.reusable.engine
-        engine.push(programs.forward_operator(is_train, partial(self._run, is_train, tensors)))
-        engine.wait_for_variable(programs.reusable.variable)
-        for name, value in tensors:
+        phase = self.programs.bound.plan.phases[TRAIN if is_train else EVALUATE]
+        names = self.programs.steps[0] if is_train else [step.name for step in phase.steps]
+        values: dict[NodeEntry, Array] = {}
+        watch = _Watch(phase, names, partial(self._tensors, values, phase))
+        self._run(self.programs.forward_operator(is_train, watch.run), watch)
+
+    def backward(
+        self, requests: Mapping[str, OpReqType], copies: Copies, zeroed: Sequence[NDArrayBase]
+    ) -> None:
+        """Run a backward pass likewise, with the gradients that its nodes compute."""
+        phase = self.programs.bound.plan.phases[TRAIN]
+        watch = _Watch(phase, self.programs.steps[1], partial(self._gradients, phase))
+        operator = self.programs.backward_operator(requests, copies, zeroed, watch.run)
+        self._run(operator, watch)
+
+    def _run(self, operator: EngineOperator, watch: _Watch) -> None:
+        self._engine.push(operator)
+        self._engine.wait_for_variable(self.programs.reusable.variable)
+        for name, value in watch.found:
             self._callback(name, from_numpy(value, self._context, value.dtype.name))
 
-    def _run(self, is_train: bool, tensors: list[tuple[str, Array]], program: Program) -> None:
-        """Run a program call by call; append the tensors of every step that has finished."""
-        phase = self.programs.bound.plan.phases[TRAIN if is_train else EVALUATE]
-        values: dict[NodeEntry, Array] = {}
-        steps = list(phase.steps)
-        last_call = {name: index for index, name in enumerate(program.names)}
-
-        def look(index: int) -> None:
-            name = program.names[index]
-            if last_call[name] != index:
-                return
-            while steps:
-                # Steps that make no call, such as views, are complete with the step before them.
-                step = steps.pop(0)
-                tensors.extend(self._tensors(step, phase.offsets, phase.graph.spec, values))
-                if step.name == name:
-                    break
-
-        program.run_watched(look)
-        for step in steps:
-            tensors.extend(self._tensors(step, phase.offsets, phase.graph.spec, values))
-
     def _tensors(
-        self,
-        step: Step,
-        offsets: Mapping[ValueId, int],
-        spec: Callable[[ValueId], TensorSpec],
-        values: dict[NodeEntry, Array],
+        self, values: dict[NodeEntry, Array], phase: PhasePlan, step: Step
     ) -> Iterator[tuple[str, Array]]:
         """Yield the tensors of a step that is a node of the network, with MXNet's names."""
         node = self._nodes.get(step.name)
@@ -101,8 +94,19 @@ class Monitor:
         for index, value in enumerate(step.outputs[: node.num_outputs]):
             if value is not None:
                 entry = NodeEntry(node, index)
-                values[entry] = self._read(offsets.get(value, 0), spec(value))
+                values[entry] = self._read(phase, value)
                 yield entry.name, values[entry]
+
+    def _gradients(self, phase: PhasePlan, step: Step) -> Iterator[tuple[str, Array]]:
+        """Yield the gradients of a node's arguments that a step computes, with MXNet's names."""
+        node = self._nodes.get(step.forward or "")
+        if node is None or node.prop is None or step.repeats is not None:
+            return
+        arguments = len(node.prop.list_arguments())
+        for index, value in enumerate(step.outputs[:arguments]):
+            if value is not None:
+                number = str(index) if arguments > 1 else ""
+                yield f"{node.name}_backward_output{number}", self._read(phase, value)
 
     def _inputs(self, node: Node, values: Mapping[NodeEntry, Array]) -> Iterator[tuple[str, Array]]:
         assert node.prop is not None
@@ -115,8 +119,47 @@ class Monitor:
                 value = values[entry]
             yield f"{node.name}_{argument}", value
 
-    def _read(self, offset: int, spec: TensorSpec) -> Array:
-        device = self.programs.device
+    def _read(self, phase: PhasePlan, value: ValueId) -> Array:
+        device, spec = self.programs.device, phase.graph.spec(value)
         count = spec.nbytes // item_size(spec.dtype)
-        flat = device.read(self.programs.place(offset), TensorSpec((count,), spec.dtype))
+        place = self.programs.place(phase.offsets.get(value, 0))
+        flat = device.read(place, TensorSpec((count,), spec.dtype))
         return np.array(logical(device, flat, spec))
+
+
+class _Watch:
+    """Tensors of a pass, read after each of its steps; `found` has them in order once it has run.
+
+    names: of the pass's steps in the order of its program. tensors: reads those of a step.
+    """
+
+    def __init__(
+        self,
+        phase: PhasePlan,
+        names: Sequence[str],
+        tensors: Callable[[Step], Iterator[tuple[str, Array]]],
+    ) -> None:
+        by_name = {step.name: step for step in phase.steps}
+        self._steps = [by_name[name] for name in names]
+        self._tensors = tensors
+        self.found: list[tuple[str, Array]] = []
+
+    def run(self, program: Program) -> None:
+        """Run a program call by call."""
+        steps = list(self._steps)
+        last_call = {name: index for index, name in enumerate(program.names)}
+
+        def look(index: int) -> None:
+            name = program.names[index]
+            if last_call[name] != index:
+                return
+            while steps:
+                # Steps that make no call, such as views, are complete with the step before them.
+                step = steps.pop(0)
+                self.found.extend(self._tensors(step))
+                if step.name == name:
+                    break
+
+        program.run_watched(look)
+        for step in steps:
+            self.found.extend(self._tensors(step))

@@ -148,12 +148,16 @@ class Programs:
         return access
 
     def backward_operator(
-        self, requests: Mapping[str, OpReqType], copies: Copies, zeroed: Sequence[NDArrayBase]
+        self,
+        requests: Mapping[str, OpReqType],
+        copies: Copies,
+        zeroed: Sequence[NDArrayBase],
+        runner: Runner = _plain_run,
     ) -> EngineOperator:
         """Return the engine's operator of a backward pass after a forward pass in training.
 
         copies: given gradients of outputs, and the tensors that take them. zeroed: arrays of
-        gradients that are zero.
+        gradients that are zero. runner: runs the program.
         """
         access = Access()
         access.read(self._variables())
@@ -166,7 +170,7 @@ class Programs:
             (access.update if is_added else access.write)([self.arrays[pinned]])
         access.write(zeroed)
         access.updates[self.reusable.variable] = None
-        function = partial(_run, self.device, self.backward.run, copies, zeroed)
+        function = partial(_run, self.device, partial(runner, self.backward), copies, zeroed)
         return access.operator(function, f"backward of {self.name}", self.reusable)
 
     def _variables(self) -> list[NDArrayBase]:
