@@ -26,7 +26,6 @@ from mxrun.imperative.arrays.creation import empty, from_numpy
 from mxrun.imperative.symbolic.memory import Region
 from mxrun.imperative.symbolic.programs import Copies, Programs
 from mxrun.operator.kernel import OpReqType
-from mxrun.planner.plan import PhasePlan
 from mxrun.runtime.engine.interface import EngineOperator
 
 Array = npt.NDArray[Any]
@@ -61,20 +60,41 @@ class Monitor:
 
     def forward(self, is_train: bool) -> None:
         """Run a forward pass, wait for it and call the callback for its tensors in their order."""
-        phase = self.programs.bound.plan.phases[TRAIN if is_train else EVALUATE]
-        names = self.programs.steps[0] if is_train else [step.name for step in phase.steps]
+        phase = TRAIN if is_train else EVALUATE
         values: dict[NodeEntry, Array] = {}
-        watch = _Watch(phase, names, partial(self._tensors, values, phase))
+        names = self.programs.steps[0] if is_train else None
+        watch = _Watch(
+            self._steps(phase, names), partial(self._tensors, values, self._reader(phase))
+        )
         self._run(self.programs.forward_operator(is_train, watch.run), watch)
 
     def backward(
         self, requests: Mapping[str, OpReqType], copies: Copies, zeroed: Sequence[NDArrayBase]
     ) -> None:
         """Run a backward pass likewise, with the gradients that its nodes compute."""
-        phase = self.programs.bound.plan.phases[TRAIN]
-        watch = _Watch(phase, self.programs.steps[1], partial(self._gradients, phase))
+        steps = self._steps(TRAIN, self.programs.steps[1])
+        watch = _Watch(steps, partial(self._gradients, self._reader(TRAIN)))
         operator = self.programs.backward_operator(requests, copies, zeroed, watch.run)
         self._run(operator, watch)
+
+    def _steps(self, phase: str, names: Sequence[str] | None) -> list[Step]:
+        """Return the steps of a phase, or those of these names in their order."""
+        by_name = {step.name: step for step in self.programs.bound.plan.phases[phase].steps}
+        return list(by_name.values()) if names is None else [by_name[name] for name in names]
+
+    def _reader(self, phase: str) -> Callable[[ValueId], Array]:
+        """Return the function that reads a tensor of a phase."""
+        programs = self.programs
+        planned, device = programs.bound.plan.phases[phase], programs.device
+
+        def read(value: ValueId) -> Array:
+            spec = planned.graph.spec(value)
+            count = spec.nbytes // item_size(spec.dtype)
+            place = programs.place(planned.offsets.get(value, 0))
+            flat = device.read(place, TensorSpec((count,), spec.dtype))
+            return np.array(logical(device, flat, spec))
+
+        return read
 
     def _run(self, operator: EngineOperator, watch: _Watch) -> None:
         self._engine.push(operator)
@@ -83,7 +103,7 @@ class Monitor:
             self._callback(name, from_numpy(value, self._context, value.dtype.name))
 
     def _tensors(
-        self, values: dict[NodeEntry, Array], phase: PhasePlan, step: Step
+        self, values: dict[NodeEntry, Array], read: Callable[[ValueId], Array], step: Step
     ) -> Iterator[tuple[str, Array]]:
         """Yield the tensors of a step that is a node of the network, with MXNet's names."""
         node = self._nodes.get(step.name)
@@ -94,10 +114,12 @@ class Monitor:
         for index, value in enumerate(step.outputs[: node.num_outputs]):
             if value is not None:
                 entry = NodeEntry(node, index)
-                values[entry] = self._read(phase, value)
+                values[entry] = read(value)
                 yield entry.name, values[entry]
 
-    def _gradients(self, phase: PhasePlan, step: Step) -> Iterator[tuple[str, Array]]:
+    def _gradients(
+        self, read: Callable[[ValueId], Array], step: Step
+    ) -> Iterator[tuple[str, Array]]:
         """Yield the gradients of a node's arguments that a step computes, with MXNet's names."""
         node = self._nodes.get(step.forward or "")
         if node is None or node.prop is None or step.repeats is not None:
@@ -106,7 +128,7 @@ class Monitor:
         for index, value in enumerate(step.outputs[:arguments]):
             if value is not None:
                 number = str(index) if arguments > 1 else ""
-                yield f"{node.name}_backward_output{number}", self._read(phase, value)
+                yield f"{node.name}_backward_output{number}", read(value)
 
     def _inputs(self, node: Node, values: Mapping[NodeEntry, Array]) -> Iterator[tuple[str, Array]]:
         assert node.prop is not None
@@ -119,29 +141,17 @@ class Monitor:
                 value = values[entry]
             yield f"{node.name}_{argument}", value
 
-    def _read(self, phase: PhasePlan, value: ValueId) -> Array:
-        device, spec = self.programs.device, phase.graph.spec(value)
-        count = spec.nbytes // item_size(spec.dtype)
-        place = self.programs.place(phase.offsets.get(value, 0))
-        flat = device.read(place, TensorSpec((count,), spec.dtype))
-        return np.array(logical(device, flat, spec))
-
 
 class _Watch:
     """Tensors of a pass, read after each of its steps; `found` has them in order once it has run.
 
-    names: of the pass's steps in the order of its program. tensors: reads those of a step.
+    steps: of the pass, in the order of its program. tensors: reads those of a step.
     """
 
     def __init__(
-        self,
-        phase: PhasePlan,
-        names: Sequence[str],
-        tensors: Callable[[Step], Iterator[tuple[str, Array]]],
+        self, steps: Sequence[Step], tensors: Callable[[Step], Iterator[tuple[str, Array]]]
     ) -> None:
-        by_name = {step.name: step for step in phase.steps}
-        self._steps = [by_name[name] for name in names]
-        self._tensors = tensors
+        self._steps, self._tensors = steps, tensors
         self.found: list[tuple[str, Array]] = []
 
     def run(self, program: Program) -> None:
