@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field as Option
 
 from mxrun.base.errors import Diagnostic, UserError
@@ -17,12 +13,12 @@ from mxrun.base.near_names import listed, nearest
 from mxrun.base.params import Parameters
 from mxrun.io.dataset.classes import class_key
 from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.dataset.fields import Field, Inputs, LazyField
-from mxrun.io.dataset.location import RecordLocation
+from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.dataset.registry import register
 from mxrun.io.dataset.split import ALL, UnknownSplit, default_split
 from mxrun.io.files import unreadable_error, user_path
-from mxrun.io.images.decode import SUFFIXES, image_channels, read_image
+from mxrun.io.formats.image_files import image_column
+from mxrun.io.images.decode import SUFFIXES, image_channels
 
 
 class ImageFolderOptions(Parameters):
@@ -99,15 +95,7 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
         if _images(folder):
             hint = f"images without labels: mxrun infer RUN {folder}"
         raise UserError(Diagnostic(f"{folder}: holds no images", None, expected, hint=hint))
-    data = LazyField(
-        partial(_read, images, channels),
-        len(images),
-        (channels, None, None),
-        "uint8",
-        1 / 255,
-        content=partial(_digest, folder, images),
-        locate=partial(_locate, images),
-    )
+    named = [(os.fsencode(image.relative_to(folder)), image) for image in images]
     fields = {"label": Field(np.array(labels, np.int32))}
     names = tuple(classes.values())
     return Dataset(
@@ -115,37 +103,10 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
         fields,
         names,
         split,
-        lazy={"data": data},
+        lazy={"data": image_column(named, channels)},
         empty=tuple(names[number] for number in sorted(empty)),
         notes=_notes(folder),
     )
-
-
-def _read(images: list[Path], channels: int, index: int) -> NDArray[Any]:
-    return read_image(images[index], channels)
-
-
-def _locate(images: list[Path], index: int) -> RecordLocation:
-    return RecordLocation(str(images[index]))
-
-
-def _digest(folder: Path, images: list[Path]) -> str:
-    """Return the SHA-256 of the files' names below `folder`, their sizes and their bytes.
-
-    A file that cannot be read, or is not a regular file (reading a pipe may never end), counts by
-    its name only. A run is saved before such a record stops it; once the file is repaired, the
-    digest differs and it is another run.
-    """
-    digest = hashlib.sha256()
-    for image in images:
-        digest.update(os.fsencode(image.relative_to(folder)))
-        try:
-            content = image.read_bytes() if image.is_file() else None
-        except OSError:
-            content = None
-        digest.update(b"\0unreadable\n" if content is None else b"\0%d\n" % len(content))
-        digest.update(content or b"")
-    return digest.hexdigest()
 
 
 def _names(folder: Path) -> list[str]:

@@ -20,8 +20,8 @@ Paths = PathText | tuple[PathText, ...]
 """Type of a data set's option: a path, a pattern such as `train-*.rec`, or a list of these."""
 
 PATHS_DOC = (
-    "A pattern such as train-*.{suffix} or train-{{00..15}}.{suffix} gives several files, sorted by "
-    "name, a list several in its order. A relative path starts at the config's folder."
+    "A pattern such as train-*.{suffix} or train-{{00..15}}.{suffix} gives several files, sorted "
+    "by name, a list several in its order. A relative path starts at the config's folder."
 )
 """End of the description of a `Paths` option; its `suffix` is filled in."""
 

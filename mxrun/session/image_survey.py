@@ -19,7 +19,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import LazyField
 from mxrun.io.dataset.split import ALL, UnknownSplit
 from mxrun.io.files import unreadable_error, user_path
-from mxrun.io.images.decode import SUFFIXES
+from mxrun.io.images.decode import SUFFIXES, decoded
 from mxrun.runtime import random
 from mxrun.session.data_survey import (
     DataSurvey,
@@ -162,7 +162,7 @@ def _decoded(images: LazyField, damaged: dict[str, str]) -> Iterator[tuple[int, 
         if file in damaged:
             continue
         try:
-            image = images.record(index)
+            image = decoded(images.record(index), images.shape)
         except UserError as error:
             damaged[file] = error.diagnostics[0].problem
             continue

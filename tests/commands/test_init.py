@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import mnist
+from lazy_columns import record_of
 from PIL import Image, ImageDraw
 from training import run_training
 
@@ -105,7 +106,7 @@ def test_training_sees_the_values_that_were_measured(folder: Path) -> None:
             Image.fromarray(pixels).save(folder / "noise" / name / f"{number}.png")
     result = init(InitRequest("noise"))
     train = opened(result)["train"]
-    pixels = np.stack([train.lazy["data"].record(at) for at in range(len(train))]) / 255
+    pixels = np.stack([record_of(train, at) for at in range(len(train))]) / 255
     assert result.survey.mean == pytest.approx(pixels.mean((0, 2, 3)), abs=2e-3)
     assert result.survey.std == pytest.approx(pixels.std((0, 2, 3)), rel=2e-3)
     assert "flip" in result.file.read_text()

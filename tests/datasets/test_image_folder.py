@@ -6,11 +6,13 @@ import itertools
 import random
 import tracemalloc
 import zlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from damage import damage
+from lazy_columns import record_of
 from PIL import Image
 
 from mxrun.base.errors import SourceLocation, UserError
@@ -55,14 +57,14 @@ def test_classes_and_records_are_sorted(folder):
     dataset = open_folder(folder)
     assert dataset.classes == ("Z", "b")
     assert dataset.fields["label"].records.tolist() == [0, 0, 1, 1]
-    read = dataset.lazy["data"].record
+    read = partial(record_of, dataset)
     for index, number in enumerate((3, 2, 0, 1)):
         assert np.array_equal(read(index), pixels(number).transpose(2, 0, 1))
         assert read(index).dtype == np.uint8
     part = open_folder(folder, {"of": "all", "range": [1, 3]})
     assert len(part) == 2
     assert part.fields["label"].records.tolist() == [0, 1]
-    assert np.array_equal(part.lazy["data"].record(1), read(2))
+    assert np.array_equal(record_of(part, 1), read(2))
 
 
 def test_names_that_look_alike_are_one_class(tmp_path):
@@ -97,7 +99,7 @@ def test_grey_or_colour_is_what_the_network_wants(tmp_path, mode, channels):
     suffix = "jpg" if mode == "CMYK" else "png"
     (tmp_path / "a").mkdir()
     image.save(tmp_path / "a" / f"0.{suffix}")
-    (record,) = (open_folder(tmp_path, channels=channels).lazy["data"].record(0),)
+    record = record_of(open_folder(tmp_path, channels=channels), 0)
     expected = np.asarray(image.convert("L" if channels == 1 else "RGB")).reshape(6, 8, channels)
     assert record.shape == (channels, 6, 8)
     if mode != "CMYK":
@@ -124,7 +126,7 @@ def test_folders_without_images_are_explained(folder, tmp_path_factory):
 def read_file(path: Path, content: bytes) -> np.ndarray:
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
-    return open_folder(path.parent.parent).lazy["data"].record(0)
+    return record_of(open_folder(path.parent.parent), 0)
 
 
 def encoded(tmp_path: Path, suffix: str) -> bytes:
@@ -175,7 +177,7 @@ def test_a_file_that_went_away_is_told(folder):
     dataset = open_folder(folder)
     (folder / "Z" / "w.ppm").unlink()
     with pytest.raises(UserError, match=r"w\.ppm: cannot be read"):
-        dataset.lazy["data"].record(0)
+        record_of(dataset, 0)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".bmp", ".ppm", ".webp"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from layer_configs import classifier, network_text
+from lazy_columns import record_of
 from PIL import Image
 
 from mxrun.base.errors import Diagnostic, UserError
@@ -66,8 +67,7 @@ def sections(path: Path, train: str, evaluation: str) -> str:
 def records(dataset: Dataset) -> set[tuple[int, int]]:
     """Every record as its class and the value of its pixels."""
     labels = dataset.fields["label"].records.tolist()
-    read = dataset.lazy["data"].record
-    return {(label, int(read(index)[0, 0, 0])) for index, label in enumerate(labels)}
+    return {(label, int(record_of(dataset, index)[0, 0, 0])) for index, label in enumerate(labels)}
 
 
 def test_a_share_and_its_rest_are_all_records_each_once(root: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.location import RecordLocation
+from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.transforms.base import RecordShape
 
 # Specs of the network's inputs by name, of one record: without the batch axis.
@@ -41,13 +42,14 @@ class Field:
 class LazyField:
     """Column that is read from files: `read(index)` returns one record and is thread-safe.
 
-    `shape` is that of a record, with None where records differ. `read` raises UserError naming the
-    file and the record. The column is the records `start` .. `start + count` - 1 of those that
-    `read` can return, or the `count` records whose numbers are in `rows`, int64. `content()`
-    computes a digest of the records' content. `locate(index)` returns the place of a record.
+    A record is an array, or an image that is decoded when its batch is made. `shape` is that of a
+    record, with None where records differ. `read` raises UserError naming the file and the record.
+    The column is the records `start` .. `start + count` - 1 of those that `read` can return, or the
+    `count` records whose numbers are in `rows`, int64. `content()` computes a digest of the
+    records' content. `locate(index)` returns the place of a record.
     """
 
-    read: Callable[[int], NDArray[Any]]
+    read: Callable[[int], NDArray[Any] | EncodedImage]
     count: int
     shape: RecordShape
     dtype: str
@@ -61,7 +63,7 @@ class LazyField:
         """Return the place of the record at `index`, counted from 0; None if it is not known."""
         return None if self.locate is None else self.locate(self._known(index))
 
-    def record(self, index: int) -> NDArray[Any]:
+    def record(self, index: int) -> NDArray[Any] | EncodedImage:
         """Return the record at `index`, counted from 0."""
         return self.read(self._known(index))
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, UserError
 
 HEADER_BYTES = 24
-MAXIMUM_LABELS = 1 << 24
 _HEADER = struct.Struct("<IfQQ")
 
 
@@ -56,19 +55,23 @@ def labels_end(head: bytes | memoryview) -> int:
     return HEADER_BYTES + 4 * flag
 
 
-def unpack_image_record(payload: bytes | memoryview, where: str) -> ImageRecord:
-    """Split a payload; raises UserError, beginning with `where`, unless its labels are complete."""
+def read_labels(payload: bytes | memoryview, where: str) -> tuple[float, ...]:
+    """Return the labels at the beginning of a payload; raises UserError as unpacking does."""
     if len(payload) < HEADER_BYTES:
         raise _error(where, f"a header of {HEADER_BYTES} bytes", len(payload))
-    flag, label, number, second_number = _HEADER.unpack_from(payload)
-    end = labels_end(payload)
-    if end > len(payload):
+    flag, label, _, _ = _HEADER.unpack_from(payload)
+    if not flag:
+        return (label,)
+    if labels_end(payload) > len(payload):
         raise _error(where, f"{flag:,} labels of 4 bytes after the header", len(payload))
-    if flag:
-        labels = np.frombuffer(payload, "<f4", flag, HEADER_BYTES).astype(np.float32)
-    else:
-        labels = np.array([label], np.float32)
-    return ImageRecord(labels, number, second_number, payload[end:])
+    return struct.unpack_from(f"<{flag}f", payload, HEADER_BYTES)
+
+
+def unpack_image_record(payload: bytes | memoryview, where: str) -> ImageRecord:
+    """Split a payload; raises UserError, beginning with `where`, unless its labels are complete."""
+    labels = np.array(read_labels(payload, where), np.float32)
+    _, _, number, second_number = _HEADER.unpack_from(payload)
+    return ImageRecord(labels, number, second_number, payload[labels_end(payload) :])
 
 
 def _error(where: str, expected: str, size: int) -> UserError:

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from mxrun.base.near_names import nearest
 from mxrun.io.files import MAXIMUM_BYTES, check_memory, fail
 
 _CHUNK = 1 << 20
-_MAGIC = b"\x93NUMPY"
+MAGIC = b"\x93NUMPY"
 # Number of bytes of the header's length field, by format version.
 _LENGTHS = {b"\x01\x00": 2, b"\x02\x00": 4, b"\x03\x00": 4}
 _MAX_HEADER_BYTES = 1 << 16
@@ -33,19 +33,34 @@ _SHAPE = re.compile(r"'shape'\s*:\s*\(((?:\s*[0-9]{1,19}\s*,){0,32}\s*(?:[0-9]{1
 _NUMBERS = re.compile(r"'[<>|=]?(?:b1|[iu][1248]|f[248])'")
 
 
+class NpyHeader(NamedTuple):
+    """Header of an array: its shape, dtype and order, and the byte offset of its elements.
+
+    column_major: whether the elements are in column-major (Fortran) order.
+    """
+
+    shape: tuple[int, ...]
+    column_major: bool
+    dtype: np.dtype[Any]
+    offset: int
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of the elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
 def read_npy(stream: IO[bytes], name: Path | str) -> NDArray[Any]:
     """Read one array of integers, booleans or floating-point numbers, in C order.
 
     name: the file's name for error messages. Memory grows with the data that is present, not with
     the size in the header. Raises UserError naming file and byte offset.
     """
-    shape, column_major, dtype = _header(stream, name)
-    offset = stream.tell()
-    count = math.prod(shape)
-    if count * dtype.itemsize > MAXIMUM_BYTES:
+    shape, column_major, dtype, offset = read_npy_header(stream, name)
+    expected = math.prod(shape) * dtype.itemsize
+    if expected > MAXIMUM_BYTES:
         limit, got = f"at most {MAXIMUM_BYTES} bytes", f"{dtype} {list(shape)}"
         fail(name, 0, "the header announces too much data", limit, got)
-    expected = count * dtype.itemsize
     content = bytearray()
     while len(content) < expected + 1:
         chunk = stream.read(min(_CHUNK, expected + 1 - len(content)))
@@ -82,8 +97,8 @@ def npz_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         found = {}
         for name in (each.removesuffix(".npy") for each in members if each.endswith(".npy")):
             with suppress(UserError), _opened(archive, path, name, members) as (stream, shown):
-                shape, _, dtype = _header(stream, shown)
-                found[name] = (shape, dtype)
+                header = read_npy_header(stream, shown)
+                found[name] = (header.shape, header.dtype)
         return found
 
 
@@ -133,8 +148,8 @@ def _needed(archive: zipfile.ZipFile, path: Path, name: str, members: list[str])
     range check.
     """
     with _opened(archive, path, name, members) as (stream, shown):
-        shape, _, dtype = _header(stream, shown)
-    stated = math.prod(shape) * dtype.itemsize
+        header = read_npy_header(stream, shown)
+    stated, dtype = header.data_bytes, header.dtype
     info = archive.getinfo(f"{name}.npy")
     if info.compress_type == zipfile.ZIP_STORED:
         # The header may announce more data than the file has; that error is reported on reading.
@@ -143,14 +158,15 @@ def _needed(archive: zipfile.ZipFile, path: Path, name: str, members: list[str])
     return stated + stated // dtype.itemsize * (1 + 4 * converted)
 
 
-def _header(stream: IO[bytes], name: Path | str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read the header: shape, whether the array is in column-major (Fortran) order, and dtype.
+def read_npy_header(stream: IO[bytes], name: Path | str) -> NpyHeader:
+    """Read the header of an array from the beginning of a stream.
 
-    The header is a Python literal. It is searched for its three entries and never evaluated.
+    Raises UserError naming the byte at which it is damaged. The header is a Python literal. It is
+    searched for its three entries and never evaluated.
     """
-    start = stream.read(len(_MAGIC) + 2)
-    width = _LENGTHS.get(start[len(_MAGIC) :], 0)
-    if not start.startswith(_MAGIC) or not width:
+    start = stream.read(len(MAGIC) + 2)
+    width = _LENGTHS.get(start[len(MAGIC) :], 0)
+    if not start.startswith(MAGIC) or not width:
         fail(name, 0, "not a NumPy array", "a file that numpy.save wrote", start.hex(" "))
     length = int.from_bytes(stream.read(width), "little")
     text = stream.read(min(length, _MAX_HEADER_BYTES)).decode("latin-1")
@@ -162,7 +178,7 @@ def _header(stream: IO[bytes], name: Path | str) -> tuple[tuple[int, ...], bool,
     if not _NUMBERS.fullmatch(descr):
         fail(name, offset, "unsupported dtype", "integers or floating-point numbers", descr)
     sizes = tuple(int(size) for size in shape.split(",") if size.strip())
-    return sizes, order == "True", np.dtype(descr.strip("'"))
+    return NpyHeader(sizes, order == "True", np.dtype(descr.strip("'")), offset + length)
 
 
 def _match(pattern: re.Pattern[str], text: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,8 +13,10 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.files import fail, unreadable_error
+from mxrun.io.files import fail
+from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.images.jpeg import count_scans, is_jpeg
+from mxrun.io.transforms.base import RecordShape
 
 # 8,192 x 8,192. An image is decoded in one piece, and the size in its header may be false.
 MAXIMUM_PIXELS = 1 << 26
@@ -58,14 +61,11 @@ def image_channels(spec: TensorSpec | None) -> int:
     return spec.shape[0]
 
 
-def read_image(path: Path, channels: int) -> NDArray[np.uint8]:
-    """Decode an image file; raises UserError naming it and the byte offset reached."""
-    try:
-        stream = path.open("rb")
-    except (OSError, ValueError) as error:
-        raise unreadable_error(path, error) from error
-    with stream:
-        return decode_image(stream, path, channels)
+def decoded(record: NDArray[Any] | EncodedImage, shape: RecordShape) -> NDArray[Any]:
+    """Return a record as an array; an image is decoded to the channels of its column's `shape`."""
+    if isinstance(record, EncodedImage):
+        return decode_image(BytesIO(record.content), record.source, shape[0] or 3)
+    return record
 
 
 def decode_image(stream: BinaryIO, name: Path | str, channels: int) -> NDArray[np.uint8]:

@@ -22,6 +22,7 @@ from mxrun.codegen.host_loop import HostLoops, loop_on_one_thread
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.files import with_prefix
+from mxrun.io.images.decode import decoded
 from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.io.loading.batch import SAMPLE_WEIGHT, Batch
 from mxrun.io.loading.iterator import (
@@ -231,7 +232,10 @@ class _RowMaker:
 
     def _row(self, name: str, record: int, draws: Draws, shape: tuple[int, ...]) -> Record:
         column = self._dataset.lazy.get(name) or self._dataset.fields[name]
-        raw = column.records[record] if isinstance(column, Field) else column.record(record)
+        if isinstance(column, Field):
+            raw = column.records[record]
+        else:
+            raw = decoded(column.record(record), column.shape)
         row = self._dataset.pipeline.apply(name, raw, column.scale, draws)
         if row.shape != shape:
             problem = "the record does not fit the network's input"

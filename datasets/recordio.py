@@ -1,0 +1,75 @@
+"""Image records in MXNet's RecordIO files."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from pydantic import Field as Option
+
+from mxrun.base.params import Parameters
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Inputs, LazyField
+from mxrun.io.dataset.registry import register
+from mxrun.io.files import user_path
+from mxrun.io.formats.class_names import check_class_numbers, read_class_names
+from mxrun.io.formats.labels import number_fields
+from mxrun.io.formats.record_table import open_records
+from mxrun.io.images.decode import image_channels
+from mxrun.io.paths import PATHS_DOC, Paths, find_files, paths_of
+
+
+class RecordioOptions(Parameters):
+    """RecordIO files and their index files."""
+
+    path: Paths = Option(
+        description="The file, as `mxrun pack` or MXNet's im2rec writes it. "
+        + PATHS_DOC.format(suffix="rec"),
+        examples=["train.rec"],
+    )
+    index: Paths | None = Option(
+        default=None,
+        description="Index file of each file: reads the records in it alone, in its order. A "
+        "relative path starts at the folder of the records. Without it an index beside the records "
+        "(train.idx beside train.rec) only checks that these are complete.",
+        examples=["train.idx"],
+    )
+
+
+@register("recordio", RecordioOptions, ("all",), lazy=True)
+def read(options: RecordioOptions, split: str, inputs: Inputs) -> Dataset:
+    """Image records; data [channels, any, any] in 0..1, grey or colour as the network's input.
+
+    label is a class, int32 [], a number or several, float32 [] or [n], or boxes, float32 [objects,
+    n], as the network's input; see the page on data. The names of the classes are the lines of a
+    text file beside the records (train.classes beside train.rec), if there is one. Images are
+    decoded when their batch is made.
+    """
+    paths = find_files(options.path)
+    table = open_records(paths, _indexes(options, paths[0].parent))
+    fields = number_fields(table.labels, inputs, table.locate)
+    classes = read_class_names(paths)
+    label = fields.get("label")
+    if classes and label is not None and label.spec.dtype == "int32":
+        check_class_numbers(label, classes, str(paths[0]))
+    else:
+        classes = ()
+    channels = image_channels(inputs.get("data"))
+    # Arrays of one shape have it already.
+    (shape,) = table.shapes if len(table.shapes) == 1 else (None,)
+    data = LazyField(
+        partial(table.image, channels),
+        len(table),
+        (channels, None, None) if shape is None else shape,
+        "uint8",
+        1 / 255,
+        content=table.digest,
+        locate=table.locate,
+    )
+    return Dataset("recordio", fields, classes, split, lazy={"data": data})
+
+
+def _indexes(options: RecordioOptions, folder: Path) -> tuple[Path, ...]:
+    if options.index is None:
+        return ()
+    return find_files([str(folder / user_path(text)) for text in paths_of(options.index)])

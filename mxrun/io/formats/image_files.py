@@ -1,0 +1,53 @@
+"""Images that are files of their own, as a lazily read column."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.dataset.fields import LazyField
+from mxrun.io.dataset.location import RecordLocation
+from mxrun.io.files import unreadable_error
+from mxrun.io.formats.content_digest import content_digest
+from mxrun.io.images.encoded import EncodedImage
+
+# Limit of one image's file. The largest image that is decoded has 192 MiB of pixels.
+MAXIMUM_FILE_BYTES = 1 << 28
+
+
+def image_column(files: Sequence[tuple[bytes, Path]], channels: int) -> LazyField:
+    """Return images as a column, uint8 [channels, any, any] that is scaled to 0..1.
+
+    files: the images and their names for the digest of the content, such as a path below a folder.
+    """
+    paths = [path for _, path in files]
+    return LazyField(
+        partial(_read, paths),
+        len(paths),
+        (channels, None, None),
+        "uint8",
+        1 / 255,
+        content=partial(content_digest, files),
+        locate=partial(_locate, paths),
+    )
+
+
+def _read(paths: Sequence[Path], index: int) -> EncodedImage:
+    path = paths[index]
+    try:
+        with path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size > MAXIMUM_FILE_BYTES:
+                problem = f"{path}: the file is too large for an image"
+                expected = f"at most {MAXIMUM_FILE_BYTES:,} bytes"
+                raise UserError(Diagnostic(problem, None, expected, f"{size:,} bytes"))
+            return EncodedImage(stream.read(), str(path))
+    except (OSError, ValueError) as error:
+        raise unreadable_error(path, error) from error
+
+
+def _locate(paths: Sequence[Path], index: int) -> RecordLocation:
+    return RecordLocation(str(paths[index]))

@@ -1,0 +1,151 @@
+"""Labels of records as columns: classes by word or number, numbers, vectors, boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.convert import first_unrepresentable, valid_range
+from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.dataset.location import RecordLocation
+
+Locate = Callable[[int], RecordLocation]
+
+# Numbers of a box: class and corners.
+_BOX = 5
+_PADDING = -1
+# Numbers before the boxes: their count, and the numbers of each box.
+_MIN_HEADER = 2
+
+
+@dataclass(frozen=True, eq=False)
+class LabelNumbers:
+    """Numbers of each record's label: `counts` int64 [records], and all `values` in turn."""
+
+    values: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Position in `values` of each record's first number, int64 [records]."""
+        starts: NDArray[np.int64] = np.cumsum(self.counts) - self.counts
+        return starts
+
+
+def word_classes(words: Sequence[str]) -> tuple[Field, tuple[str, ...]]:
+    """Return class numbers, int32 [records], and the names of the classes.
+
+    The names are sorted. If all words are numbers of at most 9 digits, they are the class numbers,
+    and there are no names.
+    """
+    names = tuple(sorted(set(words)))
+    if all(name.isascii() and name.isdecimal() and len(name) < 10 for name in names):
+        return Field(np.array(list(map(int, words)), np.int32)), ()
+    number_of = {name: number for number, name in enumerate(names)}
+    return Field(np.array([number_of[word] for word in words], np.int32)), names
+
+
+def number_fields(labels: LabelNumbers, inputs: Inputs, locate: Locate) -> dict[str, Field]:
+    """Return the column `label` for the network's input of this name.
+
+    If there is no such input, the labels' own form is returned, or nothing where records have
+    different counts of numbers. Raises UserError naming the first record whose label does not fit.
+    """
+    if "label" in inputs:
+        return {"label": number_field(labels, inputs["label"], locate)}
+    if (labels.counts != labels.counts[0]).any() or not labels.counts[0]:
+        return {}
+    return {"label": number_field(labels, None, locate)}
+
+
+def number_field(labels: LabelNumbers, spec: TensorSpec | None, locate: Locate) -> Field:
+    """Return the labels as a column for the network's input of `spec`.
+
+    int32 [] takes one integer of each record, a class, and float32 [] one number; [n] takes n
+    numbers, and float32 [objects, n] boxes (`box_field`). Without `spec`, labels of one integer are
+    classes. Raises UserError naming the first record whose label does not fit.
+    """
+    if spec is not None and len(spec.shape) == 2:
+        return box_field(labels, spec, locate)
+    width = int(labels.counts[0]) if spec is None else spec.elements
+    if spec is not None and len(spec.shape) > 1:
+        problem = f"labels of numbers have no shape {list(spec.shape)}"
+        raise UserError(Diagnostic(problem, None, "[], [numbers] or [objects, numbers of each]"))
+    wrong = np.flatnonzero(labels.counts != width)
+    if len(wrong):
+        record = int(wrong[0])
+        problem = f"{locate(record)}: the label does not fit the network's input"
+        got = _count(int(labels.counts[record]))
+        raise UserError(Diagnostic(problem, None, f"label {_count(width)}", got))
+    shape = (width,) if spec is None and width != 1 else () if spec is None else spec.shape
+    dtype = spec.dtype if spec is not None else _natural_dtype(labels.values, width)
+    at = first_unrepresentable(labels.values, dtype)
+    if at is not None:
+        problem = f"{locate(at // width)}: the label cannot be converted to {dtype}"
+        raise UserError(Diagnostic(problem, None, valid_range(dtype), f"{labels.values[at]:g}"))
+    return Field(labels.values.astype(dtype).reshape(-1, *shape))
+
+
+def box_field(labels: LabelNumbers, spec: TensorSpec, locate: Locate) -> Field:
+    """Return the boxes of each record as float32 [records, objects, numbers].
+
+    A label is MXNet's, as its ImageDetIter reads it: the count of numbers before the boxes, at
+    least 2; the count of numbers of each box, at least 5; others; and the boxes: class, left, top,
+    right, bottom in 0..1 of the image's sides, and further numbers. Boxes without area are left
+    out. Rows after the last box are -1. Raises UserError naming the first record whose label is
+    another one, or has more boxes than the network takes.
+    """
+    objects, width = spec.shape
+    found = np.full((len(labels.counts), objects, width), _PADDING, np.float32)
+    starts = labels.starts.tolist()
+    for record, (start, count) in enumerate(zip(starts, labels.counts.tolist(), strict=True)):
+        boxes = _boxes(labels.values[start : start + count], width, record, locate)
+        if len(boxes) > objects:
+            problem = f"{locate(record)}: the image has more boxes than the network takes"
+            hint = f"declare the label as [{len(boxes)}, {width}] or more"
+            got = f"{len(boxes)} boxes"
+            raise UserError(Diagnostic(problem, None, f"at most {objects}", got, hint))
+        found[record, : len(boxes)] = boxes
+    return Field(found)
+
+
+def _boxes(
+    numbers: NDArray[np.float64], width: int, record: int, locate: Locate
+) -> NDArray[np.float64]:
+    """Return the first `width` numbers of each box of a label that has an area."""
+    shown = ", ".join(f"{number:g}" for number in numbers[:_BOX])
+    if len(numbers) < _MIN_HEADER or not np.isfinite(numbers).all():
+        problem = f"{locate(record)}: the label holds no boxes"
+        raise UserError(Diagnostic(problem, None, "header width, box width, boxes", shown))
+    header, each = numbers[:2].tolist()
+    is_whole = header == int(header) and each == int(each)
+    if not is_whole or header < _MIN_HEADER or each < _BOX or header > len(numbers):
+        problem = f"{locate(record)}: the label does not begin with the two widths of boxes"
+        expected = "numbers before the boxes (2 or more), numbers of each box (5 or more)"
+        raise UserError(Diagnostic(problem, None, expected, shown))
+    if width > each:
+        problem = f"{locate(record)}: the boxes have fewer numbers than the network takes"
+        raise UserError(Diagnostic(problem, None, f"{width} of each box", f"{each:g}"))
+    rest = numbers[int(header) :]
+    if len(rest) % int(each):
+        problem = f"{locate(record)}: the label ends within a box"
+        expected = f"{int(each)} numbers of each box"
+        raise UserError(Diagnostic(problem, None, expected, f"{len(rest)} numbers"))
+    boxes = rest.reshape(-1, int(each))
+    has_area = (boxes[:, 3] > boxes[:, 1]) & (boxes[:, 4] > boxes[:, 2])
+    kept: NDArray[np.float64] = boxes[has_area, :width]
+    return kept
+
+
+def _natural_dtype(values: NDArray[np.float64], width: int) -> str:
+    are_classes = width == 1 and bool((values == np.floor(values)).all())
+    return "int32" if are_classes and first_unrepresentable(values, "int32") is None else "float32"
+
+
+def _count(numbers: int) -> str:
+    return f"of {numbers} number{'s' * (numbers != 1)}"

@@ -1,0 +1,50 @@
+"""Images as records of container files hold them: image files, or arrays that need no decoding."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import Shape
+from mxrun.io.formats.npy import MAGIC, read_npy_header
+from mxrun.io.images.encoded import EncodedImage
+
+# Number of bytes of a content that hold the header of an array, as numpy.save writes it.
+HEAD_BYTES = 128
+
+
+def array_shape(head: bytes | memoryview, size: int, where: str) -> Shape | None:
+    """Return the shape [channels, height, width] of an array from the beginning of a content.
+
+    Returns None for the content of an image file. size: number of bytes of the complete content.
+    Raises UserError, beginning with `where`, for an array of another dtype or number of axes.
+    """
+    if head[: len(MAGIC)] != MAGIC:
+        return None
+    header = read_npy_header(io.BytesIO(head), where)
+    fits = header.dtype == np.uint8 and len(header.shape) in (2, 3) and not header.column_major
+    if not fits or 0 in header.shape or header.offset + header.data_bytes != size:
+        problem = f"{where}: the array is no image"
+        expected = "uint8 [channels, height, width] in C order, and nothing after it"
+        raise UserError(Diagnostic(problem, None, expected, f"{header.dtype} {list(header.shape)}"))
+    return (1, *header.shape) if len(header.shape) == 2 else header.shape
+
+
+def stored_image(content: memoryview, channels: int, where: str) -> EncodedImage | NDArray[Any]:
+    """Return an image file's content to be decoded, or the array uint8 [channels, height, width].
+
+    Raises UserError, beginning with `where`, for an array that is no image of so many channels.
+    """
+    shape = array_shape(content[:HEAD_BYTES], len(content), where)
+    if shape is None:
+        return EncodedImage(content, where)
+    if shape[0] != channels:
+        problem = f"{where}: the image has the wrong number of channels"
+        raise UserError(Diagnostic(problem, None, str(channels), str(shape[0])))
+    count = math.prod(shape)
+    return np.frombuffer(content, np.uint8, count, len(content) - count).reshape(shape)
