@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from pydantic import Field as Option
 
 from mxrun.base.params import Parameters
 from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.dataset.fields import Inputs, LazyField
+from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.registry import register
 from mxrun.io.files import user_path
 from mxrun.io.formats.class_names import check_class_numbers, read_class_names
 from mxrun.io.formats.labels import number_fields
 from mxrun.io.formats.record_table import open_records
+from mxrun.io.formats.stored_images import stored_column
 from mxrun.io.images.decode import image_channels
 from mxrun.io.paths import PATHS_DOC, Paths, find_files, paths_of
 
@@ -55,18 +55,9 @@ def read(options: RecordioOptions, split: str, inputs: Inputs) -> Dataset:
     else:
         classes = ()
     channels = image_channels(inputs.get("data"))
-    # Arrays of one shape have it already.
-    (shape,) = table.shapes if len(table.shapes) == 1 else (None,)
-    data = LazyField(
-        partial(table.image, channels),
-        len(table),
-        (channels, None, None) if shape is None else shape,
-        "uint8",
-        1 / 255,
-        content=table.digest,
-        locate=table.locate,
+    return Dataset(
+        "recordio", fields, classes, split, lazy={"data": stored_column(table, channels)}
     )
-    return Dataset("recordio", fields, classes, split, lazy={"data": data})
 
 
 def _indexes(options: RecordioOptions, folder: Path) -> tuple[Path, ...]:

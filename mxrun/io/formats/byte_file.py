@@ -9,6 +9,9 @@ from pathlib import Path
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.files import fail, unreadable_error
 
+# Files of one data set that stay open; of more, each is opened for each read.
+MAX_OPEN_FILES = 256
+
 
 class ByteFile:
     """Regular file that is read at byte offsets, without a position of its own.

@@ -23,20 +23,24 @@ def image_column(files: Sequence[tuple[bytes, Path]], channels: int) -> LazyFiel
 
     files: the images and their names for the digest of the content, such as a path below a folder.
     """
-    paths = [path for _, path in files]
     return LazyField(
-        partial(_read, paths),
-        len(paths),
+        partial(_read, files),
+        len(files),
         (channels, None, None),
         "uint8",
         1 / 255,
         content=partial(content_digest, files),
-        locate=partial(_locate, paths),
+        locate=partial(locate_image, files),
     )
 
 
-def _read(paths: Sequence[Path], index: int) -> EncodedImage:
-    path = paths[index]
+def locate_image(files: Sequence[tuple[bytes, Path]], index: int) -> RecordLocation:
+    """Return the place of an image."""
+    return RecordLocation(str(files[index][1]))
+
+
+def _read(files: Sequence[tuple[bytes, Path]], index: int) -> EncodedImage:
+    path = files[index][1]
     try:
         with path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -47,7 +51,3 @@ def _read(paths: Sequence[Path], index: int) -> EncodedImage:
             return EncodedImage(stream.read(), str(path))
     except (OSError, ValueError) as error:
         raise unreadable_error(path, error) from error
-
-
-def _locate(paths: Sequence[Path], index: int) -> RecordLocation:
-    return RecordLocation(str(paths[index]))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.files import read_all_bytes, unreadable_error
+from mxrun.io.formats.labels import LabelValue
 from mxrun.io.images.decode import SUFFIXES
 
 # Names of the two columns in a header, in lower case.
@@ -28,10 +29,10 @@ _HEAD = 1 << 16
 
 @dataclass(frozen=True)
 class ImageList:
-    """Images of a list, in its order, and the label of each one as written."""
+    """Images of a list, in its order, and the label of each one: a text as written, or numbers."""
 
     files: tuple[Path, ...]
-    labels: tuple[str, ...]
+    labels: tuple[LabelValue, ...]
 
 
 def is_image_list(path: Path) -> bool:
@@ -56,14 +57,14 @@ def names_images(content: bytes) -> bool:
     return any(_is_image(cell) for _, cells in rows for cell in cells)
 
 
-def read_image_list(path: Path) -> ImageList:
+def read_image_list(path: Path, root: Path | None = None) -> ImageList:
     """Read rows of a file's name and a class's name, separated by tabs, semicolons or commas.
 
     A header may name the columns, in any order among others: file and label. Otherwise they are the
-    first two columns, below a header or not, or, in lists of MXNet, the last and the second of
-    three, whose numbers such as 1.000000 are returned as 1. Names of files are
-    relative to the list's folder. Raises UserError naming the line of a row that is incomplete or
-    whose file is missing.
+    first two columns, below a header or not. Lists of MXNet have a number, one label or several,
+    and the file; numbers such as 1.000000 are returned as 1. Names of files are relative to the
+    folder `root`, by default that of the list. Raises UserError naming the line of a row that is
+    incomplete or whose file is missing.
     """
     try:
         text = bytes(read_all_bytes(path)).decode("utf-8-sig")
@@ -75,22 +76,36 @@ def read_image_list(path: Path) -> ImageList:
         raise UserError(Diagnostic(f"{path}: not a list of images: {error}")) from error
     if not rows:
         raise UserError(Diagnostic(f"{path}: the list is empty", None, "rows of file,label"))
-    file, label, has_header = _columns(rows[0][1])
-    files, labels = [], []
+    columns, has_header = _columns(rows[0][1])
+    folder = path.parent if root is None else root
+    files: list[Path] = []
+    labels: list[LabelValue] = []
     for line, cells in rows[has_header:]:
-        if len(cells) <= max(file, label) or not cells[file] or not cells[label]:
+        file, label = columns.parts(cells)
+        if not file or not label or not all(label):
             problem = f"{path}:{line}: a row needs a file and a label"
             got, hint = ",".join(cells)[:80], "images without labels: mxrun infer RUN FILE"
             raise UserError(Diagnostic(problem, None, "file,label", got, hint))
-        image = path.parent / cells[file]
+        image = folder / file
         if not os.path.isfile(image):
-            hint = f"names of files are relative to {path.parent}"
+            hint = f"names of files are relative to {folder}"
             raise UserError(Diagnostic(f"{path}:{line}: {image} is not there", hint=hint))
         files.append(image)
-        labels.append(_WHOLE.sub(r"\1", cells[label]))
+        labels.append(_label(label, f"{path}:{line}"))
     if not files:
         raise UserError(Diagnostic(f"{path}: the list has a header alone", None, "rows of images"))
     return ImageList(tuple(files), tuple(labels))
+
+
+def _label(cells: Sequence[str], where: str) -> LabelValue:
+    """Return one label as a text, several as numbers."""
+    if len(cells) == 1:
+        return _WHOLE.sub(r"\1", cells[0])
+    try:
+        return tuple(map(float, cells))
+    except ValueError:
+        problem = f"{where}: several labels of an image are numbers"
+        raise UserError(Diagnostic(problem, None, "numbers", ", ".join(cells)[:80])) from None
 
 
 def _rows(text: str) -> list[tuple[int, list[str]]]:
@@ -107,16 +122,32 @@ def _rows(text: str) -> list[tuple[int, list[str]]]:
     ]
 
 
-def _columns(first: Sequence[str]) -> tuple[int, int, bool]:
+@dataclass(frozen=True)
+class _ListColumns:
+    """Columns of a list: the file's, and the label's, or all between the first and the file's."""
+
+    file: int
+    label: int | None
+
+    def parts(self, cells: Sequence[str]) -> tuple[str, Sequence[str]]:
+        """Return the file and the labels of a row; empty ones that are missing."""
+        if self.label is None:
+            return cells[-1], cells[1:-1]
+        if len(cells) <= max(self.file, self.label):
+            return "", ()
+        return cells[self.file], (cells[self.label],)
+
+
+def _columns(first: Sequence[str]) -> tuple[_ListColumns, bool]:
     """Return the columns of files and labels, and whether the first row is a header."""
     names = [cell.lower() for cell in first]
     file = next((names.index(name) for name in _FILES if name in names), None)
     label = next((names.index(name) for name in _LABELS if name in names), None)
     if file is not None and label is not None:
-        return file, label, True
-    if len(first) == 3 and _is_image(first[2]) and not _is_image(first[0]):
-        return 2, 1, False
-    return 0, 1, _HEADING.fullmatch(first[0]) is not None
+        return _ListColumns(file, label), True
+    if len(first) >= 3 and _is_image(first[-1]) and not _is_image(first[0]):
+        return _ListColumns(len(first) - 1, None), False
+    return _ListColumns(0, 1), _HEADING.fullmatch(first[0]) is not None
 
 
 def _is_image(cell: str) -> bool:

@@ -55,7 +55,7 @@ def labels_end(head: bytes | memoryview) -> int:
     return HEADER_BYTES + 4 * flag
 
 
-def read_labels(payload: bytes | memoryview, where: str) -> tuple[float, ...]:
+def read_labels(payload: bytes | memoryview, where: object) -> tuple[float, ...]:
     """Return the labels at the beginning of a payload; raises UserError as unpacking does."""
     if len(payload) < HEADER_BYTES:
         raise _error(where, f"a header of {HEADER_BYTES} bytes", len(payload))
@@ -67,14 +67,14 @@ def read_labels(payload: bytes | memoryview, where: str) -> tuple[float, ...]:
     return struct.unpack_from(f"<{flag}f", payload, HEADER_BYTES)
 
 
-def unpack_image_record(payload: bytes | memoryview, where: str) -> ImageRecord:
+def unpack_image_record(payload: bytes | memoryview, where: object) -> ImageRecord:
     """Split a payload; raises UserError, beginning with `where`, unless its labels are complete."""
     labels = np.array(read_labels(payload, where), np.float32)
     _, _, number, second_number = _HEADER.unpack_from(payload)
     return ImageRecord(labels, number, second_number, payload[labels_end(payload) :])
 
 
-def _error(where: str, expected: str, size: int) -> UserError:
+def _error(where: object, expected: str, size: int) -> UserError:
     problem = f"{where}: not an image record"
     hint = "MXNet's im2rec, mx.recordio.pack and `mxrun pack` write image records"
     return UserError(Diagnostic(problem, None, expected, f"{size:,} bytes", hint))

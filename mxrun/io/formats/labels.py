@@ -1,20 +1,24 @@
-"""Labels of records as columns: classes by word or number, numbers, vectors, boxes."""
+"""Labels of records as columns: classes by word or number, numbers, vectors, boxes, multi-hot."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import listed, nearest
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.dataset.location import RecordLocation
 
 Locate = Callable[[int], RecordLocation]
+# Label of one record as files hold it: a text, or numbers.
+LabelValue = str | tuple[float, ...]
 
 # Numbers of a box: class and corners.
 _BOX = 5
@@ -37,17 +41,107 @@ class LabelNumbers:
         return starts
 
 
-def word_classes(words: Sequence[str]) -> tuple[Field, tuple[str, ...]]:
+@dataclass(frozen=True)
+class LabelForm:
+    """Form of labels: the separator of several classes in one, and the names of known classes."""
+
+    separator: str | None = None
+    classes: tuple[str, ...] = ()
+
+
+def label_fields(
+    values: Sequence[LabelValue], inputs: Inputs, locate: Locate, form: LabelForm
+) -> tuple[dict[str, Field], tuple[str, ...]]:
+    """Return the column `label` for the network's input of this name, and the names of the classes.
+
+    There is none without `values`. Texts are classes for an input int32 [], or without such an
+    input, and otherwise numbers with blanks or commas between them. If the form has a separator, a
+    text is several classes, and the label a number for each class: 1 for those of the record, else
+    0. Raises UserError naming the first record with a wrong label.
+    """
+    spec, classes = inputs.get("label"), form.classes
+    if not values:
+        return {}, ()
+    if form.separator is not None:
+        several = [_words(value, form.separator) for value in values]
+        return {"label": multi_hot(several, spec, classes, locate)}, classes
+    texts = [value for value in values if isinstance(value, str)]
+    if len(texts) == len(values) and (spec is None or spec == TensorSpec((), "int32")):
+        field, names = word_classes(texts, classes, locate)
+        return {"label": field}, names
+    numbers = [_numbers(value, record, locate) for record, value in enumerate(values)]
+    counts = np.array([len(each) for each in numbers], np.int64)
+    labels = LabelNumbers(np.array([each for row in numbers for each in row], np.float64), counts)
+    return number_fields(labels, inputs, locate), ()
+
+
+def word_classes(
+    words: Sequence[str], known: Sequence[str], locate: Locate
+) -> tuple[Field, tuple[str, ...]]:
     """Return class numbers, int32 [records], and the names of the classes.
 
-    The names are sorted. If all words are numbers of at most 9 digits, they are the class numbers,
-    and there are no names.
+    The names are those `known`, or all words, sorted. If no names are known and all words are
+    numbers of at most 9 digits, they are the class numbers, and there are no names. Raises
+    UserError naming the first record whose class is not known.
     """
-    names = tuple(sorted(set(words)))
-    if all(name.isascii() and name.isdecimal() and len(name) < 10 for name in names):
+    names = tuple(known) or tuple(sorted(set(words)))
+    if not known and all(map(_is_number, names)):
         return Field(np.array(list(map(int, words)), np.int32)), ()
     number_of = {name: number for number, name in enumerate(names)}
-    return Field(np.array([number_of[word] for word in words], np.int32)), names
+    numbers = [number_of.get(word, -1) for word in words]
+    if -1 in numbers:
+        _refuse_class(words[numbers.index(-1)], names, locate(numbers.index(-1)))
+    return Field(np.array(numbers, np.int32)), names
+
+
+def multi_hot(
+    words: Sequence[Sequence[str]], spec: TensorSpec | None, known: Sequence[str], locate: Locate
+) -> Field:
+    """Return float32 [records, classes]: 1 for each class of a record, else 0.
+
+    words: the classes of each record: names that are `known`, or numbers below the length of the
+    network's input of `spec`. Raises UserError naming the first record with another class.
+    """
+    count = len(known) or (spec.shape[0] if spec is not None and len(spec.shape) == 1 else 0)
+    if not count:
+        problem = "several classes of each record need a label with a number for each class"
+        hint = "declare it in network.inputs as label: [number of classes]"
+        raise UserError(Diagnostic(problem, None, "float32 [classes]", str(spec or "none"), hint))
+    names = tuple(known) or tuple(map(str, range(count)))
+    number_of = {name: number for number, name in enumerate(names)}
+    found = np.zeros((len(words), count), np.float32)
+    for record, each in enumerate(words):
+        for word in each:
+            if word not in number_of:
+                _refuse_class(word, names, locate(record))
+            found[record, number_of[word]] = 1
+    return Field(found)
+
+
+def _refuse_class(word: str, names: Sequence[str], where: RecordLocation) -> NoReturn:
+    problem = f"{where}: the class is not known"
+    raise UserError(Diagnostic(problem, None, listed(names), word, nearest(word, names)))
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and len(word) < 10
+
+
+def _words(value: LabelValue, separator: str) -> list[str]:
+    """Return the classes of one record."""
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(separator) if word.strip()]
+    return [f"{number:g}" for number in value]
+
+
+def _numbers(value: LabelValue, record: int, locate: Locate) -> tuple[float, ...]:
+    if not isinstance(value, str):
+        return value
+    try:
+        return tuple(map(float, value.replace(",", " ").split()))
+    except ValueError:
+        problem = f"{locate(record)}: the label is not a number"
+        raise UserError(Diagnostic(problem, None, "numbers", value[:80])) from None
 
 
 def number_fields(labels: LabelNumbers, inputs: Inputs, locate: Locate) -> dict[str, Field]:

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.tensor import Shape
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.files import fail
-from mxrun.io.formats.byte_file import ByteFile
+from mxrun.io.formats.byte_file import MAX_OPEN_FILES, ByteFile
 from mxrun.io.formats.content_digest import content_digest
 from mxrun.io.formats.image_record import (
     HEADER_BYTES,
@@ -26,10 +27,7 @@ from mxrun.io.formats.labels import LabelNumbers
 from mxrun.io.formats.recordio import RecordHead, read_index, read_record, scan_records
 from mxrun.io.formats.stored_images import HEAD_BYTES, array_shape, stored_image
 from mxrun.io.images.encoded import EncodedImage
-from mxrun.io.transforms.base import RecordShape
 
-# Files that stay open; more are opened for each read.
-_MAX_OPEN = 256
 # Bytes of each payload that are read for its labels and the header of an array: up to 10 labels.
 _HEAD_BYTES = HEADER_BYTES + 40 + HEAD_BYTES
 
@@ -49,7 +47,7 @@ class RecordTable:
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
     labels: LabelNumbers
-    shapes: frozenset[RecordShape | None]
+    shapes: frozenset[Shape | None]
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -86,7 +84,7 @@ class _ScannedColumns:
     sizes: array[int] = field(default_factory=lambda: array("q"))
     counts: array[int] = field(default_factory=lambda: array("q"))
     labels: array[float] = field(default_factory=lambda: array("d"))
-    shapes: set[RecordShape | None] = field(default_factory=set)
+    shapes: set[Shape | None] = field(default_factory=set)
 
 
 def open_records(paths: Sequence[Path], indexes: Sequence[Path]) -> RecordTable:
@@ -103,7 +101,7 @@ def open_records(paths: Sequence[Path], indexes: Sequence[Path]) -> RecordTable:
         raise UserError(Diagnostic(problem, None, f"{len(paths)} index files", got))
     columns = _ScannedColumns()
     parts: list[NDArray[np.int64]] = []
-    files = tuple(ByteFile(path, stays_open=len(paths) <= _MAX_OPEN) for path in paths)
+    files = tuple(ByteFile(path, stays_open=len(paths) <= MAX_OPEN_FILES) for path in paths)
     for file in files:
         first = len(columns.starts)
         for number, head in enumerate(scan_records(file, _HEAD_BYTES)):
@@ -124,14 +122,14 @@ def _append(columns: _ScannedColumns, file: ByteFile, number: int, head: RecordH
         len(start) >= HEADER_BYTES and labels_end(start) + HEAD_BYTES > len(start) < head.payload
     ):
         start = read_record(file, head.start, head.size)
-    labels = read_labels(start, str(where))
+    labels = read_labels(start, where)
     end = labels_end(start)
     columns.numbers.append(number)
     columns.starts.append(head.start)
     columns.sizes.append(head.size)
     columns.counts.append(len(labels))
     columns.labels.extend(labels)
-    columns.shapes.add(array_shape(start[end : end + HEAD_BYTES], head.payload - end, str(where)))
+    columns.shapes.add(array_shape(start[end : end + HEAD_BYTES], head.payload - end, where))
 
 
 def _selected(path: Path, starts: NDArray[np.int64], index: Path | None) -> NDArray[np.int64]:

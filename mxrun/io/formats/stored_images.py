@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import math
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
+from mxrun.io.dataset.fields import LazyField
+from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.formats.npy import MAGIC, read_npy_header
 from mxrun.io.images.encoded import EncodedImage
 
@@ -18,7 +21,45 @@ from mxrun.io.images.encoded import EncodedImage
 HEAD_BYTES = 128
 
 
-def array_shape(head: bytes | memoryview, size: int, where: str) -> Shape | None:
+class ImageTable(Protocol):
+    """Images of container files, in a fixed order, that are read one by one, by several threads.
+
+    shapes: the shapes of the images that are arrays; None among them stands for image files.
+    """
+
+    @property
+    def shapes(self) -> frozenset[Shape | None]: ...
+
+    def __len__(self) -> int: ...
+
+    def image(self, channels: int, record: int) -> EncodedImage | NDArray[Any]:
+        """Return the image of a record."""
+
+    def locate(self, record: int) -> RecordLocation:
+        """Return the place of a record."""
+
+    def digest(self) -> str:
+        """Return a digest of all records' content."""
+
+
+def stored_column(table: ImageTable, channels: int) -> LazyField:
+    """Return the images of a table as a column that is scaled to 0..1.
+
+    Its shape is [channels, any, any], or that of all images if they are arrays of one shape.
+    """
+    (shape,) = table.shapes if len(table.shapes) == 1 else (None,)
+    return LazyField(
+        partial(table.image, channels),
+        len(table),
+        (channels, None, None) if shape is None else shape,
+        "uint8",
+        1 / 255,
+        content=table.digest,
+        locate=table.locate,
+    )
+
+
+def array_shape(head: bytes | memoryview, size: int, where: object) -> Shape | None:
     """Return the shape [channels, height, width] of an array from the beginning of a content.
 
     Returns None for the content of an image file. size: number of bytes of the complete content.
@@ -26,7 +67,7 @@ def array_shape(head: bytes | memoryview, size: int, where: str) -> Shape | None
     """
     if head[: len(MAGIC)] != MAGIC:
         return None
-    header = read_npy_header(io.BytesIO(head), where)
+    header = read_npy_header(io.BytesIO(head), str(where))
     fits = header.dtype == np.uint8 and len(header.shape) in (2, 3) and not header.column_major
     if not fits or 0 in header.shape or header.offset + header.data_bytes != size:
         problem = f"{where}: the array is no image"
