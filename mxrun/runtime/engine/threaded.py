@@ -444,6 +444,10 @@ class ThreadedEngine(Engine):
             self._wait_until_complete()
         return True
 
+    def is_within(self) -> bool:
+        """Return whether the calling thread runs a function."""
+        return threading.get_ident() in self._inside
+
     def _wait_until_complete(self, timeout: float | None = None) -> None:
         """Wait until nothing is pending, or for `timeout` seconds; lock held."""
         if self._pending and threading.get_ident() in self._inside:
