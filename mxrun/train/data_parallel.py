@@ -14,11 +14,12 @@ from mxrun.executor.sequence import ProgramSequence
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.runtime.engine.failure import Failure, JobError
-from mxrun.runtime.engine.interface import HOST, Engine, EngineOperator, Pool, Variable
+from mxrun.runtime.engine.interface import HOST, Engine, EngineOperator, Function, Pool, Variable
 from mxrun.train.operations import LoopOperations
 from mxrun.train.replica import Replica
 
 LoadArguments = tuple[DataIterator, int, int, bool]
+MakeOperator = Callable[[Function, str], EngineOperator]
 
 
 class StepRunner(Protocol):
@@ -32,7 +33,11 @@ class StepRunner(Protocol):
     def load(
         self, replica: Replica, iterator: DataIterator, step: int, part: int, weighted: bool
     ) -> None:
-        """Run `Replica.load` with these arguments; raises what it raises, now or in `wait`."""
+        """Begin `Replica.load` with these arguments.
+
+        What it raises is raised by whichever of the other methods is called next, which then has
+        changed nothing.
+        """
 
     def wait(self) -> None:
         """Wait for everything that was begun; raises the exception that ended it."""
@@ -58,37 +63,59 @@ class SingleContext:
         self._operations = make = LoopOperations(engine)
         self.saved: Sequence[Variable] = (make.state, make.measured)
         self._next: LoadArguments
-        self._loading = make.load(lambda _: replica.load(*self._next), "load")
+        self._error: BaseException | None = None
+        self._loading = make.load(lambda _: self._load(replica), "load")
 
-        def step(program: str) -> EngineOperator:
+        def step(program: str, kind: MakeOperator, measure: Callable[[], None]) -> EngineOperator:
+            # One operation, because each takes a few microseconds.
             return make.group(
-                make.train(lambda _: run(program), program),
-                make.measure(lambda _: replica.measure_step(program), f"measure {program}"),
+                program,
+                self._loading,
+                kind(lambda _: self._if_loaded(partial(run, program)), program),
+                make.measure(lambda _: self._if_loaded(measure), f"measure {program}"),
             )
 
-        self._steps = {program: step(program) for program in (TRAIN, ACCUMULATE)}
-        self._evaluation = make.group(
-            make.evaluate(lambda _: run(EVALUATE), EVALUATE),
-            make.measure(lambda _: replica.measure_evaluation(), f"measure {EVALUATE}"),
-        )
+        self._steps = {
+            program: step(program, make.train, partial(replica.measure_step, program))
+            for program in (TRAIN, ACCUMULATE)
+        }
+        self._evaluation = step(EVALUATE, make.evaluate, replica.measure_evaluation)
 
     def load(
         self, replica: Replica, iterator: DataIterator, step: int, part: int, weighted: bool
     ) -> None:
-        """Load the replica's slots."""
+        """Let the next operation load the replica's slots."""
         self._next = (iterator, step, part, weighted)
-        self._operations.run(self._loading)
 
     def wait(self) -> None:
-        """Do nothing: all has ended."""
+        """Load the slots."""
+        self._run(self._loading)
 
     def train(self, program: str) -> None:
-        """Run a training program and measure it."""
-        self._operations.run(self._steps[program])
+        """Load the slots, run a training program and measure it."""
+        self._run(self._steps[program])
 
     def evaluate(self, count: int) -> None:
-        """Run and measure the evaluation program."""
-        self._operations.run(self._evaluation)
+        """Load the slots, run the evaluation program and measure it."""
+        self._run(self._evaluation)
+
+    def _load(self, replica: Replica) -> None:
+        self._error = None
+        try:
+            replica.load(*self._next)
+        except BaseException as error:  # noqa: BLE001 - raised again by `_run`
+            # As the operation's failure it would make the state unusable, which is unchanged.
+            self._error = error
+
+    def _if_loaded(self, function: Callable[[], None]) -> None:
+        if self._error is None:
+            function()
+
+    def _run(self, operator: EngineOperator) -> None:
+        self._operations.run(operator)
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     def exchange(self) -> None:
         """Do nothing."""

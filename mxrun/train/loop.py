@@ -347,8 +347,8 @@ class TrainingLoop:
         return valid
 
     def load(self, step: int, first: int) -> None:
-        """Load the parts of a step from number `first` on, one for each context, and the position
-        of the random streams. On several contexts this only begins it.
+        """Begin to load the parts of a step from number `first` on, one for each context, and the
+        position of the random streams.
         """
         iterator = self._train.iterator
         for number, replica in enumerate(self._replicas, first):

@@ -54,9 +54,9 @@ class LoopOperations:
             name=name,
         )
 
-    def group(self, *operators: EngineOperator) -> EngineOperator:
+    def group(self, name: str, *operators: EngineOperator) -> EngineOperator:
         """Return an operator that runs several in order, for hardly more than the cost of one."""
-        return OperatorGroup(operators, self.engine.call, operators[0].name)
+        return OperatorGroup(operators, self.engine.call, name)
 
     def run(self, operator: EngineOperator) -> None:
         """Run an operator and wait for it; raises the exception with which it failed."""
