@@ -140,9 +140,10 @@ class PreparedOperator:
     backward. updated: positions of the inputs that a call changes. is_pure: whether it changes
     none and draws no random numbers. is_short: whether it takes less time to run than to hand to a
     worker. is_brief: whether the calling thread may as well run it. result_bytes: of the outputs
-    and extra outputs. idle: complete calls. graph, step: as they were before the kernel was selected. inputs,
-    output_specs: of all inputs and outputs, kept or not. selected: the kernel; None for a view.
-    read_data, read_outputs: positions of the arguments and outputs that backward reads.
+    and extra outputs. idle: complete calls. graph, step: as they were before the kernel was
+    selected. inputs, output_specs: of all inputs and outputs, kept or not. selected: the kernel;
+    None for a view. read_data, read_outputs: positions of the arguments and outputs that backward
+    reads.
     """
 
     def __init__(
