@@ -1,11 +1,10 @@
-"""Tables in text files: one record a row, of numbers and a label that is a number or a word."""
+"""Tables in text files: one record a row, of numbers, categories and dates, and a label."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -21,17 +20,19 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.dataset.registry import register
 from mxrun.io.files import user_path
+from mxrun.io.tables.encoding import TableEncoding
+from mxrun.io.tables.forms import ColumnChoice, Columns
 from mxrun.io.tables.text import TableForm, TextTable, read_table
 
 Named = int | Annotated[str, StringConstraints(min_length=1)]
 
 
 class CsvOptions(Parameters):
-    """Path and format of the file, and choice of its columns."""
+    """Path and format of the file, and choice and treatment of its columns."""
 
     path: str = Option(
         min_length=1,
-        description="The file. A relative path starts at the config's folder.",
+        description="The file, plain or .gz. A relative path starts at the config's folder.",
         examples=["iris.csv"],
     )
     data: tuple[Named, ...] | None = Option(
@@ -47,7 +48,19 @@ class CsvOptions(Parameters):
         "from -1, the last; null: there is none.",
         examples=[4],
     )
-    header: bool = Option(default=False, description="Whether the first row names the columns.")
+    columns: Literal["auto"] | Columns | None = Option(
+        default=None,
+        description="Treatment of data columns by name, number or pattern: number, category, date, "
+        "ignore, auto, or one of these with parameters; columns that are not named, and all with "
+        "auto, are treated by what they hold. What this needs, such as categories and means, is "
+        "learned from the training records; default: all columns are numbers, read as they are.",
+        examples=[{"age": {"number": {"missing": "median"}}, "sex": "category", "name": "ignore"}],
+    )
+    header: bool | None = Option(
+        default=None,
+        description="Whether the first row names the columns; default: whether columns are given "
+        "by name, or the first row has words alone and the second numbers.",
+    )
     delimiter: str | None = Option(
         default=None,
         min_length=1,
@@ -60,58 +73,77 @@ class CsvOptions(Parameters):
     @property
     def form(self) -> TableForm:
         """Format of the file and the columns to read."""
-        header: Literal["yes", "no"] = "yes" if self.header else "no"
-        return TableForm(self.delimiter or "", header, self.data, self.label)
+        header: Literal["yes", "no", "auto"] = "auto"
+        if self.header is not None:
+            header = "yes" if self.header else "no"
+        columns = None
+        if self.columns is not None:
+            chosen = {} if isinstance(self.columns, str) else self.columns
+            columns = {key: choice.form for key, choice in chosen.items()}
+        return TableForm(self.delimiter or "", header, self.data, self.label, columns=columns)
 
 
 def follow(
-    options: CsvOptions, own: frozenset[str], columns: Sequence[str], label: str
+    options: CsvOptions,
+    own: frozenset[str],
+    columns: Sequence[str],
+    label: str,
+    encoding: TableEncoding | None,
 ) -> CsvOptions:
-    """Return the options that select columns by their names in training's table.
+    """Return the options that select columns by their names in training's table, and treat them as
+    in training.
 
     Here these columns may be in another order or among others. Keys that the section sets itself,
     `own`, take precedence.
     """
-    if not options.header or "data" in own:
-        return options
-    found: dict[str, object] = {"data": tuple(columns)}
-    if label and options.label is not None and "label" not in own:
-        found["label"] = label
+    found: dict[str, object] = {}
+    if encoding is not None:
+        sources = encoding.source_columns
+        forms = zip(sources, encoding.forms, strict=True)
+        found["columns"] = {str(source): ColumnChoice.of(form) for source, form in forms}
+        found["data"] = sources
+    elif options.columns is not None:
+        found["columns"] = None
+    if columns and options.header is not False:
+        found["data"] = tuple(columns)
+        if label and options.label is not None and "label" not in own:
+            found["label"] = label
+    if "data" in own:
+        found.pop("data", None)
     return options.model_copy(update=found)
 
 
 @register("csv", CsvOptions, ("all",), follow=follow)
 def read(options: CsvOptions, split: str, inputs: Inputs) -> Dataset:
-    """Rows of numbers; data float32 in the network's input shape, label int32 or float32 as its
+    """Rows of a table; data float32 in the network's input shape, label int32 or float32 as its
     input.
 
     Labels that are words are classes, numbered in the order of their sorted names.
     """
-    path = user_path(options.path)
     wants_classes = "label" in inputs and inputs["label"] == TensorSpec((), "int32")
-    table = read_table(path, replace(options.form, words=wants_classes))
-    data = _converted(table.values, table, table.columns, "float32", path)
-    shape = inputs["data"].shape if "data" in inputs else (len(table.columns),)
-    if math.prod(shape) == len(table.columns):
-        data = data.reshape(-1, *shape)
-    fields = {"data": Field(data)}
-    if table.labels is not None and table.label is not None:
+    form = replace(options.form, words=wants_classes, dtype="float32")
+    table = read_table(user_path(options.path), form)
+    fields: dict[str, Field] = {}
+    if table.values is not None:
+        data = table.values
+        shape = inputs["data"].shape if "data" in inputs else (len(table.columns),)
+        if math.prod(shape) == len(table.columns):
+            data = data.reshape(-1, *shape)
+        fields["data"] = Field(data)
+    if table.labels is not None:
         dtype = inputs["label"].dtype if "label" in inputs else "float32"
-        column = table.labels[:, np.newaxis]
-        labels = _converted(column, table, (table.label,), dtype, path)[:, 0]
-        fields["label"] = Field(labels)
+        fields["label"] = Field(_labels(table.labels, table, dtype))
+    about = (table.classes, split)
     names, label = table.names, table.label_name
-    return Dataset("csv", fields, table.classes, split, columns=names, label_column=label)
+    return Dataset(
+        "csv", fields, *about, columns=names, label_column=label, features=table.features
+    )
 
 
-def _converted(
-    values: NDArray[np.float64], table: TextTable, columns: Sequence[int], dtype: str, path: Path
-) -> NDArray[Any]:
-    """Convert to `dtype` [rows, columns]; raises UserError for a number it cannot represent."""
-    at = first_unrepresentable(values, dtype)
+def _labels(labels: NDArray[np.float64], table: TextTable, dtype: str) -> NDArray[Any]:
+    """Convert labels to `dtype` [rows]; raises UserError for a number it cannot represent."""
+    at = first_unrepresentable(labels, dtype)
     if at is not None:
-        row, column = divmod(at, len(columns))
-        where = f"{path}:{table.lines[row]}:{columns[column] + 1}"
-        problem = f"{where}: the number cannot be converted to {dtype}"
-        raise UserError(Diagnostic(problem, None, valid_range(dtype), f"{values[row, column]:g}"))
-    return values.astype(dtype)
+        problem = f"{table.places.where(at, table.label)}: the number cannot be converted to {dtype}"
+        raise UserError(Diagnostic(problem, None, valid_range(dtype), f"{labels[at]:g}"))
+    return labels.astype(dtype)

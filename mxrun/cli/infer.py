@@ -150,6 +150,7 @@ def infer(
         inference = command.infer(run, request, write_note)
     write_notes(inference.notes)
     _run_and_write(inference, form, to, json)
+    write_notes(inference.closing_notes)
     write_notes([work_text(inference.summary()), *([] if to is None else [f"wrote {to}"])])
 
 

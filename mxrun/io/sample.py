@@ -6,6 +6,7 @@ import io
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from mxrun.io.files import read_all_bytes, with_prefix
 from mxrun.io.formats.image_list import names_images
 from mxrun.io.formats.npy import read_npy
 from mxrun.io.images.decode import SUFFIXES, decode_image
+from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.text import PLAIN, TableForm, parse_table
 from mxrun.io.transforms.base import Record, Scale
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Draws, Pipeline, values
@@ -33,7 +35,8 @@ class Sample:
     """Description of the records that one network input takes, as in its training data.
 
     spec: one sample, without the batch axis. pipeline: the transforms of evaluation for `field`.
-    scale: factors for bytes; None if bytes are plain numbers. table: format of tables.
+    scale: factors for bytes; None if bytes are plain numbers. table: format of tables. encoding: of
+    their columns, if training read a table; `tally` then receives what was missing or unknown.
     """
 
     spec: TensorSpec
@@ -41,6 +44,8 @@ class Sample:
     field: str = "data"
     scale: Scale | None = None
     table: TableForm = PLAIN
+    encoding: TableEncoding | None = None
+    tally: Tally = dataclass_field(default_factory=Tally, compare=False)
 
 
 def image_scale(scale: Scale | None) -> float:
@@ -130,7 +135,13 @@ def _records(
         table = parse_table(
             content, name, sample.table, "only numbers are read: remove the row of names"
         )
-        for row in _converted(table.values, name, spec.dtype):
+        if table.features is not None and sample.encoding is not None:
+            rows, tally = sample.encoding.encode(table.features, str(name))
+            sample.tally.add(tally)
+        else:
+            assert table.values is not None
+            rows = _converted(table.values, name, spec.dtype)
+        for row in rows:
             fits = row.size == math.prod(spec.shape)
             yield row.reshape(spec.shape) if fits else row, None
 
@@ -140,6 +151,11 @@ def _array_records(
 ) -> Iterator[tuple[Record, float | None]]:
     """Yield an array's records before transforms, each with the scale factor of its values."""
     scale = None
+    if sample.encoding is not None:
+        rows, tally = sample.encoding.encode_array(array, str(name))
+        sample.tally.add(tally)
+        yield from ((row.reshape(sample.spec.shape), None) for row in rows)
+        return
     if array.dtype == np.uint8 and sample.scale is not None:
         scale = sample.scale.bytes
     array = _converted(array, name, sample.spec.dtype) if scale is None else array

@@ -31,7 +31,10 @@ class ArraySource(RecordSource):
         self._rows: dict[str, list[npt.NDArray[Any]]] = {}
         for field, array in arrays.items():
             scale = manifest.scales.get(field)
-            sample = Sample(built.model.records[field], pipeline, field, scale)
+            encoding = manifest.encoding if field == "data" else None
+            sample = Sample(
+                built.model.records[field], pipeline, field, scale, encoding=encoding
+            )
             self._rows[field] = list(array_samples(array, f"array {field!r}", sample))
         counts = {field: len(rows) for field, rows in self._rows.items()}
         if len({*counts.values()}) > 1:

@@ -92,7 +92,12 @@ def open_part(trained: TrainedModel, part: DataPart) -> OpenedPart:
         role, request = section_request(built, split)
     else:
         role, request = EVAL, _changed_request(trained, part)
-    of_training = (manifest.classes, manifest.columns, manifest.label_column)
+    of_training = (
+        manifest.classes,
+        manifest.columns,
+        manifest.label_column,
+        manifest.encoding,
+    )
     dataset = open_datasets({role: request}, built.model.records, *of_training)[role]
     if not part.is_of_run:
         dataset = _with_scales(dataset, manifest.scales)

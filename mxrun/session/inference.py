@@ -251,7 +251,14 @@ class Inference:
             "records_per_s": self._records / max(self._seconds, 1e-9),
             "classes": list(self.classes),
             "metrics": self.metrics,
+            "columns": None if self._source.tally is None else self._source.tally.to_json(),
         }
+
+    @property
+    def closing_notes(self) -> tuple[str, ...]:
+        """Notes for the user after the last record: what was missing or unknown in a table."""
+        tally = self._source.tally
+        return () if tally is None or self.total is not None else tally.notes("the records")
 
 
 @dataclass(frozen=True)
@@ -406,7 +413,8 @@ def _source(
         )
     manifest = trained.checkpoint.manifest
     scale = manifest.scales.get(data[0])
-    return FileSource(built, request.inputs, data[0], scale, manifest.columns, request.settings)
+    files, settings, encoding = request.inputs, request.settings, manifest.encoding
+    return FileSource(built, files, data[0], scale, manifest.columns, settings, encoding)
 
 
 def _outputs(

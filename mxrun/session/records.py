@@ -32,6 +32,7 @@ from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.io.loading.prefetch import Staging, open_iterator, staging_specs
 from mxrun.io.sample import Sample, read_samples, samples
+from mxrun.io.tables.encoding import Tally, TableEncoding
 from mxrun.io.tables.text import PLAIN, TableForm
 from mxrun.io.transforms.base import Scale
 from mxrun.session.inference_outputs import label_inputs
@@ -65,12 +66,14 @@ class RecordSource(ABC):
 
     total: their number, if it is known before reading. metrics: the loss and the config's metrics
     after all batches have run, if they can be measured. notes: notes for the user about the
-    records.
+    records. tally: what was missing or unknown in the records so far, if they are rows of an
+    encoded table.
     """
 
     total: int | None = None
     notes: tuple[str, ...] = ()
     metrics: Mapping[str, Any] | None = None
+    tally: Tally | None = None
 
     @abstractmethod
     def available(self, limit: int) -> int:
@@ -100,18 +103,22 @@ class FileSource(RecordSource):
         scale: Scale | None,
         columns: Sequence[str] = (),
         settings: Sequence[str] = (),
+        encoding: TableEncoding | None = None,
     ) -> None:
         """Find the files; nothing is read yet.
 
-        scale: the factors of bytes in training. columns: names of a table's data columns. settings:
-        `KEY=VALUE` for the form of tables, such as `label=kind`. Raises UserError for missing files
+        scale: the factors of bytes in training. columns: names of a table's data columns; encoding:
+        of these. settings: `KEY=VALUE` for the form of tables, such as `label=kind`. Raises UserError for missing files
         and wrong settings.
         """
         pipeline = evaluation_pipeline(built.config.data)
         size = built.model.records[field].elements
         table = _table_form(built, size, tuple(columns), settings)
+        if encoding is not None:
+            table = _encoded_form(table, encoding, settings)
         self._field = field
-        self._sample = Sample(built.model.records[field], pipeline, field, scale, table)
+        self._sample = Sample(built.model.records[field], pipeline, field, scale, table, encoding)
+        self.tally = None if encoding is None else self._sample.tally
         self._records = self._read(_files(inputs))
         self._buffered: deque[tuple[str, int, npt.NDArray[Any]]] = deque()
 
@@ -172,6 +179,16 @@ def _table_form(
         label = form.label if "label" in given else None
         return replace(form, header=header, size=size, label=label)
     return replace(form, header=header, size=size, data=columns or form.data)
+
+
+def _encoded_form(
+    form: TableForm, encoding: TableEncoding, settings: Sequence[str]
+) -> TableForm:
+    """Return the form of a table whose columns are treated as in training."""
+    is_selected = any(setting.startswith("data=") for setting in settings)
+    data = form.data if is_selected else encoding.source_columns
+    size, forms = len(encoding.columns), encoding.forms
+    return replace(form, size=size, data=data, columns=None, forms=forms)
 
 
 def _given(settings: Sequence[str]) -> Mapping[str, SourceNode]:
@@ -278,6 +295,7 @@ class DatasetSource(RecordSource):
         labels = dict.fromkeys(loss.label for loss in built.model.losses if loss.label)
         self._targets = tuple(labels) if targets else ()
         self.total, self.notes, self._path = len(dataset), tuple(notes), path
+        self.tally = dataset.tally
 
     def available(self, limit: int) -> int:
         """Return `limit`: losses are measured on batches of the network's own size."""

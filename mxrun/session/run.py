@@ -277,6 +277,7 @@ class Run:
             classes=self.datasets["train"].classes,
             columns=self.datasets["train"].columns,
             label_column=self.datasets["train"].label_column,
+            encoding=self.datasets["train"].encoding,
             plugins=self._plugins,
             scales=self.datasets["train"].scales,
             started_from=self.started_from,

@@ -50,7 +50,7 @@ def unsaved_model(
     if not built.missing:
         dataset = open_datasets({"train": built.data["train"]}, built.model.records)["train"]
     state = _state(built, dataset)
-    manifest = Manifest(**state.model_dump(), format=FORMAT, files={})
+    manifest = Manifest(**dict(state), format=FORMAT, files={})
     parameters, auxiliary = _groups(built, arrays)
     checkpoint = Checkpoint(folder, manifest, parameters, {}, auxiliary, {})
     return TrainedModel(parsed, built, checkpoint, arrays, averaged=False, notes=())
@@ -73,6 +73,7 @@ def _state(built: ModelDefinition, dataset: Dataset | None) -> RunState:
         classes=() if dataset is None else dataset.classes,
         columns=() if dataset is None else dataset.columns,
         label_column="" if dataset is None else dataset.label_column,
+        encoding=None if dataset is None else dataset.encoding,
         plugins=plugin_hashes(config),
         scales={} if dataset is None else dataset.scales,
     )

@@ -26,6 +26,7 @@ from mxrun.base.array_file import Arrays, UnreadableArrays, file_parts, read_arr
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import report_write_errors, sync_folder
 from mxrun.base.params import Parameters, check
+from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.transforms.base import Scale
 from mxrun.train.files import canonical_json, remove
 from mxrun.train.progress import Count, Progress
@@ -105,6 +106,9 @@ class RunState(Parameters):
     )
     label_column: str = Field(
         default="", description="The name of the label column, for tables with a header."
+    )
+    encoding: TableEncoding | None = Field(
+        default=None, description="What was learned of the columns of a table, if it was encoded."
     )
     plugins: dict[str, Sha256] = Field(
         default={}, description="The SHA-256 of each plugin, by its file's name."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,8 +28,13 @@ from mxrun.io.dataset.split import (
     place_of,
 )
 from mxrun.io.loading.batch import is_label
+from mxrun.io.tables.encoding import TableEncoding, Tally
+from mxrun.io.tables.features import FeatureTable
 from mxrun.io.transforms.base import RecordShape, Scale
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
+
+# Columns of a table that a message lists.
+_MAX_NAMED = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +46,9 @@ class Dataset:
     of a table's data columns, if it has a header, and `label_column` that of its label column.
     `empty` lists classes that have a folder but no records. `notes` are remarks on what was read,
     one sentence each. `pipeline` turns records into rows and `inputs` are the specs of the rows
-    that the network reads: both as given to `open_datasets`. `name` and `split` (`test[0:9000]`)
+    that the network reads: both as given to `open_datasets`. `features` are the columns of a table
+    before `encoded` makes the field `data` of them, by `encoding`; `tally` counts what was missing
+    or unknown. `name` and `split` (`test[0:9000]`)
     identify the records; `place` is where the config requests them. `numbers` are the records'
     numbers in the complete split, if these are a part of it.
     """
@@ -58,16 +66,22 @@ class Dataset:
     empty: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     numbers: NDArray[np.int64] | None = None
+    features: FeatureTable | None = None
+    encoding: TableEncoding | None = None
+    tally: Tally | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(column.records) for column in self.fields.values()}
         lengths |= {column.count for column in self.lazy.values()}
+        lengths |= set() if self.features is None else {len(self.features)}
         if len(lengths) != 1 or 0 in lengths:
             raise InternalError(f"data set {self.name!r} has fields of lengths {sorted(lengths)}")
 
     def __len__(self) -> int:
         for column in self.lazy.values():
             return column.count
+        if self.features is not None:
+            return len(self.features)
         return len(next(iter(self.fields.values())).records)
 
     @property
@@ -167,7 +181,25 @@ class Dataset:
         }
         lazy = {name: column.part(rows) for name, column in self.lazy.items()}
         numbers = None if split.is_complete else np.arange(len(self))[rows]
-        return replace(self, fields=fields, lazy=lazy, split=str(split), numbers=numbers)
+        features = None if self.features is None else self.features.part(rows)
+        parts = {"fields": fields, "lazy": lazy, "features": features}
+        return replace(self, **parts, split=str(split), numbers=numbers)
+
+    def encoded(self, encoding: TableEncoding, role: str) -> Dataset:
+        """Return the data set with its table's columns encoded as the field `data`.
+
+        Raises UserError for columns that do not fit.
+        """
+        if self.features is None:
+            return self
+        rows, tally = encoding.encode(self.features, f"data.{role}")
+        shape = self.inputs["data"].shape if "data" in self.inputs else ()
+        if len(shape) > 1 and math.prod(shape) == rows.shape[1]:
+            rows = rows.reshape(-1, *shape)
+        notes = (*self.notes, *tally.notes(f"data.{role}"))
+        fields = {"data": Field(rows), **self.fields}
+        made = {"features": None, "encoding": encoding, "tally": tally, "notes": notes}
+        return replace(self, fields=fields, **made)
 
     def check(
         self, inputs: Inputs, places: Places, pipeline: Pipeline = NO_TRANSFORMS
@@ -195,6 +227,9 @@ class Dataset:
                 sizes = ", ".join("any" if size is None else str(size) for size in shape)
                 hint = f"declare it in network.inputs as {name}: [{sizes}]"
                 got = f"{dtype}[{sizes}]"
+                if name == "data" and self.encoding is not None:
+                    columns = self.encoding.inputs
+                    got = f"{got}, the columns {listed(columns, _MAX_NAMED)}"
                 found.append(Diagnostic(problem, place, got, str(spec), hint))
         return tuple(found)
 

@@ -10,9 +10,10 @@ from mxrun.base.params import Parameters
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.declared import DeclaredRegistry
+from mxrun.io.tables.encoding import TableEncoding
 
 FindSplit = Callable[[Any, str, str], str]
-Follow = Callable[[Any, frozenset[str], Sequence[str], str], Any]
+Follow = Callable[[Any, frozenset[str], Sequence[str], str, TableEncoding | None], Any]
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,9 @@ class DatasetFormat:
     are generated instead of read. If the splits are known only from the files, `splits` is empty,
     and `find_split(options, named, role)` returns the split that the section `role` refers to by
     `named`, which is empty if the section names none; it raises UnknownSplit if there is no such
-    split. `follow(options, own, columns, label)` returns the options that select columns of the
-    same names as in training; `own` are the option keys that the section sets itself.
+    split. `follow(options, own, columns, label, encoding)` returns the options that select columns
+    of the same names as in training, and treat them as `encoding` says; `own` are the option keys
+    that the section sets itself.
     """
 
     name: str

@@ -20,6 +20,8 @@ from mxrun.io.dataset.split import (
     place_of,
 )
 from mxrun.io.files import MORE_MEMORY
+from mxrun.io.tables.encoding import TableEncoding
+from mxrun.io.tables.learn import learn_encoding
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
 from mxrun.runtime.memory_limits import memory_limit
 
@@ -40,11 +42,14 @@ class DatasetRequest:
     role: str = "train"
     own: frozenset[str] = field(default=frozenset(), compare=False)
 
-    def with_columns_of(self, columns: Sequence[str], label: str = "") -> DatasetRequest:
-        """Return the request with a table's columns selected by the names of training's columns."""
-        if self.format.follow is None or not columns:
+    def with_columns_of(
+        self, columns: Sequence[str], label: str = "", encoding: TableEncoding | None = None
+    ) -> DatasetRequest:
+        """Return the request with a table's columns selected and treated as those of training."""
+        if self.format.follow is None or not (columns or encoding):
             return self
-        return replace(self, options=self.format.follow(self.options, self.own, columns, label))
+        followed = self.format.follow(self.options, self.own, columns, label, encoding)
+        return replace(self, options=followed)
 
     @property
     def prefetched(self) -> bool:
@@ -95,12 +100,14 @@ def open_datasets(
     classes: Sequence[str] | None = None,
     columns: Sequence[str] = (),
     label_column: str = "",
+    encoding: TableEncoding | None = None,
 ) -> dict[str, Dataset]:
     """Read the requested data sets; a split that two requests share is read once.
 
     classes: the classes of training; by default those of the request `train`. The labels of all
     other data sets are renumbered to these, by name. columns, label_column: the names of training's
-    data columns and of its label column; by default those of the request `train`.
+    data columns and of its label column; encoding: what was learned of its columns; by default
+    those of the request `train`.
 
     Raises UserError with the problems of all data sets: files, ranges, fields that do not match the
     network's `inputs`, and classes that training does not know.
@@ -111,12 +118,14 @@ def open_datasets(
     diagnostics: list[Diagnostic] = []
     train = requests.get("train")
     for role, request in requests.items():
-        if role == "eval" and (train is None or request.options != train.options):
-            # Equal options mean the same table: its columns need not be looked up by name.
-            request = request.with_columns_of(columns, label_column)
         source = request.pipeline.source(inputs)
-        options = request.options.model_dump_json()
         try:
+            if role == "eval" and (train is None or request.options != train.options):
+                # Equal options mean the same table: its columns need not be looked up by name.
+                request = request.with_columns_of(columns, label_column, encoding)
+            elif encoding is not None and role == "train":
+                request = request.with_columns_of(columns, label_column, encoding)
+            options = request.options.model_dump_json()
             split = _resolved_split(request)
             key = (request.format.name, options, split.of, tuple(source.items()))
             if key not in complete:
@@ -136,15 +145,19 @@ def open_datasets(
             columns, label_column = complete[key].columns, complete[key].label_column
             trained[key[:3]] = split
         problems += complete[key].check_split(split, request.places)
-        problems += complete[key].check(inputs, request.places, request.pipeline)
+        part: Dataset | None = None
+        is_learned = complete[key].features is None or encoding is not None
+        # Without training's encoding there is nothing to say about the columns of evaluation.
+        if not problems and (is_learned or role != "eval" or train is None):
+            part, problems = _part(complete[key].part(split), request, role, inputs, encoding)
+            if part is not None and role == "train":
+                encoding = part.encoding
         if not problems and role == "eval" and key[:3] in trained:
             parts = (trained[key[:3]], split)
             problems += complete[key].check_shares(*parts, request.places)
         diagnostics += problems
-        if not problems:
-            place = place_of(request.places, "dataset")
-            part = complete[key].part(split)
-            opened[role] = replace(part, place=place, pipeline=request.pipeline, inputs=inputs)
+        if part is not None and not problems:
+            opened[role] = part
     if classes is None and "train" in opened:
         classes = opened["train"].classes
     if classes is not None:
@@ -157,6 +170,29 @@ def open_datasets(
         # Drop duplicates: a key that both sections inherit is reported once.
         raise UserError(dict.fromkeys(diagnostics))
     return opened
+
+
+def _part(
+    part: Dataset,
+    request: DatasetRequest,
+    role: str,
+    inputs: Inputs,
+    encoding: TableEncoding | None,
+) -> tuple[Dataset | None, tuple[Diagnostic, ...]]:
+    """Return a part with its table's columns encoded, or None, and the reasons why it does not fit.
+
+    encoding: that of training; None for training's own part, from which it is learned.
+    """
+    place = place_of(request.places, "dataset")
+    part = replace(part, place=place, pipeline=request.pipeline, inputs=inputs)
+    if part.features is not None:
+        try:
+            part = part.encoded(encoding or learn_encoding(part.features), role)
+        except (UserError, MemoryError) as error:
+            where = place_of(request.places, "columns")
+            found = _problems(error, request.format.name)
+            return None, tuple(replace(each, place=each.place or where) for each in found)
+    return part, part.check(inputs, request.places, request.pipeline)
 
 
 def _resolved_split(request: DatasetRequest) -> Split:

@@ -1,0 +1,89 @@
+"""Cells of a table in a text file: numbers, words and missing values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+# Delimiters tried on the first row if none is given. Commas are last, as numbers may contain them.
+DELIMITERS = (b"\t", b";", b",")
+# Cells that mean a missing value, in lower case. In quotes these are words.
+_GAPS = (b"", b'""', b"na", b"nan", b"null", b"none", b"?")
+# A whole number as programs write it that store a column with gaps as floating point.
+_WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
+
+
+def is_gap(cell: bytes) -> bool:
+    """Return whether an unprocessed cell means a missing value."""
+    return cell.strip().lower() in _GAPS
+
+
+def cell_text(cell: bytes) -> str:
+    """Return a cell's text without enclosing quotes."""
+    # Words that differ only in bytes that are not UTF-8 must remain different.
+    text = cell.decode(errors="surrogateescape").strip()
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return text[1:-1].replace('""', '"').strip()
+    return text
+
+
+def cell_number(cell: bytes) -> float:
+    """Return a cell's number, which may be quoted; NaN if it is not a number."""
+    text = cell.strip()
+    if text[:1] == text[-1:] == b'"' and len(text) > 1:
+        text = text[1:-1]
+    try:
+        # `float` accepts underscores between digits, as in Python literals.
+        return math.nan if b"_" in text else float(text)
+    except ValueError:
+        return math.nan
+
+
+def category_text(text: str) -> str:
+    """Return the name of a category; 3.0 is the category 3."""
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
+
+
+def number_text(number: float) -> str:
+    """Return the name of a category that is a number."""
+    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+
+
+def detected_delimiter(row: bytes) -> bytes:
+    """Return the delimiter detected in a first row."""
+    bare = b"".join(row.strip().split(b'"')[::2])
+    return next((each for each in DELIMITERS if each in bare), b",")
+
+
+def split_row(text: bytes, divider: bytes) -> list[bytes]:
+    """Split a row into unprocessed cells; a delimiter within quotes does not split."""
+    parts = text.split(divider)
+    if b'"' not in text:
+        return parts
+    cells: list[list[bytes]] = []
+    is_open = False
+    for part in parts:
+        if is_open:
+            cells[-1].append(part)
+            is_open = part.count(b'"') % 2 == 0
+        else:
+            cells.append([part])
+            is_open = part.lstrip().startswith(b'"') and part.count(b'"') % 2 == 1
+    return [divider.join(cell) for cell in cells]
+
+
+def are_header(first: Sequence[bytes], second: Sequence[bytes] | None) -> bool:
+    """Return whether a first row names the columns.
+
+    It does if it has words alone, or cells that are empty, and the second row has numbers.
+    """
+    if second is None or not any(map(cell_text, first)):
+        return False
+    are_words = all(not cell.strip() or _is_word(cell) for cell in first)
+    return are_words and any(not math.isnan(cell_number(cell)) for cell in second)
+
+
+def _is_word(cell: bytes) -> bool:
+    return math.isnan(cell_number(cell)) and not is_gap(cell)

@@ -1,0 +1,167 @@
+"""Treatment of a table's columns, as a config says it: `{age: {number: {missing: median}}}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from mxrun.base.errors import Diagnostic
+from mxrun.base.near_names import nearest
+from mxrun.base.params import Float32, Parameters
+from mxrun.base.validation import custom_error
+
+_WRITTEN = "number, category, date, ignore, auto, or {number: {missing: median}}"
+Word = Annotated[str, StringConstraints(min_length=1)]
+
+
+class ColumnForm(Parameters):
+    """Treatment of a column: automatic, by what it holds."""
+
+    kind: ClassVar[str] = "auto"
+
+
+class IgnoreForm(ColumnForm):
+    """The column is left out."""
+
+    kind: ClassVar[str] = "ignore"
+
+
+class NumberForm(ColumnForm):
+    """The column is one number, scaled, with missing values filled in."""
+
+    kind: ClassVar[str] = "number"
+
+    missing: Literal["mean", "median", "error"] | Float32 = Field(
+        default="mean",
+        description="What stands for missing values: the mean or median of the training records, "
+        "or a number; error refuses them.",
+    )
+    indicator: bool = Field(
+        default=False, description="Whether a second number says if the value is missing: 1, or 0."
+    )
+    scale: Literal["standard", "minmax", "log", "none"] = Field(
+        default="standard",
+        description="standard: to mean 0 and deviation 1; minmax: to 0..1; log: sign(x) "
+        "log(1 + |x|), then as standard; all as measured on the training records.",
+    )
+
+
+class DateForm(NumberForm):
+    """The column is a date, read as the days since 1970, then as a number."""
+
+    kind: ClassVar[str] = "date"
+
+    format: Word | None = Field(
+        default=None,
+        description="Form of the dates, as of Python's strptime, such as %d.%m.%Y; default: "
+        "ISO 8601, such as 2024-05-31 or 2024-05-31T12:30.",
+    )
+
+
+class CategoryForm(ColumnForm):
+    """The column is a category: one number for each category, 1 for the record's, else 0."""
+
+    kind: ClassVar[str] = "category"
+
+    encoding: Literal["one_hot", "ordinal"] = Field(
+        default="one_hot",
+        description="one_hot: a number for each category; ordinal: one number, 1, 2, ... in "
+        "`order`, 0 for missing and unknown ones.",
+    )
+    order: Annotated[tuple[Word, ...], Field(min_length=1)] | None = Field(
+        default=None, description="The categories in order; default: those found, sorted."
+    )
+    min_count: Annotated[int, Field(ge=1)] = Field(
+        default=1,
+        description="Categories with fewer training records become one, `other`, which then also "
+        "stands for unknown ones.",
+    )
+    missing: Literal["category", "most_frequent", "error"] = Field(
+        default="category",
+        description="What a missing value is: a category of its own, or the most frequent one; "
+        "error refuses it.",
+    )
+
+
+FORMS: dict[str, type[ColumnForm]] = {
+    each.kind: each for each in (ColumnForm, NumberForm, CategoryForm, DateForm, IgnoreForm)
+}
+PLAIN_NUMBER = NumberForm(missing="error", scale="none")
+"""Treatment of the columns of a table that is read as it is."""
+
+
+class ColumnChoice(Parameters):
+    """Treatment of a column as written: a name, or {name: parameters}."""
+
+    written: ClassVar[str] = _WRITTEN
+
+    auto: ColumnForm | None = Field(default=None, description="By what the column holds.")
+    number: NumberForm | None = Field(default=None, description="One number, scaled.")
+    category: CategoryForm | None = Field(default=None, description="A number for each category.")
+    date: DateForm | None = Field(default=None, description="The days since 1970, as a number.")
+    ignore: IgnoreForm | None = Field(default=None, description="Left out.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        """Return the mapping of a bare name."""
+        if isinstance(given, str):
+            if given not in FORMS:
+                raise custom_error("column_form", _WRITTEN, nearest(given, FORMS))
+            return {given: {}}
+        if not isinstance(given, Mapping) or sum(each is not None for each in given.values()) != 1:
+            raise custom_error("column_form", _WRITTEN)
+        return given
+
+    @property
+    def form(self) -> ColumnForm:
+        """The treatment."""
+        return next(form for form in (getattr(self, kind) for kind in FORMS) if form is not None)
+
+    @classmethod
+    def of(cls, form: ColumnForm) -> ColumnChoice:
+        """Return a treatment as it is written."""
+        return cls.model_validate({form.kind: form})
+
+
+Columns = Mapping[Word, ColumnChoice]
+
+
+def select_forms(
+    columns: Mapping[str, ColumnForm], names: Sequence[str], numbers: Sequence[int], where: str
+) -> tuple[list[ColumnForm], list[Diagnostic]]:
+    """Return the treatment of each column, and the problems of keys that name none.
+
+    columns: by name, number or pattern; a name goes before a pattern, a later pattern before an
+    earlier one. names: of the columns, or empty texts; where: the file, for messages.
+    """
+    used: set[str] = set()
+    forms = []
+    for name, number in zip(names, numbers, strict=True):
+        keys = [key for key in columns if _matches(key, name, number)]
+        exact = [key for key in keys if key in (name, str(number))]
+        used.update(keys)
+        chosen = exact or keys
+        forms.append(columns[chosen[-1]] if chosen else ColumnForm())
+    known = [name or str(number) for name, number in zip(names, numbers, strict=True)]
+    problems = [
+        Diagnostic(
+            f"{where}: no data column is named {key!r}",
+            None,
+            f"one of {', '.join(known)}",
+            key,
+            nearest(key, known) or "the label is no data column",
+        )
+        for key in columns
+        if key not in used
+    ]
+    return forms, problems
+
+
+def _matches(key: str, name: str, number: int) -> bool:
+    if name:
+        return key == name or fnmatchcase(name, key)
+    return key in (str(number), "*")

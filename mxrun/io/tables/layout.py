@@ -1,0 +1,253 @@
+"""Layout of a table in a text file: delimiter, header, and which column is what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import nearest
+from mxrun.io.tables.cells import (
+    DELIMITERS,
+    are_header,
+    cell_number,
+    cell_text,
+    detected_delimiter,
+    split_row,
+)
+from mxrun.io.tables.forms import PLAIN_NUMBER, ColumnForm, IgnoreForm, select_forms
+
+# A column's name, if there is a header, or its number, counted from 0 or, if negative, from the
+# end.
+Column = int | str
+
+
+@dataclass(frozen=True)
+class TableForm:
+    """Format of a table and the columns to read.
+
+    delimiter: empty to detect it from the first row. header: whether the first row holds the
+    columns' names; with `auto` it does if it has words alone and the second row numbers; with
+    `maybe`, for a table from outside a data set, if it has one of the names in `data` or no number.
+    data: the data columns; by default all but the label. words: whether labels may be words. size:
+    for a table from outside a data set, the number of data columns; the label column may be
+    missing, and is skipped. columns: treatment of data columns by name, number or pattern; None if
+    all are numbers, read as they are. forms: the treatment of each column in `data`, in its order,
+    instead of `columns`. dtype: of numbers that are read as they are.
+    """
+
+    delimiter: str = ""
+    header: Literal["yes", "no", "auto", "maybe"] = "no"
+    data: tuple[Column, ...] | None = None
+    label: Column | None = None
+    words: bool = False
+    size: int | None = None
+    columns: Mapping[str, ColumnForm] | None = None
+    forms: tuple[ColumnForm, ...] = ()
+    dtype: str = "float64"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all data columns are numbers that are read as they are."""
+        return self.columns is None and not self.forms
+
+
+PLAIN = TableForm()
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Layout of one file.
+
+    columns: numbers of the data columns, with their names, if there is a header, and their forms.
+    label: number of the label column. names: of all columns.
+    """
+
+    divider: bytes
+    width: int
+    has_header: bool
+    names: tuple[str, ...]
+    columns: tuple[int, ...]
+    forms: tuple[ColumnForm, ...]
+    label: int | None
+    hint: str = field(default="", compare=False)
+
+    def name(self, column: int) -> str:
+        """Return a column's name; empty without a header."""
+        return self.names[column] if self.names else ""
+
+
+def find_layout(
+    first: tuple[bytes, int], second: bytes | None, form: TableForm, where: str
+) -> TableLayout:
+    """Return the layout of a file from its first rows.
+
+    first: the row and its line; where: the file's name. Raises UserError for columns that do not
+    exist.
+    """
+    return _Layout(first, second, form, where).find()
+
+
+def delimiter_hint(row: bytes, divider: bytes) -> str:
+    """Return a hint to set the delimiter if a row seems to use another; else empty."""
+    for other in (*DELIMITERS, b"|", b" "):
+        if other in row.strip() and divider not in row:
+            return f"write delimiter: {other.decode()!r} if that separates the columns"
+    return ""
+
+
+class _Layout:
+    def __init__(
+        self, first: tuple[bytes, int], second: bytes | None, form: TableForm, where: str
+    ) -> None:
+        self._row, self._line = first
+        self._form, self._where = form, where
+        self._divider = form.delimiter.encode() or detected_delimiter(self._row)
+        self._cells = split_row(self._row, self._divider)
+        self._second = None if second is None else split_row(second, self._divider)
+        self._names: tuple[str, ...] = ()
+
+    def find(self) -> TableLayout:
+        width, has_header = len(self._cells), self._are_names()
+        if has_header:
+            self._names = tuple(map(cell_text, self._cells))
+        columns, label = self._columns(width)
+        columns, forms = self._treated(columns)
+        self._check_names((*columns, *([] if label is None else [label])))
+        hint = delimiter_hint(self._row, self._divider)
+        found = (self._divider, width, has_header, self._names, tuple(columns), tuple(forms), label)
+        return TableLayout(*found, hint)
+
+    def _are_names(self) -> bool:
+        form, cells = self._form, self._cells
+        if form.header == "maybe":
+            named = [each for each in form.data or () if isinstance(each, str)]
+            if any(cell_text(cell) in named for cell in cells):
+                return True
+            plain = all(each.kind == "number" for each in form.forms)
+            return plain and all(cell_number(cell) != cell_number(cell) for cell in cells)
+        if form.header == "auto":
+            keys = (*(form.data or ()), form.label, *(form.columns or ()))
+            is_named = any(isinstance(key, str) and not _is_key(key) for key in keys)
+            return is_named or are_header(cells, self._second)
+        return form.header == "yes"
+
+    def _treated(self, columns: Sequence[int]) -> tuple[list[int], list[ColumnForm]]:
+        """Return the data columns that are not ignored, and their forms."""
+        form = self._form
+        if form.columns is None:
+            forms: Sequence[ColumnForm] = form.forms or [PLAIN_NUMBER] * len(columns)
+            # A table of another width than training's is reported when it is encoded.
+            forms = [*forms, *[PLAIN_NUMBER] * (len(columns) - len(forms))]
+            return list(columns), list(forms[: len(columns)])
+        names = [self._names[column] if self._names else "" for column in columns]
+        forms, problems = select_forms(form.columns, names, columns, self._where)
+        if problems:
+            raise UserError(problems)
+        read = [at for at, each in enumerate(forms) if not isinstance(each, IgnoreForm)]
+        if not read:
+            self._refuse_no_data()
+        return [columns[at] for at in read], [forms[at] for at in read]
+
+    def _columns(self, width: int) -> tuple[list[int], int | None]:
+        """Return the numbers of the data columns and of the label column.
+
+        Raises UserError for a column that does not exist.
+        """
+        form = self._form
+        everything = list(range(width))
+        by_name = bool(self._names) and any(isinstance(each, str) for each in form.data or ())
+        if form.size is not None:
+            if by_name and form.data is not None:
+                return [self._column(column, width) for column in form.data], None
+            if width == form.size:
+                return self._in_order(everything), None
+            try:
+                return self._numbered(width)[0], None
+            except UserError:
+                # The table has another layout than training's: its length will be reported as
+                # wrong.
+                return everything, None
+        columns, label = self._numbered(width)
+        if not columns:
+            self._refuse_no_data()
+        return columns, label
+
+    def _refuse_no_data(self) -> None:
+        hint = delimiter_hint(self._row, self._divider)
+        problem = f"{self._where}: no column is left for the data"
+        raise UserError(Diagnostic(problem, hint=hint))
+
+    def _in_order(self, columns: list[int]) -> list[int]:
+        """Return the columns of a table that has only data, in the order of training's columns."""
+        columns_read = self._form.data or ()
+        # Negative numbers and names cannot be applied to a table of another width.
+        if not all(isinstance(each, int) and each >= 0 for each in columns_read):
+            return columns
+        ranks = {each: rank for rank, each in enumerate(sorted(set(columns_read)))}
+        return [ranks[each] for each in columns_read] if len(ranks) == len(columns) else columns
+
+    def _numbered(self, width: int) -> tuple[list[int], int | None]:
+        """Return data columns and label column of a table with the layout of training's."""
+        form = self._form
+        label = None if form.label is None else self._column(form.label, width)
+        if form.data is None:
+            return [at for at in range(width) if at != label], label
+        return [self._column(column, width) for column in form.data], label
+
+    def _column(self, column: Column, width: int) -> int:
+        """Return a column's number, from 0; raises UserError if it does not exist."""
+        if isinstance(column, int):
+            if -width <= column < width:
+                return column % width
+            problem = f"{self._where}: there is no column {column}"
+            hint = delimiter_hint(self._row, self._divider)
+            raise UserError(
+                Diagnostic(problem, None, f"{-width} to {width - 1}", str(column), hint)
+            )
+        if column in self._names:
+            return self._names.index(column)
+        expected = f"one of {', '.join(self._names)}" if self._names else "`header: true`"
+        hint = nearest(column, self._names)
+        hint = hint or (delimiter_hint(self._row, self._divider) if width == 1 else "")
+        problem = f"{self._where}: no column is named {column!r}"
+        raise UserError(Diagnostic(problem, None, expected, column, hint))
+
+    def _check_names(self, columns_read: Sequence[int]) -> None:
+        """Raise UserError if the header has the name of a column that is read more than once."""
+        found = []
+        columns: dict[str, list[int]] = {}
+        for number, name in enumerate(self._names, 1):
+            columns.setdefault(name, []).append(number)
+        for name in dict.fromkeys(self._names[column] for column in columns_read if self._names):
+            same = columns[name]
+            if len(same) > 1:
+                found.append(
+                    Diagnostic(
+                        f"{self._where}:{self._line}:{same[1]}: the header has the name {name!r} "
+                        f"{len(same)} times",
+                        None,
+                        "a name of its own for each column that is read",
+                        f"{name!r} in columns {', '.join(map(str, same))}",
+                        "rename one in the file, or name the columns that are data: `data: [...]`",
+                    )
+                )
+        if found:
+            raise UserError(found)
+
+
+def _is_key(text: str) -> bool:
+    """Return whether a key of `columns` may also be a number or a pattern."""
+    return text.isdigit() or text == "*"
+
+
+def same_columns(layout: TableLayout, form: TableForm) -> TableForm:
+    """Return the form by which further files of one table are read: the columns of the first."""
+    columns: tuple[Column, ...] = layout.columns
+    label: Column | None = layout.label
+    if layout.has_header:
+        columns = tuple(layout.names[column] for column in layout.columns)
+        label = None if layout.label is None else layout.names[layout.label]
+    header: Literal["yes", "no"] = "yes" if layout.has_header else "no"
+    return replace(form, header=header, data=columns, label=label, columns=None, forms=layout.forms)

@@ -1,0 +1,169 @@
+"""Readers of single columns: cells become numbers, or codes of words, block by block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.io.convert import first_unrepresentable
+from mxrun.io.dataset.classes import class_key
+from mxrun.io.tables.cells import category_text, cell_number, cell_text, is_gap
+from mxrun.io.tables.features import MISSING
+
+MAX_KINDS = 10_000
+"""Distinct words after which a column that is no category by name is given up."""
+
+_SECONDS = 86_400
+
+
+class NumberReader:
+    """Reader of numbers as `dtype`, float64 or float32, within the range of `limit`.
+
+    gaps: whether they may be missing, as NaN.
+    """
+
+    def __init__(
+        self, dtype: str = "float64", gaps: bool = False, limit: str = "float32"
+    ) -> None:
+        self._dtype, self._gaps, self._limit = dtype, gaps, limit
+        self._parts: list[NDArray[Any]] = []
+
+    def add(self, cells: Sequence[bytes], exact: bool) -> list[int]:
+        """Add cells; returns the positions of those that are refused.
+
+        exact: whether a cell of the same rows has an underscore, which `float` accepts.
+        """
+        try:
+            is_clean = not (exact and b"_" in b"".join(cells))
+            values = np.array(list(map(float, cells))) if is_clean else None
+        except ValueError:
+            values = None
+        if values is None:
+            values = np.array([cell_number(cell) for cell in cells])
+        bad: list[int] = []
+        if not np.isfinite(values).all():
+            odd = np.flatnonzero(~np.isfinite(values)).tolist()
+            bad = [at for at in odd if not (self._gaps and is_gap(cells[at]))]
+        if not bad and self._limit == "float32":
+            at = first_unrepresentable(np.nan_to_num(values), "float32")
+            bad = [] if at is None else [at]
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._parts.append(values.astype(self._dtype, copy=False))
+        return bad
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no cell has been added."""
+        return not self._parts
+
+    def numbers(self) -> NDArray[Any]:
+        """Return all numbers [rows]; the reader is empty afterwards."""
+        values = np.concatenate(self._parts) if self._parts else np.empty(0, self._dtype)
+        self._parts = []
+        return values
+
+
+class WordReader:
+    """Reader of words by code; `limited`: whether to give up after `MAX_KINDS` distinct ones."""
+
+    def __init__(self, limited: bool = False) -> None:
+        self._codes: list[NDArray[np.int32]] = []
+        self._known = _Codes()
+        self._limited = limited
+        self.rows = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there were too many distinct words; codes are not kept then."""
+        return self._limited and len(self._known) > MAX_KINDS
+
+    @property
+    def kinds(self) -> int:
+        """Number of distinct cells so far."""
+        return len(self._known)
+
+    def add(self, cells: Sequence[bytes]) -> None:
+        """Add cells."""
+        self.rows += len(cells)
+        if not self.is_over:
+            self._codes.append(np.array([*map(self._known.__getitem__, cells)], np.int32))
+            if self.is_over:
+                self._codes = []
+
+    def words(self, as_categories: bool) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+        """Return codes int32 [rows], -1 where missing, and the words by code.
+
+        Spellings that look alike are one word; as categories 3.0 and 3 are, too. All are missing if
+        there were too many.
+        """
+        if self.is_over:
+            return np.full(self.rows, MISSING, np.int32), ()
+        numbers: dict[str, int] = {}
+        spelled: dict[str, str] = {}
+        codes = np.empty(max(len(self._known), 1), np.int32)
+        for at, cell in enumerate(self._known):
+            if is_gap(cell):
+                codes[at] = MISSING
+                continue
+            text = cell_text(cell)
+            text = category_text(text) if as_categories else text
+            word = spelled.setdefault(class_key(text), text)
+            codes[at] = numbers.setdefault(word, len(numbers))
+        every = np.concatenate(self._codes) if self._codes else np.empty(0, np.int32)
+        self._codes = []
+        return codes[every], tuple(numbers)
+
+    def first(self, wanted: Sequence[bytes]) -> int:
+        """Return the first row whose cell is one of `wanted`."""
+        codes = np.array([self._known[cell] for cell in wanted], np.int32)
+        start = 0
+        for part in self._codes:
+            found = np.flatnonzero(np.isin(part, codes))
+            if len(found):
+                return start + int(found[0])
+            start += len(part)
+        return 0
+
+    def count(self, wanted: Sequence[bytes]) -> int:
+        """Return the number of rows whose cell is one of `wanted`."""
+        codes = np.array([self._known[cell] for cell in wanted], np.int32)
+        return sum(int(np.isin(part, codes).sum()) for part in self._codes)
+
+    def cells(self) -> tuple[bytes, ...]:
+        """Return the distinct cells."""
+        return tuple(self._known)
+
+    def numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return float64 [rows] from a number for each distinct cell."""
+        every = np.concatenate(self._codes) if self._codes else np.empty(0, np.int32)
+        return values[every]
+
+
+class _Codes(dict[bytes, int]):
+    """Code of each cell, in the order of first appearance."""
+
+    def __missing__(self, cell: bytes) -> int:
+        code = self[cell] = len(self)
+        return code
+
+
+def day_number(text: str, form: str | None) -> float:
+    """Return the days from 1970-01-01 to a date, in UTC unless it says otherwise; NaN for none."""
+    try:
+        if form is None:
+            date = datetime.fromisoformat(text.removesuffix("Z"))
+        else:
+            date = datetime.strptime(text, form)
+    except ValueError:
+        return math.nan
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=timezone.utc)
+    try:
+        return date.timestamp() / _SECONDS
+    except (OverflowError, ValueError):
+        return math.nan

@@ -1,0 +1,105 @@
+"""Rows of a text file, read in blocks, and the places of rows for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, UserError
+
+# Bytes read at a time: the cells of a block take about ten times its size.
+_BLOCK = 1 << 20
+_MAX_ROW = 1 << 28
+# UTF-8's byte order mark, which some programs write at the beginning.
+_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Rows of a file that are not empty: their bytes without line ends.
+
+    lines: number of each row's line in the file, from 1. raw: all lines of the block with their
+    ends; first: number of the first of them, which begins at byte `offset` of the file.
+    """
+
+    rows: list[bytes]
+    lines: NDArray[np.int64]
+    raw: list[bytes]
+    first: int
+    offset: int
+
+    def byte(self, row: int) -> int:
+        """Return the offset in the file at which a row begins."""
+        return self._starts[int(self.lines[row]) - self.first]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return list(accumulate(map(len, self.raw), initial=self.offset))
+
+    def rest(self) -> RowBlock:
+        """Return the block without its first row."""
+        return RowBlock(self.rows[1:], self.lines[1:], self.raw, self.first, self.offset)
+
+    def select(self, numbers: list[int]) -> RowBlock:
+        """Return the block with some of its rows."""
+        rows = [self.rows[number] for number in numbers]
+        return RowBlock(rows, self.lines[numbers], self.raw, self.first, self.offset)
+
+
+def row_blocks(stream: BinaryIO, name: str) -> Iterator[RowBlock]:
+    """Yield the rows of a file in blocks of about 1 MiB.
+
+    Raises UserError for a row of more than 256 MiB; `name` is the file's name in messages.
+    """
+    line, offset, pending = 1, 0, b""
+    while True:
+        content = stream.read(_BLOCK)
+        if not offset and line == 1 and not pending and content.startswith(_MARK):
+            offset, content = len(_MARK), content[len(_MARK) :]
+        text = pending + content
+        # A line may also end in \r alone; one at the end may be half of \r\n.
+        end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1 if content else len(text)
+        pending = text[end:]
+        if len(pending) > _MAX_ROW:
+            problem = f"{name}:{line}: byte {offset}: the row is too long"
+            raise UserError(Diagnostic(problem, None, f"at most {_MAX_ROW:,} bytes"))
+        raw = text[:end].splitlines(True)
+        rows, numbers = [], []
+        for number, each in enumerate(raw, line):
+            stripped = each.rstrip(b"\r\n")
+            if stripped and not stripped.isspace():
+                rows.append(stripped)
+                numbers.append(number)
+        if rows:
+            yield RowBlock(rows, np.array(numbers, np.int64), raw, line, offset)
+        line += len(raw)
+        offset += end
+        if not content:
+            return
+
+
+@dataclass(frozen=True, eq=False)
+class RowPlaces:
+    """Files and lines of the rows that were read, for messages.
+
+    files: name and number of rows of each file, in order; lines: int64 [rows].
+    """
+
+    files: tuple[tuple[str, int], ...]
+    lines: NDArray[np.int64]
+
+    def where(self, row: int, column: int | None = None) -> str:
+        """Return the place of a row, or of a cell of it: file:line:column."""
+        index, name = row, ""
+        for name, count in self.files:
+            if index < count:
+                break
+            index -= count
+        place = f"{name}:{self.lines[row]}"
+        return place if column is None else f"{place}:{column + 1}"

@@ -1,0 +1,241 @@
+"""Columns of a table while its rows are read, and what they hold in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.tables.cells import cell_number, cell_text, is_gap
+from mxrun.io.tables.features import FeatureColumn, FeatureTable
+from mxrun.io.tables.forms import CategoryForm, ColumnForm, DateForm, NumberForm
+from mxrun.io.tables.layout import TableForm, TableLayout
+from mxrun.io.tables.problems import RefusedCells
+from mxrun.io.tables.readers import MAX_KINDS, NumberReader, WordReader, day_number
+from mxrun.io.tables.rows import RowPlaces
+
+MAX_CATEGORIES = 100
+"""Distinct words of a column that is a category without being named so."""
+
+# Of a column that has more distinct words than this, most rows have one of their own.
+_MIN_UNIQUE = 20
+# A column of numbers and words is a category if at least this share of its rows are words.
+_MIN_WORDS = 0.05
+
+
+class TableColumns:
+    """Readers of the data columns and of the label column.
+
+    as_words: columns of automatic form in which words were found in an earlier pass.
+    """
+
+    def __init__(self, layout: TableLayout, form: TableForm, as_words: frozenset[int]) -> None:
+        self._layout, self._form = layout, form
+        self.words_found: frozenset[int] = frozenset()
+        self._readers = [
+            self._reader(column, treatment, as_words)
+            for column, treatment in zip(layout.columns, layout.forms, strict=True)
+        ]
+        self._label: NumberReader | WordReader | None = None
+        if layout.label is not None:
+            is_words = layout.label in as_words
+            self._label = WordReader() if is_words else NumberReader(limit="float64")
+
+    def _reader(
+        self, column: int, treatment: ColumnForm, as_words: frozenset[int]
+    ) -> NumberReader | WordReader:
+        if self._form.is_plain:
+            dtype = self._form.dtype
+            return NumberReader(dtype, limit=dtype)
+        if isinstance(treatment, (CategoryForm, DateForm)):
+            return WordReader()
+        if isinstance(treatment, NumberForm):
+            return NumberReader(gaps=treatment.missing != "error")
+        return WordReader(limited=True) if column in as_words else NumberReader(gaps=True)
+
+    def add(
+        self, cells: Sequence[Sequence[bytes]], layout: TableLayout, exact: bool
+    ) -> Iterator[RefusedCells]:
+        """Add the cells of a block by column; yields those that are refused.
+
+        layout: that of the file; exact: as of `NumberReader.add`.
+        """
+        for at, column in enumerate(layout.columns):
+            reader, treatment = self._readers[at], self._layout.forms[at]
+            original = self._layout.columns[at]
+            if isinstance(reader, WordReader):
+                reader.add(cells[column])
+                if getattr(treatment, "missing", "") == "error":
+                    gaps = [row for row, cell in enumerate(cells[column]) if is_gap(cell)]
+                    if gaps:
+                        yield RefusedCells(column, gaps)
+                continue
+            if original in self.words_found:
+                continue
+            was_empty = reader.is_empty
+            bad = reader.add(cells[column], exact)
+            if bad and type(treatment) is ColumnForm and not self._form.is_plain:
+                self._to_words(at, was_empty, cells[column])
+            elif bad:
+                yield RefusedCells(column, bad)
+        if layout.label is not None:
+            yield from self._add_label(cells[layout.label], layout.label, exact)
+
+    def _to_words(self, at: int, was_empty: bool, cells: Sequence[bytes]) -> None:
+        """Read a column as words from now on, or, if it has numbers already, once more."""
+        if was_empty:
+            self._readers[at] = words = WordReader(limited=True)
+            words.add(cells)
+        else:
+            self.words_found |= {self._layout.columns[at]}
+
+    def _add_label(
+        self, cells: Sequence[bytes], column: int, exact: bool
+    ) -> Iterator[RefusedCells]:
+        label, original = self._label, self._layout.label
+        assert label is not None and original is not None
+        if original in self.words_found:
+            return
+        if isinstance(label, WordReader):
+            label.add(cells)
+            bad = [row for row, cell in enumerate(cells) if is_gap(cell)]
+        else:
+            was_empty = label.is_empty
+            bad = label.add(cells, exact)
+            if any(not is_gap(cells[row]) for row in bad) and self._form.words:
+                if not was_empty:
+                    self.words_found |= {original}
+                    return
+                self._label = words = WordReader()
+                words.add(cells)
+                bad = [row for row in bad if is_gap(cells[row])]
+        if bad:
+            yield RefusedCells(column, bad, "label")
+
+    def labels(self) -> tuple[NDArray[np.float64] | None, tuple[str, ...]]:
+        """Return the labels, float64 [rows], and the sorted names of the classes."""
+        if self._label is None:
+            return None, ()
+        if isinstance(self._label, NumberReader):
+            return self._label.numbers(), ()
+        codes, words = self._label.words(as_categories=False)
+        classes = tuple(sorted(words))
+        number_of = {word: number for number, word in enumerate(classes)}
+        order = np.array([number_of[word] for word in words], np.float64)
+        return order[codes], classes
+
+    def values(self) -> NDArray[Any]:
+        """Return all data columns as one array [rows, columns]; they are gone afterwards."""
+        found: NDArray[Any] | None = None
+        for at, reader in enumerate(self._readers):
+            assert isinstance(reader, NumberReader)
+            column = reader.numbers()
+            if found is None:
+                found = np.empty((len(column), len(self._readers)), column.dtype)
+            found[:, at] = column
+        assert found is not None
+        return found
+
+    def features(self, places: RowPlaces) -> FeatureTable:
+        """Return the data columns with what they hold.
+
+        Raises UserError for columns of which that cannot be decided, and for words that are no
+        dates.
+        """
+        columns, problems = [], []
+        for at, reader in enumerate(self._readers):
+            number, treatment = self._layout.columns[at], self._layout.forms[at]
+            name = self._layout.name(number)
+            try:
+                columns.append(_feature(reader, treatment, name, number, places))
+            except UserError as error:
+                problems += error.diagnostics
+        if problems:
+            raise UserError(problems)
+        return FeatureTable(tuple(columns))
+
+
+def _feature(
+    reader: NumberReader | WordReader,
+    treatment: ColumnForm,
+    name: str,
+    number: int,
+    places: RowPlaces,
+) -> FeatureColumn:
+    if isinstance(reader, NumberReader):
+        form = treatment if isinstance(treatment, NumberForm) else NumberForm()
+        return FeatureColumn(name, number, form, reader.numbers())
+    if isinstance(treatment, DateForm):
+        return _dates(reader, treatment, name, number, places)
+    if not isinstance(treatment, CategoryForm):
+        treatment = _decided(reader, name, number, places)
+        if isinstance(treatment, DateForm):
+            return _dates(reader, treatment, name, number, places)
+    codes, words = reader.words(as_categories=True)
+    return FeatureColumn(name, number, treatment, codes=codes, words=words)
+
+
+def _dates(
+    reader: WordReader, form: DateForm, name: str, number: int, places: RowPlaces
+) -> FeatureColumn:
+    """Return a column of dates. Raises UserError for the first cell that is none."""
+    cells = reader.cells()
+    days = np.array([day_number(cell_text(cell), form.format) for cell in cells])
+    wrong = [cell for cell, day in zip(cells, days, strict=True) if day != day]
+    wrong = [cell for cell in wrong if not is_gap(cell)]
+    if wrong:
+        row = reader.first(wrong)
+        column = FeatureColumn(name, number, form)
+        expected = f"a date of the form {form.format}" if form.format else "a date as 2024-05-31"
+        got = repr(cell_text(_first_of(reader, wrong, row))[:40])
+        problem = f"{places.where(row, number)}: {column}: not a date"
+        hint = "write its form: {date: {format: %d.%m.%Y}}"
+        raise UserError(Diagnostic(problem, None, expected, got, hint))
+    return FeatureColumn(name, number, form, reader.numbers(days))
+
+
+def _first_of(reader: WordReader, wanted: Sequence[bytes], row: int) -> bytes:
+    """Return the cell among `wanted` that stands in a row."""
+    return next(cell for cell in wanted if reader.first([cell]) == row)
+
+
+def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> ColumnForm:
+    """Return the form of a column of words without one: a category, or a date.
+
+    Raises UserError if it has too many distinct words, or is rather a column of numbers.
+    """
+    column = FeatureColumn(name, number, CategoryForm())
+    key = f"{name!r}" if name else f'"{number}"'
+    cells = [cell for cell in reader.cells() if not is_gap(cell)]
+    numeric = [cell for cell in cells if cell_number(cell) == cell_number(cell)]
+    words = [cell for cell in cells if cell_number(cell) != cell_number(cell)]
+    rows = reader.rows
+    if not reader.is_over and numeric and reader.count(words) < _MIN_WORDS * rows:
+        row = reader.first(words)
+        got = repr(cell_text(_first_of(reader, words, row))[:40])
+        problem = f"{places.where(row, number)}: {column}: not a number"
+        expected = f"a number, as in {reader.count(numeric):,} of {rows:,} rows"
+        hint = f"correct this cell, or write columns: {{{key}: category}}"
+        raise UserError(Diagnostic(problem, None, expected, got, hint))
+    kinds = len(cells)
+    if kinds <= MAX_CATEGORIES and not (kinds > _MIN_UNIQUE and 2 * kinds > rows):
+        return CategoryForm()
+    if not numeric and all(map(_is_day, words)):
+        return DateForm()
+    some = f"more than {MAX_KINDS:,}" if reader.is_over else f"{kinds:,}"
+    examples = ", ".join(repr(cell_text(cell)[:20]) for cell in cells[:3])
+    problem = f"{places.where(0, number)}: {column} has {some} different words in {rows:,} rows"
+    expected = f"at most {MAX_CATEGORIES}, and some that are repeated, for a category"
+    hint = (
+        f"leave it out with columns: {{{key}: ignore}}, or keep the frequent ones with "
+        f"columns: {{{key}: {{category: {{min_count: 10}}}}}}"
+    )
+    raise UserError(Diagnostic(problem, None, expected, examples, hint))
+
+
+def _is_day(cell: bytes) -> bool:
+    day = day_number(cell_text(cell), None)
+    return day == day
