@@ -152,6 +152,9 @@ def open_datasets(
             part, problems = _part(complete[key].part(split), request, role, inputs, encoding)
             if part is not None and role == "train":
                 encoding = part.encoding
+        if role == "eval" and diagnostics and part is not None and part.encoding is not None:
+            # What does not fit the network does not do so in training either.
+            problems = ()
         if not problems and role == "eval" and key[:3] in trained:
             parts = (trained[key[:3]], split)
             problems += complete[key].check_shares(*parts, request.places)

@@ -19,6 +19,11 @@ def is_gap(cell: bytes) -> bool:
     return cell.strip().lower() in _GAPS
 
 
+def plain_gap(cell: bytes) -> bytes:
+    """Return a cell that `float` reads as NaN for one that is missing, else the cell itself."""
+    return b"nan" if cell.lower() in _GAPS else cell
+
+
 def cell_text(cell: bytes) -> str:
     """Return a cell's text without enclosing quotes."""
     # Words that differ only in bytes that are not UTF-8 must remain different.
@@ -59,9 +64,29 @@ def detected_delimiter(row: bytes) -> bytes:
 
 def split_row(text: bytes, divider: bytes) -> list[bytes]:
     """Split a row into unprocessed cells; a delimiter within quotes does not split."""
-    parts = text.split(divider)
     if b'"' not in text:
-        return parts
+        return text.split(divider)
+    return _split_closed(text, divider) or _split_by_part(text, divider)
+
+
+def _split_closed(text: bytes, divider: bytes) -> list[bytes] | None:
+    """Split a row whose quotes all enclose cells, in a third of the time; None for others."""
+    # Before every quote that opens a cell stands a delimiter; "" within a cell is a quote.
+    segments = text.split(b'"')
+    outside = segments[:-1:2]
+    is_closed = len(segments) % 2 == 1 and divider != b'"' and b"\0" not in text
+    if not is_closed or (outside[0] and not outside[0].endswith(divider)):
+        return None
+    if not all(not each or each.endswith(divider) for each in outside[1:]):
+        return None
+    segments[1::2] = [each.replace(divider, b"\0") for each in segments[1::2]]
+    joined = b'"'.join(segments)
+    cells = joined.split(divider)
+    return [cell.replace(b"\0", divider) for cell in cells] if b"\0" in joined else cells
+
+
+def _split_by_part(text: bytes, divider: bytes) -> list[bytes]:
+    parts = text.split(divider)
     cells: list[list[bytes]] = []
     is_open = False
     for part in parts:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from mxrun.io.convert import first_unrepresentable
 from mxrun.io.dataset.classes import class_key
-from mxrun.io.tables.cells import category_text, cell_number, cell_text, is_gap
+from mxrun.io.tables.cells import category_text, cell_number, cell_text, is_gap, plain_gap
 from mxrun.io.tables.features import MISSING
 
 MAX_KINDS = 10_000
@@ -38,11 +39,7 @@ class NumberReader:
 
         exact: whether a cell of the same rows has an underscore, which `float` accepts.
         """
-        try:
-            is_clean = not (exact and b"_" in b"".join(cells))
-            values = np.array(list(map(float, cells))) if is_clean else None
-        except ValueError:
-            values = None
+        values = None if exact and b"_" in b"".join(cells) else _floats(cells)
         if values is None:
             values = np.array([cell_number(cell) for cell in cells])
         bad: list[int] = []
@@ -52,9 +49,17 @@ class NumberReader:
         if not bad and self._limit == "float32":
             at = first_unrepresentable(np.nan_to_num(values), "float32")
             bad = [] if at is None else [at]
-        with np.errstate(over="ignore", invalid="ignore"):
-            self._parts.append(values.astype(self._dtype, copy=False))
+        self.take(values)
         return bad
+
+    def accepts(self, values: NDArray[np.float64]) -> bool:
+        """Return whether all of some numbers are finite and within the range."""
+        return first_unrepresentable(values, "float32") is None
+
+    def take(self, values: NDArray[np.float64]) -> None:
+        """Add numbers as they are."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._parts.append(np.array(values, self._dtype))
 
     @property
     def is_empty(self) -> bool:
@@ -66,6 +71,19 @@ class NumberReader:
         values = np.concatenate(self._parts) if self._parts else np.empty(0, self._dtype)
         self._parts = []
         return values
+
+
+def _floats(cells: Sequence[bytes]) -> NDArray[np.float64] | None:
+    """Return numbers, NaN for gaps; None if there are other cells, or quotes."""
+    forms: tuple[Callable[[], Iterable[bytes]], ...] = (
+        lambda: cells,
+        lambda: [cell or b"nan" for cell in cells],
+        lambda: map(plain_gap, cells),
+    )
+    for form in forms:
+        with suppress(ValueError):
+            return np.array(list(map(float, form())))
+    return None
 
 
 class WordReader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -37,6 +37,13 @@ class RowBlock:
     def byte(self, row: int) -> int:
         """Return the offset in the file at which a row begins."""
         return self._starts[int(self.lines[row]) - self.first]
+
+    @property
+    def compact_lines(self) -> Sequence[int]:
+        """The lines, without an array of them if none is empty."""
+        first, last = int(self.lines[0]), int(self.lines[-1])
+        is_even = last - first == len(self.lines) - 1
+        return range(first, last + 1) if is_even else self.lines.tolist()
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -88,11 +95,11 @@ def row_blocks(stream: BinaryIO, name: str) -> Iterator[RowBlock]:
 class RowPlaces:
     """Files and lines of the rows that were read, for messages.
 
-    files: name and number of rows of each file, in order; lines: int64 [rows].
+    files: name and number of rows of each file, in order; lines: of the rows, by block.
     """
 
     files: tuple[tuple[str, int], ...]
-    lines: NDArray[np.int64]
+    lines: tuple[Sequence[int], ...]
 
     def where(self, row: int, column: int | None = None) -> str:
         """Return the place of a row, or of a cell of it: file:line:column."""
@@ -101,5 +108,10 @@ class RowPlaces:
             if index < count:
                 break
             index -= count
-        place = f"{name}:{self.lines[row]}"
+        index = row
+        for lines in self.lines:
+            if index < len(lines):
+                break
+            index -= len(lines)
+        place = f"{name}:{lines[index]}"
         return place if column is None else f"{place}:{column + 1}"

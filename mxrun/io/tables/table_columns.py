@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -84,6 +85,33 @@ class TableColumns:
         if layout.label is not None:
             yield from self._add_label(cells[layout.label], layout.label, exact)
 
+    def add_numbers(self, rows: Sequence[bytes], layout: TableLayout) -> bool:
+        """Add rows that hold numbers alone in the columns that are read; False if they do not.
+
+        NumPy's parser takes half the time of `add`. All rows must have the layout's width.
+        """
+        if self._has_words:
+            return False
+        columns = [*layout.columns, *([] if layout.label is None else [layout.label])]
+        lines = [row.decode("latin-1") for row in rows]
+        divider = layout.divider.decode("latin-1")
+        try:
+            values = np.loadtxt(lines, delimiter=divider, usecols=columns, comments=None, ndmin=2)
+        except ValueError:
+            return False
+        readers = [*self._readers, *([] if self._label is None else [self._label])]
+        numbers = [reader for reader in readers if isinstance(reader, NumberReader)]
+        if not all(reader.accepts(values[:, at]) for at, reader in enumerate(numbers)):
+            return False
+        for at, reader in enumerate(numbers):
+            reader.take(values[:, at])
+        return True
+
+    @property
+    def _has_words(self) -> bool:
+        readers = [*self._readers, self._label]
+        return bool(self.words_found) or any(isinstance(each, WordReader) for each in readers)
+
     def _to_words(self, at: int, was_empty: bool, cells: Sequence[bytes]) -> None:
         """Read a column as words from now on, or, if it has numbers already, once more."""
         if was_empty:
@@ -105,7 +133,7 @@ class TableColumns:
         else:
             was_empty = label.is_empty
             bad = label.add(cells, exact)
-            if any(not is_gap(cells[row]) for row in bad) and self._form.words:
+            if self._form.words and any(_is_word(cells[row]) for row in bad):
                 if not was_empty:
                     self.words_found |= {original}
                     return
@@ -184,8 +212,7 @@ def _dates(
     """Return a column of dates. Raises UserError for the first cell that is none."""
     cells = reader.cells()
     days = np.array([day_number(cell_text(cell), form.format) for cell in cells])
-    wrong = [cell for cell, day in zip(cells, days, strict=True) if day != day]
-    wrong = [cell for cell in wrong if not is_gap(cell)]
+    wrong = [cells[at] for at in np.flatnonzero(np.isnan(days)) if not is_gap(cells[at])]
     if wrong:
         row = reader.first(wrong)
         column = FeatureColumn(name, number, form)
@@ -210,8 +237,8 @@ def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> C
     column = FeatureColumn(name, number, CategoryForm())
     key = f"{name!r}" if name else f'"{number}"'
     cells = [cell for cell in reader.cells() if not is_gap(cell)]
-    numeric = [cell for cell in cells if cell_number(cell) == cell_number(cell)]
-    words = [cell for cell in cells if cell_number(cell) != cell_number(cell)]
+    words = [cell for cell in cells if _is_word(cell)]
+    numeric = [cell for cell in cells if not _is_word(cell)]
     rows = reader.rows
     if not reader.is_over and numeric and reader.count(words) < _MIN_WORDS * rows:
         row = reader.first(words)
@@ -236,6 +263,9 @@ def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> C
     raise UserError(Diagnostic(problem, None, expected, examples, hint))
 
 
+def _is_word(cell: bytes) -> bool:
+    return math.isnan(cell_number(cell)) and not is_gap(cell)
+
+
 def _is_day(cell: bytes) -> bool:
-    day = day_number(cell_text(cell), None)
-    return day == day
+    return not math.isnan(day_number(cell_text(cell), None))

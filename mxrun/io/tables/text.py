@@ -140,7 +140,7 @@ class _Reading:
         self._layout: TableLayout | None = None
         self._columns: TableColumns | None = None
         self._files: list[tuple[str, int]] = []
-        self._lines: list[NDArray[np.int64]] = []
+        self._lines: list[Sequence[int]] = []
         self._end = ""
 
     @property
@@ -185,6 +185,11 @@ class _Reading:
     def _add(self, block: RowBlock, layout: TableLayout, name: str) -> int:
         """Add the rows of a block; returns their number."""
         divider, width = layout.divider, layout.width
+        assert self._columns is not None
+        if all(row.count(divider) == width - 1 and b'"' not in row for row in block.rows):
+            if self._columns.add_numbers(block.rows, layout):
+                self._lines.append(block.compact_lines)
+                return len(block.rows)
         cells = [
             split_row(row, divider) if b'"' in row else row.split(divider) for row in block.rows
         ]
@@ -196,12 +201,11 @@ class _Reading:
             kept = [at for at, each in enumerate(cells) if len(each) == width]
             cells = [cells[at] for at in kept]
             block = block.select(kept)
-        assert self._columns is not None
         if cells:
             has_underscore = any(b"_" in row for row in block.rows)
             for refused in self._columns.add(list(zip(*cells, strict=True)), layout, has_underscore):
                 self._problems.add_cells(block, cells, refused, layout, name, not self._lines)
-        self._lines.append(block.lines)
+        self._lines.append(block.compact_lines)
         return len(cells)
 
     def table(self) -> TextTable:
@@ -210,7 +214,7 @@ class _Reading:
         layout, columns = self._layout, self._columns
         if layout is None or columns is None or not self._lines:
             raise UserError(Diagnostic(f"{self._end}: the file holds no rows of numbers"))
-        places = RowPlaces(tuple(self._files), np.concatenate(self._lines))
+        places = RowPlaces(tuple(self._files), tuple(self._lines))
         labels, classes = columns.labels()
         values = columns.values() if self._form.is_plain else None
         names = tuple(layout.name(column) for column in layout.columns)
