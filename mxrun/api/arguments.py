@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.frontend import ModelDefinition
+from mxrun.io.tables.encoding import TableEncoding
 from mxrun.session.data_part import EVAL, TRAIN, DataPart
 from mxrun.session.inference_outputs import label_inputs
 from mxrun.session.max_batch_size import MAX, MAX_BATCH, BatchSize
@@ -59,22 +60,52 @@ def _pair(built: ModelDefinition, pair: tuple[Any, ...]) -> dict[str, Any]:
     return {inputs[0]: pair[0], labels[0]: pair[1]}
 
 
-def records(data: Records) -> tuple[dict[str, npt.NDArray[Any]] | None, tuple[str, ...]]:
-    """Return the arrays by input, or else the paths, that the argument of `predict` names."""
+def records(
+    data: Records, encoding: TableEncoding | None = None
+) -> tuple[dict[str, npt.NDArray[Any]] | None, tuple[str, ...]]:
+    """Return the arrays by input, or else the paths, that the argument of `predict` names.
+
+    encoding: that of the model's table, if it was trained on one: arrays may then hold words.
+    """
+    data = table_records(data, encoding)
     if isinstance(data, (str, os.PathLike)):
         return None, (os.fspath(data),)
     if isinstance(data, Mapping):
         arrays = _named(data)
         for name, array in arrays.items():
-            _require_numbers(array, f"array {name!r}")
+            if encoding is None or name != "data":
+                _require_numbers(array, f"array {name!r}")
         return arrays, ()
     if isinstance(data, (list, tuple)) and data:
         paths = [os.fspath(each) for each in data if isinstance(each, (str, os.PathLike))]
         if len(paths) == len(data):
             return None, tuple(paths)
     array = _array(data, "the records")
-    _require_numbers(array, "this")
+    if encoding is None:
+        _require_numbers(array, "this")
     return {"": array}, ()
+
+
+def table_records(data: Any, encoding: TableEncoding | None) -> Any:
+    """Return the columns of a table, by name, as an array of its rows; other records as they are.
+
+    encoding: that of the model's table, if it was trained on one. A column by name is an entry of a
+    dictionary, or a column of a data frame.
+    """
+    names = () if encoding is None else encoding.source_columns
+    if encoding is None or isinstance(data, (str, os.PathLike, np.ndarray)):
+        return data
+    if not hasattr(data, "keys") or not names or any(name not in data.keys() for name in names):
+        values = np.asarray(data, dtype=object) if isinstance(data, (list, tuple)) else data
+        is_table = isinstance(values, np.ndarray) and values.ndim == 2
+        return {"data": values} if is_table else data
+    columns = [np.asarray(data[name], dtype=object) for name in names]
+    lengths = {len(column) for column in columns}
+    if len(lengths) != 1:
+        got = ", ".join(f"{name}: {len(each)}" for name, each in zip(names, columns, strict=True))
+        expected = "columns of equal length"
+        raise UserError(Diagnostic("the columns do not fit together", None, expected, got))
+    return {"data": np.stack(columns, axis=1)}
 
 
 def _named(arrays: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:

@@ -304,15 +304,19 @@ class LoadedModel:
 
         data: an array [records, ...] or one record, read like a .npy file (bytes are scaled as in
         training, then the transforms of evaluation are applied); a path of an image, a .npy file, a
-        table or a folder; a list of paths; or a dictionary of arrays by input. outputs: layers
+        table or a folder; a list of paths; or a dictionary of arrays by input. Of a model that was
+        trained on a table with `columns`, an array has its data columns as they are, words too; they
+        may also be a dictionary or a data frame of columns by name. outputs: layers
         whose outputs are returned instead of the network's. batch: replaces the config's.
 
         Raises UserError for records that cannot be read or do not fit, and for unknown layers.
         """
-        (arrays, inputs), batch = records(data), batch_size(batch)
-        request = InferRequest(inputs, outputs=tuple(outputs), batch=batch, arrays=arrays)
+        batch = batch_size(batch)
         with library.plugin_errors():
-            inference = prepare_inference(self._model(batch), request)
+            model = self._model(batch)
+            arrays, inputs = records(data, model.checkpoint.manifest.encoding)
+            request = InferRequest(inputs, outputs=tuple(outputs), batch=batch, arrays=arrays)
+            inference = prepare_inference(model, request)
             batches = list(inference.batches())
         first = inference.outputs[0]
         return Prediction(
@@ -322,7 +326,7 @@ class LoadedModel:
             },
             [name for batch in batches for name in batch.records.names],
             first.classes if first.top else (),
-            tuple(inference.notes),
+            (*inference.notes, *inference.closing_notes),
         )
 
     def plan(

@@ -35,6 +35,7 @@ class ArraySource(RecordSource):
             sample = Sample(
                 built.model.records[field], pipeline, field, scale, encoding=encoding
             )
+            self.tally = self.tally if encoding is None else sample.tally
             self._rows[field] = list(array_samples(array, f"array {field!r}", sample))
         counts = {field: len(rows) for field, rows in self._rows.items()}
         if len({*counts.values()}) > 1:

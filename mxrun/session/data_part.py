@@ -25,6 +25,7 @@ from mxrun.io.formats.image_list import is_image_list
 from mxrun.io.loading.batch import is_label
 from mxrun.io.paths import paths_of
 from mxrun.io.sample import image_scale, takes_images
+from mxrun.io.tables.encoding import Tally
 from mxrun.io.transforms.base import Scale
 from mxrun.session.records import shown_path
 from mxrun.session.trained_model import TrainedModel
@@ -82,7 +83,7 @@ def open_part(trained: TrainedModel, part: DataPart) -> OpenedPart:
     built, manifest = trained.built, trained.checkpoint.manifest
     if part.arrays is not None:
         dataset = _of_arrays(built, part.arrays, manifest)
-        return OpenedPart(dataset, "arrays in memory")
+        return OpenedPart(dataset, "arrays in memory", notes=dataset.notes)
     if part.is_of_run:
         split = EVAL if part.split is None else part.split
         if part.split is None and built.config.data.eval is None:
@@ -298,14 +299,22 @@ def _of_arrays(built: ModelDefinition, arrays: Mapping[str, Array], manifest: Ma
     source = pipeline.source(inputs)
     fields: dict[str, Field] = {}
     classes: tuple[str, ...] = ()
+    tally: Tally | None = None
     for name, array in arrays.items():
         if array.dtype.kind in "UO" and is_label(name):
             words, numbers = np.unique(array.astype(str), return_inverse=True)
             classes, array = tuple(words.tolist()), numbers.astype(np.int32)
+        if name == "data" and manifest.encoding is not None:
+            array, tally = manifest.encoding.encode_array(array, f"array {name!r}")
+            array = array.reshape(-1, *source[name].shape)
         scale = manifest.scales.get(name)
         factor = None if scale is None else scale.bytes
         fields[name] = array_field(array, source[name], f"array {name!r}", factor)
-    dataset = Dataset("arrays", fields, classes, _IN_MEMORY, pipeline=pipeline, inputs=inputs)
+    notes = () if tally is None else tally.notes("the arrays")
+    about = (fields, classes, _IN_MEMORY)
+    dataset = Dataset(
+        "arrays", *about, pipeline=pipeline, inputs=inputs, tally=tally, notes=notes
+    )
     found = dataset.check(inputs, {}, pipeline)
     if found:
         raise UserError(found)

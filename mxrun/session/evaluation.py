@@ -55,7 +55,8 @@ class Evaluation:
     checkpoint: the folder of the weights; step: the step of training; averaged: whether they are
     moving averages. source: where the `records` come from. loss: the mean, with several losses the
     sum of their means. metrics: by name, prefixed by the losses' names if there are several. heads:
-    one for each loss with labels. notes: notes for the user about weights and records.
+    one for each loss with labels. columns: missing and unknown values of a table's columns that have
+    any, by name; None for other records. notes: notes for the user about weights and records.
     """
 
     run: str
@@ -68,6 +69,7 @@ class Evaluation:
     loss: float
     metrics: Mapping[str, float]
     heads: tuple[HeadEvaluation, ...]
+    columns: Mapping[str, Any] | None
     notes: tuple[str, ...]
 
     def to_json(self) -> Row:
@@ -84,6 +86,7 @@ class Evaluation:
             "loss": self.loss,
             "metrics": dict(self.metrics),
             "heads": [head.to_json() for head in self.heads],
+            "columns": self.columns,
             "notes": list(self.notes),
         }
 
@@ -147,6 +150,7 @@ class EvaluationRun:
             loss=loss,
             metrics=metrics,
             heads=heads,
+            columns=summary["columns"],
             notes=inference.notes,
         )
 

@@ -258,7 +258,7 @@ class Inference:
     def closing_notes(self) -> tuple[str, ...]:
         """Notes for the user after the last record: what was missing or unknown in a table."""
         tally = self._source.tally
-        return () if tally is None or self.total is not None else tally.notes("the records")
+        return () if tally is None or self._source.is_counted else tally.notes("the records")
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,8 @@ def _preprocessing(
     shape: of one row. layout and color: for an input that takes images. columns: of the table that
     the network was trained on, in the row's order, if they have names. scale: the factors of an
     image's bytes and of arrays of bytes, which give the values that normalize reads; known for
-    trained networks alone. transforms: in order, each {name: parameters}, as in a config.
+    trained networks alone. encoding: of a table's columns, if the row holds these encoded, as a
+    checkpoint's manifest has it; columns are then the names of the row's numbers. transforms: in order, each {name: parameters}, as in a config.
     """
     spec = built.model.records[name]
     pipeline = evaluation_pipeline(built.config.data)
@@ -57,9 +58,14 @@ def _preprocessing(
     return {"shape": list(spec.shape), **known, "transforms": transforms}
 
 
-def _columns(trained: TrainedModel | None, name: str, spec: TensorSpec) -> dict[str, list[str]]:
+def _columns(trained: TrainedModel | None, name: str, spec: TensorSpec) -> dict[str, Any]:
     """Return the names of the columns that a row of the input holds, in its order."""
-    columns = () if trained is None else trained.checkpoint.manifest.columns
+    manifest = None if trained is None else trained.checkpoint.manifest
+    if manifest is not None and manifest.encoding is not None and name == "data":
+        encoding = manifest.encoding
+        columns = encoding.model_dump(mode="json")["columns"]
+        return {"columns": list(encoding.inputs), "encoding": columns}
+    columns = () if manifest is None else manifest.columns
     is_table = not is_label(name) and len(columns) == spec.elements
     return {"columns": list(columns)} if columns and is_table else {}
 

@@ -67,13 +67,14 @@ class RecordSource(ABC):
     total: their number, if it is known before reading. metrics: the loss and the config's metrics
     after all batches have run, if they can be measured. notes: notes for the user about the
     records. tally: what was missing or unknown in the records so far, if they are rows of an
-    encoded table.
+    encoded table; is_counted: whether `notes` say so already.
     """
 
     total: int | None = None
     notes: tuple[str, ...] = ()
     metrics: Mapping[str, Any] | None = None
     tally: Tally | None = None
+    is_counted: bool = False
 
     @abstractmethod
     def available(self, limit: int) -> int:
@@ -295,7 +296,7 @@ class DatasetSource(RecordSource):
         labels = dict.fromkeys(loss.label for loss in built.model.losses if loss.label)
         self._targets = tuple(labels) if targets else ()
         self.total, self.notes, self._path = len(dataset), tuple(notes), path
-        self.tally = dataset.tally
+        self.tally, self.is_counted = dataset.tally, True
 
     def available(self, limit: int) -> int:
         """Return `limit`: losses are measured on batches of the network's own size."""

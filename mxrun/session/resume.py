@@ -13,6 +13,7 @@ from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.near_names import listed
 from mxrun.config import RunConfig, load_config
 from mxrun.config.load import load_text
+from mxrun.io.tables.encoding import encoding_differences
 from mxrun.session.config_differences import config_differences
 from mxrun.session.plugins import plugin_differences
 from mxrun.session.run import Run
@@ -205,6 +206,7 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
     if saved.classes and now.classes and saved.classes != now.classes:
         then, classes = (listed(state.classes) for state in (saved, now))
         found.append(f"classes: {then} then, {classes} now")
+    found += encoding_differences(saved.encoding, now.encoding)
     found += plugin_differences(saved.plugins, now.plugins)
     return found + _implementation_differences(saved.plan, now.plan)
 

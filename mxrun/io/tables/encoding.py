@@ -284,6 +284,22 @@ class TableEncoding(Parameters):
         return self.encode(FeatureTable(tuple(columns)), where)
 
 
+def encoding_differences(then: TableEncoding | None, now: TableEncoding | None) -> list[str]:
+    """Return what differs in two encodings, one line for each column."""
+    if then is None or now is None:
+        return [] if then is now else ["columns: encoded in one of both runs only"]
+    before = {str(column): column for column in then.columns}
+    after = {str(column): column for column in now.columns}
+    if [*before] != [*after]:
+        return [f"columns: {listed([*before])} then, {listed([*after])} now"]
+    found = []
+    for name, column in before.items():
+        pair = column.model_dump(), after[name].model_dump()
+        keys = [key for key in pair[0] if pair[0][key] != pair[1].get(key)]
+        found += [f"column {name}: {key} {pair[0][key]} then, {pair[1].get(key)} now" for key in keys[:1]]
+    return found
+
+
 def logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return sign(x) log(1 + |x|)."""
     result: NDArray[np.float64] = np.copysign(np.log1p(np.abs(values)), values)
