@@ -178,7 +178,7 @@ _HINTS: Mapping[str, Mapping[str, str]] = {
         **_written("npz", "npy", "numpy", "arrays", "tensordataset"),
         **_lacking(
             "such data set",
-            *("imagenet", "fashionmnist", "kmnist", "svhn", "coco", "parquet", "hdf5", "tfrecord"),
+            *("imagenet", "kmnist", "svhn", "coco", "parquet", "hdf5", "tfrecord"),
         ),
     },
 }

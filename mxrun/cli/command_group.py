@@ -1,4 +1,4 @@
-"""Group of commands: suggestions for unknown names, and usage errors as JSON with --json."""
+"""Groups of commands: suggestions for unknown names, and usage errors as JSON with --json."""
 
 from __future__ import annotations
 
@@ -50,13 +50,28 @@ _ALIASES: Mapping[str, str] = {
     "jobs": "engine",
     "dag": "engine",
     "make": "engine",
+    "download": "datasets fetch",
+    "data": "datasets",
+    "im2rec": "pack",
+    "shard": "pack",
+    "recordio": "pack",
 }
 
 
-class CommandGroup(TyperGroup):
-    """Typer group with its own suggestions; those of Typer compare letters only (export: plot).
+class SuggestingGroup(TyperGroup):
+    """Typer group with its own suggestions; those of Typer compare letters only (export: plot)."""
 
-    With --json, usage errors are also written to standard output as JSON.
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command named by the first argument, or fail with a suggestion."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in self.commands:
+            ctx.fail(f"No such command {name!r}. {suggestion(name, self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+class CommandGroup(SuggestingGroup):
+    """Group of all commands. With --json, usage errors are also written to standard output as JSON,
+    those of a group within it too.
     """
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
@@ -71,13 +86,6 @@ class CommandGroup(TyperGroup):
         """Run the command."""
         with _usage_errors(ctx.meta[__name__]):
             return super().invoke(ctx)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command named by the first argument, or fail with a suggestion."""
-        name = args[0] if args else ""
-        if name and not name.startswith("-") and name not in self.commands:
-            ctx.fail(f"No such command {name!r}. {suggestion(name, self.commands)}")
-        return super().resolve_command(ctx, args)
 
 
 @contextmanager
@@ -94,8 +102,9 @@ def _usage_errors(wants_json: bool) -> Iterator[None]:
 
 def suggestion(name: str, commands: Mapping[str, object]) -> str:
     """Return the suggestion for a command name that does not exist."""
-    meant = _ALIASES.get(folded(name))
-    near = [meant] if meant is not None else near_names(name, commands)
+    meant = _ALIASES.get(folded(name), "")
+    is_known = meant.split(" ")[0] in commands
+    near = [meant] if is_known else near_names(name, commands)
     if not near:
         return f"Commands: {', '.join(commands)}."
     return f"Did you mean {' or '.join(map(repr, near))}?"

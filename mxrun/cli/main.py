@@ -15,7 +15,7 @@ import typer
 from mxrun import __version__
 from mxrun.base.cache_files import distrusted
 from mxrun.base.errors import MxrunError, OperatorRaised, UserError
-from mxrun.cli import json_errors
+from mxrun.cli import datasets, json_errors
 from mxrun.cli.bench import bench
 from mxrun.cli.check import check
 from mxrun.cli.check_op import check_op
@@ -153,4 +153,5 @@ for _command in (
     docs,
 ):
     app.command()(_command)
+app.add_typer(datasets.app)
 app.command("help")(help_)

@@ -101,6 +101,15 @@ class DataSurvey:
         return bool(counts) and min(counts) < _IMBALANCE * max(counts)
 
 
+def image_sizes(sizes: NDArray[np.int64]) -> ImageSizes:
+    """Return the least, median and greatest of heights and widths, [images, 2]."""
+    least, median, greatest = (
+        (int(height), int(width))
+        for height, width in (sizes.min(0), np.median(sizes, 0), sizes.max(0))
+    )
+    return ImageSizes(least, median, greatest, len(sizes))
+
+
 def split_parts(
     complete: Dataset, of: str, where: str
 ) -> tuple[SurveyedPart, SurveyedPart, Dataset]:

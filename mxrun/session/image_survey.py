@@ -28,6 +28,7 @@ from mxrun.session.data_survey import (
     check_class_counts,
     class_counts,
     class_warnings,
+    image_sizes,
     rounded,
     split_parts,
 )
@@ -145,7 +146,9 @@ def _sample(
     mean = np.mean(means, 0)
     std = np.sqrt(np.maximum(np.mean(squares, 0) - mean**2, 0))
     channels = slice(0, 1 if is_grey else 3)
-    return _ImageSample(_sizes(np.array(sizes)), is_grey, *rounded(mean[channels], std[channels]))
+    return _ImageSample(
+        image_sizes(np.array(sizes)), is_grey, *rounded(mean[channels], std[channels])
+    )
 
 
 def _decoded(images: LazyField, damaged: dict[str, str]) -> Iterator[tuple[int, NDArray[np.uint8]]]:
@@ -177,14 +180,6 @@ def _file(images: LazyField, index: int) -> str:
 
 def _is_grey(image: NDArray[np.uint8]) -> bool:
     return bool((image[0] == image[1]).all() and (image[0] == image[2]).all())
-
-
-def _sizes(sizes: NDArray[np.int64]) -> ImageSizes:
-    least, median, greatest = (
-        (int(height), int(width))
-        for height, width in (sizes.min(0), np.median(sizes, 0), sizes.max(0))
-    )
-    return ImageSizes(least, median, greatest, len(sizes))
 
 
 def _unusable_files(images: LazyField) -> dict[str, str]:

@@ -199,10 +199,20 @@ def _computes_in_float32(name: str) -> bool:
 
 
 def command_names() -> dict[str, Callable[..., None]]:
-    """Return the functions of the commands by name."""
+    """Return the functions of the commands by name; those of a group as `GROUP COMMAND`."""
+    found = _functions(app)
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        name = group.typer_instance.info.name
+        inside = _functions(group.typer_instance)
+        found |= {f"{name} {command}": function for command, function in inside.items()}
+    return found
+
+
+def _functions(commands: typer.Typer) -> dict[str, Callable[..., None]]:
     return {
         each.callback.__name__.removesuffix("_").replace("_", "-"): each.callback
-        for each in app.registered_commands
+        for each in commands.registered_commands
         if each.callback is not None
     }
 
@@ -213,7 +223,7 @@ def _commands() -> str:
     lines += ["| command | about |", "|---|---|"]
     for name, function in command_names().items():
         summary = inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
-        lines.append(f"| [`{name}`](#{name}) | {_cell(summary)} |")
+        lines.append(f"| [`{name}`](#{name.replace(' ', '-')}) | {_cell(summary)} |")
     lines.append("")
     for name, function in command_names().items():
         lines += [f"## {name}", "", *_command(name, function)]

@@ -1,0 +1,295 @@
+"""`mxrun datasets`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mxrun.cli.arguments import AllowPlugins, Config, Json, Overrides
+from mxrun.cli.command_group import SuggestingGroup
+
+app = typer.Typer(
+    name="datasets",
+    cls=SuggestingGroup,
+    help="""List and fetch data sets; look at a config's data and check it.
+
+    \b
+    Examples:
+      mxrun datasets list
+      mxrun datasets fetch mnist
+      mxrun datasets peek digits_lenet
+      mxrun datasets check net.yaml
+    """,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+_DAMAGED = 2
+
+
+class SectionName(str, Enum):
+    """Data section of a config."""
+
+    TRAIN = "train"
+    EVAL = "eval"
+
+
+DatasetName = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of a data set or format, such as mnist.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=1024, metavar="N", help="Threads that read records.", show_default="the cores"
+    ),
+]
+
+
+@app.command("list")
+def list_(json: Json = False) -> None:
+    """List the data sets and file formats that configs can read.
+
+    \b
+    Examples:
+      mxrun datasets list
+      mxrun datasets list --json
+    """
+    from mxrun.commands import datasets as command
+    from mxrun.report.datasets import list_tables
+    from mxrun.report.result import write_json, write_tables
+
+    rows = command.dataset_rows()
+    if json:
+        write_json({"datasets": rows})
+    else:
+        write_tables(list_tables(rows))
+
+
+@app.command()
+def describe(name: DatasetName, json: Json = False) -> None:
+    """Describe a data set: its options, fields and splits, where its files come from, its licence.
+
+    \b
+    Examples:
+      mxrun datasets describe cifar10
+      mxrun datasets describe csv --json
+    """
+    from mxrun.commands import datasets as command
+    from mxrun.report.datasets import description_parts
+    from mxrun.report.result import write_json, write_tables
+
+    report = command.dataset_description(name)
+    if json:
+        write_json(report)
+    else:
+        write_tables(description_parts(report))
+
+
+@app.command()
+def peek(
+    config: Config,
+    overrides: Overrides = None,
+    split: Annotated[SectionName, typer.Option(help="The section to read.")] = SectionName.TRAIN,
+    count: Annotated[
+        int, typer.Option(min=1, max=1024, metavar="N", help="Number of records.")
+    ] = 16,
+    epoch: Annotated[
+        int, typer.Option(min=1, max=1 << 30, metavar="N", help="The epoch, from 1.")
+    ] = 1,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=(1 << 63) - 1,
+            metavar="N",
+            help="Seed of the order and of the random transforms.",
+            show_default="config",
+        ),
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Records as the files hold them, without transforms.")
+    ] = False,
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.png", help="Image sheet to write.", show_default="NAME_SPLIT"),
+    ] = None,
+    allow_plugins: AllowPlugins = False,
+    json: Json = False,
+) -> None:
+    """Show the first records of an epoch, as the network reads them.
+
+    Images are written as a sheet, a PNG file, with their labels; vectors are printed as a table.
+    Order and random transforms are those of training with the same seed and epoch. `normalize` is
+    undone in pictures, so that colours look as they did.
+
+    \b
+    Examples:
+      mxrun datasets peek digits_lenet
+      mxrun datasets peek net.yaml --epoch 3 --count 64 --to epoch3.png
+      mxrun datasets peek net.yaml --split eval --raw
+      mxrun datasets peek net.yaml data.train.path=photos --seed 1
+    """
+    from mxrun.base.files import check_writable, write_bytes
+    from mxrun.commands import datasets as command
+    from mxrun.report.datasets import sample_parts
+    from mxrun.report.notes import write_note
+    from mxrun.report.result import write_json, write_tables
+    from mxrun.report.status import status
+
+    check_writable(to)
+    with status(f"reading {config}"):
+        sections = command.open_sections(config, overrides or (), allow_plugins)
+        request = command.SampleRequest(split.value, count, epoch, seed, raw)
+        found = command.sample(sections, request)
+    report = found.to_json()
+    files = command.sheet_files(found, to)
+    if files:
+        from mxrun.report.image_sheet import image_sheet
+
+        check_writable(*files.values())
+        captions = [[record.label, f"record {record.number}"] for record in found.records]
+        for name, file in files.items():
+            write_bytes(file, image_sheet(found.images[name], captions))
+    report["files"] = {name: str(file) for name, file in files.items()}
+    if json:
+        write_json(report)
+        return
+    write_tables(sample_parts(report))
+    for file in files.values():
+        write_note(f"wrote {file}")
+
+
+@app.command()
+def stats(
+    config: Config,
+    overrides: Overrides = None,
+    split: Annotated[
+        SectionName | None,
+        typer.Option(help="The section to measure.", show_default="all sections"),
+    ] = None,
+    workers: Workers = None,
+    allow_plugins: AllowPlugins = False,
+    json: Json = False,
+) -> None:
+    """Count the records of each class, and measure sizes, mean and deviation of all values.
+
+    Values are measured before transforms, those of bytes as 0..1. Every record counts alike,
+    whatever its size. The last lines are transforms to copy into the config.
+
+    \b
+    Examples:
+      mxrun datasets stats digits_lenet
+      mxrun datasets stats net.yaml --split eval --json
+    """
+    from mxrun.commands import datasets as command
+    from mxrun.report.datasets import statistics_parts
+    from mxrun.report.infer import progress_callback
+    from mxrun.report.result import write_json, write_tables
+    from mxrun.report.status import status
+
+    with status(f"reading {config}"):
+        sections = command.open_sections(config, overrides or (), allow_plugins)
+    role = None if split is None else split.value
+    with progress_callback(command.count_records(sections, role), True) as advance:
+        report = command.statistics(sections, role, workers, advance).to_json()
+    if json:
+        write_json(report)
+    else:
+        write_tables(statistics_parts(report))
+
+
+@app.command()
+def check(
+    config: Config,
+    overrides: Overrides = None,
+    workers: Workers = None,
+    allow_plugins: AllowPlugins = False,
+    json: Json = False,
+) -> None:
+    """Read every record of a config's data, and list those that are damaged.
+
+    Images are decoded, and the shape of every record after its transforms is compared with the
+    network's inputs. Exit code 2 if a record cannot be used.
+
+    \b
+    Examples:
+      mxrun datasets check net.yaml
+      mxrun datasets check net.yaml data.train.path=photos --json
+    """
+    from mxrun.commands import datasets as command
+    from mxrun.report.datasets import check_parts
+    from mxrun.report.infer import progress_callback
+    from mxrun.report.result import write_json, write_tables
+    from mxrun.report.status import status
+
+    with status(f"reading {config}"):
+        sections = command.open_sections(config, overrides or (), allow_plugins)
+    with progress_callback(command.count_records(sections), True) as advance:
+        report = command.check(sections, workers, advance).to_json()
+    if json:
+        write_json(report)
+    else:
+        write_tables(check_parts(report))
+    if not report["passed"]:
+        raise typer.Exit(_DAMAGED)
+
+
+@app.command()
+def fetch(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="mnist, fashion_mnist, cifar10 or cifar100."),
+    ],
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder for the files.", show_default="NAME"),
+    ] = None,
+    origin: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="URL|FOLDER",
+            help="Another address, or a folder, that has the same files.",
+            show_default="the published addresses",
+        ),
+    ] = "",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace other files of the same names.")
+    ] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1,
+            max=3600,
+            metavar="SECONDS",
+            help="Time without an answer after which the server is asked again.",
+        ),
+    ] = 30.0,
+    json: Json = False,
+) -> None:
+    """Fetch the files of a well-known data set.
+
+    A file gets its name when it is complete and has the published SHA-256 digest. Ctrl-C, a broken
+    connection or a full disk keep what has arrived: the same command continues. Files that are
+    there and right are not fetched again. `SOURCE.json` in the folder says where they came from.
+
+    \b
+    Examples:
+      mxrun datasets fetch mnist
+      mxrun datasets fetch cifar10 --to /data/cifar10
+      mxrun datasets fetch fashion_mnist --from https://mirror.example/fashion/
+      mxrun datasets fetch mnist --from ~/Downloads
+    """
+    from mxrun.commands import datasets as command
+    from mxrun.report.datasets import fetch_parts, transfer_progress
+    from mxrun.report.result import write_json, write_tables
+
+    with transfer_progress(True) as progress:
+        result = command.fetch(name, to, origin, overwrite, timeout, progress)
+    report = result.to_json()
+    if json:
+        write_json(report)
+    else:
+        write_tables(fetch_parts(report))

@@ -1,0 +1,1 @@
+"""Fetching the files of well-known data sets, checked against published digests."""

@@ -1,0 +1,222 @@
+"""Transfer of one file over HTTP, continued where it stopped.
+
+A server that supports ranges (RFC 9110, section 14) is asked for the missing bytes alone. What
+arrives is limited to the size that is expected, and redirections lead to HTTP and HTTPS only.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPResponse
+from typing import BinaryIO
+from urllib import request as urllib_request
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+
+from mxrun.base.errors import Diagnostic, UserError
+
+_CHUNK = 1 << 16
+# Answers after which the same request may succeed later: too slow, too many requests, overload.
+_TEMPORARY = frozenset({408, 425, 429, 500, 502, 503, 504})
+_PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+# An attempt that brings this much makes the number of failures start anew.
+_GAIN = 1 << 16
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class TransferPolicy:
+    """Patience with a server.
+
+    timeout_s: seconds without any byte after which an attempt ends. attempts: the number of
+    attempts in sequence that bring nothing. wait_s: pause before the second attempt, which doubles
+    with each further one.
+    """
+
+    timeout_s: float = 30.0
+    attempts: int = 4
+    wait_s: float = 1.0
+
+
+class _TemporaryFailure(Exception):
+    """End of an attempt that may be repeated."""
+
+
+def check_url(url: str) -> None:
+    """Raise UserError for an address that is not of HTTP or HTTPS."""
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_address = False
+    if not is_address:
+        expected = "http://... or https://..., or a folder"
+        raise UserError(Diagnostic(f"{url}: not an address to fetch from", None, expected))
+
+
+def download(
+    url: str, file: BinaryIO, size: int, policy: TransferPolicy, progress: Progress
+) -> None:
+    """Append to `file` what it lacks of the `size` bytes at `url`.
+
+    What the file holds is taken for the beginning; a server that cannot continue sends everything
+    anew. progress: receives the number of bytes that are there. Raises UserError if the server does
+    not have such a file or cannot be reached, and OSError if the file cannot be written.
+    """
+    check_url(url)
+    failures = 0
+    while (start := file.seek(0, 2)) < size:
+        progress(start)
+        try:
+            _receive(url, file, start, size, policy, progress)
+        except _TemporaryFailure as failure:
+            gained = file.seek(0, 2) - start
+            failures = 1 if gained >= _GAIN else failures + 1
+            if failures >= policy.attempts:
+                hint = "check the network; the same command continues where it stopped"
+                tried = f"{failures} attempt{'' if failures == 1 else 's'}"
+                raise UserError(Diagnostic(f"{url}: {failure} ({tried})", hint=hint)) from failure
+            time.sleep(policy.wait_s * 2 ** (failures - 1))
+    progress(size)
+
+
+def _receive(
+    url: str, file: BinaryIO, start: int, size: int, policy: TransferPolicy, progress: Progress
+) -> None:
+    """Make one request for the bytes from `start` on; raises _TemporaryFailure and UserError."""
+    with closing(_open(url, file, start, policy.timeout_s)) as response:
+        position = _first_byte(url, response, start, size)
+        file.seek(position)
+        file.truncate()
+        while position < size:
+            try:
+                # What has arrived: `read` would lose it when the rest does not come.
+                chunk = response.read1(_CHUNK)
+            except (OSError, HTTPException) as error:
+                raise _TemporaryFailure(_reason(error, policy.timeout_s)) from error
+            if not chunk:
+                raise _TemporaryFailure(f"the connection ended after {position:,} bytes")
+            if position + len(chunk) > size:
+                problem = f"{url}: the file there is longer than it should be"
+                raise UserError(Diagnostic(problem, None, f"{size:,} bytes"))
+            write_all(file, chunk)
+            position += len(chunk)
+            progress(position)
+
+
+def write_all(file: BinaryIO, content: bytes) -> None:
+    """Write all bytes to an unbuffered file, whose `write` may stop earlier."""
+    view = memoryview(content)
+    while view:
+        view = view[file.write(view) :]
+
+
+def _open(url: str, file: BinaryIO, start: int, timeout_s: float) -> HTTPResponse:
+    """Return the answer to a request; raises _TemporaryFailure and UserError."""
+    headers = {"User-Agent": "mxrun", "Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    request = urllib_request.Request(url, headers=headers)
+    try:
+        response: HTTPResponse = _opener(url).open(request, timeout=timeout_s)
+    except HTTPError as error:
+        with closing(error):
+            if error.code == _RANGE_NOT_SATISFIABLE and start:
+                file.truncate(0)
+                raise _TemporaryFailure("the server could not continue") from error
+            if error.code in _TEMPORARY:
+                raise _TemporaryFailure(f"{error.code} {error.reason}") from error
+            hint = "give another address with --from URL" if error.code < 500 else ""
+            problem = f"{url}: the server answers {error.code} {error.reason}"
+            raise UserError(Diagnostic(problem, hint=hint)) from error
+    except (OSError, HTTPException) as error:
+        cause = error.reason if isinstance(error, URLError) else error
+        reason = _reason(cause, timeout_s)
+        if isinstance(cause, (socket.gaierror, ssl.SSLCertVerificationError)):
+            hint = "check the network, or give a folder that holds the files with --from FOLDER"
+            raise UserError(Diagnostic(f"{url}: {reason}", hint=hint)) from error
+        raise _TemporaryFailure(reason) from error
+    return response
+
+
+def _first_byte(url: str, response: HTTPResponse, start: int, size: int) -> int:
+    """Return the position in the file at which an answer begins.
+
+    Raises UserError for the wrong size and for an encoded answer, and _TemporaryFailure for another
+    range than the one asked for, which makes the caller start anew.
+    """
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":
+        raise UserError(
+            Diagnostic(f"{url}: the server encodes the file", None, "identity", encoding)
+        )
+    total: int | None = None
+    position = 0
+    if response.status == _PARTIAL_CONTENT:
+        found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
+        if found is None or int(found[1]) != start:
+            raise UserError(f"{url}: the server sends another range than the one asked for")
+        position = start
+        total = None if found[2] == "*" else int(found[2])
+    elif response.length is not None:
+        total = response.length
+    if total is not None and total != size:
+        problem = f"{url}: the file there has the wrong size"
+        raise UserError(Diagnostic(problem, None, f"{size:,} bytes", f"{total:,} bytes"))
+    return position
+
+
+def _reason(error: object, timeout_s: float) -> str:
+    """Return why a connection failed, in words."""
+    if isinstance(error, TimeoutError):
+        return f"no answer for {timeout_s:g} s"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[0].lower() + error.strerror[1:]
+    return str(error) or type(error).__name__
+
+
+def _opener(url: str) -> urllib_request.OpenerDirector:
+    """Return an opener for HTTP and HTTPS alone, through the proxies of the environment."""
+    opener = urllib_request.OpenerDirector()
+    for handler in (
+        urllib_request.ProxyHandler(),
+        urllib_request.UnknownHandler(),
+        urllib_request.HTTPHandler(),
+        urllib_request.HTTPSHandler(),
+        urllib_request.HTTPDefaultErrorHandler(),
+        _Redirections(url),
+        urllib_request.HTTPErrorProcessor(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+class _Redirections(urllib_request.HTTPRedirectHandler):
+    """Redirections that lead to HTTP and HTTPS, and never from HTTPS to HTTP."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def redirect_request(
+        self,
+        req: urllib_request.Request,
+        fp: object,
+        code: int,
+        msg: str,
+        headers: object,
+        newurl: str,
+    ) -> urllib_request.Request | None:
+        """Return the request for the new address; raises UserError if it is not allowed."""
+        allowed = ("https",) if req.type == "https" else ("http", "https")
+        if urlsplit(newurl).scheme not in allowed:
+            problem = f"{self._url}: the server redirects to an address that is not allowed"
+            raise UserError(Diagnostic(problem, None, " or ".join(allowed), newurl))
+        return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]

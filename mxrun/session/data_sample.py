@@ -1,0 +1,227 @@
+"""Some records of a config's data, as the network reads them, or as their files hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.loading.batch import SAMPLE_WEIGHT, is_label
+from mxrun.io.loading.order import BatchOrder
+from mxrun.io.loading.prefetch import Staging, open_iterator, staging_specs
+from mxrun.io.transforms.pipeline import values
+from mxrun.session.data_sections import TRAIN, DataSections
+from mxrun.session.record_scan import (
+    location_of_record,
+    number_of_record,
+    scale_of,
+    stored_record,
+)
+
+# The epoch with which training begins.
+FIRST_EPOCH = 1
+# Values that may be missing from 0..1 because of rounding.
+_ROUNDING = 1e-3
+
+
+@dataclass(frozen=True)
+class SampleRequest:
+    """Records to show: how many of the first ones of an epoch, of which section.
+
+    seed: of the order and of the random transforms; by default the config's. raw: whether records
+    are shown as their files hold them, without transforms.
+    """
+
+    section: str = TRAIN
+    count: int = 16
+    epoch: int = FIRST_EPOCH
+    seed: int | None = None
+    raw: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRecord:
+    """Record with the rows that the network reads, by input.
+
+    number: in the complete split. file: empty if it is not known. label: its class, its numbers as
+    text, or empty.
+    """
+
+    number: int
+    file: str
+    label: str
+    rows: Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class DataSample:
+    """Records of a section in the order of an epoch.
+
+    images: inputs whose rows are images, with the pictures that show them, uint8 [height, width] or
+    [height, width, 3]; in the order of `records`. columns: names of a table's columns. notes:
+    remarks on how values are shown.
+    """
+
+    name: str
+    section: str
+    epoch: int
+    seed: int
+    records: tuple[SampledRecord, ...]
+    images: Mapping[str, tuple[NDArray[np.uint8], ...]]
+    columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the sample as JSON; of images only their shape, least and greatest value."""
+        return {
+            "name": self.name,
+            "section": self.section,
+            "epoch": self.epoch,
+            "seed": self.seed,
+            "columns": list(self.columns),
+            "records": [
+                {
+                    "record": record.number,
+                    "file": record.file or None,
+                    "label": record.label or None,
+                    "inputs": {
+                        name: _figures(row, name in self.images)
+                        for name, row in record.rows.items()
+                    },
+                }
+                for record in self.records
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def sample_records(sections: DataSections, request: SampleRequest) -> DataSample:
+    """Return records in the order in which an epoch of training or evaluation reads them.
+
+    Raises UserError for a section that the config lacks, and for records that cannot be read.
+    """
+    dataset = sections.section(request.section)
+    config = sections.built.config
+    seed = config.seed if request.seed is None else request.seed
+    shuffle = getattr(config.data, request.section).shuffle
+    count = min(request.count, len(dataset))
+    if request.raw:
+        order = BatchOrder(len(dataset), count, shuffle, seed)
+        indices = order.indices(request.epoch)[:count]
+        rows = [_stored_rows(dataset, index) for index in indices.tolist()]
+    else:
+        workers = config.data.workers
+        indices, rows = _read(dataset, count, shuffle, seed, request.epoch, workers)
+    records = tuple(
+        _record(dataset, index, row) for index, row in zip(indices.tolist(), rows, strict=True)
+    )
+    names = [name for name in dataset.inputs if not is_label(name) and _are_images(rows, name)]
+    notes: list[str] = []
+    images = {}
+    for name in names:
+        shown = [
+            row[name] if request.raw else _without_norm(dataset, name, row[name]) for row in rows
+        ]
+        images[name] = _pictures(shown, name, notes)
+    return DataSample(
+        sections.name, request.section, request.epoch, seed, records, images,
+        dataset.columns, tuple(notes),
+    )  # fmt: skip
+
+
+def _read(
+    dataset: Dataset, count: int, shuffle: bool, seed: int, epoch: int, workers: int
+) -> tuple[NDArray[np.int64], list[dict[str, NDArray[Any]]]]:
+    """Return the first `count` records of an epoch and their rows, made as in training."""
+    staging = Staging([_arrays(dataset, count)])
+    iterator = open_iterator(
+        dataset, count, shuffle=shuffle, seed=seed, workers=workers, staging=staging
+    )
+    slots = _arrays(dataset, count) | {SAMPLE_WEIGHT: np.empty(count, np.float32)}
+    with closing(iterator):
+        iterator.reset(epoch)
+        batch = iterator.next_into(slots)
+        assert batch is not None
+        indices = batch.indices[: batch.valid].copy()
+    names = list(dataset.inputs)
+    return indices, [{name: slots[name][row] for name in names} for row in range(len(indices))]
+
+
+def _arrays(dataset: Dataset, count: int) -> dict[str, NDArray[Any]]:
+    specs = staging_specs(dataset.inputs, count)
+    return {name: np.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}
+
+
+def _stored_rows(dataset: Dataset, index: int) -> dict[str, NDArray[Any]]:
+    """Return a record's inputs without transforms, scaled."""
+    rows = {}
+    for name in dataset.inputs:
+        record, scale = stored_record(dataset, name, index), scale_of(dataset, name)
+        rows[name] = record if scale is None else values(record, scale)
+    return rows
+
+
+def _record(dataset: Dataset, index: int, rows: Mapping[str, NDArray[Any]]) -> SampledRecord:
+    location = location_of_record(dataset, index)
+    label = next((_label(dataset, row) for name, row in rows.items() if is_label(name)), "")
+    file = "" if location is None else str(location)
+    return SampledRecord(number_of_record(dataset, index), file, label, rows)
+
+
+def _label(dataset: Dataset, label: NDArray[Any]) -> str:
+    """Return a label as text: a class, probabilities of classes, or numbers."""
+    classes = dataset.classes
+    if label.ndim == 0:
+        number = label.item()
+        named = isinstance(number, int) and 0 <= number < len(classes)
+        return classes[number] if named else f"{number:.6g}"
+    if label.shape == (len(classes),):
+        likely = np.argsort(-label, kind="stable")[: int(np.count_nonzero(label))]
+        return ", ".join(f"{classes[at]} {label[at]:.2g}" for at in likely[:3])
+    return ", ".join(f"{number:.4g}" for number in label.ravel()[:5].tolist())
+
+
+def _are_images(rows: Sequence[Mapping[str, NDArray[Any]]], name: str) -> bool:
+    return all(row[name].ndim == 3 and row[name].shape[0] in (1, 3) for row in rows)
+
+
+def _without_norm(dataset: Dataset, name: str, row: NDArray[Any]) -> NDArray[Any]:
+    """Return an image's values before `normalize`, so that it looks as it did."""
+    for step in reversed([*dataset.pipeline.of(name)]):
+        if step.transform.name == "normalize":
+            mean, std = (
+                np.array(getattr(step.transform, key), np.float32).reshape(-1, 1, 1)
+                for key in ("mean", "std")
+            )
+            row = row * std + mean
+    return row
+
+
+def _pictures(
+    rows: Sequence[NDArray[Any]], name: str, notes: list[str]
+) -> tuple[NDArray[np.uint8], ...]:
+    """Return images of values as bytes; values outside of 0..1 are stretched to that range."""
+    least = min(float(row.min()) for row in rows)
+    greatest = max(float(row.max()) for row in rows)
+    offset, factor = 0.0, 1.0
+    if least < -_ROUNDING or greatest > 1 + _ROUNDING:
+        offset, factor = least, 1 / (greatest - least)
+        notes.append(f"{name}: black is {least:.4g} and white is {greatest:.4g}")
+    pictures = []
+    for row in rows:
+        pixels = np.clip((row.astype(np.float32) - offset) * factor, 0, 1) * 255
+        picture = np.rint(pixels).astype(np.uint8)
+        pictures.append(picture[0] if len(picture) == 1 else picture.transpose(1, 2, 0))
+    return tuple(pictures)
+
+
+def _figures(row: NDArray[Any], is_image: bool) -> Any:
+    """Return a row as JSON: its numbers, or of an image its shape and range."""
+    if not is_image:
+        return row.tolist()
+    return {"shape": list(row.shape), "min": float(row.min()), "max": float(row.max())}
