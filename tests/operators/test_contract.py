@@ -49,6 +49,7 @@ def test_O5_P8_P9_in_place_gives_the_bits_of_write(operator: str) -> None:
     keeps(operator, "hints", "forward in place", "backward in place")
 
 
+@pytest.mark.sparse
 @every_operator
 def test_O8_nothing_is_allocated_that_is_not_planned(operator: str) -> None:
     assert not CHECK_OF["allocations"].missing()
@@ -80,6 +81,7 @@ def test_P12_implementations_and_types_agree(operator: str) -> None:
     keeps(operator, "implementations", "element types")
 
 
+@pytest.mark.sparse
 @every_operator
 def test_L1_bodies_are_stateless_and_repeat_themselves(operator: str) -> None:
     keeps(operator, "repetition", "shared body")
