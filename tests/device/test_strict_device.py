@@ -41,7 +41,10 @@ def tensors(run: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.commands
-@pytest.mark.parametrize("further", [(), FURTHER], ids=["plain", "further"])
+@pytest.mark.parametrize(
+    "further",
+    [pytest.param((), id="plain"), pytest.param(FURTHER, id="further", marks=pytest.mark.full)],
+)
 def test_training_gives_the_bits_of_the_cpu(further: tuple[str, ...], tmp_path: Path) -> None:
     strict = run_on(tmp_path / "strict", ON_STRICT + CONFIG, *further)
     plain = run_on(tmp_path / "plain", CONFIG, *further)
@@ -62,7 +65,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     assert digests(whole) == digests(tmp_path / "killed/runs/killed")
 
 
-@pytest.mark.commands
+@pytest.mark.full
 def test_inference_verify_bench_and_memory_run_on_it(tmp_path: Path) -> None:
     run = run_on(tmp_path, ON_STRICT + CONFIG)
     found = result("infer", str(run), "--split", "eval", cwd=tmp_path)
