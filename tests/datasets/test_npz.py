@@ -149,7 +149,7 @@ def test_what_is_no_archive_is_told(tmp_path):
         path.write_bytes(content)
         assert "not an archive of arrays" in failure(path)
     assert "cannot be read" in failure(tmp_path)
-    assert "cannot be read" in failure(tmp_path / "none.npz")
+    assert "there is no such file" in failure(tmp_path / "none.npz")
 
 
 def test_a_decompression_bomb_is_bounded(tmp_path):
@@ -226,3 +226,51 @@ def test_damaged_archives_give_an_error_or_the_arrays(tmp_path, save):
             assert dataset.fields["label"].records.tolist() == LABELS.tolist()
     assert len(refused) > 100
     assert all(str(path) in text for text in refused)
+
+
+@pytest.mark.parametrize("dtype", ["u1", ">f4", "f8", "i2"])
+def test_records_that_are_read_one_by_one_are_those_in_memory(tmp_path, dtype):
+    for part in range(2):
+        np.savez(tmp_path / f"{part}.npz", data=(IMAGES + part).astype(dtype), label=LABELS)
+    whole = open_npz(tmp_path / "*.npz")
+    column = open_npz(tmp_path / "*.npz", in_memory=False).lazy["data"]
+    field = whole.fields["data"]
+    assert (column.count, column.shape, column.scale) == (12, field.spec.shape, field.scale)
+    for number in range(12):
+        record = column.record(number)
+        assert record.dtype == field.records.dtype
+        assert np.array_equal(record, field.records[number])
+    size = IMAGES.itemsize * np.dtype(dtype).itemsize * 20
+    places = [column.source(number) for number in range(12)]
+    assert [each.number for each in places] == [*range(6), *range(6)]
+    assert places[7].offset - places[6].offset == size
+    content = (tmp_path / "1.npz").read_bytes()[places[7].offset :][:size]
+    assert content == (IMAGES + 1)[1].astype(dtype).tobytes()
+
+
+def test_arrays_that_cannot_be_read_one_by_one_are_refused(tmp_path):
+    path = tmp_path / "a.npz"
+    for save, data, words in (
+        (np.savez_compressed, IMAGES, "the array is compressed"),
+        (np.savez, np.asfortranarray(IMAGES), "Fortran order"),
+        (np.savez, IMAGES[:0], "the array has no records"),
+    ):
+        save(path, data=data, label=LABELS)
+        assert words in failure(path, in_memory=False)
+    np.savez(path, data=IMAGES * np.float64(1e300), label=LABELS)
+    column = open_npz(path, in_memory=False).lazy["data"]
+    with pytest.raises(UserError, match=r"data\.npy, record 1 at byte .* cannot be converted"):
+        column.record(1)
+
+
+def test_a_false_local_header_is_refused(tmp_path):
+    """The bytes of an array are found by two headers, which must agree."""
+    path = tmp_path / "a.npz"
+    np.savez(path, data=IMAGES, label=LABELS)
+    content = bytearray(path.read_bytes())
+    for at, value in ((0, 0), (26, 9), (28, 255)):
+        damaged = bytearray(content)
+        damaged[at] ^= value or 1
+        path.write_bytes(damaged)
+        with pytest.raises(UserError):
+            open_npz(path, in_memory=False)

@@ -23,7 +23,8 @@ class DatasetFormat:
 
     `read(options, split, inputs)` returns the complete split or raises UserError. `inputs` are the
     specs of the required records, for synthetic data sets and for formats that support several.
-    `lazy`: whether records are read on demand instead of all at once. `synthetic`: whether records
+    `lazy`: whether records are read on demand instead of all at once, or a function of the options
+    that tells. `synthetic`: whether records
     are generated instead of read. If the splits are known only from the files, `splits` is empty,
     and `find_split(options, named, role)` returns the split that the section `role` refers to by
     `named`, which is empty if the section names none; it raises UnknownSplit if there is no such
@@ -37,10 +38,14 @@ class DatasetFormat:
     options: type[Parameters]
     splits: tuple[str, ...]
     read: Callable[[Any, str, Inputs], Dataset] = field(repr=False)
-    lazy: bool = False
+    lazy: bool | Callable[[Any], bool] = False
     synthetic: bool = False
     find_split: FindSplit | None = field(default=None, repr=False)
     follow: Follow | None = field(default=None, repr=False)
+
+    def is_lazy(self, options: Parameters) -> bool:
+        """Return whether records are read on demand with these options."""
+        return self.lazy if isinstance(self.lazy, bool) else self.lazy(options)
 
 
 DATASETS: DeclaredRegistry[DatasetFormat] = DeclaredRegistry("data set")
@@ -54,7 +59,7 @@ def register(
     options: type[O],
     splits: tuple[str, ...],
     *,
-    lazy: bool = False,
+    lazy: bool | Callable[[Any], bool] = False,
     synthetic: bool = False,
     find_split: FindSplit | None = None,
     follow: Follow | None = None,

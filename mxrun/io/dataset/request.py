@@ -54,7 +54,7 @@ class DatasetRequest:
     @property
     def prefetched(self) -> bool:
         """Return whether loader threads make the rows, so that staged batches need memory."""
-        return self.format.lazy or bool(self.pipeline)
+        return self.format.is_lazy(self.options) or bool(self.pipeline)
 
 
 def request_dataset(

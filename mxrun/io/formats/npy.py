@@ -60,7 +60,8 @@ def read_npy(stream: IO[bytes], name: Path | str) -> NDArray[Any]:
     expected = math.prod(shape) * dtype.itemsize
     if expected > MAXIMUM_BYTES:
         limit, got = f"at most {MAXIMUM_BYTES} bytes", f"{dtype} {list(shape)}"
-        fail(name, 0, "the header announces too much data", limit, got)
+        hint = "an array without compression is read while training runs: in_memory: false"
+        fail(name, 0, "the header announces too much data", limit, got, hint)
     content = bytearray()
     while len(content) < expected + 1:
         chunk = stream.read(min(_CHUNK, expected + 1 - len(content)))
@@ -81,10 +82,9 @@ def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
 
     No data is read if the arrays, by their headers, do not fit into memory together.
     """
-    with _archive(path) as archive:
-        members = archive.namelist()
-        check_memory(path, sum(_needed(archive, path, name, members) for name in names))
-        return {name: _member(archive, path, name, members) for name in names}
+    with open_archive(path) as archive:
+        check_memory(path, sum(_needed(archive, path, name) for name in names))
+        return {name: _member(archive, path, name) for name in names}
 
 
 def npz_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -92,18 +92,18 @@ def npz_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
 
     Arrays of other dtypes are left out. Raises UserError if the file cannot be read.
     """
-    with _archive(path) as archive:
-        members = archive.namelist()
+    with open_archive(path) as archive:
         found = {}
-        for name in (each.removesuffix(".npy") for each in members if each.endswith(".npy")):
-            with suppress(UserError), _opened(archive, path, name, members) as (stream, shown):
+        members = (each for each in archive.namelist() if each.endswith(".npy"))
+        for name in (each.removesuffix(".npy") for each in members):
+            with suppress(UserError), _opened(archive, path, name) as (stream, shown):
                 header = read_npy_header(stream, shown)
                 found[name] = (header.shape, header.dtype)
         return found
 
 
 @contextmanager
-def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     """Open an archive; raises UserError if it cannot be read, now or in the context's block."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -115,19 +115,23 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
         raise UserError(f"{path}: cannot be read: {reason}") from error
 
 
-@contextmanager
-def _opened(
-    archive: zipfile.ZipFile, path: Path, name: str, members: list[str]
-) -> Iterator[tuple[IO[bytes], str]]:
-    """Open an array's file in an archive; yields the stream and its name for error messages.
-
-    Raises UserError if the archive has no such array, or if the data read from it is damaged.
-    """
-    arrays = [each.removesuffix(".npy") for each in members if each.endswith(".npy")]
+def find_member(archive: zipfile.ZipFile, path: Path, name: str) -> zipfile.ZipInfo:
+    """Return the entry of an array; raises UserError, listing the arrays, if there is none."""
+    arrays = [each.removesuffix(".npy") for each in archive.namelist() if each.endswith(".npy")]
     if name not in arrays:
         has = f"one of {', '.join(arrays)}" if arrays else "an archive of arrays"
         hint = nearest(name, arrays)
         raise UserError(Diagnostic(f"{path}: no array is named {name!r}", None, has, name, hint))
+    return archive.getinfo(f"{name}.npy")
+
+
+@contextmanager
+def _opened(archive: zipfile.ZipFile, path: Path, name: str) -> Iterator[tuple[IO[bytes], str]]:
+    """Open an array's file in an archive; yields the stream and its name for error messages.
+
+    Raises UserError if the archive has no such array, or if the data read from it is damaged.
+    """
+    find_member(archive, path, name)
     shown = f"{path}: {name}.npy"
     with archive.open(f"{name}.npy") as stream:
         try:
@@ -136,18 +140,18 @@ def _opened(
             fail(shown, stream.tell(), f"damaged: {error}")
 
 
-def _member(archive: zipfile.ZipFile, path: Path, name: str, members: list[str]) -> NDArray[Any]:
-    with _opened(archive, path, name, members) as (stream, shown):
+def _member(archive: zipfile.ZipFile, path: Path, name: str) -> NDArray[Any]:
+    with _opened(archive, path, name) as (stream, shown):
         return read_npy(stream, shown)
 
 
-def _needed(archive: zipfile.ZipFile, path: Path, name: str, members: list[str]) -> int:
+def _needed(archive: zipfile.ZipFile, path: Path, name: str) -> int:
     """Return the bytes of memory needed to read an array.
 
     This is the array itself, its conversion to float32 or int32, and one boolean per number for the
     range check.
     """
-    with _opened(archive, path, name, members) as (stream, shown):
+    with _opened(archive, path, name) as (stream, shown):
         header = read_npy_header(stream, shown)
     stated, dtype = header.data_bytes, header.dtype
     info = archive.getinfo(f"{name}.npy")
