@@ -99,9 +99,7 @@ def read_libsvm(paths: Sequence[Path], first_index: int) -> SparseRecords:
             hint = "append a line end if the file is complete"
             raise UserError(Diagnostic(problem, None, "a line end after each record", hint=hint))
         for number, text in enumerate(content.split(b"\n"), 1):
-            record = text.partition(b"#")[0]
-            if record.strip():
-                _append(found, path, number, record, first_index)
+            _append(found, path, number, text.removesuffix(b"\r"), first_index)
         if len(found.labels) == before:
             raise UserError(Diagnostic(f"{path}: holds no records", None, "label index:value ..."))
     counts = np.array(found.counts, np.int64)
@@ -115,8 +113,12 @@ def read_libsvm(paths: Sequence[Path], first_index: int) -> SparseRecords:
 
 
 def _append(found: _WrittenNumbers, path: Path, line: int, text: bytes, first: int) -> None:
-    """Append the record of a line."""
-    matched = _LINE.fullmatch(text)
+    """Append the record of a line, if it has one."""
+    record, mark, comment = text.partition(b"#")
+    if not text or (mark and not record.strip() and _LINE.fullmatch(b"0" + comment) is None):
+        return
+    # A line of blanks is refused as well: a damaged one, as a comment that would be a record.
+    matched = _LINE.fullmatch(record)
     if matched is None:
         _refuse(path, line, text)
     parts = matched["pairs"].replace(b":", b" ").split()

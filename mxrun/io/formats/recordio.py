@@ -120,21 +120,32 @@ def scan_records(file: ByteFile, head_bytes: int) -> Iterator[RecordHead]:
 def read_record(file: ByteFile, start: int, size: int) -> memoryview:
     """Return the payload of the record whose `size` bytes begin at `start`.
 
-    Raises UserError unless these bytes are one record.
+    Raises UserError unless these bytes are one record. A part that contains the magic number at a
+    multiple of 4 is not one: its length is damaged, and it reaches into the records after it.
     """
-    content = memoryview(file.read(start, size))
-    kind, length = _parse_header(file, start, content, _STARTS)
-    if kind == _WHOLE and _HEADER.size + _padded(length) == size:
-        return content[_HEADER.size : _HEADER.size + length]
-    pieces = [content[_HEADER.size : _HEADER.size + length]]
-    at = _HEADER.size + _padded(length)
-    while kind in (_FIRST, _MIDDLE):
-        kind, length = _parse_header(file, start + at, content[at:], _CONTINUATIONS)
-        pieces.append(content[at + _HEADER.size : at + _HEADER.size + length])
-        at += _HEADER.size + _padded(length)
-    if at != size:
+    content = file.read(start, size)
+    view = memoryview(content)
+    pieces: list[memoryview] = []
+    at, kinds = 0, _STARTS
+    while at < size:
+        kind, length = _parse_header(file, start + at, view[at:], kinds)
+        first = at + _HEADER.size
+        if first + length > size or _has_magic(content, first, first + length):
+            fail(file.path, start + at + 4, "the length of a record is damaged", got=f"{length:,}")
+        pieces.append(view[first : first + length])
+        at = first + _padded(length)
+        kinds = _CONTINUATIONS if kind in (_FIRST, _MIDDLE) else ()
+    if at != size or kinds:
         fail(file.path, start, "the record changed after the file was opened", f"{size} bytes")
-    return memoryview(_MAGIC.join(pieces))
+    return pieces[0] if len(pieces) == 1 else memoryview(_MAGIC.join(pieces))
+
+
+def _has_magic(content: bytes, start: int, end: int) -> bool:
+    """Return whether the magic number is at a multiple of 4 bytes from `start`, before `end`."""
+    at = content.find(_MAGIC, start, end)
+    while at >= 0 and (at - start) % 4:
+        at = content.find(_MAGIC, at + 1, end)
+    return at >= 0
 
 
 def read_index(path: Path) -> dict[str, int]:
