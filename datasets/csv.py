@@ -19,7 +19,7 @@ from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.dataset.registry import register
-from mxrun.io.files import user_path
+from mxrun.io.paths import PATHS_DOC, Paths, find_files
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.tables.forms import ColumnChoice, Columns
 from mxrun.io.tables.text import TableForm, TextTable, read_table
@@ -30,10 +30,9 @@ Named = int | Annotated[str, StringConstraints(min_length=1)]
 class CsvOptions(Parameters):
     """Path and format of the file, and choice and treatment of its columns."""
 
-    path: str = Option(
-        min_length=1,
-        description="The file, plain or .gz. A relative path starts at the config's folder.",
-        examples=["iris.csv"],
+    path: Paths = Option(
+        description="The file, plain or .gz. " + PATHS_DOC.format(suffix="csv"),
+        examples=["iris.csv", "rows-*.csv.gz"],
     )
     data: tuple[Named, ...] | None = Option(
         default=None,
@@ -122,7 +121,7 @@ def read(options: CsvOptions, split: str, inputs: Inputs) -> Dataset:
     """
     wants_classes = "label" in inputs and inputs["label"] == TensorSpec((), "int32")
     form = replace(options.form, words=wants_classes, dtype="float32")
-    table = read_table(user_path(options.path), form)
+    table = read_table(find_files(options.path), form)
     fields: dict[str, Field] = {}
     if table.values is not None:
         data = table.values

@@ -113,14 +113,14 @@ def test_what_is_wrong_is_told_with_row_column_and_byte(tmp_path, text, options,
     file.write_bytes(text.encode("latin-1"))
     with pytest.raises(UserError) as caught:
         open_csv(file, **options)
-    (found,) = caught.value.diagnostics
+    found, *_ = caught.value.diagnostics
     assert found.place == PLACE
     assert all(word in str(found) for word in (str(file), *words)), str(found)
 
 
 def test_a_file_that_is_none_is_told(tmp_path):
     for path in (tmp_path, tmp_path / "none.csv", Path("a\0b")):
-        with pytest.raises(UserError, match="cannot be read"):
+        with pytest.raises(UserError, match="cannot be read|no such file"):
             open_csv(path)
 
 

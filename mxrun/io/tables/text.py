@@ -201,10 +201,11 @@ class _Reading:
             kept = [at for at, each in enumerate(cells) if len(each) == width]
             cells = [cells[at] for at in kept]
             block = block.select(kept)
-        if cells:
-            has_underscore = any(b"_" in row for row in block.rows)
-            for refused in self._columns.add(list(zip(*cells, strict=True)), layout, has_underscore):
-                self._problems.add_cells(block, cells, refused, layout, name, not self._lines)
+        if not cells:
+            return 0
+        has_underscore = any(b"_" in row for row in block.rows)
+        for refused in self._columns.add(list(zip(*cells, strict=True)), layout, has_underscore):
+            self._problems.add_cells(block, cells, refused, layout, name, not self._lines)
         self._lines.append(block.compact_lines)
         return len(cells)
 
