@@ -135,7 +135,10 @@ def _data_lines(survey: DataSurvey, transforms: Sequence[str], batch: int) -> It
     yield "  train:"
     yield f"    dataset: {survey.dataset}"
     for key, value in survey.options.items():
-        yield from _option(key, value, survey.comments.get(key, ""))
+        if isinstance(value, Mapping) and survey.dataset == "csv":
+            yield from _columns(key, value, survey.comments)
+        else:
+            yield from _option(key, value, survey.comments.get(key, ""))
     yield from _split(survey)
     yield "    shuffle: true  # a new order in every epoch"
     if transforms:
@@ -169,6 +172,20 @@ def _option(key: str, value: object, comment: str) -> Iterator[str]:
         yield from _listed(f"    {key}:", value, "      ")
     else:
         yield f"{text}  # {comment}" if comment else text
+
+
+def _columns(
+    key: str, columns: Mapping[str, object], comments: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the treatment of each column of a table, with comments."""
+    yield from _comment(comments[key], "    ", "")
+    yield f"    {key}:"
+    texts = {name: f"      {flow(name)}: {flow(form)}" for name, form in columns.items()}
+    width = min(max(map(len, texts.values())), _WIDTH // 2)
+    for name, text in texts.items():
+        room = _WIDTH - max(len(text), width) - 4
+        comment = printable(comments[f"{key}.{name}"])
+        yield f"{text:{width}}  # {textwrap.shorten(comment, max(room, 20), placeholder='...')}"
 
 
 def _normalize_lines(survey: DataSurvey) -> Iterator[str]:

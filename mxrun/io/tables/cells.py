@@ -99,15 +99,21 @@ def _split_by_part(text: bytes, divider: bytes) -> list[bytes]:
     return [divider.join(cell) for cell in cells]
 
 
-def are_header(first: Sequence[bytes], second: Sequence[bytes] | None) -> bool:
-    """Return whether a first row names the columns.
+def are_header(first: Sequence[bytes], others: Sequence[Sequence[bytes]]) -> bool:
+    """Return whether a first row names the columns; others: some of the rows after it.
 
-    It does if it has words alone, or cells that are empty, and the second row has numbers.
+    It does if it has words alone, or cells that are empty, and the others have numbers. Where all
+    are words, it does if no word of it comes again in its column, but others do.
     """
-    if second is None or not any(map(cell_text, first)):
-        return False
+    same = [each for each in others if len(each) == len(first)]
     are_words = all(not cell.strip() or _is_word(cell) for cell in first)
-    return are_words and any(not math.isnan(cell_number(cell)) for cell in second)
+    if not same or not are_words or not any(map(cell_text, first)):
+        return False
+    if any(not math.isnan(cell_number(cell)) for each in same for cell in each):
+        return True
+    columns = [set(column) for column in zip(*same, strict=True)]
+    comes_again = any(cell in column for cell, column in zip(first, columns, strict=True))
+    return not comes_again and 2 * min(map(len, columns)) <= len(same)
 
 
 def _is_word(cell: bytes) -> bool:

@@ -72,7 +72,7 @@ class Tally:
         ]
         missing = [f"{name} {each.missing:,}" for name, each in self.columns.items() if each.missing]
         texts = [f"categories that training did not have: {listed(unknown)}"] if unknown else []
-        texts += [f"missing values that were filled in: {listed(missing)}"] if missing else []
+        texts += [f"missing values: {listed(missing)}"] if missing else []
         return tuple(f"{records}: {text}" for text in texts)
 
 

@@ -141,8 +141,8 @@ def select_forms(
     used: set[str] = set()
     forms = []
     for name, number in zip(names, numbers, strict=True):
-        keys = [key for key in columns if _matches(key, name, number)]
-        exact = [key for key in keys if key in (name, str(number))]
+        keys = [key for key in columns if _matches(key, name, number, names)]
+        exact = [key for key in keys if key == name or (key == str(number) and key not in names)]
         used.update(keys)
         chosen = exact or keys
         forms.append(columns[chosen[-1]] if chosen else ColumnForm())
@@ -161,7 +161,7 @@ def select_forms(
     return forms, problems
 
 
-def _matches(key: str, name: str, number: int) -> bool:
-    if name:
-        return key == name or fnmatchcase(name, key)
-    return key in (str(number), "*")
+def _matches(key: str, name: str, number: int, names: Sequence[str]) -> bool:
+    if key == str(number) and key not in names:
+        return True
+    return key == name or fnmatchcase(name, key) or (key == "*" and not name)

@@ -28,7 +28,7 @@ class TableForm:
     """Format of a table and the columns to read.
 
     delimiter: empty to detect it from the first row. header: whether the first row holds the
-    columns' names; with `auto` it does if it has words alone and the second row numbers; with
+    columns' names; with `auto` it does as `are_header` finds; with
     `maybe`, for a table from outside a data set, if it has one of the names in `data` or no number.
     data: the data columns; by default all but the label. words: whether labels may be words. size:
     for a table from outside a data set, the number of data columns; the label column may be
@@ -79,14 +79,14 @@ class TableLayout:
 
 
 def find_layout(
-    first: tuple[bytes, int], second: bytes | None, form: TableForm, where: str
+    first: tuple[bytes, int], others: Sequence[bytes], form: TableForm, where: str
 ) -> TableLayout:
     """Return the layout of a file from its first rows.
 
-    first: the row and its line; where: the file's name. Raises UserError for columns that do not
+    first: the row and its line; others: rows after it; where: the file's name. Raises UserError for columns that do not
     exist.
     """
-    return _Layout(first, second, form, where).find()
+    return _Layout(first, others, form, where).find()
 
 
 def delimiter_hint(row: bytes, divider: bytes) -> str:
@@ -99,13 +99,13 @@ def delimiter_hint(row: bytes, divider: bytes) -> str:
 
 class _Layout:
     def __init__(
-        self, first: tuple[bytes, int], second: bytes | None, form: TableForm, where: str
+        self, first: tuple[bytes, int], others: Sequence[bytes], form: TableForm, where: str
     ) -> None:
         self._row, self._line = first
         self._form, self._where = form, where
         self._divider = form.delimiter.encode() or detected_delimiter(self._row)
         self._cells = split_row(self._row, self._divider)
-        self._second = None if second is None else split_row(second, self._divider)
+        self._others = [split_row(each, self._divider) for each in others]
         self._names: tuple[str, ...] = ()
 
     def find(self) -> TableLayout:
@@ -130,7 +130,7 @@ class _Layout:
         if form.header == "auto":
             keys = (*(form.data or ()), form.label, *(form.columns or ()))
             is_named = any(isinstance(key, str) and not _is_key(key) for key in keys)
-            return is_named or are_header(cells, self._second)
+            return is_named or are_header(cells, self._others)
         return form.header == "yes"
 
     def _treated(self, columns: Sequence[int]) -> tuple[list[int], list[ColumnForm]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
@@ -156,10 +157,41 @@ class WordReader:
         """Return the distinct cells."""
         return tuple(self._known)
 
+    def survey(self) -> WordSurvey:
+        """Return what the column holds."""
+        if self.is_over:
+            nothing = np.full(self.rows, np.nan)
+            word = next((cell_text(cell) for cell in self._known if not is_gap(cell)), "")
+            return WordSurvey(nothing, np.empty(0, np.int64), self.rows, word, {}, False)
+        codes, words = self.words(as_categories=True)
+        counts = np.bincount(codes[codes >= 0], minlength=len(words)).tolist()
+        values = np.array([*(cell_number(word.encode(errors="replace")) for word in words), np.nan])
+        real = [word for word, value in zip(words, values, strict=False) if math.isnan(value)]
+        return WordSurvey(
+            values[codes],
+            np.flatnonzero(codes < 0),
+            sum(count for count, value in zip(counts, values, strict=False) if math.isnan(value)),
+            real[0] if real else "",
+            dict(zip(words, counts, strict=True)),
+            bool(real) and all(not math.isnan(day_number(word, None)) for word in real),
+        )
+
     def numbers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return float64 [rows] from a number for each distinct cell."""
         every = np.concatenate(self._codes) if self._codes else np.empty(0, np.int32)
         return values[every]
+
+
+@dataclass(frozen=True, eq=False)
+class WordSurvey:
+    """What a column of words holds; see `TableColumn`. gaps: the rows of missing cells."""
+
+    numbers: NDArray[np.float64]
+    gaps: NDArray[np.int64]
+    words: int
+    word: str
+    kinds: dict[str, int]
+    dates: bool
 
 
 class _Codes(dict[bytes, int]):

@@ -30,13 +30,14 @@ _MIN_WORDS = 0.05
 class TableColumns:
     """Readers of the data columns and of the label column.
 
-    as_words: columns of automatic form in which words were found in an earlier pass.
+    as_words: columns of automatic form in which words were found in an earlier pass. readers: of the
+    data columns, in their order.
     """
 
     def __init__(self, layout: TableLayout, form: TableForm, as_words: frozenset[int]) -> None:
         self._layout, self._form = layout, form
         self.words_found: frozenset[int] = frozenset()
-        self._readers = [
+        self.readers = [
             self._reader(column, treatment, as_words)
             for column, treatment in zip(layout.columns, layout.forms, strict=True)
         ]
@@ -65,7 +66,7 @@ class TableColumns:
         layout: that of the file; exact: as of `NumberReader.add`.
         """
         for at, column in enumerate(layout.columns):
-            reader, treatment = self._readers[at], self._layout.forms[at]
+            reader, treatment = self.readers[at], self._layout.forms[at]
             original = self._layout.columns[at]
             if isinstance(reader, WordReader):
                 reader.add(cells[column])
@@ -99,7 +100,7 @@ class TableColumns:
             values = np.loadtxt(lines, delimiter=divider, usecols=columns, comments=None, ndmin=2)
         except ValueError:
             return False
-        readers = [*self._readers, *([] if self._label is None else [self._label])]
+        readers = [*self.readers, *([] if self._label is None else [self._label])]
         numbers = [reader for reader in readers if isinstance(reader, NumberReader)]
         if not all(reader.accepts(values[:, at]) for at, reader in enumerate(numbers)):
             return False
@@ -109,13 +110,13 @@ class TableColumns:
 
     @property
     def _has_words(self) -> bool:
-        readers = [*self._readers, self._label]
+        readers = [*self.readers, self._label]
         return bool(self.words_found) or any(isinstance(each, WordReader) for each in readers)
 
     def _to_words(self, at: int, was_empty: bool, cells: Sequence[bytes]) -> None:
         """Read a column as words from now on, or, if it has numbers already, once more."""
         if was_empty:
-            self._readers[at] = words = WordReader(limited=True)
+            self.readers[at] = words = WordReader(limited=True)
             words.add(cells)
         else:
             self.words_found |= {self._layout.columns[at]}
@@ -158,11 +159,11 @@ class TableColumns:
     def values(self) -> NDArray[Any]:
         """Return all data columns as one array [rows, columns]; they are gone afterwards."""
         found: NDArray[Any] | None = None
-        for at, reader in enumerate(self._readers):
+        for at, reader in enumerate(self.readers):
             assert isinstance(reader, NumberReader)
             column = reader.numbers()
             if found is None:
-                found = np.empty((len(column), len(self._readers)), column.dtype)
+                found = np.empty((len(column), len(self.readers)), column.dtype)
             found[:, at] = column
         assert found is not None
         return found
@@ -174,7 +175,7 @@ class TableColumns:
         dates.
         """
         columns, problems = [], []
-        for at, reader in enumerate(self._readers):
+        for at, reader in enumerate(self.readers):
             number, treatment = self._layout.columns[at], self._layout.forms[at]
             name = self._layout.name(number)
             try:

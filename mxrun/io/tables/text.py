@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,11 @@ from mxrun.io.tables.table_columns import TableColumns
 
 __all__ = ["PLAIN", "TableForm", "TextTable", "parse_table", "read_table"]
 
+T = TypeVar("T")
+
 _GZIP = b"\x1f\x8b"
+# Rows after the first that tell whether it names the columns.
+_HEADER_ROWS = 100
 # Blocks of 1 MiB between two looks at the memory that is left.
 _BLOCKS = 64
 
@@ -69,8 +73,31 @@ def read_table(paths: Path | Sequence[Path], form: TableForm) -> TextTable:
     Empty lines are skipped. Raises UserError naming file, row (a line of the file, from 1), column
     (from 1) and byte.
     """
+    return read_columns(paths, form, _table)
+
+
+def read_columns(
+    paths: Path | Sequence[Path],
+    form: TableForm,
+    finish: Callable[[TableLayout, TableColumns, RowPlaces, TableForm], T],
+) -> T:
+    """Read a table as `read_table` does and return what `finish` makes of its columns."""
     files = [paths] if isinstance(paths, Path) else paths
-    return _read([_source(path) for path in files], form, HEADER_HINT)
+    return _read([_source(path) for path in files], form, HEADER_HINT, finish)
+
+
+def first_row(path: Path) -> bytes | None:
+    """Return the first row of a file that is not empty; None if there is none.
+
+    Raises UserError if it cannot be read or is not a text file.
+    """
+    source = _source(path)
+    with report_unreadable(path), source.open() as stream:
+        block = next(row_blocks(stream, str(path)), None)
+    if block is None:
+        return None
+    _refuse_binary(block, str(path))
+    return block.rows[0]
 
 
 def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) -> TextTable:
@@ -79,8 +106,9 @@ def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) ->
     path: the file's name for error messages. hint: advice for a first row that is not numbers.
     """
     if content.startswith(_GZIP):
-        return _read([_Source(str(path), lambda: _unzipped(io.BytesIO(content)))], form, hint)
-    return _read([_Source(str(path), lambda: io.BytesIO(content))], form, hint)
+        zipped = _Source(str(path), lambda: _unzipped(io.BytesIO(content)))
+        return _read([zipped], form, hint, _table)
+    return _read([_Source(str(path), lambda: io.BytesIO(content))], form, hint, _table)
 
 
 def _source(path: Path) -> _Source:
@@ -119,14 +147,19 @@ def report_unreadable(path: Path | str) -> Iterator[None]:
         raise unreadable_error(path, error) from error
 
 
-def _read(sources: Sequence[_Source], form: TableForm, hint: str) -> TextTable:
+def _read(
+    sources: Sequence[_Source],
+    form: TableForm,
+    hint: str,
+    finish: Callable[[TableLayout, TableColumns, RowPlaces, TableForm], T],
+) -> T:
     as_words: frozenset[int] = frozenset()
     while True:
         reading = _Reading(form, hint, as_words)
         for source in sources:
             reading.add_file(source)
         if not reading.words_found:
-            return reading.table()
+            return finish(*reading.end(), form)
         # Columns that look like numbers at first are read once more, as words.
         as_words |= reading.words_found
 
@@ -158,7 +191,7 @@ class _Reading:
                 total = block.offset + sum(map(len, block.raw))
                 if number % _BLOCKS == 0:
                     check_memory(source.name, _BLOCKS << 20)
-                self._refuse_binary(block, source.name)
+                _refuse_binary(block, source.name)
                 if layout is None:
                     layout = _first_layout(block, form, source.name)
                     if layout.has_header:
@@ -173,14 +206,6 @@ class _Reading:
         if self._columns is None:
             self._layout = layout
             self._columns = TableColumns(layout, self._form, self._as_words)
-
-    def _refuse_binary(self, block: RowBlock, name: str) -> None:
-        for at, row in enumerate(block.rows):
-            if b"\0" in row:
-                where = f"{name}:{block.lines[at]}:1: byte {block.byte(at)}"
-                expected = "a table of numbers and words"
-                problem = f"{where}: not a text file"
-                raise UserError(Diagnostic(problem, None, expected, "a byte 0"))
 
     def _add(self, block: RowBlock, layout: TableLayout, name: str) -> int:
         """Add the rows of a block; returns their number."""
@@ -209,29 +234,41 @@ class _Reading:
         self._lines.append(block.compact_lines)
         return len(cells)
 
-    def table(self) -> TextTable:
-        """Return the table. Raises UserError with all problems that were found."""
+    def end(self) -> tuple[TableLayout, TableColumns, RowPlaces]:
+        """Return what was read. Raises UserError with all problems that were found."""
         self._problems.check()
-        layout, columns = self._layout, self._columns
-        if layout is None or columns is None or not self._lines:
+        if self._layout is None or self._columns is None or not self._lines:
             raise UserError(Diagnostic(f"{self._end}: the file holds no rows of numbers"))
-        places = RowPlaces(tuple(self._files), tuple(self._lines))
-        labels, classes = columns.labels()
-        values = columns.values() if self._form.is_plain else None
-        names = tuple(layout.name(column) for column in layout.columns)
-        return TextTable(
-            values,
-            None if self._form.is_plain else columns.features(places),
-            names if layout.names else (),
-            layout.columns,
-            places,
-            layout.label,
-            labels,
-            classes,
-            "" if layout.label is None else layout.name(layout.label),
-        )
+        return self._layout, self._columns, RowPlaces(tuple(self._files), tuple(self._lines))
+
+
+def _table(
+    layout: TableLayout, columns: TableColumns, places: RowPlaces, form: TableForm
+) -> TextTable:
+    labels, classes = columns.labels()
+    names = tuple(layout.name(column) for column in layout.columns)
+    return TextTable(
+        columns.values() if form.is_plain else None,
+        None if form.is_plain else columns.features(places),
+        names if layout.names else (),
+        layout.columns,
+        places,
+        layout.label,
+        labels,
+        classes,
+        "" if layout.label is None else layout.name(layout.label),
+    )
 
 
 def _first_layout(block: RowBlock, form: TableForm, name: str) -> TableLayout:
-    second = block.rows[1] if len(block.rows) > 1 else None
-    return find_layout((block.rows[0], int(block.lines[0])), second, form, name)
+    others = block.rows[1 : 1 + _HEADER_ROWS]
+    return find_layout((block.rows[0], int(block.lines[0])), others, form, name)
+
+
+def _refuse_binary(block: RowBlock, name: str) -> None:
+    for at, row in enumerate(block.rows):
+        if b"\0" in row:
+            where = f"{name}:{block.lines[at]}:1: byte {block.byte(at)}"
+            expected = "a table of numbers and words"
+            problem = f"{where}: not a text file"
+            raise UserError(Diagnostic(problem, None, expected, "a byte 0"))
