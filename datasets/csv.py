@@ -143,6 +143,8 @@ def _labels(labels: NDArray[np.float64], table: TextTable, dtype: str) -> NDArra
     """Convert labels to `dtype` [rows]; raises UserError for a number it cannot represent."""
     at = first_unrepresentable(labels, dtype)
     if at is not None:
-        problem = f"{table.places.where(at, table.label)}: the number cannot be converted to {dtype}"
+        problem = (
+            f"{table.places.where(at, table.label)}: the number cannot be converted to {dtype}"
+        )
         raise UserError(Diagnostic(problem, None, valid_range(dtype), f"{labels[at]:g}"))
     return labels.astype(dtype)

@@ -95,7 +95,7 @@ def table_records(data: Any, encoding: TableEncoding | None) -> Any:
     names = () if encoding is None else encoding.source_columns
     if encoding is None or isinstance(data, (str, os.PathLike, np.ndarray)):
         return data
-    if not hasattr(data, "keys") or not names or any(name not in data.keys() for name in names):
+    if not hasattr(data, "keys") or not names or any(name not in data for name in names):
         values = np.asarray(data, dtype=object) if isinstance(data, (list, tuple)) else data
         is_table = isinstance(values, np.ndarray) and values.ndim == 2
         return {"data": values} if is_table else data

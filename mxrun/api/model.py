@@ -305,8 +305,8 @@ class LoadedModel:
         data: an array [records, ...] or one record, read like a .npy file (bytes are scaled as in
         training, then the transforms of evaluation are applied); a path of an image, a .npy file, a
         table or a folder; a list of paths; or a dictionary of arrays by input. Of a model that was
-        trained on a table with `columns`, an array has its data columns as they are, words too; they
-        may also be a dictionary or a data frame of columns by name. outputs: layers
+        trained on a table with `columns`, an array has its data columns as they are, words too;
+        they may also be a dictionary or a data frame of columns by name. outputs: layers
         whose outputs are returned instead of the network's. batch: replaces the config's.
 
         Raises UserError for records that cannot be read or do not fit, and for unknown layers.

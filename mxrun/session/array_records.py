@@ -32,9 +32,7 @@ class ArraySource(RecordSource):
         for field, array in arrays.items():
             scale = manifest.scales.get(field)
             encoding = manifest.encoding if field == "data" else None
-            sample = Sample(
-                built.model.records[field], pipeline, field, scale, encoding=encoding
-            )
+            sample = Sample(built.model.records[field], pipeline, field, scale, encoding=encoding)
             self.tally = self.tally if encoding is None else sample.tally
             self._rows[field] = list(array_samples(array, f"array {field!r}", sample))
         counts = {field: len(rows) for field, rows in self._rows.items()}

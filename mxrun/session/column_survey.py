@@ -1,4 +1,4 @@
-"""Survey of a table's data columns: which are numbers, categories or dates, and which are no use."""
+"""Survey of a table's data columns: which are numbers, categories or dates, or of no use."""
 
 from __future__ import annotations
 
@@ -76,6 +76,8 @@ def _gaps(column: TableColumn, rows: int) -> str:
 def why_useless(column: TableColumn, outline: TableOutline) -> str:
     """Return why a column cannot be data; empty if it can."""
     rows = outline.rows
+    if outline.has_header and column.name in repeated_names(outline):
+        return "the header has its name several times"
     if column.gaps == rows:
         return "every value is missing"
     if column.words:
@@ -83,7 +85,9 @@ def why_useless(column: TableColumn, outline: TableOutline) -> str:
             return f"always {column.word[:20]!r}"
         if _is_category(column, rows) or column.dates:
             return ""
-        kinds = f"{len(column.kinds)} different" if column.kinds else f"over {MAX_KINDS:,} different"
+        kinds = (
+            f"{len(column.kinds)} different" if column.kinds else f"over {MAX_KINDS:,} different"
+        )
         if column.words + column.gaps < rows:
             return f"{column.words} of {rows} values are no numbers, such as {column.word[:20]!r}"
         return f"words ({kinds}, such as {column.word[:20]!r})"

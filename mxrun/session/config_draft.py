@@ -174,9 +174,7 @@ def _option(key: str, value: object, comment: str) -> Iterator[str]:
         yield f"{text}  # {comment}" if comment else text
 
 
-def _columns(
-    key: str, columns: Mapping[str, object], comments: Mapping[str, str]
-) -> Iterator[str]:
+def _columns(key: str, columns: Mapping[str, object], comments: Mapping[str, str]) -> Iterator[str]:
     """Yield the treatment of each column of a table, with comments."""
     yield from _comment(comments[key], "    ", "")
     yield f"    {key}:"

@@ -312,9 +312,7 @@ def _of_arrays(built: ModelDefinition, arrays: Mapping[str, Array], manifest: Ma
         fields[name] = array_field(array, source[name], f"array {name!r}", factor)
     notes = () if tally is None else tally.notes("the arrays")
     about = (fields, classes, _IN_MEMORY)
-    dataset = Dataset(
-        "arrays", *about, pipeline=pipeline, inputs=inputs, tally=tally, notes=notes
-    )
+    dataset = Dataset("arrays", *about, pipeline=pipeline, inputs=inputs, tally=tally, notes=notes)
     found = dataset.check(inputs, {}, pipeline)
     if found:
         raise UserError(found)

@@ -55,8 +55,8 @@ class Evaluation:
     checkpoint: the folder of the weights; step: the step of training; averaged: whether they are
     moving averages. source: where the `records` come from. loss: the mean, with several losses the
     sum of their means. metrics: by name, prefixed by the losses' names if there are several. heads:
-    one for each loss with labels. columns: missing and unknown values of a table's columns that have
-    any, by name; None for other records. notes: notes for the user about weights and records.
+    one for each loss with labels. columns: missing and unknown values of a table's columns that
+    have any, by name; None for other records. notes: notes for the user about weights and records.
     """
 
     run: str

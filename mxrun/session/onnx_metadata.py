@@ -46,7 +46,8 @@ def _preprocessing(
     the network was trained on, in the row's order, if they have names. scale: the factors of an
     image's bytes and of arrays of bytes, which give the values that normalize reads; known for
     trained networks alone. encoding: of a table's columns, if the row holds these encoded, as a
-    checkpoint's manifest has it; columns are then the names of the row's numbers. transforms: in order, each {name: parameters}, as in a config.
+    checkpoint's manifest has it; columns are then the names of the row's numbers. transforms: in
+    order, each {name: parameters}, as in a config.
     """
     spec = built.model.records[name]
     pipeline = evaluation_pipeline(built.config.data)

@@ -32,7 +32,7 @@ from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.io.loading.prefetch import Staging, open_iterator, staging_specs
 from mxrun.io.sample import Sample, read_samples, samples
-from mxrun.io.tables.encoding import Tally, TableEncoding
+from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.text import PLAIN, TableForm
 from mxrun.io.transforms.base import Scale
 from mxrun.session.inference_outputs import label_inputs
@@ -109,7 +109,8 @@ class FileSource(RecordSource):
         """Find the files; nothing is read yet.
 
         scale: the factors of bytes in training. columns: names of a table's data columns; encoding:
-        of these. settings: `KEY=VALUE` for the form of tables, such as `label=kind`. Raises UserError for missing files
+        of these. settings: `KEY=VALUE` for the form of tables, such as `label=kind`. Raises
+        UserError for missing files
         and wrong settings.
         """
         pipeline = evaluation_pipeline(built.config.data)
@@ -182,9 +183,7 @@ def _table_form(
     return replace(form, header=header, size=size, data=columns or form.data)
 
 
-def _encoded_form(
-    form: TableForm, encoding: TableEncoding, settings: Sequence[str]
-) -> TableForm:
+def _encoded_form(form: TableForm, encoding: TableEncoding, settings: Sequence[str]) -> TableForm:
     """Return the form of a table whose columns are treated as in training."""
     is_selected = any(setting.startswith("data=") for setting in settings)
     data = form.data if is_selected else encoding.source_columns

@@ -16,9 +16,9 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.datasets.csv import CsvOptions, read
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.paths import find_files
+from mxrun.io.tables.columns import MAX_KINDS, TableColumn, TableOutline, outline_table
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.tables.learn import learn_encoding
-from mxrun.io.tables.columns import MAX_KINDS, TableColumn, TableOutline, outline_table
 from mxrun.session.column_survey import (
     ColumnChoice,
     choose_form,
@@ -164,9 +164,7 @@ def _check_label(label: _Label, path: Path, outline: TableOutline) -> None:
         problem = f"{where} is missing in {column.gaps} of {outline.rows} rows"
         hint = "fill the gaps in, or remove these rows"
         raise UserError(
-            Diagnostic(
-                problem, None, "a label in each row", f"none in {column.gap_place}", hint
-            )
+            Diagnostic(problem, None, "a label in each row", f"none in {column.gap_place}", hint)
         )
     if column.words and not label.is_class:
         kinds = len(_kinds(column))

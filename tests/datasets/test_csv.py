@@ -120,7 +120,7 @@ def test_what_is_wrong_is_told_with_row_column_and_byte(tmp_path, text, options,
 
 def test_a_file_that_is_none_is_told(tmp_path):
     for path in (tmp_path, tmp_path / "none.csv", Path("a\0b")):
-        with pytest.raises(UserError, match="cannot be read|no such file"):
+        with pytest.raises(UserError, match=r"cannot be read|no such file"):
             open_csv(path)
 
 

@@ -182,8 +182,8 @@ class Dataset:
         lazy = {name: column.part(rows) for name, column in self.lazy.items()}
         numbers = None if split.is_complete else np.arange(len(self))[rows]
         features = None if self.features is None else self.features.part(rows)
-        parts = {"fields": fields, "lazy": lazy, "features": features}
-        return replace(self, **parts, split=str(split), numbers=numbers)
+        selected = replace(self, fields=fields, lazy=lazy, features=features)
+        return replace(selected, split=str(split), numbers=numbers)
 
     def encoded(self, encoding: TableEncoding, role: str) -> Dataset:
         """Return the data set with its table's columns encoded as the field `data`.
@@ -198,8 +198,8 @@ class Dataset:
             rows = rows.reshape(-1, *shape)
         notes = (*self.notes, *tally.notes(f"data.{role}"))
         fields = {"data": Field(rows), **self.fields}
-        made = {"features": None, "encoding": encoding, "tally": tally, "notes": notes}
-        return replace(self, fields=fields, **made)
+        encoded = replace(self, fields=fields, features=None, encoding=encoding)
+        return replace(encoded, tally=tally, notes=notes)
 
     def check(
         self, inputs: Inputs, places: Places, pipeline: Pipeline = NO_TRANSFORMS

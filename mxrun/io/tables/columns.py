@@ -69,7 +69,7 @@ def outline_table(paths: Sequence[Path]) -> TableOutline:
     Raises UserError if they are not a table of at least two columns and one row.
     """
     delimiter = _delimiter(paths[0])
-    form = TableForm(delimiter, "auto", columns={})
+    form = TableForm(delimiter, "auto", columns={}, unique=False)
 
     def finish(
         layout: TableLayout, columns: TableColumns, places: RowPlaces, form: TableForm

@@ -1,4 +1,4 @@
-"""Encoding of a table's columns as one row of numbers; what it has learned is saved with the run."""
+"""Encoding of a table's columns as rows of numbers; what it has learned is saved with the run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ class Tally:
             for name, each in self.columns.items()
             if each.unknown
         ]
-        missing = [f"{name} {each.missing:,}" for name, each in self.columns.items() if each.missing]
+        missing = [
+            f"{name} {each.missing:,}" for name, each in self.columns.items() if each.missing
+        ]
         texts = [f"categories that training did not have: {listed(unknown)}"] if unknown else []
         texts += [f"missing values: {listed(missing)}"] if missing else []
         return tuple(f"{records}: {text}" for text in texts)
@@ -278,9 +280,7 @@ class TableEncoding(Parameters):
             problem = f"{where}: does not have the columns of training's table"
             expected = f"[records, {len(self.columns)}]: {listed([*map(str, self.columns)])}"
             raise UserError(Diagnostic(problem, None, expected, str(list(array.shape))))
-        columns = [
-            _of_array(column, array[:, at], where) for at, column in enumerate(self.columns)
-        ]
+        columns = [_of_array(column, array[:, at], where) for at, column in enumerate(self.columns)]
         return self.encode(FeatureTable(tuple(columns)), where)
 
 
@@ -296,7 +296,9 @@ def encoding_differences(then: TableEncoding | None, now: TableEncoding | None) 
     for name, column in before.items():
         pair = column.model_dump(), after[name].model_dump()
         keys = [key for key in pair[0] if pair[0][key] != pair[1].get(key)]
-        found += [f"column {name}: {key} {pair[0][key]} then, {pair[1].get(key)} now" for key in keys[:1]]
+        found += [
+            f"column {name}: {key} {pair[0][key]} then, {pair[1].get(key)} now" for key in keys[:1]
+        ]
     return found
 
 
@@ -327,7 +329,9 @@ def _of_array(column: EncodedColumn, values: NDArray[Any], where: str) -> Featur
         return FeatureColumn(*about, numbers)
     texts = [None if _is_missing(value) else str(value) for value in values.tolist()]
     if isinstance(column, EncodedCategory):
-        return word_column(*about, [None if each is None else category_text(each) for each in texts])
+        return word_column(
+            *about, [None if each is None else category_text(each) for each in texts]
+        )
     try:
         numbers = np.array([np.nan if each is None else float(each) for each in texts])
     except ValueError as error:

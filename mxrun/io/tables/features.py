@@ -80,9 +80,7 @@ def word_column(
         MISSING if cell is None else known.setdefault(category_text(cell), len(known))
         for cell in cells
     ]
-    return FeatureColumn(
-        name, number, form, codes=np.array(codes, np.int32), words=tuple(known)
-    )
+    return FeatureColumn(name, number, form, codes=np.array(codes, np.int32), words=tuple(known))
 
 
 def categories_of_numbers(

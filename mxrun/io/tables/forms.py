@@ -119,7 +119,8 @@ class ColumnChoice(Parameters):
     @property
     def form(self) -> ColumnForm:
         """The treatment."""
-        return next(form for form in (getattr(self, kind) for kind in FORMS) if form is not None)
+        forms = (self.auto, self.number, self.category, self.date, self.ignore)
+        return next(form for form in forms if form is not None)
 
     @classmethod
     def of(cls, form: ColumnForm) -> ColumnChoice:

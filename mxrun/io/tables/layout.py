@@ -34,7 +34,8 @@ class TableForm:
     for a table from outside a data set, the number of data columns; the label column may be
     missing, and is skipped. columns: treatment of data columns by name, number or pattern; None if
     all are numbers, read as they are. forms: the treatment of each column in `data`, in its order,
-    instead of `columns`. dtype: of numbers that are read as they are.
+    instead of `columns`. dtype: of numbers that are read as they are. unique:
+    whether the columns that are read need different names.
     """
 
     delimiter: str = ""
@@ -46,6 +47,7 @@ class TableForm:
     columns: Mapping[str, ColumnForm] | None = None
     forms: tuple[ColumnForm, ...] = ()
     dtype: str = "float64"
+    unique: bool = True
 
     @property
     def is_plain(self) -> bool:
@@ -83,8 +85,8 @@ def find_layout(
 ) -> TableLayout:
     """Return the layout of a file from its first rows.
 
-    first: the row and its line; others: rows after it; where: the file's name. Raises UserError for columns that do not
-    exist.
+    first: the row and its line; others: rows after it; where: the file's name. Raises UserError for
+    columns that do not exist.
     """
     return _Layout(first, others, form, where).find()
 
@@ -218,6 +220,7 @@ class _Layout:
         """Raise UserError if the header has the name of a column that is read more than once."""
         found = []
         columns: dict[str, list[int]] = {}
+        columns_read = columns_read if self._form.unique else ()
         for number, name in enumerate(self._names, 1):
             columns.setdefault(name, []).append(number)
         for name in dict.fromkeys(self._names[column] for column in columns_read if self._names):

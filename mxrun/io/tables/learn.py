@@ -25,7 +25,7 @@ def learn_encoding(table: FeatureTable) -> TableEncoding:
     Raises UserError for columns from which nothing can be learned.
     """
     columns: list[EncodedNumber | EncodedCategory] = []
-    problems = []
+    problems: list[Diagnostic] = []
     for column in table.columns:
         try:
             if isinstance(column.form, CategoryForm):

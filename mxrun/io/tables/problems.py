@@ -63,7 +63,9 @@ class CellProblems:
         """Add refused cells; is_start: whether the block is the first one of the table."""
         for at in refused.rows:
             row = cells[at]
-            byte = block.byte(at) + sum(len(each) + len(layout.divider) for each in row[: refused.column])
+            byte = block.byte(at) + sum(
+                len(each) + len(layout.divider) for each in row[: refused.column]
+            )
             where = f"{name}:{block.lines[at]}:{refused.column + 1}: byte {byte}"
             is_first = is_start and at == 0
             self._add(self._cell(where, row[refused.column], refused, layout, is_first))

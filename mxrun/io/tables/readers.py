@@ -29,9 +29,7 @@ class NumberReader:
     gaps: whether they may be missing, as NaN.
     """
 
-    def __init__(
-        self, dtype: str = "float64", gaps: bool = False, limit: str = "float32"
-    ) -> None:
+    def __init__(self, dtype: str = "float64", gaps: bool = False, limit: str = "float32") -> None:
         self._dtype, self._gaps, self._limit = dtype, gaps, limit
         self._parts: list[NDArray[Any]] = []
 

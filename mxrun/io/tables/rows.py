@@ -103,15 +103,11 @@ class RowPlaces:
 
     def where(self, row: int, column: int | None = None) -> str:
         """Return the place of a row, or of a cell of it: file:line:column."""
-        index, name = row, ""
-        for name, count in self.files:
-            if index < count:
-                break
-            index -= count
-        index = row
+        bounds = accumulate(count for _, count in self.files)
+        name = next(name for (name, _), end in zip(self.files, bounds, strict=True) if row < end)
         for lines in self.lines:
-            if index < len(lines):
+            if row < len(lines):
                 break
-            index -= len(lines)
-        place = f"{name}:{lines[index]}"
+            row -= len(lines)
+        place = f"{name}:{lines[row]}"
         return place if column is None else f"{place}:{column + 1}"

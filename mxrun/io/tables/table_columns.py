@@ -30,8 +30,8 @@ _MIN_WORDS = 0.05
 class TableColumns:
     """Readers of the data columns and of the label column.
 
-    as_words: columns of automatic form in which words were found in an earlier pass. readers: of the
-    data columns, in their order.
+    as_words: columns of automatic form in which words were found in an earlier pass. readers: of
+    the data columns, in their order.
     """
 
     def __init__(self, layout: TableLayout, form: TableForm, as_words: frozenset[int]) -> None:
@@ -125,7 +125,8 @@ class TableColumns:
         self, cells: Sequence[bytes], column: int, exact: bool
     ) -> Iterator[RefusedCells]:
         label, original = self._label, self._layout.label
-        assert label is not None and original is not None
+        assert label is not None
+        assert original is not None
         if original in self.words_found:
             return
         if isinstance(label, WordReader):
@@ -174,7 +175,8 @@ class TableColumns:
         Raises UserError for columns of which that cannot be decided, and for words that are no
         dates.
         """
-        columns, problems = [], []
+        columns: list[FeatureColumn] = []
+        problems: list[Diagnostic] = []
         for at, reader in enumerate(self.readers):
             number, treatment = self._layout.columns[at], self._layout.forms[at]
             name = self._layout.name(number)

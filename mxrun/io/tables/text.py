@@ -211,10 +211,10 @@ class _Reading:
         """Add the rows of a block; returns their number."""
         divider, width = layout.divider, layout.width
         assert self._columns is not None
-        if all(row.count(divider) == width - 1 and b'"' not in row for row in block.rows):
-            if self._columns.add_numbers(block.rows, layout):
-                self._lines.append(block.compact_lines)
-                return len(block.rows)
+        is_even = all(row.count(divider) == width - 1 and b'"' not in row for row in block.rows)
+        if is_even and self._columns.add_numbers(block.rows, layout):
+            self._lines.append(block.compact_lines)
+            return len(block.rows)
         cells = [
             split_row(row, divider) if b'"' in row else row.split(divider) for row in block.rows
         ]
