@@ -21,7 +21,7 @@ from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.dataset.registry import register
 from mxrun.io.paths import PATHS_DOC, Paths, find_files
 from mxrun.io.tables.encoding import TableEncoding
-from mxrun.io.tables.forms import ColumnChoice, Columns
+from mxrun.io.tables.forms import ColumnChoice, Columns, or_auto
 from mxrun.io.tables.text import TableForm, TextTable, read_table
 
 Named = int | Annotated[str, StringConstraints(min_length=1)]
@@ -47,13 +47,14 @@ class CsvOptions(Parameters):
         "from -1, the last; null: there is none.",
         examples=[4],
     )
-    columns: Literal["auto"] | Columns | None = Option(
+    columns: Columns | None = Option(
         default=None,
         description="Treatment of data columns by name, number or pattern: number, category, date, "
         "ignore, auto, or one of these with parameters; columns that are not named, and all with "
         "auto, are treated by what they hold. What this needs, such as categories and means, is "
         "learned from the training records; default: all columns are numbers, read as they are.",
         examples=[{"age": {"number": {"missing": "median"}}, "sex": "category", "name": "ignore"}],
+        json_schema_extra=or_auto,
     )
     header: bool | None = Option(
         default=None,
@@ -77,8 +78,7 @@ class CsvOptions(Parameters):
             header = "yes" if self.header else "no"
         columns = None
         if self.columns is not None:
-            chosen = {} if isinstance(self.columns, str) else self.columns
-            columns = {key: choice.form for key, choice in chosen.items()}
+            columns = {key: choice.form for key, choice in self.columns.items()}
         return TableForm(self.delimiter or "", header, self.data, self.label, columns=columns)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from mxrun.base.errors import Diagnostic
 from mxrun.base.near_names import nearest
@@ -93,9 +93,16 @@ PLAIN_NUMBER = NumberForm(missing="error", scale="none")
 """Treatment of the columns of a table that is read as it is."""
 
 
+def _or_name(schema: dict[str, Any]) -> None:
+    """Let a JSON schema also accept the name alone."""
+    whole = {key: schema.pop(key) for key in [*schema] if key not in ("title", "description")}
+    schema["anyOf"] = [{"enum": list(FORMS)}, {**whole, "minProperties": 1, "maxProperties": 1}]
+
+
 class ColumnChoice(Parameters):
     """Treatment of a column as written: a name, or {name: parameters}."""
 
+    model_config = ConfigDict(json_schema_extra=_or_name)
     written: ClassVar[str] = _WRITTEN
 
     auto: ColumnForm | None = Field(default=None, description="By what the column holds.")
@@ -128,7 +135,20 @@ class ColumnChoice(Parameters):
         return cls.model_validate({form.kind: form})
 
 
-Columns = Mapping[Word, ColumnChoice]
+def _automatic(given: Any) -> Any:
+    """Return the treatment of no column for `auto`: all are then treated by what they hold."""
+    if isinstance(given, str) and given != ColumnForm.kind:
+        raise custom_error("columns", "auto, or the treatment of columns: {age: number}")
+    return {} if given == ColumnForm.kind else given
+
+
+Columns = Annotated[Mapping[Word, ColumnChoice], BeforeValidator(_automatic)]
+"""Type of a data set's option: treatment of columns by name, number or pattern, or auto."""
+
+
+def or_auto(schema: dict[str, Any]) -> None:
+    """Let a JSON schema also accept auto."""
+    schema["anyOf"] = [*schema.get("anyOf", []), {"const": ColumnForm.kind}]
 
 
 def select_forms(

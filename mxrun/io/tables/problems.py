@@ -14,7 +14,8 @@ from mxrun.io.tables.layout import TableForm, TableLayout
 from mxrun.io.tables.rows import RowBlock
 
 HEADER_HINT = "write `header: true` if the first row names the columns"
-_MAX_PROBLEMS = 20
+# With the last one as many as a command prints.
+_MAX_PROBLEMS = 19
 _AUTO_HINT = "`columns: auto` makes numbers of categories and fills gaps"
 
 
@@ -28,7 +29,7 @@ class RefusedCells:
 
 
 class CellProblems:
-    """Collector of problems; `check` raises UserError with the first 20."""
+    """Collector of problems; `check` raises UserError with the first 19."""
 
     def __init__(self, hint: str, form: TableForm) -> None:
         self._hint, self._form = hint, form

@@ -10,7 +10,7 @@ import io
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -64,7 +64,7 @@ class _Source:
     """File, or bytes in memory, that can be read several times; `name` is for messages."""
 
     name: str
-    open: Callable[[], BinaryIO]
+    open: Callable[[], AbstractContextManager[BinaryIO]]
 
 
 def read_table(paths: Path | Sequence[Path], form: TableForm) -> TextTable:
@@ -120,11 +120,12 @@ def _source(path: Path) -> _Source:
             return _Source(str(path), lambda: io.BytesIO(content))
         check_memory(path, path.stat().st_size // 2)
 
-    def opened() -> BinaryIO:
-        stream = path.open("rb")
-        is_zipped = stream.read(len(_GZIP)) == _GZIP
-        stream.seek(0)
-        return _unzipped(stream) if is_zipped else stream
+    @contextmanager
+    def opened() -> Iterator[BinaryIO]:
+        with path.open("rb") as stream:
+            is_zipped = stream.read(len(_GZIP)) == _GZIP
+            stream.seek(0)
+            yield _unzipped(stream) if is_zipped else stream
 
     return _Source(str(path), opened)
 
@@ -199,6 +200,8 @@ class _Reading:
                     self._begin(layout)
                 if block.rows:
                     count += self._add(block, layout, source.name)
+        if layout is None and self._files:
+            raise UserError(Diagnostic(f"{source.name}: the file holds no rows"))
         self._files.append((source.name, count))
         self._end = f"{source.name}: byte {total}"
 
