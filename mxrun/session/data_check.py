@@ -9,16 +9,15 @@ from typing import Any
 from mxrun.base.errors import UserError
 from mxrun.io.dataset.dataset import Dataset, fits
 from mxrun.io.dataset.location import RecordLocation
-from mxrun.session.data_sections import DataSections
-from mxrun.session.record_scan import (
-    Advance,
+from mxrun.io.dataset.records import (
     location_of_record,
     number_of_record,
     problem_of,
     scale_of,
-    scan,
     stored_record,
 )
+from mxrun.io.loading.scan import Advance, scan
+from mxrun.session.data_sections import DataSections
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import UserError
 from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.records import scale_of, stored_record
 from mxrun.io.loading.batch import is_label
+from mxrun.io.loading.scan import Advance, scan
 from mxrun.session.data_sections import DataSections
 from mxrun.session.data_survey import ImageSizes, class_counts, image_sizes, rounded
-from mxrun.session.record_scan import Advance, scale_of, scan, stored_record
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,42 @@
+"""Work on every record of a data set, on several threads, with results in the order of records."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+Advance = Callable[[int], None]
+# Records of one piece of work, and pieces that a thread has ahead.
+_CHUNK, _AHEAD = 32, 2
+
+
+def scan(
+    count: int, work: Callable[[range], T], workers: int, advance: Advance, done: int = 0
+) -> Iterator[T]:
+    """Yield the results of `work` for consecutive ranges of `count` records, in their order.
+
+    workers: number of threads. advance: receives the number of records that are done; `done` are
+    those of earlier data sets. The ranges do not depend on the number of threads.
+    """
+    waiting: deque[tuple[range, Future[T]]] = deque()
+    pool = ThreadPoolExecutor(workers, "scan")
+    try:
+        starts = iter(range(0, count, _CHUNK))
+        while True:
+            while len(waiting) < workers * _AHEAD:
+                start = next(starts, None)
+                if start is None:
+                    break
+                records = range(start, min(start + _CHUNK, count))
+                waiting.append((records, pool.submit(work, records)))
+            if not waiting:
+                return
+            records, future = waiting.popleft()
+            result = future.result()
+            advance(done + records.stop)
+            yield result
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
