@@ -30,6 +30,7 @@ from mxrun.cli.info import info
 from mxrun.cli.init import init
 from mxrun.cli.inspect_memory import inspect_memory
 from mxrun.cli.ops import ops
+from mxrun.cli.pack import pack
 from mxrun.cli.plot import plot
 from mxrun.cli.runs import runs
 from mxrun.cli.schema import schema
@@ -141,6 +142,7 @@ for _command in (
     inspect_memory,
     bench,
     convert,
+    pack,
     ops,
     check_op,
     verify,

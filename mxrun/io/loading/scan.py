@@ -9,28 +9,34 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Advance = Callable[[int], None]
-# Records of one piece of work, and pieces that a thread has ahead.
-_CHUNK, _AHEAD = 32, 2
+# Ranges that each thread has ahead.
+_AHEAD = 2
 
 
 def scan(
-    count: int, work: Callable[[range], T], workers: int, advance: Advance, done: int = 0
+    count: int,
+    work: Callable[[range], T],
+    workers: int,
+    advance: Advance,
+    done: int = 0,
+    chunk: int = 32,
 ) -> Iterator[T]:
     """Yield the results of `work` for consecutive ranges of `count` records, in their order.
 
     workers: number of threads. advance: receives the number of records that are done; `done` are
-    those of earlier data sets. The ranges do not depend on the number of threads.
+    those of earlier data sets. chunk: records of a range. The ranges do not depend on the number of
+    threads.
     """
     waiting: deque[tuple[range, Future[T]]] = deque()
     pool = ThreadPoolExecutor(workers, "scan")
     try:
-        starts = iter(range(0, count, _CHUNK))
+        starts = iter(range(0, count, chunk))
         while True:
             while len(waiting) < workers * _AHEAD:
                 start = next(starts, None)
                 if start is None:
                     break
-                records = range(start, min(start + _CHUNK, count))
+                records = range(start, min(start + chunk, count))
                 waiting.append((records, pool.submit(work, records)))
             if not waiting:
                 return

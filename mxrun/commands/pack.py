@@ -1,0 +1,158 @@
+"""Implementation of `pack`: images of a data set in few large files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.files import user_path
+from mxrun.io.pack.encode import default_encoding
+from mxrun.io.pack.options import PackEncoding, PackForm, PackOptions, PackTarget
+from mxrun.io.pack.pack import PackRequest, PackResult, pack
+from mxrun.session.pack_source import open_source
+from mxrun.train.interruption import Interruption
+
+__all__ = ["PackJob", "PackSettings", "prepare"]
+
+# Data sets that read the files of a form.
+_DATASETS: dict[PackForm, str] = {"rec": "recordio", "tar": "webdataset"}
+_SUFFIXES: dict[str, PackForm] = {".rec": "rec", ".tar": "tar"}
+
+
+@dataclass(frozen=True)
+class PackSettings:
+    """Settings of a pack as the user gives them; None selects a default.
+
+    form: by default from the ending of the output. encoding: by default what loses nothing
+    (`default_encoding`).
+    """
+
+    form: PackForm | None = None
+    encoding: PackEncoding | None = None
+    resize: int | None = None
+    quality: int | None = None
+    shards: int | None = None
+    shard_bytes: int | None = None
+    shuffle: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class PackJob:
+    """Pack that is ready to run."""
+
+    request: PackRequest
+
+    @property
+    def total(self) -> int:
+        """Number of records of the source."""
+        return len(self.request.dataset)
+
+    def run(self, packed: Callable[[int], None], read: Callable[[int], None]) -> PackReport:
+        """Pack the records and check the files; a signal stops it between records.
+
+        packed, read: receive the number of records that are packed, and read back.
+        """
+        with Interruption() as interruption:
+            result = pack(self.request, lambda: interruption.requested, packed, read)
+        return PackReport(self.request.target, result)
+
+
+@dataclass(frozen=True)
+class PackReport:
+    """Result of a pack, with the lines of a config that read it."""
+
+    target: PackTarget
+    result: PackResult
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as JSON."""
+        result, options = self.result, self.target.options
+        skipped = [each.to_json() for each in result.skipped]
+        return {
+            "folder": str(result.folder),
+            "files": [asdict(file) for file in result.files],
+            "records": result.records,
+            "bytes": sum(file.bytes for file in result.files),
+            "skipped": skipped,
+            "resumed": result.resumed,
+            "options": asdict(options),
+            "sha256": result.digest,
+            "config": f"{{dataset: {_DATASETS[options.form]}, path: {self._path()}}}",
+        }
+
+    def _path(self) -> str:
+        """Return the path of the files, or a pattern, as YAML."""
+        target = self.target
+        suffix = f".{target.options.form}"
+        name = f"{target.out.stem}-*{suffix}" if target.options.is_sharded else target.out.name
+        return json.dumps(str(target.folder / name))
+
+
+def prepare(
+    source: str,
+    out: Path,
+    settings: PackSettings,
+    split: str | None = None,
+    channels: int | None = None,
+    overrides: Sequence[str] = (),
+    workers: int | None = None,
+    skip_bad: bool = False,
+    overwrite: bool = False,
+    allow_plugins: bool = False,
+) -> PackJob:
+    """Open the source of a pack and check its settings.
+
+    workers: number of threads, by default the cores. The other arguments are those of
+    `open_source`, `PackSettings` and `PackRequest`. Raises UserError for errors in any of them.
+    """
+    form = _form(out, settings.form)
+    name = user_path(str(out))
+    target_name = name if name.suffix == f".{form}" else name.with_name(f"{name.name}.{form}")
+    found = open_source(source, split, channels, overrides, allow_plugins)
+    encoding = settings.encoding
+    if encoding is None:
+        encoding = default_encoding(found.dataset, settings.resize, settings.quality)
+    _check(encoding, settings)
+    options = PackOptions(
+        form,
+        encoding,
+        settings.resize,
+        95 if settings.quality is None else settings.quality,
+        settings.shards or 1,
+        settings.shard_bytes,
+        settings.shuffle,
+        settings.seed,
+    )
+    target = PackTarget(target_name, options)
+    threads = workers or len(os.sched_getaffinity(0))
+    return PackJob(PackRequest(found.dataset, target, found.root, threads, skip_bad, overwrite))
+
+
+def _form(out: Path, given: PackForm | None) -> PackForm:
+    """Return the form of the files. Raises UserError if neither the option nor the name says it."""
+    named = _SUFFIXES.get(out.suffix)
+    if given is None and named is None:
+        expected = "a name that ends in .rec (RecordIO) or .tar, or --format rec or tar"
+        raise UserError(
+            Diagnostic("the format of the files is not given", None, expected, str(out))
+        )
+    if given is not None and named is not None and given != named:
+        raise UserError(f"--format {given} does not fit the name {out}")
+    return given or named or "rec"
+
+
+def _check(encoding: PackEncoding, settings: PackSettings) -> None:
+    """Raise UserError for settings that contradict each other."""
+    if encoding == "keep" and settings.resize is not None:
+        problem = "--encoding keep stores image files as they are, and --resize changes them"
+        raise UserError(Diagnostic(problem, None, "--encoding jpeg, png or raw"))
+    if encoding != "jpeg" and settings.quality is not None:
+        raise UserError(f"--quality is for JPEG: leave it out with --encoding {encoding}")
+    if settings.shards is not None and settings.shard_bytes is not None:
+        raise UserError("--shards and --shard-size both divide the records: give one of them")

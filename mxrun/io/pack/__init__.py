@@ -1,0 +1,1 @@
+"""Packing of images into few large files: RecordIO files or tar shards."""

@@ -1,0 +1,173 @@
+"""Encoding of a data set's records for a pack: the content of each image, and its label."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.images.decode import decode_image
+from mxrun.io.images.encoded import EncodedImage
+from mxrun.io.loading.batch import is_label
+from mxrun.io.pack.options import PackEncoding, PackOptions
+
+DATA = "data"
+_PNG_COMPRESSION = 6
+# Beginnings of image files, and the extensions of their names.
+_EXTENSIONS = (
+    (b"\xff\xd8", "jpg"),
+    (b"\x89PNG", "png"),
+    (b"BM", "bmp"),
+    (b"P5", "pgm"),
+    (b"P6", "ppm"),
+    (b"RIFF", "webp"),
+)
+
+
+@dataclass(frozen=True)
+class EncodedRecord:
+    """Content of a packed image, the extension of its kind, and its label.
+
+    label: one number or several, float32; empty without a label. class_name: empty if the label is
+    no class with a name.
+    """
+
+    content: bytes
+    extension: str
+    label: tuple[float, ...]
+    class_name: str = ""
+
+
+class RecordEncoder:
+    """Encoder of the records of a data set; stateless and therefore thread-safe."""
+
+    def __init__(self, dataset: Dataset, options: PackOptions) -> None:
+        """Raises UserError for records that are no images, and for files to keep that are none."""
+        self._dataset, self._options = dataset, options
+        check_images(dataset)
+        if options.encoding == "keep" and DATA not in dataset.lazy:
+            problem = f"the records of {dataset.name} are arrays, not image files to keep"
+            raise UserError(Diagnostic(problem, None, "--encoding png, jpeg or raw"))
+        labels = [name for name in dataset.fields if is_label(name)]
+        self._label = labels[0] if labels else None
+
+    def encode(self, index: int) -> EncodedRecord:
+        """Return a record; raises UserError naming it if its image cannot be read."""
+        content, extension = self._image(index)
+        label, name = self._labels(index)
+        return EncodedRecord(content, extension, label, name)
+
+    def _image(self, index: int) -> tuple[bytes, str]:
+        dataset = self._dataset
+        if DATA not in dataset.lazy:
+            column = dataset.fields[DATA]
+            pixels = column.records[index]
+            if column.white != 255:
+                pixels = np.rint(pixels * (255 / column.white)).astype(np.uint8)
+            return self._encoded(pixels)
+        stored: object = dataset.lazy[DATA].record(index)
+        if not isinstance(stored, EncodedImage):
+            return self._encoded(np.asarray(stored))
+        channels = dataset.lazy[DATA].shape[0] or 3
+        # Files to keep are decoded too: a damaged one must not get into the pack.
+        pixels = decode_image(io.BytesIO(stored.content), stored.source, channels)
+        if self._options.encoding == "keep":
+            content = bytes(stored.content)
+            return content, _extension(content)
+        return self._encoded(pixels)
+
+    def _encoded(self, pixels: NDArray[np.uint8]) -> tuple[bytes, str]:
+        """Return an image, uint8 [channels, height, width], in the encoding of the pack."""
+        from PIL import Image
+
+        encoding, size = self._options.encoding, self._options.resize
+        if encoding in ("keep", "raw") and size is None:
+            return _raw(pixels), "npy"
+        flat = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
+        image = Image.fromarray(np.ascontiguousarray(flat))
+        if size is not None:
+            image = image.resize(_sides(image.width, image.height, size), _filter())
+        if encoding == "raw":
+            resized = np.asarray(image)
+            planes = resized[np.newaxis] if resized.ndim == 2 else resized.transpose(2, 0, 1)
+            return _raw(planes), "npy"
+        stream = io.BytesIO()
+        if encoding == "jpeg":
+            image.save(stream, "JPEG", quality=self._options.quality)
+            return stream.getvalue(), "jpg"
+        image.save(stream, "PNG", compress_level=_PNG_COMPRESSION)
+        return stream.getvalue(), "png"
+
+    def _labels(self, index: int) -> tuple[tuple[float, ...], str]:
+        """Return the numbers of a record's label, and the name of its class if it has one."""
+        if self._label is None:
+            return (), ""
+        column = self._dataset.fields[self._label].records
+        label = column[index]
+        if label.ndim == 0:
+            classes = self._dataset.classes
+            is_class = bool(classes) and self._label == self._dataset.class_field
+            return (float(label),), classes[int(label)] if is_class else ""
+        if label.ndim == 2:
+            # Boxes in MXNet's form: the length of this header, the numbers of each box, the boxes.
+            boxes = label[label[:, 0] >= 0]
+            return (2.0, float(label.shape[1]), *map(float, boxes.ravel())), ""
+        return tuple(map(float, label.ravel())), ""
+
+
+def check_images(dataset: Dataset) -> None:
+    """Raise UserError unless the field `data` of a data set has images of bytes."""
+    column = dataset.lazy.get(DATA)
+    if column is not None:
+        shape, dtype = column.shape, column.dtype
+    elif DATA in dataset.fields:
+        records = dataset.fields[DATA].records
+        shape, dtype = records.shape[1:], records.dtype.name
+    else:
+        names = ", ".join([*dataset.lazy, *dataset.fields])
+        problem = f"the data set {dataset.name} has no field {DATA!r}"
+        raise UserError(Diagnostic(problem, None, DATA, names))
+    if len(shape) != 3 or shape[0] not in (1, 3) or dtype != "uint8":
+        problem = f"the records of {dataset.name} are not images"
+        got = f"{dtype}{[*shape]}".replace("None", "any")
+        raise UserError(Diagnostic(problem, None, "uint8 [1 or 3, height, width]", got))
+
+
+def default_encoding(dataset: Dataset, resize: int | None, quality: int | None) -> PackEncoding:
+    """Return the encoding that loses nothing: `keep` for files, `png` for arrays.
+
+    Files that are resized, or for which a quality is given, are written as JPEG.
+    """
+    if quality is not None:
+        return "jpeg"
+    if DATA not in dataset.lazy:
+        return "png"
+    return "keep" if resize is None else "jpeg"
+
+
+def _sides(width: int, height: int, shorter: int) -> tuple[int, int]:
+    """Return width and height for a shorter side, by the rule of the transform `resize`."""
+    if height <= width:
+        return max(shorter * width // height, shorter), shorter
+    return shorter, max(shorter * height // width, shorter)
+
+
+def _filter() -> int:
+    from PIL import Image
+
+    return Image.Resampling.BILINEAR
+
+
+def _raw(pixels: NDArray[np.uint8]) -> bytes:
+    """Return an array in NumPy's format."""
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, np.ascontiguousarray(pixels), (1, 0), allow_pickle=False)
+    return stream.getvalue()
+
+
+def _extension(content: bytes) -> str:
+    return next(name for start, name in _EXTENSIONS if content.startswith(start))
