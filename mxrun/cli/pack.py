@@ -71,8 +71,8 @@ def pack(
     encoding: Annotated[
         PackEncodingName | None,
         typer.Option(
-            help="keep: image files as they are; raw: arrays, which need no decoding and which only "
-            "mxrun reads.",
+            help="keep: image files as they are; raw: arrays, which need no decoding, and which "
+            "only mxrun reads.",
             show_default="keep; jpeg with --resize or --quality; png for arrays",
         ),
     ] = None,
@@ -176,11 +176,8 @@ def pack(
             overwrite,
             allow_plugins,
         )
-    with (
-        progress_callback(job.total, True) as packed,
-        progress_callback(job.total, True) as read,
-    ):
-        report = job.run(packed, read).to_json()
+    with progress_callback(job.total, True) as advance:
+        report = job.run(advance).to_json()
     if json:
         write_json(report)
     else:

@@ -53,13 +53,13 @@ class PackJob:
         """Number of records of the source."""
         return len(self.request.dataset)
 
-    def run(self, packed: Callable[[int], None], read: Callable[[int], None]) -> PackReport:
+    def run(self, advance: Callable[[int], None]) -> PackReport:
         """Pack the records and check the files; a signal stops it between records.
 
-        packed, read: receive the number of records that are packed, and read back.
+        advance: receives the number of records that are packed, and then read back.
         """
         with Interruption() as interruption:
-            result = pack(self.request, lambda: interruption.requested, packed, read)
+            result = pack(self.request, lambda: interruption.requested, advance)
         return PackReport(self.request.target, result)
 
 

@@ -52,8 +52,8 @@ class TarWriter:
             member = tarfile.TarInfo(f"{name}.{extension}")
             member.size = len(content)
             self._tar.addfile(member, BytesIO(content))
-        # The writer retains every member otherwise.
-        self._tar.members.clear()
+        # tarfile retains every member otherwise.
+        self._tar.members = []  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """Write the end of the tar file."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ def scan(
     advance: Advance,
     done: int = 0,
     chunk: int = 32,
-) -> Iterator[T]:
+) -> Generator[T, None, None]:
     """Yield the results of `work` for consecutive ranges of `count` records, in their order.
 
     workers: number of threads. advance: receives the number of records that are done; `done` are

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -15,10 +16,7 @@ from mxrun.io.pack.options import PackOptions
 
 
 def pack_identity(dataset: Dataset, options: PackOptions) -> dict[str, Any]:
-    """Return settings and digests of the records as JSON.
-
-    Files count by name, size and time of modification, not by content.
-    """
+    """Return settings and digests of the records' labels and places as JSON."""
     import PIL
 
     return {
@@ -39,20 +37,38 @@ def _labels(dataset: Dataset) -> str:
 
 
 def _records(dataset: Dataset) -> str:
-    """Return a digest of the places of all records and of the files that hold them."""
+    """Return a digest of the places of all records."""
     digest = hashlib.sha256()
-    seen: set[str] = set()
     for name, column in sorted(dataset.lazy.items()):
         digest.update(f"{name} {column.shape} {column.count}\n".encode())
     for index in range(len(dataset) if dataset.lazy else 0):
         location = location_of_record(dataset, index)
-        if location is None:
-            continue
         digest.update(f"{location!r}\n".encode("utf-8", "surrogateescape"))
-        if location.file not in seen:
-            seen.add(location.file)
-            digest.update(_file_state(location.file))
     return digest.hexdigest()
+
+
+class SourceDigest:
+    """Digest of the files of the records that are packed: their sizes and times of modification.
+
+    A file that has changed since then cannot be packed in part as it was and in part as it is.
+    """
+
+    def __init__(self, dataset: Dataset, records: Iterable[int] = ()) -> None:
+        self._dataset, self._digest = dataset, hashlib.sha256()
+        self._seen: set[str] = set()
+        for record in records:
+            self.add(record)
+
+    def add(self, record: int) -> None:
+        """Add the file of a record."""
+        location = location_of_record(self._dataset, record)
+        if location is not None and location.file not in self._seen:
+            self._seen.add(location.file)
+            self._digest.update(_file_state(location.file))
+
+    def hexdigest(self) -> str:
+        """Return the digest."""
+        return self._digest.hexdigest()
 
 
 def _file_state(file: str) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,8 @@ class PackState:
 
     position: records of the order that are done. written: those that are in the pack. shards: the
     records of each shard; the last one is open unless `complete`. sizes: bytes of the open shard's
-    files by name. extensions of images do not matter here. slot: the part of the order that the
-    open shard takes, if shards have about equally many records.
+    files by name. slot: the part of the order that the open shard takes, if shards have about
+    equally many records. sources: digest of the files of the records that are done.
     """
 
     position: int = 0
@@ -52,17 +52,25 @@ class PackState:
     sizes: dict[str, int] = field(default_factory=dict)
     skipped: list[SkippedRecord] = field(default_factory=list)
     slot: int = -1
+    sources: str = ""
     complete: bool = False
 
 
 class Journal:
     """Journal in a folder, locked for this process until it is closed."""
 
-    def __init__(self, folder: Path, identity: Identity, overwrite: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        identity: Identity,
+        overwrite: bool,
+        sources_of: Callable[[int], str] = lambda position: "",
+    ) -> None:
         """Open or create the journal of a pack.
 
-        Raises UserError if another process packs there, and, unless `overwrite`, if an unfinished
-        pack of other records or settings is there, which `overwrite` removes.
+        sources_of: returns the digest of the files of the first records as they are now. Raises
+        UserError if another process packs there, and, unless `overwrite`, if an unfinished pack of
+        other records or settings is there, which `overwrite` removes.
         """
         folder.mkdir(exist_ok=True)
         self._folder = folder
@@ -84,6 +92,11 @@ class Journal:
                     raise UserError(_other_pack(folder, lines[0], identity))
                 lines = []
             self.state = _state(lines[1:])
+            if sources_of(self.state.position) != self.state.sources and len(lines) > 1:
+                if not overwrite:
+                    problem = f"{folder}: images that are packed already have changed since then"
+                    raise UserError(Diagnostic(problem, hint=_OVERWRITE))
+                lines, self.state = [], PackState()
             self._reported = len(self.state.skipped)
             self._closed = max(0, len(self.state.shards) - 1)
             self._file = GrowingFile(path, size if lines else 0)
@@ -105,6 +118,7 @@ class Journal:
             "sizes": state.sizes,
             "skipped": [each.to_json() for each in state.skipped[self._reported :]],
             "slot": state.slot,
+            "sources": state.sources,
             "complete": state.complete,
         }
         self._file.write(json.dumps(line).encode() + b"\n")
@@ -145,6 +159,7 @@ def _state(lines: list[bytes]) -> PackState:
             entry["sizes"],
             state.skipped + [SkippedRecord(**each) for each in entry["skipped"]],
             entry["slot"],
+            entry["sources"],
             entry["complete"],
         )
     return state

@@ -12,7 +12,8 @@ PackEncoding = Literal["keep", "jpeg", "png", "raw"]
 
 # Files of a shard by the form of the pack; the first one holds the records.
 SUFFIXES: dict[PackForm, tuple[str, ...]] = {"rec": (".rec", ".idx", ".lst"), "tar": (".tar",)}
-CLASSES_SUFFIX = ".classes"
+# Files with the names of the classes; tar files have them in their labels.
+CLASSES_SUFFIXES: dict[PackForm, tuple[str, ...]] = {"rec": (".classes",), "tar": ()}
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,11 @@ class PackTarget:
     def existing(self) -> list[Path]:
         """Return the files of an earlier pack of this name, of all its shards."""
         stem = re.escape(self.out.stem)
-        suffixes = "|".join(map(re.escape, (*SUFFIXES[self.options.form], CLASSES_SUFFIX)))
+        form = self.options.form
+        suffixes = "|".join(map(re.escape, (*SUFFIXES[form], *CLASSES_SUFFIXES[form])))
         name = re.compile(rf"{stem}(-\d{{5,}})?({suffixes})")
         if not self.folder.is_dir():
             return []
-        return sorted(path for path in self.folder.iterdir() if name.fullmatch(path.name))
+        found = [path for path in self.folder.iterdir() if name.fullmatch(path.name)]
+        records = SUFFIXES[form][0]
+        return sorted(found, key=lambda path: (path.suffix != records, path.name))

@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -30,9 +30,9 @@ from mxrun.io.formats.class_names import encode_class_names
 from mxrun.io.loading.scan import scan
 from mxrun.io.pack.encode import EncodedRecord, RecordEncoder
 from mxrun.io.pack.growing_file import GrowingFile
-from mxrun.io.pack.identity import pack_identity
+from mxrun.io.pack.identity import SourceDigest, pack_identity
 from mxrun.io.pack.journal import JOURNAL_FILE, Journal, SkippedRecord
-from mxrun.io.pack.options import CLASSES_SUFFIX, PackTarget
+from mxrun.io.pack.options import CLASSES_SUFFIXES, PackTarget
 from mxrun.io.pack.verify import PackedFile, verify_shard
 from mxrun.io.pack.writers import WRITERS, ShardWriter
 from mxrun.runtime import random
@@ -83,15 +83,13 @@ class PackResult:
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def pack(
-    request: PackRequest, stops: Callable[[], bool], packed: Advance, read: Advance
-) -> PackResult:
+def pack(request: PackRequest, stops: Callable[[], bool], advance: Advance) -> PackResult:
     """Pack a data set and check the files.
 
-    stops: whether to stop after the records at work. packed, read: receive the number of records
-    that are packed, and read back. Raises Stopped if `stops` says so, and UserError for existing
-    files, for images that cannot be read, and for files that cannot be written; the next pack with
-    the same settings continues.
+    stops: whether to stop after the records at work. advance: receives the number of records that
+    are packed, and then of those that are read back. Raises Stopped if `stops` says so, and
+    UserError for existing files, for images that cannot be read, and for files that cannot be
+    written; the next pack with the same settings continues.
     """
     target = request.target
     plan_file = target.work / _PLAN_FILE
@@ -105,12 +103,13 @@ def pack(
     with report_write_errors(target.out):
         target.folder.mkdir(parents=True, exist_ok=True)
         identity = pack_identity(request.dataset, target.options)
-        with closing(Journal(target.work, identity, request.overwrite)) as journal:
+        sources_of = partial(_sources_of, request.dataset, _order(request))
+        with closing(Journal(target.work, identity, request.overwrite, sources_of)) as journal:
             resumed = journal.state.position
             if not plan_file.exists():
                 with closing(_Pack(request, journal)) as run:
-                    run.pack(encoder, stops, packed)
-                    files = run.verified(read)
+                    run.pack(encoder, stops, advance)
+                    files = run.verified(advance)
                 plan = _plan(target, files, classes, existing)
                 write_text(plan_file, json.dumps(plan))
             files = _publish(target, json.loads(plan_file.read_text(encoding="utf-8")))
@@ -123,7 +122,9 @@ class _Pack:
 
     def __init__(self, request: PackRequest, journal: Journal) -> None:
         self._request, self._target, self._journal = request, request.target, journal
-        self._state = journal.state
+        self._state, self._order = journal.state, _order(request)
+        done = self._order[: self._state.position].tolist()
+        self._sources = SourceDigest(request.dataset, done)
         self._remove_uncommitted()
         path = self._target.work / _CHECKSUM_FILE
         self._checksums = GrowingFile(path, 4 * self._state.written)
@@ -141,7 +142,7 @@ class _Pack:
 
     def pack(self, encoder: RecordEncoder, stops: Callable[[], bool], advance: Advance) -> None:
         """Write the records that are left; raises Stopped between two chunks of records."""
-        state, order = self._state, self._order()
+        state, order = self._state, self._order
         left = order[state.position :]
         first = state.position
         work = partial(_encoded, encoder, left)
@@ -161,8 +162,7 @@ class _Pack:
             if not state.written:
                 raise UserError("no record can be read, so that there is nothing to pack")
             state.complete, state.sizes = True, {}
-            self._checksums.sync()
-            self._journal.commit()
+            self._commit()
 
     def verified(self, advance: Advance) -> list[PackedFile]:
         """Read all shards back. Raises UserError, and removes them, if one is not as written."""
@@ -183,13 +183,6 @@ class _Pack:
                 raise
         return files
 
-    def _order(self) -> NDArray[np.int64]:
-        """Return the numbers of the records in the order of the pack."""
-        count, options = len(self._request.dataset), self._target.options
-        if options.shuffle:
-            return random.permutation(options.seed, "pack", count)
-        return np.arange(count, dtype=np.int64)
-
     def _add(self, result: tuple[int, EncodedRecord | UserError], count: int) -> None:
         """Write one record, or note that it is left out."""
         index, record = result
@@ -209,6 +202,7 @@ class _Pack:
             self._bytes += writer.size - before
             state.shards[-1] += 1
             state.written += 1
+        self._sources.add(index)
         state.position += 1
 
     def _shard_for(self, record: EncodedRecord, count: int) -> ShardWriter:
@@ -246,6 +240,7 @@ class _Pack:
         if self._writer is not None:
             self._state.sizes = self._writer.sync()
         self._checksums.sync()
+        self._state.sources = self._sources.hexdigest()
         self._journal.commit()
         self._committed = (self._state.position, self._bytes)
 
@@ -255,10 +250,7 @@ class _Pack:
         location = location_of_record(dataset, index)
         if location is None:
             return f"{dataset.name} {dataset.split} record {number_of_record(dataset, index)}"
-        if location.offset or location.number:
-            return str(location)
-        relative = os.path.relpath(location.file, self._request.root)
-        return location.file if relative.startswith(os.pardir) else relative
+        return str(replace(location, file=os.path.relpath(location.file, self._request.root)))
 
     def _remove_uncommitted(self) -> None:
         """Remove the files of shards that were begun after the last commit."""
@@ -268,6 +260,18 @@ class _Pack:
         for path in self._target.work.iterdir():
             if path.name not in known:
                 path.unlink()
+
+
+def _order(request: PackRequest) -> NDArray[np.int64]:
+    """Return the numbers of the records in the order of the pack."""
+    count, options = len(request.dataset), request.target.options
+    if options.shuffle:
+        return random.permutation(options.seed, "pack", count)
+    return np.arange(count, dtype=np.int64)
+
+
+def _sources_of(dataset: Dataset, order: NDArray[np.int64], position: int) -> str:
+    return SourceDigest(dataset, order[:position].tolist()).hexdigest()
 
 
 def _report(advance: Advance, before: int, count: int) -> None:
@@ -302,8 +306,8 @@ def _plan(
     Names of classes are written beside each RecordIO file, which has no place for them.
     """
     names = [file.name for file in files]
-    if classes and target.options.form == "rec":
-        for name in sorted({f"{Path(name).stem}{CLASSES_SUFFIX}" for name in names}):
+    for suffix in CLASSES_SUFFIXES[target.options.form] if classes else ():
+        for name in sorted({f"{Path(name).stem}{suffix}" for name in names}):
             (target.work / name).write_bytes(classes)
             names.append(name)
     return {
