@@ -1,13 +1,14 @@
 """Config files: from YAML text to a frozen, validated RunConfig with source locations."""
 
 from mxrun.config.choice import Choice
+from mxrun.config.data import Data, DatasetSection, WindowSection
 from mxrun.config.expand import removal_hint
 from mxrun.config.json_schema import json_schema
 from mxrun.config.layers import LayerConfig
 from mxrun.config.marked import SourceNode
 from mxrun.config.names import Names
 from mxrun.config.parse import ConfigSource, Parsed, RunConfig, load_config, parse
-from mxrun.config.schema import Data, DatasetSection, NetworkSection, VariableSection
+from mxrun.config.schema import NetworkSection, VariableSection
 from mxrun.config.sources import COMMAND_LINE, PATHLESS, Overrides, overridden
 from mxrun.config.training import StartFrom, Train
 
@@ -28,6 +29,7 @@ __all__ = [
     "StartFrom",
     "Train",
     "VariableSection",
+    "WindowSection",
     "json_schema",
     "load_config",
     "overridden",

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from mxrun.base.params import NULL
+from mxrun.config.data import DatasetSection
 from mxrun.config.file_keys import BlockKeys, FileKeys, LayerEditKeys, LayerKeys, RepeatKeys
 from mxrun.config.layer_edits import CHANGE, INSERT_AFTER, INSERT_BEFORE, REMOVE, REPLACE
 from mxrun.config.names import NAME
-from mxrun.config.schema import DatasetSection, Settings
+from mxrun.config.schema import Settings
 from mxrun.config.section import Section, sections_in
 
 Schema = dict[str, Any]

@@ -16,13 +16,14 @@ from mxrun.base.errors import PYTHON, Diagnostic, Diagnostics, SourceLocation, U
 from mxrun.base.validation import Path as KeyPath
 from mxrun.base.validation import dotted
 from mxrun.config.context import DEFAULT_CONTEXT, Device, split_contexts
+from mxrun.config.data import Data, DatasetSection
 from mxrun.config.dump import dump
 from mxrun.config.expand import Expanded, expand
 from mxrun.config.interpolate import depth_of
 from mxrun.config.layers import LayerConfig, read_layers
 from mxrun.config.load import DEEPEST, LARGEST_FILE, MAX_VALUES
 from mxrun.config.marked import REQUIRED, SourceNode, located
-from mxrun.config.schema import Data, DatasetSection, NetworkSection, Settings, are_plugins
+from mxrun.config.schema import NetworkSection, Settings, are_plugins
 from mxrun.config.section import Section
 from mxrun.config.sources import PATHLESS, Overrides, read_sources
 from mxrun.config.training import Train
@@ -39,6 +40,11 @@ _WITHOUT_EFFECT: tuple[KeyPath, ...] = (
     ("data", "eval", "path"),
     ("data", "workers"),
     ("data", "prefetch"),
+    ("data", "worker_kind"),
+    ("data", "worker_timeout"),
+    # Without a bad record both treatments are the same, and an error ends a run before one.
+    ("data", "on_bad_record"),
+    ("data", "max_bad_records"),
     ("train", "log_every"),
     ("memory",),
 )

@@ -44,7 +44,8 @@ def data_requests(
             locator = ParameterPlaces(options, places["dataset"])
             split = _split(section)
             request = request_dataset(section.dataset, plain, split, places, role, locator)
-            request = replace(request, own=frozenset(section.options))
+            divided = _divided(parsed, role, section, request.split)
+            request = replace(request, split=divided, own=frozenset(section.options))
         except UserError as error:
             # eval may inherit a wrong path of data.train, which is reported once.
             diagnostics += (found for found in error.diagnostics if found not in diagnostics)
@@ -69,6 +70,30 @@ def _split(section: DatasetSection) -> object:
     return written["of"] if written.keys() == {"of"} else written
 
 
+def _divided(parsed: Parsed, role: str, section: DatasetSection, split: Split) -> Split:
+    """Return the part of the split that the section reads.
+
+    Raises UserError for a part that does not exist, and for sampling that evaluation cannot have.
+    """
+    index, count = section.part_index or 0, section.num_parts or 1
+    problems = []
+    if index >= count:
+        place = parsed.place("data", role, "part_index")
+        problem = f"data.{role} has no part {index}"
+        hint = "set num_parts, the number of parts" if section.num_parts is None else ""
+        problems.append(Diagnostic(problem, place, f"0 to {count - 1}", str(index), hint))
+    place = parsed.place("data", role, "sampling")
+    if section.sampling is not None and role == "eval":
+        problem = "evaluation measures each record once: data.eval has no sampling"
+        problems.append(Diagnostic(problem, place, hint="remove it"))
+    elif section.sampling is not None and not isinstance(section.shuffle, bool):
+        problem = "balanced sampling draws from all records: it has no window"
+        problems.append(Diagnostic(problem, place, hint="remove shuffle or sampling"))
+    if problems:
+        raise UserError(problems)
+    return replace(split, part_index=index, num_parts=count)
+
+
 def _resolve_rest(
     parsed: Parsed, data: Data, requests: dict[str, DatasetRequest], diagnostics: Diagnostics
 ) -> None:
@@ -90,17 +115,18 @@ def _resolve_rest(
         return
     same = evaluation.format is train.format and evaluation.options == train.options
     if data.eval.split is None and same and train.split.share is not None:
-        evaluation = replace(evaluation, split=Split("", rest=True))
+        evaluation = replace(evaluation, split=replace(evaluation.split, of="", rest=True))
     if not evaluation.split.rest:
         return
-    if not same or train.split.is_complete:
+    if not same or train.split.undivided.is_complete:
         why = "leaves no records out" if same else "reads other records"
         problem = f"data.eval.split: the rest is what data.train leaves, and data.train {why}"
         hint = SHARE_HINT if same else "without options of its own data.eval has those of train"
         diagnostics.add(Diagnostic(problem, parsed.place("data", "eval", "split"), hint=hint))
         return
     # The split that train uses by default is looked up with train's role.
-    rest = replace(train.split, rest=True)
+    part = evaluation.split
+    rest = replace(train.split, rest=True, part_index=part.part_index, num_parts=part.num_parts)
     requests["eval"] = replace(evaluation, split=rest, role=train.role)
 
 

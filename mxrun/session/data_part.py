@@ -35,7 +35,7 @@ from mxrun.train.predictions import Array
 TRAIN, EVAL = "train", "eval"
 _IN_MEMORY = "in memory"
 # Keys of a section that its changes replace, or that evaluation does not read.
-_OF_THE_RUN = ("split", "shuffle", "transforms")
+_OF_THE_RUN = ("split", "part_index", "num_parts", "shuffle", "sampling", "transforms")
 # Data set that reads a file with this ending.
 _FORMATS = {".npz": "npz"}
 

@@ -25,10 +25,11 @@ from mxrun.base.params import check
 from mxrun.base.registry import Registry
 from mxrun.base.validation import annotation_at
 from mxrun.config.choice import Choice
+from mxrun.config.data import DatasetSection, SplitSection
 from mxrun.config.dump import dump
 from mxrun.config.file_keys import FileKeys, LayerEditKeys, LayerKeys, RepeatKeys
 from mxrun.config.marked import located
-from mxrun.config.schema import DatasetSection, Settings, SplitSection
+from mxrun.config.schema import Settings
 from mxrun.config.section import Section
 from mxrun.io.dataset.registry import DATASETS, DatasetFormat
 from mxrun.io.transforms.base import TRANSFORMS

@@ -9,6 +9,7 @@ import pytest
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.interval import Interval
 from mxrun.config import Choice, SourceNode, json_schema, load_config, parse
+from mxrun.config.data import DatasetSection
 from mxrun.config.schema import Settings
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -498,7 +499,7 @@ def test_P15_the_json_schema_describes_every_field() -> None:
     assert schema["$defs"]["Metric"]["anyOf"][0]["enum"] == ["top_k"]
     assert schema["$defs"]["CheckpointSection"]["properties"]["every"]["default"] == "1 epoch"
     (digits,) = schema["$defs"]["DatasetSection"]["anyOf"]
-    assert set(digits["properties"]) == {"dataset", "split", "shuffle", "transforms", "path"}
+    assert set(digits["properties"]) == {*DatasetSection.OWN_KEYS, "path"}
     assert digits["properties"]["path"]["type"] == ["string", "null"]
     assert digits["properties"]["transforms"]["items"] == {"$ref": "#/$defs/Transform"}
     assert (

@@ -85,7 +85,7 @@ def test_roll_over_leaves_out_nothing_and_repeats_nothing(count, size):
     assert len(rows) == sum(map(order.batches, epochs)) * size == 2 * size * count
     assert max(order.batches(epoch) for epoch in epochs) * size == order.longest
     for epoch in epochs:
-        drawn = [order.order_epoch(epoch, row) for row in range(order.batches(epoch) * size)]
+        drawn = order.draw_epochs(epoch).tolist()
         assert drawn == sorted(drawn)
         assert drawn.count(epoch - 1) == order.carried(epoch)
 

@@ -84,7 +84,7 @@ def test_evaluation_may_have_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("data", "line", "words"),
     [
-        ("  workers: 0\n", 11, ("data.workers", ">= 1")),
+        ("  workers: -1\n", 11, ("data.workers", ">= 0")),
         ("  prefetch: 17\n", 11, ("data.prefetch", "<= 16")),
         ("  last_batch: dicard\n", 11, ("data.last_batch", "'discard'")),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -239,3 +240,58 @@ def test_what_has_no_classes_cannot_be_stratified(tmp_path: Path) -> None:
     built = build(parse(path))
     with pytest.raises(UserError, match="these records have no classes"):
         open_datasets(built.data, built.model.records)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize(
+    "split",
+    [
+        Split("all"),
+        Split("all", 3, 20),
+        Split("all", share=0.6, seed=2),
+        Split("all", share=0.6, rest=True),
+        Split("all", 5, 9, rest=True),
+    ],
+)
+def test_D4_parts_are_disjoint_and_complete(split: Split, count: int) -> None:
+    def rows(part: Split) -> list[int]:
+        return np.arange(23)[part.rows(23, None)].tolist()
+
+    parts = [rows(replace(split, part_index=index, num_parts=count)) for index in range(count)]
+    # Ranges of the records, as MXNet's.
+    assert [row for part in parts for row in part] == rows(split)
+    sizes = [len(part) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_D4_parts_of_files_are_disjoint_and_complete(root: Path, tmp_path: Path) -> None:
+    whole = records(opened(tmp_path, sections(root / "flat", "", ""))["train"])
+    found: list[tuple[int, int]] = []
+    for index in range(4):
+        words = f", part_index: {index}, num_parts: 4, split: all"
+        data = opened(tmp_path, sections(root / "flat", words, words))
+        assert records(data["train"]) == records(data["eval"])
+        assert data["train"].split == f"all[part {index} of 4]"
+        found += records(data["train"])
+    assert len(found) == len(whole)
+    assert set(found) == whole
+
+
+def test_D4_parts_of_a_share_leave_the_same_rest(root: Path, tmp_path: Path) -> None:
+    text = sections(root / "flat", f", split: {STRATIFIED}", ", split: rest")
+    rest = records(opened(tmp_path, text)["eval"])
+    train: set[tuple[int, int]] = set()
+    for index in range(3):
+        part = f", part_index: {index}, num_parts: 3"
+        text = sections(root / "flat", f", split: {STRATIFIED}{part}", "")
+        data = opened(tmp_path, text)
+        assert records(data["eval"]) == rest
+        train |= records(data["train"])
+    text = sections(root / "flat", f", split: {STRATIFIED}", f", split: rest{part}")
+    assert records(opened(tmp_path, text)["eval"]) < rest
+    assert not train & rest
+
+
+def test_more_parts_than_records_are_refused(root: Path, tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, sections(root / "flat", ", part_index: 0, num_parts: 19", ""))
+    assert "part 0 of 19" in found.problem

@@ -137,6 +137,8 @@ class Dataset:
         """Return the reasons why `split` of these records, the complete split, cannot be used."""
         labels = self.class_numbers
         problems = split.check(len(self), labels, places)
+        # The other parts of a divided split may have the other classes.
+        split = split.undivided
         if problems or split.is_complete or labels is None:
             return problems
         rows = split.rows(len(self), labels)

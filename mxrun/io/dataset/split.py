@@ -7,7 +7,7 @@ true}` and, for the records that such a part leaves, `split: rest`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,9 @@ class Split:
     `stop` None means the end; an empty `of` means the section's default split. A share is a random
     selection, a function of `seed` and the number of records. With `stratify` the share is taken of
     each class, rounded to an integer.
+
+    Of all these, it contains the part `part_index` of `num_parts`, as MXNet's iterators: each part
+    is a range, all are disjoint, and together complete. Their sizes differ by at most 1.
     """
 
     of: str
@@ -54,25 +57,55 @@ class Split:
     seed: int = 0
     stratify: bool = False
     rest: bool = False
+    part_index: int = 0
+    num_parts: int = 1
 
     def __str__(self) -> str:
-        if self.is_complete:
-            return self.of
-        part = f"{self.start}:{self.stop}"
+        texts = []
         if self.share is not None:
-            part = f"{self.share:g}, seed {self.seed}{', stratified' * self.stratify}"
-        return f"{self.of}[{'rest of ' * self.rest}{part}]"
+            texts = [f"{self.share:g}, seed {self.seed}{', stratified' * self.stratify}"]
+        elif self.stop is not None:
+            texts = [f"{self.start}:{self.stop}"]
+        if self.rest:
+            texts = [f"rest of {text}" for text in texts]
+        if self.num_parts > 1:
+            texts.append(f"part {self.part_index} of {self.num_parts}")
+        return f"{self.of}[{', '.join(texts)}]" if texts else self.of
+
+    @property
+    def undivided(self) -> Split:
+        """The split whose part it is."""
+        return replace(self, part_index=0, num_parts=1)
 
     @property
     def is_complete(self) -> bool:
         """True if it contains all records of the split `of`."""
-        return self.share is None and self.stop is None
+        return self.share is None and self.stop is None and self.num_parts == 1
 
     def rows(self, length: int, labels: NDArray[Any] | None) -> slice | NDArray[np.int64]:
         """Return the numbers of its records, ascending, among `length` records with classes
         `labels`.
         """
-        if self.is_complete or (self.share is None and not self.rest):
+        rows = self._undivided_rows(length, labels)
+        if self.num_parts == 1:
+            return rows
+        if not isinstance(rows, slice):
+            return rows[self._range(0, len(rows))]
+        start, stop, _ = rows.indices(length)
+        return self._range(start, stop)
+
+    def _range(self, start: int, stop: int) -> slice:
+        """Return this part of a range."""
+        count = stop - start
+        first = count * self.part_index // self.num_parts
+        end = count * (self.part_index + 1) // self.num_parts
+        return slice(start + first, start + end)
+
+    def _undivided_rows(
+        self, length: int, labels: NDArray[Any] | None
+    ) -> slice | NDArray[np.int64]:
+        """Return the records of all parts."""
+        if self.share is None and not self.rest:
             return slice(self.start, self.stop)
         if self.share is None and self.stop is not None and (not self.start or self.stop == length):
             # Also one range, so that the records are a view of those that training reads.
@@ -128,8 +161,10 @@ def check_shares(
     """Return a diagnostic if the shares of training and evaluation have common records.
 
     Both are shares of the same `length` records. Ranges may overlap: they state their records
-    explicitly. places: source locations of evaluation's section.
+    explicitly. All parts of the shares are compared. places: source locations of evaluation's
+    section.
     """
+    train, evaluation = train.undivided, evaluation.undivided
     if train.share is None or evaluation.share is None or train.rest or evaluation.rest:
         return ()
     numbers = np.arange(length)

@@ -18,6 +18,7 @@ from mxrun.io.dataset.fields import Field
 from mxrun.io.loading.batch import SAMPLE_WEIGHT, Batch
 from mxrun.io.loading.iterator import OnWait, OrderedIterator, Slots, check_slots, provided
 from mxrun.io.loading.order import BatchOrder, LastBatch
+from mxrun.io.loading.sampling import Shuffle
 
 
 class ArrayIterator(OrderedIterator):
@@ -34,7 +35,7 @@ class ArrayIterator(OrderedIterator):
         dataset: Dataset,
         batch_size: int,
         *,
-        shuffle: bool = False,
+        shuffle: Shuffle = False,
         seed: int = 0,
         last_batch: LastBatch = "pad",
         loops: HostLoops = loop_on_one_thread,

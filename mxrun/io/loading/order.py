@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
-from mxrun.runtime import random
+from mxrun.io.loading.sampling import Balanced, Shuffle, occurrences, record_order
 
 LastBatch = Literal["pad", "discard", "roll_over"]
 
@@ -26,12 +26,13 @@ class BatchOrder:
     before, in the order of that epoch. Epoch 0 has no carried records, as epoch 1, but its own
     order.
 
-    parts: number of equal parts in which each batch is delivered, one after the other.
+    shuffle: the order of the records of an epoch. parts: number of equal parts in which each batch
+    is delivered, one after the other.
     """
 
     count: int
     batch_size: int
-    shuffle: bool = False
+    shuffle: Shuffle = False
     seed: int = 0
     last_batch: LastBatch = "pad"
     parts: int = 1
@@ -105,15 +106,24 @@ class BatchOrder:
             return self.part_size
         return max(0, min(self.part_size, self.count - part * self.part_size))
 
-    def order_epoch(self, epoch: int, row: int) -> int:
-        """Return the epoch whose order determines the record at `row` of `epoch`."""
-        return epoch - 1 if row < self.carried(epoch) else epoch
+    def draw_epochs(self, epoch: int) -> NDArray[np.int64]:
+        """Return the number that selects the random draws of each row of `epoch`, int64 [rows].
+
+        It is the epoch whose order has put the record there. A record that is drawn again in that
+        epoch has other draws: 2^32 is added for each time before.
+        """
+        carried, rows = self.carried(epoch), self.batches(epoch) * self.batch_size
+        epochs = np.full(carried + self.count, epoch, np.int64)
+        epochs[:carried] = epoch - 1
+        if isinstance(self.shuffle, Balanced):
+            epochs[carried:] += occurrences(self._permutation(epoch)) << 32
+            if carried:
+                epochs[:carried] += occurrences(self._permutation(epoch - 1))[-carried:] << 32
+        return np.resize(epochs, rows)
 
     @property
     def _rolls(self) -> bool:
         return self.last_batch == "roll_over"
 
     def _permutation(self, epoch: int) -> NDArray[np.int64]:
-        if self.shuffle:
-            return random.permutation(self.seed, f"shuffle/{epoch}", self.count)
-        return np.arange(self.count, dtype=np.int64)
+        return record_order(self.shuffle, self.seed, epoch, self.count)
