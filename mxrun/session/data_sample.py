@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.records import location_of_record, number_of_record, scale_of, stored_record
 from mxrun.io.loading.batch import SAMPLE_WEIGHT, is_label
+from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.order import BatchOrder
-from mxrun.io.loading.prefetch import Staging, open_iterator, staging_specs
+from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.io.transforms.pipeline import values
 from mxrun.session.data_sections import TRAIN, DataSections
 

@@ -4,22 +4,42 @@ from __future__ import annotations
 
 import os
 
-from mxrun.config.schema import Data
+from mxrun.config import Data
+from mxrun.io.loading.statistics import MAKE, READ, Work, limiting_stage
 
 # Share of the training time spent waiting for data from which advice is given.
 _LONG_WAIT = 0.05
 
 
-def wait_advice(share: float, data: Data, reads_files: bool) -> str:
-    """Return how to shorten the waits for data; empty if they are short or cannot be shortened.
+def wait_advice(share: float, data: Data, reads_files: bool, work: Work) -> str:
+    """Return what limits loading and how to shorten the waits for data.
 
-    share: fraction of the training time spent waiting. reads_files: whether records are read from
-    files during training, instead of once before it. More loader threads help while there are cores
-    without one; then only less work per record does.
+    Empty if they are short or cannot be shortened. share: fraction of the training time spent
+    waiting. reads_files: whether records are read from files during training, instead of once
+    before it. work: that of each stage.
     """
     has_transforms = bool(data.train.transforms)
     if share < _LONG_WAIT or not (reads_files or has_transforms):
         return ""
+    stage = limiting_stage(work)
+    if stage == READ and reads_files:
+        return _reading_advice(data)
+    limit = "" if stage != MAKE else f"{_making(reads_files, has_transforms)} the limit; "
+    return f"{limit}{_making_advice(data, reads_files, has_transforms)}"
+
+
+def _making(reads_files: bool, has_transforms: bool) -> str:
+    """Return the work of making rows, as a subject with its verb."""
+    if reads_files and has_transforms:
+        return "decoding and transforms are"
+    return "decoding is" if reads_files else "the transforms are"
+
+
+def _making_advice(data: Data, reads_files: bool, has_transforms: bool) -> str:
+    """Return what shortens the making of rows.
+
+    More loader threads help while there are cores without one; then only less work per record does.
+    """
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
@@ -32,3 +52,12 @@ def wait_advice(share: float, data: Data, reads_files: bool) -> str:
     ]
     work = "reads" if reads_files else "transforms"
     return f"every core {work} records: {', '.join(cures)}, or save {saved} as .npz"
+
+
+def _reading_advice(data: Data) -> str:
+    """Return what shortens the reading of files, which needs no core."""
+    workers = 2 * max(data.workers, 1)
+    return (
+        f"reading the files is the limit; set data.workers to {workers}, so that more files are "
+        "read at a time, or pack the records into one file and shuffle within a window"
+    )

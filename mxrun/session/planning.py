@@ -17,7 +17,7 @@ from mxrun.config import ConfigSource, Overrides, Parsed, parse
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
 from mxrun.io.loading.order import LastBatch
-from mxrun.io.loading.prefetch import staging_specs
+from mxrun.io.loading.staging import staging_specs
 from mxrun.passes.autotune_candidates import Chooser
 from mxrun.planner.plan import Plan
 from mxrun.runtime.memory_limits import remaining_bytes

@@ -14,7 +14,8 @@ from mxrun.base.errors import UserError
 from mxrun.commands import datasets
 from mxrun.commands.datasets import SampleRequest
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
-from mxrun.io.loading.prefetch import Staging, open_iterator, staging_specs
+from mxrun.io.loading.open import open_iterator
+from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.report.image_sheet import image_sheet
 from mxrun.session.data_sample import DataSample
 

@@ -14,8 +14,10 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.iterator import DataIterator
+from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.order import BatchOrder
-from mxrun.io.loading.prefetch import PrefetchIterator, Staging, open_iterator, staging_specs
+from mxrun.io.loading.prefetch import PrefetchIterator
+from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.io.transforms.base import TRANSFORMS
 from mxrun.io.transforms.pipeline import pipeline
 

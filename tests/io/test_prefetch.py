@@ -22,7 +22,9 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, LazyField
 from mxrun.io.loading.array_iterator import ArrayIterator
-from mxrun.io.loading.prefetch import PrefetchIterator, Staging, open_iterator, staging_specs
+from mxrun.io.loading.open import open_iterator
+from mxrun.io.loading.prefetch import PrefetchIterator
+from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.io.transforms.base import TRANSFORMS, Transform
 from mxrun.io.transforms.pipeline import pipeline
 
@@ -293,10 +295,11 @@ def test_iterators_may_share_their_memory():
 
 def test_threads_end_with_the_last_reference_to_the_iterator():
     with opened(lazy_dataset(), workers=3) as iterator:
-        staging = iterator._loader._staging
+        staging = iterator._loader._memory.batches
     iterator = open_iterator(lazy_dataset(), SIZE, workers=3, staging=Staging(staging))
     iterator.reset(1)
-    assert 1 <= sum(is_loader(thread) for thread in threading.enumerate()) <= 3
+    # Three that read and three that make rows.
+    assert 1 <= sum(is_loader(thread) for thread in threading.enumerate()) <= 6
     del iterator
     assert not [thread for thread in threading.enumerate() if is_loader(thread)]
 
@@ -307,7 +310,8 @@ import numpy as np
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import LazyField
-from mxrun.io.loading.prefetch import Staging, open_iterator
+from mxrun.io.loading.open import open_iterator
+from mxrun.io.loading.staging import Staging
 started = threading.Event()
 def stuck(index):
     started.set()

@@ -7,11 +7,20 @@ import os
 import pytest
 
 from mxrun.base.errors import SourceLocation
+from mxrun.config import Data, DatasetSection
 from mxrun.config.choice import Choice
-from mxrun.config.schema import Data, DatasetSection
+from mxrun.io.loading.statistics import StageWork, Work
 from mxrun.session.data_wait import wait_advice
 
 CORES = len(os.sched_getaffinity(0))
+
+
+def work(**seconds: float) -> Work:
+    """Work of stages with two threads each."""
+    return {stage: StageWork(each, 10, 100, 2) for stage, each in seconds.items()}
+
+
+MAKING = work(read=0.1, make=2.0, mix=0.0, copy=0.1)
 
 
 def section(workers: int, *transforms: str) -> Data:
@@ -24,24 +33,32 @@ def section(workers: int, *transforms: str) -> Data:
 @pytest.mark.parametrize("reads_files", [False, True])
 def test_threads_help_while_there_are_cores_without_one(reads_files: bool) -> None:
     idle = section(CORES + 1, "normalize")
-    assert "data.workers" not in wait_advice(0.4, idle, reads_files)
+    assert "data.workers" not in wait_advice(0.4, idle, reads_files, MAKING)
     if CORES > 1:
-        advice = wait_advice(0.4, section(1, "normalize"), reads_files)
-        assert advice == f"set data.workers to {CORES}, the number of cores (now 1)"
+        advice = wait_advice(0.4, section(1, "normalize"), reads_files, MAKING)
+        assert advice.endswith(f"set data.workers to {CORES}, the number of cores (now 1)")
 
 
 def test_images_are_named_only_where_files_are_read() -> None:
     busy = section(CORES, "normalize")
-    assert wait_advice(0.4, busy, True) == (
-        "every core reads records: store images at the size that the network reads, use fewer "
-        "transforms, or save the transformed records as .npz"
+    assert wait_advice(0.4, busy, True, MAKING) == (
+        "decoding and transforms are the limit; every core reads records: store images at the size "
+        "that the network reads, use fewer transforms, or save the transformed records as .npz"
     )
-    assert wait_advice(0.4, busy, False) == (
-        "every core transforms records: use fewer transforms, or save the transformed records as "
-        ".npz"
+    assert wait_advice(0.4, busy, False, MAKING) == (
+        "the transforms are the limit; every core transforms records: use fewer transforms, or "
+        "save the transformed records as .npz"
     )
+
+
+def test_the_limiting_stage_is_named() -> None:
+    """Of stages with as many threads it is the one that is busy for the longest time."""
+    reading = work(read=3.0, make=2.0, mix=0.0, copy=0.1)
+    advice = wait_advice(0.4, section(2, "normalize"), True, reading)
+    assert advice.startswith("reading the files is the limit; set data.workers to 4, ")
+    assert wait_advice(0.4, section(CORES), True, MAKING).startswith("decoding is the limit; ")
 
 
 def test_nothing_is_advised_for_short_waits_and_for_bare_copies() -> None:
-    assert not wait_advice(0.04, section(CORES, "normalize"), True)
-    assert not wait_advice(0.4, section(CORES), False)
+    assert not wait_advice(0.04, section(CORES, "normalize"), True, MAKING)
+    assert not wait_advice(0.4, section(CORES), False, {})

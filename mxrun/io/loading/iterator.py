@@ -13,6 +13,7 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.loading.batch import SAMPLE_WEIGHT, Batch, is_label
 from mxrun.io.loading.order import BatchOrder
+from mxrun.io.loading.statistics import Work
 from mxrun.runtime.profiler import Event
 
 # I/O slots of a plan by input name: C-contiguous views into the arena.
@@ -70,6 +71,10 @@ class DataIterator(ABC):
     @abstractmethod
     def watch_waits(self, on_wait: OnWait) -> None:
         """Register `on_wait` to be called while the caller's thread waits for records."""
+
+    def work(self) -> Work:
+        """Return the work of each stage of loading so far; empty if records are in memory."""
+        return {}
 
     def record(self, sink: Callable[[Event], None] | None) -> None:
         """Pass the time spans of the functions that make records to `sink`, if there are any.

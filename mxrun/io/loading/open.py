@@ -1,0 +1,76 @@
+"""The iterator that reads a data set."""
+
+from __future__ import annotations
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.codegen.host_loop import HostLoops, loop_on_one_thread
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.loading.array_iterator import ArrayIterator
+from mxrun.io.loading.bad_records import BadRecords
+from mxrun.io.loading.iterator import DataIterator
+from mxrun.io.loading.order import BatchOrder, LastBatch
+from mxrun.io.loading.prefetch import PrefetchIterator
+from mxrun.io.loading.python_transforms import PythonTransforms
+from mxrun.io.loading.sampling import Balanced, Shuffle
+from mxrun.io.loading.staging import Staging
+from mxrun.runtime.engine.threaded import ThreadedEngine
+
+
+def balanced(dataset: Dataset) -> Balanced:
+    """Return the sampling that draws each class of a data set equally often.
+
+    Raises UserError for a data set without classes.
+    """
+    classes = dataset.class_numbers
+    if classes is None:
+        problem = f"data set {dataset.name!r} has no classes to draw equally often"
+        raise UserError(Diagnostic(problem, dataset.place, hint="remove sampling: balanced"))
+    return Balanced(classes)
+
+
+def open_iterator(
+    dataset: Dataset,
+    batch_size: int,
+    *,
+    shuffle: Shuffle = False,
+    seed: int = 0,
+    last_batch: LastBatch = "pad",
+    loops: HostLoops = loop_on_one_thread,
+    workers: int = 1,
+    staging: Staging | None = None,
+    parts: int = 1,
+    engine: str = ThreadedEngine.kind,
+    bad_records: BadRecords | None = None,
+    python: PythonTransforms | None = None,
+) -> DataIterator:
+    """Return the iterator for an opened data set: directly from memory, or with loader threads.
+
+    `loops`, such as a device's, gather rows from memory. `workers` (loader threads), `staging`
+    (memory of the prefetched batches), `engine` (the kind: `naive` reads records on the thread that
+    awaits them), `bad_records` (which are left out; None: their error is raised) and `python` (the
+    user's own transforms, by default on the threads) are used only if records are read lazily or
+    transformed.
+    `parts`: number of equal parts in which each batch is delivered, staged batches too. Raises
+    UserError if `last_batch` leaves no batch of the data set.
+    """
+    if dataset.lazy or dataset.pipeline:
+        order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
+        memory = staging or Staging()
+        return PrefetchIterator(
+            dataset,
+            order,
+            workers=workers,
+            staging=memory,
+            engine=engine,
+            bad_records=bad_records,
+            python=python,
+        )
+    return ArrayIterator(
+        dataset,
+        batch_size,
+        shuffle=shuffle,
+        seed=seed,
+        last_batch=last_batch,
+        loops=loops,
+        parts=parts,
+    )
