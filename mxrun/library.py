@@ -84,6 +84,20 @@ def load_plugin(
     return _PLUGINS[digest]
 
 
+def load_unchanged(path: str, sha256: str) -> None:
+    """Run a plugin file without the operator library, for a process that helps another one.
+
+    Raises UserError if its content is not that with the hash `sha256`.
+    """
+    content = _content(path, None)
+    if hashlib.sha256(content).hexdigest() != sha256:
+        problem = f"the plugin {path} has changed since the run loaded it"
+        raise UserError(Diagnostic(problem, hint="start the run again"))
+    module = ModuleType(f"mxrun_plugin_{sha256[:16]}")
+    module.__file__ = path
+    _run(content, module, path)
+
+
 def _content(path: str, named_at: SourceLocation | None) -> bytes:
     try:
         return Path(path).read_bytes()

@@ -14,6 +14,14 @@ def limit_numpy_threads(threads: int) -> None:
     threadpool_limits(limits=threads, user_api="blas")
 
 
+def numpy_threads() -> int:
+    """Return the number of threads of the process's matrix products in NumPy; 1 if not known."""
+    from threadpoolctl import threadpool_info
+
+    known = [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+    return max(known, default=1)
+
+
 def matrix_library() -> str:
     """Return name, version and processor of NumPy's matrix library; empty for an unknown one."""
     from threadpoolctl import threadpool_info
