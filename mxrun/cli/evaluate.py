@@ -105,4 +105,5 @@ def evaluate(
         write_json(evaluation.to_json())
     else:
         write_tables(evaluation_tables(evaluation.to_json()))
+    write_notes([note for note in evaluation.notes if note not in prepared.notes])
     write_notes([work_text({**evaluation.to_json(), "metrics": None})])

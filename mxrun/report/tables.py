@@ -65,6 +65,9 @@ def train_table(summary: Report) -> Table:
     if summary["contexts"] > 1:
         table.add_row("contexts", str(summary["contexts"]))
     table.add_row("threads", str(summary["threads"]))
+    for section, count in summary["bad_records"].items():
+        if count:
+            table.add_row(f"{section} records left out", f"{count:,}: bad_records.jsonl")
     table.add_row("time to first step", f"{summary['first_step_s']:.2f} s")
     table.add_row("arena", bytes_text(memory["planned_bytes"]))
     if summary["recompute"] is not None:

@@ -57,6 +57,7 @@ class Evaluation:
     sum of their means. metrics: by name, prefixed by the losses' names if there are several. heads:
     one for each loss with labels. columns: missing and unknown values of a table's columns that
     have any, by name; None for other records. notes: notes for the user about weights and records.
+    bad_records: those that were left out.
     """
 
     run: str
@@ -71,6 +72,7 @@ class Evaluation:
     heads: tuple[HeadEvaluation, ...]
     columns: Mapping[str, Any] | None
     notes: tuple[str, ...]
+    bad_records: tuple[Row, ...] = ()
 
     def to_json(self) -> Row:
         """Return the evaluation as JSON."""
@@ -88,6 +90,7 @@ class Evaluation:
             "heads": [head.to_json() for head in self.heads],
             "columns": self.columns,
             "notes": list(self.notes),
+            "bad_records": list(self.bad_records),
         }
 
 
@@ -151,7 +154,8 @@ class EvaluationRun:
             metrics=metrics,
             heads=heads,
             columns=summary["columns"],
-            notes=inference.notes,
+            notes=(*inference.notes, *inference.closing_notes),
+            bad_records=tuple(inference.bad_records),
         )
 
     def _add(self, batch: InferenceBatch) -> None:

@@ -128,7 +128,7 @@ class Inference:
     """Trained network that is ready to run on its records, which are iterated once.
 
     trained: the weights. outputs: the tensors reported for every record. classes: names of the
-    labels' classes, if any. notes: notes for the user about weights and records.
+    labels' classes, if any.
     """
 
     def __init__(
@@ -143,9 +143,13 @@ class Inference:
         self.trained, self.outputs = trained, tuple(outputs)
         self.classes = classes
         self.total, self.batch_size = source.total, batch_size
-        self.notes = (*trained.notes, *source.notes)
         self._source, self._executor = source, executor
         self._records, self._seconds = 0, 0.0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the user about weights and records."""
+        return (*self.trained.notes, *self._source.notes)
 
     def batches(
         self, advance: Callable[[int], None] = lambda records: None
@@ -252,13 +256,24 @@ class Inference:
             "classes": list(self.classes),
             "metrics": self.metrics,
             "columns": None if self._source.tally is None else self._source.tally.to_json(),
+            "bad_records": self.bad_records,
         }
 
     @property
     def closing_notes(self) -> tuple[str, ...]:
-        """Notes for the user after the last record: what was missing or unknown in a table."""
-        tally = self._source.tally
-        return () if tally is None or self._source.is_counted else tally.notes("the records")
+        """Notes for the user after the last record: on records that were left out, and on what was
+        missing or unknown in a table.
+        """
+        tally, bad = self._source.tally, self._source.bad_records
+        left_out = "" if bad is None else bad.note
+        counted = () if tally is None or self._source.is_counted else tally.notes("the records")
+        return (*filter(None, [left_out]), *counted)
+
+    @property
+    def bad_records(self) -> list[Row]:
+        """The records that were left out so far, as JSON."""
+        bad = self._source.bad_records
+        return [] if bad is None else [each.to_json() for each in bad.found]
 
 
 @dataclass(frozen=True)

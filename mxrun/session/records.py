@@ -28,13 +28,17 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.files import MAXIMUM_BYTES, unreadable_error, user_path
 from mxrun.io.images.decode import SUFFIXES
+from mxrun.io.loading.bad_records import BadRecord, BadRecords
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.iterator import DataIterator
-from mxrun.io.loading.prefetch import Staging, open_iterator, staging_specs
+from mxrun.io.loading.open import open_iterator
+from mxrun.io.loading.python_transforms import PythonTransforms
+from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.io.sample import Sample, read_samples, samples
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.text import PLAIN, TableForm
 from mxrun.io.transforms.base import Scale
+from mxrun.session.data_workers import python_transforms
 from mxrun.session.inference_outputs import label_inputs
 from mxrun.session.planning import staged_name
 from mxrun.train.host_arrays import slots
@@ -67,12 +71,14 @@ class RecordSource(ABC):
     total: their number, if it is known before reading. metrics: the loss and the config's metrics
     after all batches have run, if they can be measured. notes: notes for the user about the
     records. tally: what was missing or unknown in the records so far, if they are rows of an
-    encoded table; is_counted: whether `notes` say so already.
+    encoded table; is_counted: whether `notes` say so already. bad_records: those that
+    are left out; None if their errors are raised.
     """
 
     total: int | None = None
     notes: tuple[str, ...] = ()
     metrics: Mapping[str, Any] | None = None
+    bad_records: BadRecords | None = None
     tally: Tally | None = None
     is_counted: bool = False
 
@@ -121,7 +127,10 @@ class FileSource(RecordSource):
         self._field = field
         self._sample = Sample(built.model.records[field], pipeline, field, scale, table, encoding)
         self.tally = None if encoding is None else self._sample.tally
-        self._records = self._read(_files(inputs))
+        files, data = _files(inputs), built.config.data
+        if data.on_bad_record == "skip":
+            self.bad_records = BadRecords("the files", len(files), data.max_bad_records)
+        self._records = self._read(files)
         self._buffered: deque[tuple[str, int, npt.NDArray[Any]]] = deque()
 
     def available(self, limit: int) -> int:
@@ -148,15 +157,24 @@ class FileSource(RecordSource):
             yield Records(names)
 
     def _read(self, files: Sequence[str]) -> Iterator[tuple[str, int, npt.NDArray[Any]]]:
-        for file in files:
-            if file == STANDARD_INPUT:
-                name = "<standard input>"
-                rows = samples(_standard_input(), name, self._sample)
-            else:
-                name = file
-                rows = read_samples(Path(file), self._sample)
-            for number, row in enumerate(rows):
-                yield name, number, row
+        for position, file in enumerate(files):
+            try:
+                yield from self._read_file(file)
+            except UserError as error:
+                if self.bad_records is None:
+                    raise
+                reason = "; ".join(each.problem for each in error.diagnostics)
+                self.bad_records.leave_out([BadRecord(position, file, None, None, reason)])
+
+    def _read_file(self, file: str) -> Iterator[tuple[str, int, npt.NDArray[Any]]]:
+        if file == STANDARD_INPUT:
+            name = "<standard input>"
+            rows = samples(_standard_input(), name, self._sample)
+        else:
+            name = file
+            rows = read_samples(Path(file), self._sample)
+        for number, row in enumerate(rows):
+            yield name, number, row
 
 
 def _table_form(
@@ -289,13 +307,15 @@ class DatasetSource(RecordSource):
         targets: bool = False,
         path: str = "",
     ) -> None:
-        self._model, self._data = built.model, built.config.data
+        self._model, self._config, self._data = built.model, built.config, built.config.data
         self._label_inputs = label_inputs(built)
         self._metrics, self._dataset = metrics, dataset
         labels = dict.fromkeys(loss.label for loss in built.model.losses if loss.label)
         self._targets = tuple(labels) if targets else ()
         self.total, self.notes, self._path = len(dataset), tuple(notes), path
         self.tally, self.is_counted = dataset.tally, True
+        if self._data.on_bad_record == "skip":
+            self.bad_records = BadRecords.of(dataset, self._data.max_bad_records)
 
     def available(self, limit: int) -> int:
         """Return `limit`: losses are measured on batches of the network's own size."""
@@ -315,13 +335,19 @@ class DatasetSource(RecordSource):
     def batches(self, executor: Executor, batch_size: int) -> Iterator[Records]:
         """Yield the batches of the data set."""
         labels = self._labels()
-        with closing(self._iterator(executor, batch_size)) as iterator:
+        with (
+            closing(python_transforms(self._config, [self._dataset.pipeline])) as python,
+            closing(self._iterator(executor, batch_size, python)) as iterator,
+        ):
             inputs = slots(executor, iterator)
             measure = None
             if self._metrics is not None:
                 phase = Phase(EVALUATE, iterator, self._metrics)
                 measure = Measure(executor, phase, self._model.losses, inputs.arrays)
             while (batch := iterator.next_into(inputs.arrays)) is not None:
+                if not batch.valid:
+                    # All of its records are bad.
+                    continue
                 inputs.store()
                 indices = batch.indices[: batch.valid]
                 names = [self._name(number) for number in indices.tolist()]
@@ -341,7 +367,9 @@ class DatasetSource(RecordSource):
         name = self._path or f"{dataset.name} {split}".rstrip()
         return name, number if dataset.numbers is None else int(dataset.numbers[number])
 
-    def _iterator(self, executor: Executor, batch_size: int) -> DataIterator:
+    def _iterator(
+        self, executor: Executor, batch_size: int, python: PythonTransforms
+    ) -> DataIterator:
         """Return the iterator that fills the io slots of a plan for this batch size."""
         names = self._model.records if self.staged(batch_size) else ()
         batches = [
@@ -354,6 +382,8 @@ class DatasetSource(RecordSource):
             loops=executor.device.host_loop,
             workers=self._data.workers,
             staging=Staging(batches),
+            bad_records=self.bad_records,
+            python=python,
         )
 
     def _labels(self) -> npt.NDArray[Any] | None:

@@ -16,6 +16,7 @@ from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.base.validation import Path as KeyPath
+from mxrun.config import DatasetSection, WindowSection
 from mxrun.executor.executor import Executor
 from mxrun.executor.gradient_buckets import cuts, gradient_buckets
 from mxrun.frontend import ModelDefinition
@@ -24,11 +25,15 @@ from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
 from mxrun.graph.update_rule import averaged
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fingerprint import fingerprint
+from mxrun.io.loading.bad_records import BadRecords
 from mxrun.io.loading.iterator import DataIterator
-from mxrun.io.loading.prefetch import Staging, open_iterator
+from mxrun.io.loading.open import balanced, open_iterator
+from mxrun.io.loading.sampling import Shuffle, Window
+from mxrun.io.loading.staging import Staging
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.memory_limits import remaining_bytes
+from mxrun.session.data_workers import python_transforms
 from mxrun.session.device import open_devices
 from mxrun.session.parameter_init import initialise_pinned, zero_pinned
 from mxrun.session.planning import last_batch, staged_names
@@ -91,6 +96,15 @@ class Run:
                 for (_, batch), staged in zip(names, self._staged, strict=True)
             ]
         )
+        # By section, the records that may be left out.
+        self.bad_records = {
+            role: BadRecords.of(dataset, built.config.data.max_bad_records)
+            for role, dataset in datasets.items()
+            if built.config.data.on_bad_record == "skip"
+        }
+        self.python = python_transforms(
+            built.config, [dataset.pipeline for dataset in datasets.values()]
+        )
         self.iterators = {role: self._iterator(role) for role in datasets}
         self._fingerprints: dict[str, str] = {}
         # Hashes of the code that was loaded: the files may change during the run.
@@ -124,7 +138,7 @@ class Run:
         return open_iterator(
             self.datasets[role],
             self.built.batch_size if training else self.built.model.batch_size,
-            shuffle=getattr(config.data, role).shuffle,
+            shuffle=_shuffle(getattr(config.data, role), self.datasets[role]),
             seed=config.seed,
             last_batch=last_batch(self.built, role),
             loops=self.executor.device.host_loop,
@@ -132,6 +146,8 @@ class Run:
             staging=self._staging,
             parts=self.built.parts if training else 1,
             engine=self.engine.kind,
+            bad_records=self.bad_records.get(role),
+            python=self.python,
         )
 
     def initialise(self, start: bool = True) -> None:
@@ -248,6 +264,8 @@ class Run:
 
     def close(self) -> None:
         """Stop the loaders."""
+        # Wakes threads that wait for a process.
+        self.python.close()
         for iterator in self.iterators.values():
             iterator.close()
 
@@ -364,6 +382,15 @@ class Run:
         for name, array in checkpoint.measured.items():
             np.copyto(measured[name], array)
         loop.progress = checkpoint.manifest.progress
+
+
+def _shuffle(section: DatasetSection, dataset: Dataset) -> Shuffle:
+    """Return how the records of an epoch are drawn. Raises UserError for missing classes."""
+    if section.sampling is not None:
+        return balanced(dataset)
+    if isinstance(section.shuffle, WindowSection):
+        return Window(section.shuffle.window)
+    return section.shuffle
 
 
 def context_group(built: ModelDefinition, plan: Plan) -> ContextGroup:

@@ -68,6 +68,9 @@ _CHECKS: Mapping[str, Check] = {
     "best": _or_null(lambda value: isinstance(value, Mapping)),
     "started_from": _or_null(lambda value: isinstance(value, Mapping)),
     **dict.fromkeys(("data_wait_share", "core_wait_share"), _is_number_or_null),
+    "python_transforms": _or_null(_is_text),
+    "data_stages": lambda value: isinstance(value, Mapping),
+    "bad_records": _is_mapping(is_count),
     "variables": lambda value: isinstance(value, Mapping),
     **dict.fromkeys(
         ("classes", "same_as_loss"),

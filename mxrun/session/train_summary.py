@@ -20,8 +20,12 @@ class TrainSummary:
 
     ended: why the run ended. best: the best evaluation by the metric that selects a checkpoint or
     stops the run early, with the checkpoint if it is retained. storage: by context, counters of the
-    pool of arrays (`StorageCounters`). same_as_loss: the metrics that are
-    the loss by definition. data_wait_advice: how to wait less for data; empty if waits are short.
+    pool of arrays (`StorageCounters`). same_as_loss: the metrics that are the loss by definition.
+
+    data_wait_advice: how to wait less for data; empty if waits are short. data_stages: the work of
+    each stage of loading, empty if records are in memory. python_transforms: where transforms of
+    the user's own ran, `thread` or `process`; None without any. bad_records: number of those left
+    out, by section; empty if none may be.
     """
 
     steps: int
@@ -39,6 +43,9 @@ class TrainSummary:
     started_from: Mapping[str, Any] | None
     data_wait_share: float
     data_wait_advice: str
+    data_stages: Mapping[str, Mapping[str, float]]
+    python_transforms: str | None
+    bad_records: Mapping[str, int]
     synthetic_data: bool
     recompute: Mapping[str, Any] | None
     micro_batches: int

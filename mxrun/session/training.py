@@ -39,6 +39,7 @@ from mxrun.session.variables import (
 )
 from mxrun.session.warm_start import WarmStartSource
 from mxrun.train.advice import ON_COMMAND_LINE, Advice
+from mxrun.train.bad_record_list import begin_list
 from mxrun.train.checkpoint import PlanRecord, checkpoint_folder
 from mxrun.train.checkpoint_manager import CheckpointManager, newest_checkpoint, saved_steps
 from mxrun.train.divergence import Diverged, EvaluationDiverged, Located
@@ -246,6 +247,7 @@ class _Training:
         loop = run.loop(self._observer, run=observed)
         run.restore(checkpoint, loop)
         directory = RunDirectory(start.commit().path, lock.check)
+        begin_list(directory, run.bad_records)
         checkpoints = CheckpointManager(directory.path, run.built.training.policy, lock.check)
         saved_progress = None if checkpoint is None else loop.progress
         if checkpoint is not None and checkpoint.manifest.due:
@@ -313,6 +315,7 @@ class _Training:
         rss_peak_bytes = peak_rss_bytes()
         recompute = measured_recompute(run.executor, self._observer.note)
         wait_share = result.waited_seconds / max(result.step_ms.sum() / 1e3, 1e-9)
+        work = run.iterators["train"].work()
         return TrainSummary(
             steps=progress.step,
             eval=progress.evaluation,
@@ -335,8 +338,11 @@ class _Training:
             variables=groups_json(variable_groups(run.built, run.started_from)),
             data_wait_share=wait_share,
             data_wait_advice=wait_advice(
-                wait_share, run.built.config.data, bool(run.datasets["train"].lazy)
+                wait_share, run.built.config.data, bool(run.datasets["train"].lazy), work
             ),
+            data_stages={stage: done.to_json() for stage, done in work.items()},
+            python_transforms=run.python.kind or None,
+            bad_records={role: len(bad.found) for role, bad in run.bad_records.items()},
             synthetic_data=uses_synthetic_data(run.built.config),
             recompute=recompute,
             micro_batches=run.built.micro_batches,

@@ -207,6 +207,7 @@ class TrainingLoop:
 
     def _epoch(self, saver: Saver, interrupted: Callable[[], bool]) -> None:
         records, seconds, started = self._records, self._seconds, time.perf_counter()
+        waited = self._waited()
         self._train_epoch(saver, interrupted)
         self._look()
         train = self.measure.values()
@@ -221,6 +222,7 @@ class TrainingLoop:
             records=self._records - records,
             train_seconds=self._seconds - seconds,
             seconds=time.perf_counter() - started,
+            waited_seconds=self._waited() - waited,
         )
         self.progress = self._with_end(progress)
         if self.progress.batch == 0:

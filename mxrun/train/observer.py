@@ -108,8 +108,8 @@ class StepLogged:
 class EpochDone:
     """Event after an epoch and its evaluation; epochs count from 1, the rate is its last step's.
 
-    records: number trained on in the epoch, without padding, in `train_seconds`; `seconds` is the
-    time of the complete epoch.
+    records: number trained on in the epoch, without padding, in `train_seconds`, of which
+    `waited_seconds` were spent waiting for data; `seconds` is the time of the complete epoch.
     """
 
     epoch: int
@@ -120,6 +120,7 @@ class EpochDone:
     records: int
     train_seconds: float
     seconds: float
+    waited_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

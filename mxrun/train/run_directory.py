@@ -20,8 +20,9 @@ from mxrun.train.run_lock import LOCK_FILE
 CONFIG_FILE = "config.yaml"
 METRICS_FILE = "metrics.jsonl"
 SUMMARY_FILE = "summary.json"
+BAD_RECORDS_FILE = "bad_records.jsonl"
 _TIMING = "timing.jsonl"
-_RUN_FILES = (CONFIG_FILE, METRICS_FILE, _TIMING, SUMMARY_FILE)
+_RUN_FILES = (CONFIG_FILE, METRICS_FILE, _TIMING, SUMMARY_FILE, BAD_RECORDS_FILE)
 _NAMES = "|".join(map(re.escape, _RUN_FILES))
 _RUN_FILE = re.compile(rf"{_NAMES}|\.({_NAMES}){PARTIAL}")
 _CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.(partial|replaced|removed)")
@@ -54,12 +55,12 @@ def is_without_progress(path: Path) -> bool:
     """Return whether a folder holds nothing but a run's config and records without an epoch."""
     with report_write_errors(path):
         entries = [entry for entry in path.iterdir() if entry.name != LOCK_FILE]
-        allowed = (CONFIG_FILE, METRICS_FILE, _TIMING)
+        allowed = (CONFIG_FILE, METRICS_FILE, _TIMING, BAD_RECORDS_FILE)
         return all(
             entry.name in allowed
             and entry.is_file()
             and not entry.is_symlink()
-            and (entry.name == CONFIG_FILE or not entry.stat().st_size)
+            and (entry.name in (CONFIG_FILE, BAD_RECORDS_FILE) or not entry.stat().st_size)
             for entry in entries
         )
 
@@ -185,7 +186,8 @@ class RunDirectory:
             "eval": done.evaluation,
         }
         _append(self.path / METRICS_FILE, {**position, **measured})
-        _append(self.path / _TIMING, {**position, "seconds": done.seconds})
+        times = {"seconds": done.seconds, "data_wait_seconds": done.waited_seconds}
+        _append(self.path / _TIMING, {**position, **times})
 
     def record_step(self, done: StepLogged) -> None:
         """Append the training metrics of a step to metrics.jsonl."""
@@ -210,6 +212,22 @@ class RunDirectory:
             path = self.path / METRICS_FILE
             with report_write_errors(path), open(path, "ab", opener=_unfollowed) as file:
                 os.fsync(file.fileno())
+
+    def bad_records(self) -> list[bytes]:
+        """Return the lines of bad_records.jsonl; an incomplete last one is removed."""
+        path = self.path / BAD_RECORDS_FILE
+        with report_write_errors(path):
+            content = path.read_bytes() if path.exists() else b""
+        complete = content[: content.rfind(b"\n") + 1]
+        if complete != content:
+            with atomic_file(path, follow=False) as file:
+                file.write(complete)
+        return complete.splitlines()
+
+    def list_bad_record(self, record: Mapping[str, Any]) -> None:
+        """Append a record that is left out to bad_records.jsonl."""
+        self._check()
+        _append(self.path / BAD_RECORDS_FILE, record)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json atomically: after a crash it is the new or the previous one."""

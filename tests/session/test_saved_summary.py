@@ -38,6 +38,9 @@ SOUND: dict[str, Any] = {
     "ended": "all 1 epochs",
     "same_as_loss": ["cross_entropy"],
     "data_wait_advice": "",
+    "data_stages": {},
+    "python_transforms": None,
+    "bad_records": {},
 }
 WRONG = ["text", [1], {"a": 1}, 10**400, -1.5, True]
 

@@ -38,6 +38,9 @@ SUMMARY_FIELDS = {
     "ended",
     "same_as_loss",
     "data_wait_advice",
+    "data_stages",
+    "python_transforms",
+    "bad_records",
 }
 
 
