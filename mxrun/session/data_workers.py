@@ -10,14 +10,14 @@ from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import RunConfig
 from mxrun.io.loading.process_transforms import ProcessTransforms
-from mxrun.io.loading.python_transforms import PythonTransforms, ThreadTransforms, TimedTransforms
+from mxrun.io.loading.python_transforms import TransformRunner, ThreadTransforms, TimedTransforms
 from mxrun.io.transforms.pipeline import Pipeline, TransformStep
 from mxrun.session.transform_process import command
 
 _OWN_PACKAGE = "mxrun."
 
 
-def python_transforms(config: RunConfig, pipelines: Iterable[Pipeline]) -> PythonTransforms:
+def python_transforms(config: RunConfig, pipelines: Iterable[Pipeline]) -> TransformRunner:
     """Return what applies the transforms in `pipelines` that are not mxrun's own.
 
     Raises UserError if they must run in processes and a process cannot load one of them.

@@ -32,7 +32,7 @@ from mxrun.io.loading.bad_records import BadRecord, BadRecords
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.io.loading.open import open_iterator
-from mxrun.io.loading.python_transforms import PythonTransforms
+from mxrun.io.loading.python_transforms import TransformRunner
 from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.io.sample import Sample, read_samples, samples
 from mxrun.io.tables.encoding import TableEncoding, Tally
@@ -368,7 +368,7 @@ class DatasetSource(RecordSource):
         return name, number if dataset.numbers is None else int(dataset.numbers[number])
 
     def _iterator(
-        self, executor: Executor, batch_size: int, python: PythonTransforms
+        self, executor: Executor, batch_size: int, python: TransformRunner
     ) -> DataIterator:
         """Return the iterator that fills the io slots of a plan for this batch size."""
         names = self._model.records if self.staged(batch_size) else ()

@@ -28,7 +28,7 @@ from mxrun.io.dataset.fingerprint import fingerprint
 from mxrun.io.loading.bad_records import BadRecords
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.io.loading.open import balanced, open_iterator
-from mxrun.io.loading.sampling import Shuffle, Window
+from mxrun.io.loading.sampling import Shuffle, ShuffleWindow
 from mxrun.io.loading.staging import Staging
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
@@ -389,7 +389,7 @@ def _shuffle(section: DatasetSection, dataset: Dataset) -> Shuffle:
     if section.sampling is not None:
         return balanced(dataset)
     if isinstance(section.shuffle, WindowSection):
-        return Window(section.shuffle.window)
+        return ShuffleWindow(section.shuffle.window)
     return section.shuffle
 
 

@@ -18,7 +18,7 @@ from mxrun.io.dataset.fields import Field
 from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.io.loading.open import balanced, open_iterator
 from mxrun.io.loading.order import BatchOrder
-from mxrun.io.loading.sampling import Balanced, Shuffle, Window, occurrences, record_order
+from mxrun.io.loading.sampling import Balanced, Shuffle, ShuffleWindow, occurrences, record_order
 from mxrun.session.training import TrainRequest
 from mxrun.train.replay import NullObserver
 
@@ -30,7 +30,7 @@ COUNT = len(CLASSES)
 def test_a_window_moves_no_record_by_more_than_its_size(size):
     found = set()
     for epoch in range(1, 30):
-        order = record_order(Window(size), 3, epoch, COUNT)
+        order = record_order(ShuffleWindow(size), 3, epoch, COUNT)
         assert sorted(order) == list(range(COUNT))
         assert np.abs(order - np.arange(COUNT)).max() <= size
         found.add(order.tobytes())
@@ -39,17 +39,20 @@ def test_a_window_moves_no_record_by_more_than_its_size(size):
 
 def test_a_large_window_mixes_all_records():
     """The mean place of each record is that of the middle; without a shuffle it is its own."""
-    places = [np.argsort(record_order(Window(10**9), 0, epoch, 50)) for epoch in range(400)]
+    places = [np.argsort(record_order(ShuffleWindow(10**9), 0, epoch, 50)) for epoch in range(400)]
     assert np.abs(np.mean(places, axis=0) - 24.5).max() < 5
 
 
 def test_orders_are_functions_of_seed_epoch_and_window():
-    for shuffle in (True, Window(5), Window(6), Balanced(CLASSES)):
+    for shuffle in (True, ShuffleWindow(5), ShuffleWindow(6), Balanced(CLASSES)):
         same = record_order(shuffle, 1, 2, COUNT)
         assert same.tobytes() == record_order(shuffle, 1, 2, COUNT).tobytes()
         for seed, epoch in ((2, 2), (1, 3)):
             assert same.tobytes() != record_order(shuffle, seed, epoch, COUNT).tobytes()
-    assert record_order(Window(5), 1, 2, 9).tolist() != record_order(Window(9), 1, 2, 9).tolist()
+    assert (
+        record_order(ShuffleWindow(5), 1, 2, 9).tolist()
+        != record_order(ShuffleWindow(9), 1, 2, 9).tolist()
+    )
 
 
 @pytest.mark.parametrize("epoch", range(1, 8))
@@ -86,7 +89,7 @@ def test_a_record_that_is_drawn_again_has_other_random_numbers(kind):
     assert len({draw for _, draw in drawn}) > 3
 
 
-@pytest.mark.parametrize("shuffle", [Window(20), Balanced(np.arange(1000) % 7)])
+@pytest.mark.parametrize("shuffle", [ShuffleWindow(20), Balanced(np.arange(1000) % 7)])
 def test_an_epoch_goes_on_in_its_middle(shuffle: Shuffle):
     def batches(first: int) -> list[tuple[list[int], bytes]]:
         iterator = ArrayIterator(make_dataset(), 64, shuffle=shuffle, seed=4)

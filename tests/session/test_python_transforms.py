@@ -28,7 +28,7 @@ from mxrun.io.loading.bad_records import BadRecords
 from mxrun.io.loading.iterator import RecordError
 from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.process_transforms import ProcessTransforms
-from mxrun.io.loading.python_transforms import PythonTransforms, ThreadTransforms, TimedTransforms
+from mxrun.io.loading.python_transforms import ThreadTransforms, TimedTransforms, TransformRunner
 from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.io.transforms.base import TRANSFORMS
 from mxrun.io.transforms.pipeline import pipeline
@@ -115,7 +115,7 @@ def dataset(name: str = "test_faulty", **parameters: Any) -> Dataset:
 
 
 def batches(
-    data: Dataset, python: PythonTransforms, workers: int = 2, first: int = 0, **options: Any
+    data: Dataset, python: TransformRunner, workers: int = 2, first: int = 0, **options: Any
 ) -> list[tuple[Any, ...]]:
     specs = staging_specs(data.inputs, SIZE)
     staging = [{name: np.zeros(s.shape, s.dtype) for name, s in specs.items()} for _ in range(2)]

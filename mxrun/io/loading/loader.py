@@ -61,7 +61,7 @@ class FinishedBatch:
 
 
 @dataclass(eq=False)
-class _Place:
+class _StagedBatch:
     """Memory for one staged batch, and the variables of its stages.
 
     batch: number of the batch that is made there. content: of each part, what was read. errors: of
@@ -111,10 +111,10 @@ class Loader:
         self._epoch = Epoch(np.empty(0, np.int64), np.empty(0, np.int64), lambda part: 0, 0)
         self.on_wait: OnWait = lambda seconds, record: None
 
-    def _new_place(self, number: int, slots: Slots) -> _Place:
+    def _new_place(self, number: int, slots: Slots) -> _StagedBatch:
         parts = range(-(-self._size // self._part_rows))
         new = self.engine.new_variable
-        return _Place(
+        return _StagedBatch(
             slots,
             [new(f"content of part {part} of staged batch {number}") for part in parts],
             [new(f"part {part} of staged batch {number}") for part in parts],
@@ -123,7 +123,7 @@ class Loader:
             [{} for _ in parts],
         )
 
-    def _new_operators(self, place: _Place) -> list[Any]:
+    def _new_operators(self, place: _StagedBatch) -> list[Any]:
         """Return the operators that fill a place, in the order in which they are pushed."""
         new, operators = self.engine.new_operator, []
         for part, (content, rows) in enumerate(
@@ -241,14 +241,14 @@ class Loader:
 
     # -- functions of the engine ---------------------------------------------------------------
 
-    def _range(self, place: _Place, part: int) -> tuple[slice, slice]:
+    def _range(self, place: _StagedBatch, part: int) -> tuple[slice, slice]:
         """Return the rows of a part, in its batch and in the epoch."""
         first = part * self._part_rows
         end = min(first + self._part_rows, self._size)
         start = place.batch * self._size
         return slice(first, end), slice(start + first, start + end)
 
-    def _read(self, place: _Place, part: int, run: RunContext) -> None:
+    def _read(self, place: _StagedBatch, part: int, run: RunContext) -> None:
         """Read the records of a part."""
         del run
         rows, positions = self._range(place, part)
@@ -257,7 +257,7 @@ class Loader:
         size = self._rows.reading.taken_bytes()
         self.statistics.add(READ, time.perf_counter() - started, rows.stop - rows.start, size)
 
-    def _make(self, place: _Place, part: int, run: RunContext) -> None:
+    def _make(self, place: _StagedBatch, part: int, run: RunContext) -> None:
         """Make the rows of a part from its records."""
         del run
         content, place.content[part] = place.content[part], None
@@ -271,7 +271,7 @@ class Loader:
             errors = self._rows.write(content, indices, draws, targets)
         place.errors[part] = {rows.start + row: error for row, error in errors.items()}
 
-    def _finish(self, place: _Place, run: RunContext) -> None:
+    def _finish(self, place: _StagedBatch, run: RunContext) -> None:
         """Leave out bad records; raises the error of the first one if none may be left out."""
         del run
         if self._cancelled:

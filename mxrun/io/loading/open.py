@@ -10,7 +10,7 @@ from mxrun.io.loading.bad_records import BadRecords
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.io.loading.order import BatchOrder, LastBatch
 from mxrun.io.loading.prefetch import PrefetchIterator
-from mxrun.io.loading.python_transforms import PythonTransforms
+from mxrun.io.loading.python_transforms import TransformRunner
 from mxrun.io.loading.sampling import Balanced, Shuffle
 from mxrun.io.loading.staging import Staging
 from mxrun.runtime.engine.threaded import ThreadedEngine
@@ -41,7 +41,7 @@ def open_iterator(
     parts: int = 1,
     engine: str = ThreadedEngine.kind,
     bad_records: BadRecords | None = None,
-    python: PythonTransforms | None = None,
+    python: TransformRunner | None = None,
 ) -> DataIterator:
     """Return the iterator for an opened data set: directly from memory, or with loader threads.
 

@@ -15,8 +15,8 @@ from mxrun.io.loading.batch import SAMPLE_WEIGHT, Batch
 from mxrun.io.loading.iterator import OnWait, OrderedIterator, Slots, check_slots, provided
 from mxrun.io.loading.loader import Epoch, FinishedBatch, Loader
 from mxrun.io.loading.order import BatchOrder
-from mxrun.io.loading.python_transforms import PythonTransforms, ThreadTransforms
-from mxrun.io.loading.rows import BatchRows, Reading
+from mxrun.io.loading.python_transforms import ThreadTransforms, TransformRunner
+from mxrun.io.loading.rows import BatchRows, ReadsInProgress
 from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.io.loading.statistics import Work
 from mxrun.runtime.engine.threaded import ThreadedEngine
@@ -48,7 +48,7 @@ class PrefetchIterator(OrderedIterator):
         staging: Staging,
         engine: str = ThreadedEngine.kind,
         bad_records: BadRecords | None = None,
-        python: PythonTransforms | None = None,
+        python: TransformRunner | None = None,
     ) -> None:
         """Raises UserError if `order` leaves no batch of the data set."""
         super().__init__(dataset, order)
@@ -64,7 +64,7 @@ class PrefetchIterator(OrderedIterator):
         self._dataset, self._bad_records = dataset, bad_records
         self._indices = np.empty(0, np.int64)
         self._position, self._count = 0, 0
-        rows = BatchRows(dataset, order.seed, Reading(), python or ThreadTransforms())
+        rows = BatchRows(dataset, order.seed, ReadsInProgress(), python or ThreadTransforms())
         self._loader = Loader(rows, staging, workers, engine, bad_records is not None)
         self._finish = weakref.finalize(self, self._loader.stop, _EXIT_S)
         self._started = False

@@ -27,7 +27,7 @@ Steps = Sequence[TransformStep]
 Result = Record | UserError
 
 
-class PythonTransforms(Protocol):
+class TransformRunner(Protocol):
     """Interface for applying a user's own transforms to the records of a chunk.
 
     kind: `thread` or `process`; empty before the first records.
@@ -115,11 +115,11 @@ class TimedTransforms:
     `process`; empty before the first records. Results do not depend on it.
     """
 
-    def __init__(self, open_processes: Callable[[], PythonTransforms]) -> None:
+    def __init__(self, open_processes: Callable[[], TransformRunner]) -> None:
         """`open_processes`: returns the transforms that run in processes."""
         self.kind = ""
         self._open_processes = open_processes
-        self._chosen: PythonTransforms = ThreadTransforms()
+        self._chosen: TransformRunner = ThreadTransforms()
         self._lock = threading.Lock()
 
     def run(

@@ -18,14 +18,14 @@ from mxrun.io.dataset.fields import Field, LazyField
 from mxrun.io.images.decode import decoded
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.iterator import Slots
-from mxrun.io.loading.python_transforms import PythonTransforms
+from mxrun.io.loading.python_transforms import TransformRunner
 from mxrun.io.transforms.base import Record
 from mxrun.io.transforms.pipeline import Draws, values
 
 Numbers = NDArray[np.int64]
 
 
-class Reading:
+class ReadsInProgress:
     """Records that threads are reading, and the bytes that they have read."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class BatchRows:
     """Rows of all inputs of a batch; thread-safe."""
 
     def __init__(
-        self, dataset: Dataset, seed: int, reading: Reading, python: PythonTransforms
+        self, dataset: Dataset, seed: int, reading: ReadsInProgress, python: TransformRunner
     ) -> None:
         """`python`: applies the transforms that are the user's own."""
         self.dataset, self.reading = dataset, reading
@@ -117,7 +117,7 @@ class _Program:
         name: str,
         column: Field | LazyField,
         seed: int,
-        python: PythonTransforms,
+        python: TransformRunner,
     ) -> None:
         self._dataset, self._name, self._column, self._seed = dataset, name, column, seed
         self._python = python

@@ -14,7 +14,7 @@ Order = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Window:
+class ShuffleWindow:
     """Shuffle in which no record moves by more than `size` places.
 
     Records are then read nearly in the order of their files.
@@ -36,7 +36,7 @@ class Balanced:
 
 
 # False: the order of the files; True: any order, each equally likely.
-Shuffle = bool | Window | Balanced
+Shuffle = bool | ShuffleWindow | Balanced
 
 
 def record_order(shuffle: Shuffle, seed: int, epoch: int, count: int) -> Order:
@@ -48,7 +48,7 @@ def record_order(shuffle: Shuffle, seed: int, epoch: int, count: int) -> Order:
     stream = f"shuffle/{epoch}"
     if isinstance(shuffle, Balanced):
         return _balanced(shuffle.classes, seed, stream)
-    if isinstance(shuffle, Window):
+    if isinstance(shuffle, ShuffleWindow):
         keys = random.uniform(seed, stream, (count,))
         keys *= shuffle.size
         keys += np.arange(count)
