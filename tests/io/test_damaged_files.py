@@ -16,7 +16,7 @@ from mxrun.base.errors import UserError
 
 # No file here has more than some kilobytes: an allocation by a length in it would be more.
 _MAX_BYTES = 64 << 20
-_WITHOUT = {"parquet": "pyarrow"}
+_WITHOUT = {"parquet": "pyarrow", "arrow": "pyarrow"}
 
 
 @pytest.fixture(params=FORMATS)

@@ -180,6 +180,14 @@ def _write_parquet(folder: Path) -> None:
     parquet.write_table(table, folder / "a.parquet", row_group_size=2, write_page_checksum=True)
 
 
+def _write_arrow(folder: Path) -> None:
+    import pyarrow
+    from pyarrow import feather
+
+    table = pyarrow.table({"data": _rows().tolist(), "label": list(range(COUNT))})
+    feather.write_feather(table, folder / "a.arrow", compression="uncompressed", chunksize=2)
+
+
 FORMATS: Mapping[str, StoredFormat] = {
     "recordio": StoredFormat(
         "recordio", _write_records, "a.rec", "a.rec", IMAGE, _record_ends, tells_cut=True
@@ -240,5 +248,8 @@ FORMATS: Mapping[str, StoredFormat] = {
     ),
     "parquet": StoredFormat(
         "parquet", _write_parquet, "a.parquet", "a.parquet", NUMBERS, _every(40), tells_cut=True
+    ),
+    "arrow": StoredFormat(
+        "parquet", _write_arrow, "a.arrow", "a.arrow", NUMBERS, _every(40), tells_cut=True
     ),
 }

@@ -17,7 +17,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.dataset.fields import LazyField
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.files import check_memory
-from mxrun.io.formats.arrow_files import ArrowFile
+from mxrun.io.formats.arrow_files import ArrowFile, reported
 from mxrun.io.formats.byte_file import ByteFile
 from mxrun.io.formats.content_digest import content_digest
 from mxrun.io.images.encoded import EncodedImage
@@ -44,7 +44,8 @@ class ArrowTable:
         for file in self.files:
             for name in names:
                 file.check_column(name)
-                own, first = (each.schema.field(name).type for each in (file, self.files[0]))
+                with reported(file.path):
+                    own, first = (each.schema.field(name).type for each in (file, self.files[0]))
                 if own != first:
                     problem = f"{file.path}: column {name!r} has another type"
                     raise UserError(Diagnostic(problem, None, str(first), str(own)))
@@ -58,7 +59,9 @@ class ArrowTable:
 
     def is_image(self, name: str) -> bool:
         """Return whether a column holds bytes, or structures with bytes, as images are stored."""
-        return _bytes_type(self.files[0].schema.field(name).type) is not None
+        file = self.files[0]
+        with reported(file.path):
+            return _bytes_type(file.schema.field(name).type) is not None
 
     def numbers(self, name: str) -> NDArray[Any] | list[str]:
         """Return a column as an array [records, ...] of numbers, or as a list of words.
@@ -118,7 +121,8 @@ class ArrowTable:
         for column in columns:
             _check_complete(column, name, first, self)
             first += len(column)
-        parts = [_values(column, f"{file.path}: column {name!r}") for column in columns]
+        with reported(file.path):
+            parts = [_values(column, f"{file.path}: column {name!r}") for column in columns]
         if all(isinstance(part, list) for part in parts):
             return [word for part in parts for word in part]
         shapes = {part.shape[1:] for part in parts if isinstance(part, np.ndarray) and len(part)}

@@ -16,6 +16,8 @@ from mxrun.base.near_names import listed, nearest
 from mxrun.io.files import fail, unreadable_error
 
 _PARQUET, _ARROW = b"PAR1", b"ARROW1"
+# Byte after the magic number and its padding.
+_STREAM_START = 8
 
 
 class GroupReader(Protocol):
@@ -34,21 +36,23 @@ class GroupReader(Protocol):
 class ArrowFile:
     """Parquet or Arrow file whose groups are read by several threads.
 
-    `rows` has the number of rows of each group, `schema` pyarrow's schema. Raises UserError without
+    `rows` has the number of rows of each group, `schema` pyarrow's schema, `names` those of the
+    columns. Raises UserError without
     pyarrow, and for a file that is neither.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        with _reported(path):
+        with reported(path):
             self._reader = _open(path)
             self.schema = self._reader.schema
+            self.names = tuple(self.schema.names)
             self.rows = tuple(self._reader.rows)
 
     def check_column(self, name: str) -> None:
         """Raise UserError, listing the columns, unless there is one of this name."""
-        names = self.schema.names
+        names = self.names
         if names.count(name) != 1:
             problem = f"{self.path}: no column is named {name!r}"
             if name in names:
@@ -58,7 +62,7 @@ class ArrowFile:
 
     def read(self, group: int, columns: Sequence[str]) -> Any:
         """Return a group's columns as a pyarrow table, checked; raises UserError if damaged."""
-        with self._lock, _reported(self.path):
+        with self._lock, reported(self.path):
             table = self._reader.table(group, list(dict.fromkeys(columns)))
             # Offsets in the file would otherwise be trusted when a value is read.
             table.validate(full=True)
@@ -95,9 +99,14 @@ class _BatchReader:
         self._arrow = pyarrow
         self._file = pyarrow.ipc.open_file(pyarrow.OSFile(str(path)))
         self.schema = self._file.schema
-        self.rows = [
-            self._file.get_batch(number).num_rows for number in range(self._file.num_record_batches)
-        ]
+        # The batches are also in the file as a stream. The footer has no number of rows, so that
+        # this alone tells whether it lists all batches. Only their headers are read.
+        with pyarrow.memory_map(str(path)) as stream:
+            stream.seek(_STREAM_START)
+            self.rows = [batch.num_rows for batch in pyarrow.ipc.open_stream(stream)]
+        if len(self.rows) != self._file.num_record_batches:
+            got = f"{self._file.num_record_batches} in the footer"
+            fail(path, 0, "the file's list of batches is damaged", f"{len(self.rows)} batches", got)
 
     def table(self, group: int, columns: Sequence[str]) -> Any:
         batch = self._file.get_batch(group)
@@ -121,7 +130,7 @@ def _open(path: Path) -> GroupReader:
 
 
 @contextmanager
-def _reported(path: Path) -> Iterator[None]:
+def reported(path: Path) -> Iterator[None]:
     """Raise UserError naming the file for what pyarrow raises on damaged files."""
     try:
         yield
