@@ -126,7 +126,8 @@ def read_record(file: ByteFile, start: int, size: int) -> memoryview:
     content = file.read(start, size)
     view = memoryview(content)
     pieces: list[memoryview] = []
-    at, kinds = 0, _STARTS
+    at = 0
+    kinds: tuple[int, ...] = _STARTS
     while at < size:
         kind, length = _parse_header(file, start + at, view[at:], kinds)
         first = at + _HEADER.size
