@@ -37,7 +37,18 @@ _IN_MEMORY = "in memory"
 # Keys of a section that its changes replace, or that evaluation does not read.
 _OF_THE_RUN = ("split", "part_index", "num_parts", "shuffle", "sampling", "transforms")
 # Data set that reads a file with this ending.
-_FORMATS = {".npz": "npz"}
+_FORMATS = {
+    ".npz": "npz",
+    ".rec": "recordio",
+    ".tar": "webdataset",
+    ".parquet": "parquet",
+    ".arrow": "parquet",
+    ".feather": "parquet",
+    ".svm": "libsvm",
+    ".libsvm": "libsvm",
+}
+# Data sets that read one kind of file, so that another kind of path needs another one.
+_OF_FILES = frozenset({"csv", "image_list", *_FORMATS.values()})
 
 
 @dataclass(frozen=True)
@@ -252,8 +263,8 @@ def _refuse_twice(part: DataPart, given: Mapping[str, SourceNode]) -> None:
 def dataset_for(built: ModelDefinition, path: str, own: object) -> str:
     """Return the data set that reads `path`: the section's `own` if it reads such paths.
 
-    Folders are image folders and text files lists of images if the network takes images; other
-    text files are tables. Raises UserError if nothing is there.
+    The ending tells files of one format. Folders are image folders and text files lists of images
+    if the network takes images; other text files are tables. Raises UserError if nothing is there.
     """
     place = user_path(path)
     if not os.path.exists(place):
@@ -263,11 +274,11 @@ def dataset_for(built: ModelDefinition, path: str, own: object) -> str:
     own = str(own)
     reads_path = own in list(DATASETS) and "path" in DATASETS.get(own).options.model_fields
     if place.is_dir():
-        return own if reads_path and own not in ("csv", "npz", "image_list") else "image_folder"
+        return own if reads_path and own not in _OF_FILES else "image_folder"
     found = _FORMATS.get(place.suffix.lower())
     if found is None:
         found = "image_list" if images and is_image_list(place) else "csv"
-    return own if reads_path and own not in ("csv", "npz", "image_list", "image_folder") else found
+    return own if reads_path and own not in _OF_FILES | {"image_folder", "npy"} else found
 
 
 def _of_arrays(built: ModelDefinition, arrays: Mapping[str, Array], manifest: Manifest) -> Dataset:

@@ -10,7 +10,7 @@ from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import RunConfig
 from mxrun.io.loading.process_transforms import ProcessTransforms
-from mxrun.io.loading.python_transforms import TransformRunner, ThreadTransforms, TimedTransforms
+from mxrun.io.loading.python_transforms import ThreadTransforms, TimedTransforms, TransformRunner
 from mxrun.io.transforms.pipeline import Pipeline, TransformStep
 from mxrun.session.transform_process import command
 

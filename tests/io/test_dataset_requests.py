@@ -35,7 +35,7 @@ def test_an_unknown_data_set_names_the_nearest():
     assert found.place == place(1)
     assert "'digits'" in found.hint
     (found,) = failures("zzz", {}, "train")
-    assert all(name in found.hint for name in ("digits", "mnist", "synthetic"))
+    assert all(name in found.hint for name in ("csv", "digits", "mnist"))
 
 
 def test_the_table_of_names_is_the_folder():
