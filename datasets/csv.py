@@ -59,7 +59,8 @@ class CsvOptions(Parameters):
     header: bool | None = Option(
         default=None,
         description="Whether the first row names the columns; default: whether columns are given "
-        "by name, or the first row has words alone and the second numbers.",
+        "by name, or the first row has words alone and rows after it have numbers.",
+        examples=[True],
     )
     delimiter: str | None = Option(
         default=None,

@@ -23,7 +23,7 @@ _MAX_SHOWN = 4
 
 
 @dataclass(frozen=True)
-class ColumnChoice:
+class ColumnDraft:
     """Treatment of a column, as a config writes it, and a comment on it."""
 
     column: TableColumn
@@ -42,22 +42,22 @@ def repeated_names(outline: TableOutline) -> frozenset[str]:
     return frozenset(name for name, count in counts.items() if count > 1)
 
 
-def choose_form(column: TableColumn, outline: TableOutline) -> ColumnChoice:
+def choose_form(column: TableColumn, outline: TableOutline) -> ColumnDraft:
     """Return the treatment of a data column."""
     why = why_useless(column, outline)
     if why:
-        return ColumnChoice(column, "ignore", why)
+        return ColumnDraft(column, "ignore", why)
     if not column.words:
         return _number(column, outline.rows)
     if column.dates and not _is_category(column, outline.rows):
-        return ColumnChoice(column, "date", f"{_gaps(column, outline.rows)}such as {column.word!r}")
+        return ColumnDraft(column, "date", f"{_gaps(column, outline.rows)}such as {column.word!r}")
     kinds = sorted(column.kinds, key=lambda kind: (-column.kinds[kind], kind))
     shown = ", ".join(f"{kind[:20]} {column.kinds[kind]}" for kind in kinds[:_MAX_SHOWN])
     more = f", and {len(kinds) - _MAX_SHOWN} more" if len(kinds) > _MAX_SHOWN else ""
-    return ColumnChoice(column, "category", f"{_gaps(column, outline.rows)}{shown}{more}")
+    return ColumnDraft(column, "category", f"{_gaps(column, outline.rows)}{shown}{more}")
 
 
-def _number(column: TableColumn, rows: int) -> ColumnChoice:
+def _number(column: TableColumn, rows: int) -> ColumnDraft:
     known = column.numbers[~np.isnan(column.numbers)]
     parameters: dict[str, object] = {}
     if column.gaps >= _MIN_INDICATED * rows:
@@ -66,7 +66,7 @@ def _number(column: TableColumn, rows: int) -> ColumnChoice:
     if least >= 0 and 0 < _LONG_TAIL * median < largest:
         parameters["scale"] = "log"
     form = {"number": parameters} if parameters else "number"
-    return ColumnChoice(column, form, f"{_gaps(column, rows)}{least:g} to {largest:g}")
+    return ColumnDraft(column, form, f"{_gaps(column, rows)}{least:g} to {largest:g}")
 
 
 def _gaps(column: TableColumn, rows: int) -> str:

@@ -20,7 +20,7 @@ from mxrun.io.tables.columns import MAX_KINDS, TableColumn, TableOutline, outlin
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.tables.learn import learn_encoding
 from mxrun.session.column_survey import (
-    ColumnChoice,
+    ColumnDraft,
     choose_form,
     repeated_names,
     why_useless,
@@ -182,7 +182,7 @@ def _check_label(label: _Label, path: Path, outline: TableOutline) -> None:
 
 
 def _options(
-    source: str, outline: TableOutline, label: _Label, choices: Sequence[ColumnChoice]
+    source: str, outline: TableOutline, label: _Label, choices: Sequence[ColumnDraft]
 ) -> dict[str, object]:
     """Return the options of the data set `csv`; defaults are left out."""
     repeated = repeated_names(outline)
@@ -221,7 +221,7 @@ def _target(measured: Dataset) -> tuple[float, float]:
 
 
 def _comments(
-    label: _Label, outline: TableOutline, choices: Sequence[ColumnChoice]
+    label: _Label, outline: TableOutline, choices: Sequence[ColumnDraft]
 ) -> dict[str, str]:
     """Return comments on the options, those of columns as `columns.KEY`."""
     repeated = repeated_names(outline)
@@ -243,7 +243,7 @@ def _comments(
 def _facts(
     outline: TableOutline,
     label: _Label,
-    choices: Sequence[ColumnChoice],
+    choices: Sequence[ColumnDraft],
     encoding: TableEncoding,
 ) -> tuple[str, ...]:
     separator = {"": "as detected", " ": "blanks"}.get(outline.delimiter, outline.delimiter)

@@ -231,14 +231,3 @@ def test_without_columns_a_table_of_words_is_refused_with_the_way_out(tmp_path: 
     assert "titanic.csv:2:2: byte " in found
     assert "`columns: auto` makes numbers of categories and fills gaps" in found
     assert "reading has ended after 19 problems" in found
-
-
-def test_onnx_metadata_has_the_encoding(folder: Path) -> None:
-    onnx = pytest.importorskip("onnx")
-    result("convert", "runs/killed", "net.onnx", cwd=folder)
-    model = onnx.load(folder / "net.onnx")
-    (text,) = [each.value for each in model.metadata_props if each.key == "mxrun.preprocessing"]
-    found = json.loads(text)["data"]
-    assert found["columns"] == [*INPUTS]
-    assert [each["name"] for each in found["encoding"]][:2] == ["pclass", "sex"]
-    assert found["encoding"][1]["categories"] == ["female", "male"]

@@ -164,3 +164,20 @@ def test_columns_of_a_table_are_named_in_their_order() -> None:
         "scale": {},
         "transforms": [],
     }
+
+
+def test_the_encoding_of_a_table_is_told() -> None:
+    rows = ["size,color,kind"] + [f"{i},{('red', 'blue')[i % 2]},{i % 3}" for i in range(9)]
+    Path("rows.csv").write_text("\n".join(rows) + "\n")
+    data = "data: {batch_size: 3, train: {dataset: csv, path: rows.csv, columns: auto}}\n"
+    text = config_text(classifier(3), name="table", inputs="{data: [3], label: []}", data=data)
+    Path("net.yaml").write_text(text)
+    run_training()
+    found = metadata("runs/table")["mxrun.preprocessing"]["data"]
+    assert found["columns"] == ["size", "color=blue", "color=red"]
+    size, color = found["encoding"]
+    assert (size["kind"], size["fill"], size["center"], size["spread"]) == (
+        *("number", 4, 4),
+        pytest.approx(np.std(range(9))),
+    )
+    assert (color["kind"], color["categories"]) == ("category", ["blue", "red"])
