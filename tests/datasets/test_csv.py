@@ -312,3 +312,30 @@ def test_a_quote_that_is_never_closed_takes_the_rest_of_the_row():
     row = 'a,"' + "b," * 200_000
     table = parse_table(f"{row}\n1,2\n".encode(), "t.csv", TableForm(",", "yes"), "")
     assert table.names == ("a", row[2:])
+
+
+MEMORY = """
+import resource, sys
+from mxrun import library
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.dataset.request import open_datasets, request_dataset
+
+library.load()
+def peak():
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for path in sys.argv[1:]:
+    before = peak()
+    request = request_dataset("csv", {"path": path}, None, {})
+    inputs = {"data": TensorSpec((20,)), "label": TensorSpec((), "int32")}
+    open_datasets({"train": request}, inputs)
+    print(peak() - before)
+"""
+
+
+def test_D14_reading_takes_little_more_than_the_numbers(tmp_path):
+    cells = ",".join(f"{number}.{number:03}" for number in range(20))
+    # The first table pays for what is imported and allocated once.
+    for name, rows in (("small.csv", 5_000), ("large.csv", 60_000)):
+        (tmp_path / name).write_text("".join(f"{cells},{row % 3}\n" for row in range(rows)))
+    output = python_output("-c", MEMORY, str(tmp_path / "small.csv"), str(tmp_path / "large.csv"))
+    assert int(output.split()[1]) < 2.5 * (tmp_path / "large.csv").stat().st_size

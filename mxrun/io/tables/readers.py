@@ -104,13 +104,17 @@ class WordReader:
         """Number of distinct cells so far."""
         return len(self._known)
 
-    def add(self, cells: Sequence[bytes]) -> None:
-        """Add cells."""
+    def add(self, cells: Sequence[bytes]) -> list[int]:
+        """Add cells; returns the positions of those that are missing."""
         self.rows += len(cells)
-        if not self.is_over:
-            self._codes.append(np.array([*map(self._known.__getitem__, cells)], np.int32))
-            if self.is_over:
-                self._codes = []
+        if self.is_over:
+            return []
+        codes = np.array([*map(self._known.__getitem__, cells)], np.int32)
+        self._codes.append(codes)
+        if self.is_over:
+            self._codes = []
+        gaps = self._known.gaps
+        return np.flatnonzero(np.isin(codes, gaps)).tolist() if gaps else []
 
     def words(self, as_categories: bool) -> tuple[NDArray[np.int32], tuple[str, ...]]:
         """Return codes int32 [rows], -1 where missing, and the words by code.
@@ -193,10 +197,16 @@ class WordSurvey:
 
 
 class _Codes(dict[bytes, int]):
-    """Code of each cell, in the order of first appearance."""
+    """Code of each cell, in the order of first appearance; gaps: the codes of missing ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gaps: list[int] = []
 
     def __missing__(self, cell: bytes) -> int:
         code = self[cell] = len(self)
+        if is_gap(cell):
+            self.gaps.append(code)
         return code
 
 

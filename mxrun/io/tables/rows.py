@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
 
-# Bytes read at a time: the cells of a block take about ten times its size.
-_BLOCK = 1 << 20
+# Bytes read at a time: the cells of short rows take about forty times their size.
+_BLOCK = 1 << 18
 _MAX_ROW = 1 << 28
 # UTF-8's byte order mark, which some programs write at the beginning.
 _MARK = b"\xef\xbb\xbf"
@@ -24,13 +24,13 @@ _MARK = b"\xef\xbb\xbf"
 class RowBlock:
     """Rows of a file that are not empty: their bytes without line ends.
 
-    lines: number of each row's line in the file, from 1. raw: all lines of the block with their
-    ends; first: number of the first of them, which begins at byte `offset` of the file.
+    lines: number of each row's line in the file, from 1. content: the bytes of the block, with
+    empty lines; first: number of the first line, which begins at byte `offset` of the file.
     """
 
-    rows: list[bytes]
+    rows: Sequence[bytes]
     lines: NDArray[np.int64]
-    raw: list[bytes]
+    content: bytes
     first: int
     offset: int
 
@@ -47,20 +47,21 @@ class RowBlock:
 
     @cached_property
     def _starts(self) -> list[int]:
-        return list(accumulate(map(len, self.raw), initial=self.offset))
+        lines = self.content.splitlines(True)
+        return list(accumulate(map(len, lines), initial=self.offset))
 
     def rest(self) -> RowBlock:
         """Return the block without its first row."""
-        return RowBlock(self.rows[1:], self.lines[1:], self.raw, self.first, self.offset)
+        return RowBlock(self.rows[1:], self.lines[1:], self.content, self.first, self.offset)
 
     def select(self, numbers: list[int]) -> RowBlock:
         """Return the block with some of its rows."""
         rows = [self.rows[number] for number in numbers]
-        return RowBlock(rows, self.lines[numbers], self.raw, self.first, self.offset)
+        return RowBlock(rows, self.lines[numbers], self.content, self.first, self.offset)
 
 
 def row_blocks(stream: BinaryIO, name: str) -> Iterator[RowBlock]:
-    """Yield the rows of a file in blocks of about 1 MiB.
+    """Yield the rows of a file in blocks of about 256 KiB.
 
     Raises UserError for a row of more than 256 MiB; `name` is the file's name in messages.
     """
@@ -76,16 +77,15 @@ def row_blocks(stream: BinaryIO, name: str) -> Iterator[RowBlock]:
         if len(pending) > _MAX_ROW:
             problem = f"{name}:{line}: byte {offset}: the row is too long"
             raise UserError(Diagnostic(problem, None, f"at most {_MAX_ROW:,} bytes"))
-        raw = text[:end].splitlines(True)
-        rows, numbers = [], []
-        for number, each in enumerate(raw, line):
-            stripped = each.rstrip(b"\r\n")
-            if stripped and not stripped.isspace():
-                rows.append(stripped)
-                numbers.append(number)
+        text = text[:end]
+        every = text.splitlines()
+        rows = [each for each in every if each and not each.isspace()]
+        numbers = np.arange(line, line + len(every))
+        if len(rows) < len(every):
+            numbers = numbers[[bool(each) and not each.isspace() for each in every]]
         if rows:
-            yield RowBlock(rows, np.array(numbers, np.int64), raw, line, offset)
-        line += len(raw)
+            yield RowBlock(rows, numbers, text, line, offset)
+        line += len(every)
         offset += end
         if not content:
             return

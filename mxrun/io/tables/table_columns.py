@@ -69,11 +69,9 @@ class TableColumns:
             reader, treatment = self.readers[at], self._layout.forms[at]
             original = self._layout.columns[at]
             if isinstance(reader, WordReader):
-                reader.add(cells[column])
-                if getattr(treatment, "missing", "") == "error":
-                    gaps = [row for row, cell in enumerate(cells[column]) if is_gap(cell)]
-                    if gaps:
-                        yield RefusedCells(column, gaps)
+                gaps = reader.add(cells[column])
+                if gaps and getattr(treatment, "missing", "") == "error":
+                    yield RefusedCells(column, gaps)
                 continue
             if original in self.words_found:
                 continue
@@ -130,8 +128,7 @@ class TableColumns:
         if original in self.words_found:
             return
         if isinstance(label, WordReader):
-            label.add(cells)
-            bad = [row for row, cell in enumerate(cells) if is_gap(cell)]
+            bad = label.add(cells)
         else:
             was_empty = label.is_empty
             bad = label.add(cells, exact)
@@ -140,8 +137,7 @@ class TableColumns:
                     self.words_found |= {original}
                     return
                 self._label = words = WordReader()
-                words.add(cells)
-                bad = [row for row in bad if is_gap(cells[row])]
+                bad = words.add(cells)
         if bad:
             yield RefusedCells(column, bad, "label")
 

@@ -34,8 +34,8 @@ T = TypeVar("T")
 _GZIP = b"\x1f\x8b"
 # Rows after the first that tell whether it names the columns.
 _HEADER_ROWS = 100
-# Blocks of 1 MiB between two looks at the memory that is left.
-_BLOCKS = 64
+# Blocks between two looks at the memory that is left.
+_BLOCKS = 256
 
 
 @dataclass(frozen=True)
@@ -189,9 +189,9 @@ class _Reading:
         count = total = 0
         with report_unreadable(source.name), source.open() as stream:
             for number, block in enumerate(row_blocks(stream, source.name), 1):
-                total = block.offset + sum(map(len, block.raw))
+                total = block.offset + len(block.content)
                 if number % _BLOCKS == 0:
-                    check_memory(source.name, _BLOCKS << 20)
+                    check_memory(source.name, _BLOCKS * len(block.content))
                 _refuse_binary(block, source.name)
                 if layout is None:
                     layout = _first_layout(block, form, source.name)
@@ -214,14 +214,15 @@ class _Reading:
         """Add the rows of a block; returns their number."""
         divider, width = layout.divider, layout.width
         assert self._columns is not None
-        is_even = all(row.count(divider) == width - 1 and b'"' not in row for row in block.rows)
+        has_quotes = b'"' in block.content
+        is_even = not has_quotes and {row.count(divider) for row in block.rows} == {width - 1}
         if is_even and self._columns.add_numbers(block.rows, layout):
             self._lines.append(block.compact_lines)
             return len(block.rows)
         cells = [
-            split_row(row, divider) if b'"' in row else row.split(divider) for row in block.rows
+            split_row(row, divider) if has_quotes else row.split(divider) for row in block.rows
         ]
-        if any(len(each) != width for each in cells):
+        if not is_even and any(len(each) != width for each in cells):
             for at, each in enumerate(cells):
                 if len(each) != width:
                     self._problems.add_width(block, at, len(each), width, name)
@@ -231,7 +232,7 @@ class _Reading:
             block = block.select(kept)
         if not cells:
             return 0
-        has_underscore = any(b"_" in row for row in block.rows)
+        has_underscore = b"_" in block.content
         for refused in self._columns.add(list(zip(*cells, strict=True)), layout, has_underscore):
             self._problems.add_cells(block, cells, refused, layout, name, not self._lines)
         self._lines.append(block.compact_lines)
@@ -269,6 +270,8 @@ def _first_layout(block: RowBlock, form: TableForm, name: str) -> TableLayout:
 
 
 def _refuse_binary(block: RowBlock, name: str) -> None:
+    if b"\0" not in block.content:
+        return
     for at, row in enumerate(block.rows):
         if b"\0" in row:
             where = f"{name}:{block.lines[at]}:1: byte {block.byte(at)}"
