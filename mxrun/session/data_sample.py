@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.records import location_of_record, number_of_record, scale_of, stored_record
 from mxrun.io.loading.batch import SAMPLE_WEIGHT, is_label
+from mxrun.io.loading.iterator import DataIterator
 from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.order import BatchOrder
 from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.io.transforms.pipeline import values
 from mxrun.session.data_sections import TRAIN, DataSections
+from mxrun.session.record_order import shuffle_of
 
 # The epoch with which training begins.
 FIRST_EPOCH = 1
@@ -104,18 +106,24 @@ def sample_records(sections: DataSections, request: SampleRequest) -> DataSample
     dataset = sections.section(request.section)
     config = sections.built.config
     seed = config.seed if request.seed is None else request.seed
-    shuffle = getattr(config.data, request.section).shuffle
+    shuffle = shuffle_of(getattr(config.data, request.section), dataset)
     count = min(request.count, len(dataset))
     if request.raw:
         order = BatchOrder(len(dataset), count, shuffle, seed)
-        indices = order.indices(request.epoch)[:count]
-        rows = [_stored_rows(dataset, index) for index in indices.tolist()]
+        indices = order.indices(request.epoch)[:count].tolist()
+        rows = [_stored_rows(dataset, index) for index in indices]
     else:
+        built = sections.built
+        size = built.batch_size if request.section == TRAIN else built.model.batch_size
+        staging = Staging([_arrays(dataset, size)])
         workers = config.data.workers
-        indices, rows = _read(dataset, count, shuffle, seed, request.epoch, workers)
-    records = tuple(
-        _record(dataset, index, row) for index, row in zip(indices.tolist(), rows, strict=True)
-    )
+        iterator = open_iterator(
+            dataset, size, shuffle=shuffle, seed=seed, workers=workers, staging=staging
+        )
+        with closing(iterator):
+            iterator.reset(request.epoch)
+            indices, rows = _read(iterator, dataset, size, count)
+    records = tuple(_record(dataset, index, row) for index, row in zip(indices, rows, strict=True))
     names = [name for name in dataset.inputs if not is_label(name) and _are_images(rows, name)]
     notes: list[str] = []
     images = {}
@@ -131,21 +139,17 @@ def sample_records(sections: DataSections, request: SampleRequest) -> DataSample
 
 
 def _read(
-    dataset: Dataset, count: int, shuffle: bool, seed: int, epoch: int, workers: int
-) -> tuple[NDArray[np.int64], list[dict[str, NDArray[Any]]]]:
-    """Return the first `count` records of an epoch and their rows, made as in training."""
-    staging = Staging([_arrays(dataset, count)])
-    iterator = open_iterator(
-        dataset, count, shuffle=shuffle, seed=seed, workers=workers, staging=staging
-    )
-    slots = _arrays(dataset, count) | {SAMPLE_WEIGHT: np.empty(count, np.float32)}
-    with closing(iterator):
-        iterator.reset(epoch)
-        batch = iterator.next_into(slots)
-        assert batch is not None
-        indices = batch.indices[: batch.valid].copy()
-    names = list(dataset.inputs)
-    return indices, [{name: slots[name][row] for name in names} for row in range(len(indices))]
+    iterator: DataIterator, dataset: Dataset, size: int, count: int
+) -> tuple[list[int], list[dict[str, NDArray[Any]]]]:
+    """Return the first `count` records of batches of `size`, and their rows."""
+    slots = _arrays(dataset, size) | {SAMPLE_WEIGHT: np.empty(size, np.float32)}
+    indices: list[int] = []
+    rows: list[dict[str, NDArray[Any]]] = []
+    while len(rows) < count and (batch := iterator.next_into(slots)) is not None:
+        indices += batch.indices[: batch.valid].tolist()
+        for row in range(batch.valid):
+            rows.append({name: slots[name][row].copy() for name in dataset.inputs})
+    return indices[:count], rows[:count]
 
 
 def _arrays(dataset: Dataset, count: int) -> dict[str, NDArray[Any]]:

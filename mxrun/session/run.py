@@ -16,7 +16,6 @@ from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.base.validation import Path as KeyPath
-from mxrun.config import DatasetSection, WindowSection
 from mxrun.executor.executor import Executor
 from mxrun.executor.gradient_buckets import cuts, gradient_buckets
 from mxrun.frontend import ModelDefinition
@@ -27,8 +26,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fingerprint import fingerprint
 from mxrun.io.loading.bad_records import BadRecords
 from mxrun.io.loading.iterator import DataIterator
-from mxrun.io.loading.open import balanced, open_iterator
-from mxrun.io.loading.sampling import Shuffle, ShuffleWindow
+from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.staging import Staging
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
@@ -38,6 +36,7 @@ from mxrun.session.device import open_devices
 from mxrun.session.parameter_init import initialise_pinned, zero_pinned
 from mxrun.session.planning import last_batch, staged_names
 from mxrun.session.plugins import plugin_hashes
+from mxrun.session.record_order import shuffle_of
 from mxrun.session.save_copy import SaveCopy
 from mxrun.session.warm_start import WarmStartSource
 from mxrun.train.background import BackgroundWriter
@@ -138,7 +137,7 @@ class Run:
         return open_iterator(
             self.datasets[role],
             self.built.batch_size if training else self.built.model.batch_size,
-            shuffle=_shuffle(getattr(config.data, role), self.datasets[role]),
+            shuffle=shuffle_of(getattr(config.data, role), self.datasets[role]),
             seed=config.seed,
             last_batch=last_batch(self.built, role),
             loops=self.executor.device.host_loop,
@@ -382,15 +381,6 @@ class Run:
         for name, array in checkpoint.measured.items():
             np.copyto(measured[name], array)
         loop.progress = checkpoint.manifest.progress
-
-
-def _shuffle(section: DatasetSection, dataset: Dataset) -> Shuffle:
-    """Return how the records of an epoch are drawn. Raises UserError for missing classes."""
-    if section.sampling is not None:
-        return balanced(dataset)
-    if isinstance(section.shuffle, WindowSection):
-        return ShuffleWindow(section.shuffle.window)
-    return section.shuffle
 
 
 def context_group(built: ModelDefinition, plan: Plan) -> ContextGroup:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,7 @@ def test_an_interrupted_pack_continues(tmp_path: Path, number: signal.Signals) -
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         while not journal.exists() or journal.read_bytes().count(b"\n") < 2:
             assert process.poll() is None
+            time.sleep(0.01)
         process.send_signal(number)
         if number is signal.SIGINT:
             feed(process, blocked, content)
@@ -127,6 +129,7 @@ def test_an_interrupted_pack_continues(tmp_path: Path, number: signal.Signals) -
 def feed(process: subprocess.Popen[str], pipe: Path, content: bytes) -> None:
     """Write into a pipe when the process reads from it, unless it ends before that."""
     while process.poll() is None:
+        time.sleep(0.01)
         with contextlib.suppress(OSError):
             descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
             os.write(descriptor, content)

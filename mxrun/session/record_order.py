@@ -1,0 +1,17 @@
+"""Order in which the data sections of a config read their records."""
+
+from __future__ import annotations
+
+from mxrun.config import DatasetSection, WindowSection
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.loading.open import balanced
+from mxrun.io.loading.sampling import Shuffle, ShuffleWindow
+
+
+def shuffle_of(section: DatasetSection, dataset: Dataset) -> Shuffle:
+    """Return how the records of an epoch are drawn. Raises UserError for missing classes."""
+    if section.sampling is not None:
+        return balanced(dataset)
+    if isinstance(section.shuffle, WindowSection):
+        return ShuffleWindow(section.shuffle.window)
+    return section.shuffle
