@@ -28,7 +28,7 @@ class PackEncodingName(str, Enum):
     RAW = "raw"
 
 
-class BadRecord(str, Enum):
+class OnBadRecord(str, Enum):
     """What happens to a record that cannot be read."""
 
     ERROR = "error"
@@ -123,9 +123,9 @@ def pack(
         ),
     ] = None,
     on_bad_record: Annotated[
-        BadRecord,
+        OnBadRecord,
         typer.Option(help="skip leaves out images that cannot be read, and lists them."),
-    ] = BadRecord.ERROR,
+    ] = OnBadRecord.ERROR,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
     allow_plugins: AllowPlugins = False,
     json: Json = False,
@@ -172,7 +172,7 @@ def pack(
             channels,
             overrides or (),
             workers,
-            on_bad_record is BadRecord.SKIP,
+            on_bad_record is OnBadRecord.SKIP,
             overwrite,
             allow_plugins,
         )

@@ -245,7 +245,10 @@ def _command(name: str, function: Callable[..., None]) -> list[str]:
             usage = info.metavar if is_required else f"[{info.metavar}]"
             arguments.append((usage, info.metavar, info.help, default))
         else:
-            flag = "/".join(info.param_decls or [f"--{parameter.name.replace('_', '-')}"])
+            # Within Annotated, the first of an option's names is where its default would be.
+            names = (info.default, *(info.param_decls or ()))
+            named = [name for name in names if isinstance(name, str) and name.startswith("-")]
+            flag = "/".join(named or [f"--{parameter.name.replace('_', '-')}"])
             value = "" if _is_flag(annotation) else f" {info.metavar or _choices(annotation)}"
             options.append((flag + value, info.help, default))
     text, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\b\n")
@@ -274,7 +277,8 @@ def _choices(annotation: Any) -> str:
 def _usual(info: Any, default: Any) -> str:
     if isinstance(info.show_default, str):
         return info.show_default
-    return "" if default in (None, False) else str(getattr(default, "value", default))
+    is_absent = default is None or default is False or default == ""
+    return "" if is_absent else str(getattr(default, "value", default))
 
 
 def write_pages() -> None:
