@@ -19,6 +19,7 @@ _ORDER = (
     "tables",
     "configs",
     "data",
+    "datasets",
     "training",
     "evaluate",
     "inference",
