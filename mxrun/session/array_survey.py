@@ -13,6 +13,7 @@ from mxrun.base.near_names import folded, listed
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS
+from mxrun.io.fetch.files import recorded_dataset
 from mxrun.io.files import user_path
 from mxrun.io.formats.npy import npz_shapes, read_npz
 from mxrun.session.data_survey import (
@@ -32,6 +33,8 @@ _FILES: Mapping[str, Mapping[str, str]] = {
     "cifar10": {"train": "data_batch_1.bin", "test": "test_batch.bin"},
     "cifar100": {"train": "train.bin", "test": "test.bin"},
 }
+# Data sets with the same names of files; the record of a fetch tells them apart.
+_SAME_FILES: Mapping[str, str] = {"fashion_mnist": "mnist"}
 # Names of arrays in archives, in the form that `folded` returns; the most usual first.
 _DATA = (
     "data",
@@ -74,7 +77,9 @@ def known_files(folder: Path) -> tuple[str, tuple[str, ...]] | None:
             if (folder / name).is_file() or (folder / f"{name}.gz").is_file()
         ]
         if parts:
-            return dataset, tuple(parts)
+            recorded = recorded_dataset(folder)
+            named = recorded if _SAME_FILES.get(recorded) == dataset else dataset
+            return named, tuple(parts)
     return None
 
 

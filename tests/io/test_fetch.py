@@ -13,6 +13,7 @@ import socket
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from urllib.request import Request
 
 import pytest
 from file_server import Answer, serving
@@ -25,7 +26,7 @@ from mxrun.io.fetch.published import (
     PublishedDataset,
     PublishedFile,
 )
-from mxrun.io.fetch.transfer import TransferPolicy
+from mxrun.io.fetch.transfer import SafeRedirections, TransferPolicy
 from mxrun.io.files import find_file
 
 CONTENT = bytes(number * 7 % 251 for number in range(300_000))
@@ -118,6 +119,7 @@ def test_a_missing_file_is_not_asked_for_again(tmp_path: Path) -> None:
         assert len(server.requests) == 1
     assert "404" in text
     assert "--from URL" in text
+    assert os.listdir(tmp_path) == []
 
 
 def test_the_next_mirror_is_asked(tmp_path: Path) -> None:
@@ -185,6 +187,14 @@ def test_encoded_answers_are_refused(tmp_path: Path) -> None:
 def test_redirections_lead_to_http_only(tmp_path: Path, location: str) -> None:
     with serving({"/numbers.bin": CONTENT}, Answer(location=location)) as server:
         assert location in failure(tmp_path, published(f"{server.url}/"))
+
+
+def test_no_redirection_leads_from_https_to_http() -> None:
+    redirections = SafeRedirections("https://x/numbers.bin")
+    request = Request("https://x/numbers.bin")
+    with pytest.raises(UserError, match="redirects to an address that is not allowed"):
+        redirections.redirect_request(request, None, 302, "", {}, "http://x/numbers.bin")
+    assert redirections.redirect_request(request, None, 302, "", {}, "https://y/numbers.bin")
 
 
 def test_a_redirection_is_followed(tmp_path: Path) -> None:
@@ -327,7 +337,7 @@ def test_an_archive_leaves_its_members_alone(tmp_path: Path) -> None:
         assert [file.source for file in fetch(tmp_path / "to", dataset)] == ["", ""]
         assert len(server.requests) == 1
         (tmp_path / "to" / "train.bin").write_bytes(bytes(999) + b"x")
-        with pytest.raises(UserError, match="is not the published file"):
+        with pytest.raises(UserError, match="was not fetched as it is"):
             fetch(tmp_path / "to", dataset)
         (tmp_path / "to" / "train.bin").unlink()
         fetch(tmp_path / "to", dataset)

@@ -74,7 +74,7 @@ def pixels_of(dataset: Dataset) -> NDArray[np.uint8]:
 
 @pytest.mark.parametrize("encoding", ["keep", "png", "raw"])
 @pytest.mark.parametrize("suffix", ["rec", "tar"])
-def test_a_pack_has_the_images_and_classes_of_its_source(
+def test_D4_a_pack_has_the_images_and_classes_of_its_source(
     folder: Path, tmp_path: Path, encoding: str, suffix: str
 ) -> None:
     source = opened("image_folder", folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections import deque
@@ -92,9 +93,17 @@ class FileServer:
 
 @contextmanager
 def serving(files: Mapping[str, bytes], *answers: Answer) -> Iterator[FileServer]:
-    """Serve files; the answers are for the first requests, and the others are whole."""
+    """Serve files; the answers are for the first requests, and the others are whole.
+
+    Meanwhile no proxy of the environment stands between this machine and itself.
+    """
+    before = os.environ.get("no_proxy")
+    os.environ["no_proxy"] = "127.0.0.1"
     server = FileServer(files, answers)
     try:
         yield server
     finally:
         server.close()
+        del os.environ["no_proxy"]
+        if before is not None:
+            os.environ["no_proxy"] = before

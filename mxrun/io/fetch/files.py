@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import atomic_file, report_write_errors, sync_folder, write_text
 from mxrun.io.fetch.digests import content_sha256, sha256_of
-from mxrun.io.fetch.published import ArchiveMember, PublishedDataset, PublishedFile
+from mxrun.io.fetch.published import PUBLISHED, ArchiveMember, PublishedDataset, PublishedFile
 from mxrun.io.fetch.transfer import TransferPolicy, check_url, download, write_all
 from mxrun.io.files import unreadable_error
 
@@ -109,9 +109,10 @@ def _present(
     if wrong:
         if request.overwrite:
             return None
+        what = "was not fetched as it is" if file.members else "is not the published file"
         raise UserError(
             Diagnostic(
-                f"{path} is there, but is not the published file",
+                f"{path} is there, but {what}",
                 hint="--overwrite replaces it, and --to FOLDER fetches into another folder",
             )
             for path in wrong
@@ -129,7 +130,12 @@ def _fetched(
     partial = folder / f".{file.name}.partial"
     with report_write_errors(folder / file.name), _locked(partial) as stream:
         _check_space(folder, file, stream.seek(0, 2))
-        source, digest, resumed = _transferred(request, file, stream, progress)
+        try:
+            source, digest, resumed = _transferred(request, file, stream, progress)
+        except UserError:
+            if not stream.seek(0, 2):
+                partial.unlink()
+            raise
         stream.flush()
         os.fsync(stream.fileno())
         if file.members:
@@ -301,13 +307,24 @@ def _write_member(folder: Path, member: ArchiveMember, size: int, content: Any) 
     return digest.hexdigest()
 
 
+def recorded_dataset(folder: Path) -> str:
+    """Return the name of the data set that was fetched into a folder; empty if none was."""
+    name = _record(folder).get("dataset")
+    return name if isinstance(name, str) and name in PUBLISHED else ""
+
+
 def _recorded(folder: Path) -> dict[str, Any]:
     """Return the digests by file name that an earlier fetch has recorded; empty without one."""
+    files = _record(folder).get("files")
+    if not isinstance(files, dict):
+        return {}
+    return {name: entry for name, entry in files.items() if isinstance(entry, dict)}
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    """Return the content of a folder's SOURCE.json; empty if there is none, or another file."""
     try:
         record = json.loads((folder / SOURCE_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    files = record.get("files") if isinstance(record, dict) else None
-    if not isinstance(files, dict):
-        return {}
-    return {name: entry for name, entry in files.items() if isinstance(entry, dict)}
+    return record if isinstance(record, dict) else {}

@@ -192,14 +192,14 @@ def _opener(url: str) -> urllib_request.OpenerDirector:
         urllib_request.HTTPHandler(),
         urllib_request.HTTPSHandler(),
         urllib_request.HTTPDefaultErrorHandler(),
-        _Redirections(url),
+        SafeRedirections(url),
         urllib_request.HTTPErrorProcessor(),
     ):
         opener.add_handler(handler)
     return opener
 
 
-class _Redirections(urllib_request.HTTPRedirectHandler):
+class SafeRedirections(urllib_request.HTTPRedirectHandler):
     """Redirections that lead to HTTP and HTTPS, and never from HTTPS to HTTP."""
 
     def __init__(self, url: str) -> None:
