@@ -53,7 +53,7 @@ class CsvOptions(Parameters):
         "ignore, auto, or one of these with parameters; columns that are not named, and all with "
         "auto, are treated by what they hold. What this needs, such as categories and means, is "
         "learned from the training records; default: all columns are numbers, read as they are.",
-        examples=[{"age": {"number": {"missing": "median"}}, "sex": "category", "name": "ignore"}],
+        examples=[{"age": {"number": {"missing": "median"}}, "name": "ignore"}],
         json_schema_extra=or_auto,
     )
     header: bool | None = Option(

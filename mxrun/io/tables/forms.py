@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
 from mxrun.base.errors import Diagnostic
 from mxrun.base.near_names import nearest
@@ -93,16 +93,9 @@ PLAIN_NUMBER = NumberForm(missing="error", scale="none")
 """Treatment of the columns of a table that is read as it is."""
 
 
-def _or_name(schema: dict[str, Any]) -> None:
-    """Let a JSON schema also accept the name alone."""
-    whole = {key: schema.pop(key) for key in [*schema] if key not in ("title", "description")}
-    schema["anyOf"] = [{"enum": list(FORMS)}, {**whole, "minProperties": 1, "maxProperties": 1}]
-
-
 class ColumnChoice(Parameters):
     """Treatment of a column as written: a name, or {name: parameters}."""
 
-    model_config = ConfigDict(json_schema_extra=_or_name)
     written: ClassVar[str] = _WRITTEN
 
     auto: ColumnForm | None = Field(default=None, description="By what the column holds.")
@@ -142,7 +135,20 @@ def _automatic(given: Any) -> Any:
     return {} if given == ColumnForm.kind else given
 
 
-Columns = Annotated[Mapping[Word, ColumnChoice], BeforeValidator(_automatic)]
+_KINDS = list(FORMS)
+_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"enum": _KINDS},
+        {
+            "type": "object",
+            "propertyNames": {"enum": _KINDS},
+            "minProperties": 1,
+            "maxProperties": 1,
+        },
+    ]
+}
+_Choice = Annotated[ColumnChoice, WithJsonSchema(_SCHEMA)]
+Columns = Annotated[Mapping[Word, _Choice], BeforeValidator(_automatic)]
 """Type of a data set's option: treatment of columns by name, number or pattern, or auto."""
 
 
