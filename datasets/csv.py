@@ -96,20 +96,21 @@ def follow(
     Here these columns may be in another order or among others. Keys that the section sets itself,
     `own`, take precedence.
     """
-    found: dict[str, object] = {}
+    found: dict[str, object] = {"columns": None}
+    sources: tuple[Named, ...] = tuple(columns)
     if encoding is not None:
         sources = encoding.source_columns
+        # Columns that are left out may be among those that the section names.
+        if "data" in own and options.data and len(options.data) == len(sources):
+            sources = options.data
         forms = zip(sources, encoding.forms, strict=True)
         found["columns"] = {str(source): ColumnChoice.of(form) for source, form in forms}
         found["data"] = sources
-    elif options.columns is not None:
-        found["columns"] = None
-    if columns and options.header is not False:
-        found["data"] = tuple(columns)
-        if label and options.label is not None and "label" not in own:
-            found["label"] = label
-    if "data" in own:
-        found.pop("data", None)
+    elif columns and options.header is not False and "data" not in own:
+        found["data"] = sources
+    is_named = bool(columns) and options.header is not False and "data" not in own
+    if is_named and label and options.label is not None and "label" not in own:
+        found["label"] = label
     return options.model_copy(update=found)
 
 

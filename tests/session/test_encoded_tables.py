@@ -15,6 +15,7 @@ from commands import mxrun, refused, result, succeeded
 from interrupted_runs import go_on, left
 from killed_runs import Moment, chain
 from passengers import passengers
+from training import run_training
 
 import mxrun as package
 from mxrun.base.errors import UserError
@@ -231,3 +232,43 @@ def test_without_columns_a_table_of_words_is_refused_with_the_way_out(tmp_path: 
     assert "titanic.csv:2:2: byte " in found
     assert "`columns: auto` makes numbers of categories and fills gaps" in found
     assert "reading has ended after 19 problems" in found
+
+
+def trained(folder: Path, config: str) -> package.Model:
+    """Train in this process, in the current folder, and return the run."""
+    write(folder, config.replace("epochs: 4", "epochs: 1"))
+    run_training()
+    return package.load(folder / "runs/killed")
+
+
+def test_columns_that_are_left_out_may_be_among_the_data(empty_folder: Path) -> None:
+    names = "data: [fare, name, sex, age]"
+    columns = "columns: {name: ignore, age: {number: {missing: 0}}}"
+    text = CONFIG.replace(COLUMNS, f"{names}\n    {columns}").replace("[14]", "[4]")
+    model = trained(empty_folder, text)
+    parts = [model.evaluate(part) for part in ("train", "eval")]
+    assert sum(part.records for part in parts) == 900
+    right = sum(part.records * part.metrics["accuracy"] for part in parts)
+    found = model.evaluate("titanic.csv")
+    assert found.metrics["accuracy"] == pytest.approx(right / 900)
+    Path("new.csv").write_text(ROWS)
+    assert len(model.predict("new.csv").sources) == 3
+
+
+def test_a_table_without_a_header_is_encoded_by_number(empty_folder: Path) -> None:
+    columns = 'columns: {"0": category, "1": ignore, "6": ignore, "8": ignore}'
+    text = CONFIG.replace(COLUMNS, columns).replace("label: survived", "label: -1")
+    lines = passengers().splitlines(True)[1:]
+    write(empty_folder, text)
+    Path("titanic.csv").write_text("".join(lines))
+    Path("net.yaml").write_text(text.replace("[14]", "[13]").replace("epochs: 4", "epochs: 1"))
+    run_training()
+    model = package.load("runs/killed")
+    expected = model.predict("titanic.csv")
+    cells = [row[:-1] for row in csv.reader(lines)]
+    bare = [",".join(row[at] for at in (0, 2, 3, 4, 5, 7, 9)) for row in cells]
+    Path("bare.csv").write_text("\n".join(bare))
+    found = model.predict("bare.csv")
+    for name, values in expected.outputs.items():
+        assert np.array_equal(found.outputs[name], values)
+    assert model.evaluate("titanic.csv").records == 900
