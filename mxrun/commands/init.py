@@ -153,7 +153,7 @@ def _survey(source: str, label: str | None) -> DataSurvey:
         return survey_images(source) if known is None else survey_files(source, *known)
     if suffix == ".npz":
         return survey_archive(source, label)
-    if suffix in _TABLES:
+    if suffix in _TABLES or (suffix == ".gz" and Path(path.stem).suffix.lower() in _TABLES):
         return survey_table(source, label)
     expected = f"a folder, a table ({', '.join(_TABLES)}) or .npz"
     hint = ""

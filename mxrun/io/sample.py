@@ -21,7 +21,7 @@ from mxrun.io.formats.image_list import names_images
 from mxrun.io.formats.npy import read_npy
 from mxrun.io.images.decode import SUFFIXES, decode_image
 from mxrun.io.tables.encoding import TableEncoding, Tally
-from mxrun.io.tables.text import PLAIN, TableForm, parse_table
+from mxrun.io.tables.text import PLAIN, TableForm, is_zipped, parse_table
 from mxrun.io.transforms.base import Record, Scale
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Draws, Pipeline, values
 
@@ -173,7 +173,7 @@ def _require_table(content: bytes, name: Path | str) -> None:
         found, hint = "an archive", "save one of its arrays as .npy"
     elif content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         found, hint = "markup, such as SVG or HTML", "convert it to PNG"
-    elif b"\0" in content:
+    elif b"\0" in content and not is_zipped(content):
         found = "binary data of an unknown format"
     if found:
         expected = "an image, a .npy file or a table of numbers"

@@ -48,7 +48,7 @@ from mxrun.train.metric_kind import MetricKind
 STANDARD_INPUT = "-"
 # Data set whose options are the settings of tables if training read no tables, and its path.
 _TABLE, _PATH = "csv", "path"
-_FOLDER_SUFFIXES = (*SUFFIXES, ".npy", ".csv")
+_FOLDER_SUFFIXES = (*SUFFIXES, ".npy", ".csv", ".csv.gz")
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
@@ -244,6 +245,8 @@ def test_a_table_of_words_alone_may_have_a_header(folder: Path) -> None:
     result = init(InitRequest("t.csv"))
     assert result.survey.classes == ("a", "b")
     assert "cap: category    # x 30, y 30" in result.file.read_text()
+    Path("z.csv.gz").write_bytes(gzip.compress((folder / "t.csv").read_bytes()))
+    assert init(InitRequest("z.csv.gz")).survey.classes == ("a", "b")
     assert trained(result, "train.epochs=5")["accuracy"] == 1
 
 

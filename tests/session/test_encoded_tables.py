@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import shutil
@@ -253,6 +254,9 @@ def test_columns_that_are_left_out_may_be_among_the_data(empty_folder: Path) -> 
     assert found.metrics["accuracy"] == pytest.approx(right / 900)
     Path("new.csv").write_text(ROWS)
     assert len(model.predict("new.csv").sources) == 3
+    Path("new.csv.gz").write_bytes(gzip.compress(ROWS.encode()))
+    assert len(model.predict("new.csv.gz").sources) == 3
+    assert model.evaluate("titanic.csv").records == 900
 
 
 def test_a_table_without_a_header_is_encoded_by_number(empty_folder: Path) -> None:

@@ -27,7 +27,7 @@ from mxrun.io.tables.problems import HEADER_HINT, CellProblems
 from mxrun.io.tables.rows import RowBlock, RowPlaces, row_blocks
 from mxrun.io.tables.table_columns import TableColumns
 
-__all__ = ["PLAIN", "TableForm", "TextTable", "parse_table", "read_table"]
+__all__ = ["PLAIN", "TableForm", "TextTable", "is_zipped", "parse_table", "read_table"]
 
 T = TypeVar("T")
 
@@ -100,12 +100,17 @@ def first_row(path: Path) -> bytes | None:
     return block.rows[0]
 
 
+def is_zipped(content: bytes) -> bool:
+    """Return whether the content of a file is gzip."""
+    return content.startswith(_GZIP)
+
+
 def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) -> TextTable:
     """Parse the content of a table as `read_table` does.
 
     path: the file's name for error messages. hint: advice for a first row that is not numbers.
     """
-    if content.startswith(_GZIP):
+    if is_zipped(content):
         zipped = _Source(str(path), lambda: _unzipped(io.BytesIO(content)))
         return _read([zipped], form, hint, _table)
     return _read([_Source(str(path), lambda: io.BytesIO(content))], form, hint, _table)
