@@ -18,11 +18,18 @@ from mxrun.io.images.decode import SUFFIXES
 from mxrun.session.array_survey import known_files, survey_archive, survey_files
 from mxrun.session.config_draft import draft_config
 from mxrun.session.data_survey import DataSurvey
-from mxrun.session.image_survey import survey_images
+from mxrun.session.image_survey import survey_images, survey_stored_images
 from mxrun.session.table_survey import survey_table
 
 # Data sets that need no path.
 _BUNDLED = {"digits": ("train", "test")}
+# Files of many images: the data set that reads them, and its options beside the path.
+_STORED_IMAGES: Mapping[str, tuple[str, Mapping[str, object]]] = {
+    ".rec": ("recordio", {}),
+    ".tar": ("webdataset", {}),
+    # The columns of Hugging Face's data sets of images.
+    ".parquet": ("parquet", {"columns": {"data": "image"}}),
+}
 _TABLES = (".csv", ".tsv", ".txt", ".tab", ".dat", ".data")
 _SEPARATORS = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_NAME = 100
@@ -155,7 +162,11 @@ def _survey(source: str, label: str | None) -> DataSurvey:
         return survey_archive(source, label)
     if suffix in _TABLES or (suffix == ".gz" and Path(path.stem).suffix.lower() in _TABLES):
         return survey_table(source, label)
-    expected = f"a folder, a table ({', '.join(_TABLES)}) or .npz"
+    if suffix in _STORED_IMAGES:
+        _refuse_label(label, source)
+        return survey_stored_images(source, *_STORED_IMAGES[suffix])
+    others = ", ".join((".npz", *_STORED_IMAGES))
+    expected = f"a folder, a table ({', '.join(_TABLES)}), or images or arrays ({others})"
     hint = ""
     if suffix in SUFFIXES:
         hint = "give the folder that has a folder for each class"

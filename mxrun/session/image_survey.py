@@ -1,11 +1,11 @@
-"""Survey of a folder of images: what the data set `image_folder` reads there."""
+"""Survey of images: of a folder, as the data set `image_folder` reads it, or of files of many."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed
+from mxrun.base.tensor import TensorSpec
 from mxrun.datasets.image_folder import ImageFolderOptions, find_split, read
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import LazyField
+from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.dataset.split import ALL, UnknownSplit
 from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.images.decode import SUFFIXES, decoded
@@ -61,18 +63,57 @@ def survey_images(source: str) -> DataSurvey:
     if parts.apart is not None:
         damaged |= _unusable_files(parts.apart.lazy["data"])
         looked_at += sum(1 for _ in _decoded(parts.apart.lazy["data"], damaged))
+    warnings = (*class_warnings(train.counts), *complete.notes, *_damage_warnings(damaged))
+    named = ("image_folder", {"path": source})
+    return _surveyed(named, (train, evaluation), sample, looked_at, warnings)
+
+
+def survey_stored_images(source: str, dataset: str, options: Mapping[str, object]) -> DataSurvey:
+    """Look at images in files of many, such as RecordIO: 80 % of each class are for training.
+
+    dataset, options: the data set that reads them, and its options beside the path. Raises
+    UserError if training could not read them, and unless they have classes, at least two.
+    """
+    options = {"path": source, **options}
+    known = DATASETS.get(dataset)
+    typed = known.options.model_validate(options)
+    complete = known.read(typed, ALL, {})
+    images = complete.lazy.get("data")
+    if images is None or complete.class_field is None:
+        problem = f"{source}: its records are not images with a class each"
+        hint = "write the config by hand: `mxrun docs data` explains labels and columns"
+        raise UserError(Diagnostic(problem, None, "an image and a class in each record", hint=hint))
+    if images.shape[0] == 1:
+        complete = known.read(typed, ALL, {"data": TensorSpec((1, 1, 1))})
+        images = complete.lazy["data"]
+    check_class_counts(class_counts(complete), source, "train needs records of several classes")
+    train, evaluation, measured = split_parts(complete, ALL, source)
+    damaged: dict[str, str] = {}
+    sample = _sample(images, measured.lazy["data"].rows, damaged, source)
+    warnings = (*class_warnings(train.counts), *_damage_warnings(damaged))
+    parts = (train, evaluation)
+    return _surveyed((dataset, options), parts, sample, sample.sizes.images, warnings)
+
+
+def _surveyed(
+    named: tuple[str, Mapping[str, object]],
+    parts: tuple[SurveyedPart, SurveyedPart],
+    sample: _ImageSample,
+    looked_at: int,
+    warnings: tuple[str, ...],
+) -> DataSurvey:
+    """Return the survey of images; named: the data set and its options."""
+    train, evaluation = parts
     total = train.records + evaluation.records
     looked = "all" if looked_at == total else f"{looked_at:,} of them"
     facts = (
         f"{total:,} images in {len(train.counts)} classes",
         f"{sample.sizes}, {'grey' if sample.is_grey else 'colour'} ({looked} looked at)",
     )
-    warnings = (*class_warnings(train.counts), *complete.notes, *_damage_warnings(damaged))
     height, width = sample.sizes.median
     same = sample.sizes.is_one
     return DataSurvey(
-        "image_folder",
-        {"path": source},
+        *named,
         train,
         evaluation,
         (1 if sample.is_grey else 3, height if same else None, width if same else None),
@@ -137,7 +178,7 @@ def _sample(
         is_grey = is_grey and _is_grey(image)
         sizes.append(image.shape[1:])
         if index in trained:
-            values = image.reshape(3, -1) / 255
+            values = image.reshape(len(image), -1) / 255
             means.append(values.mean(1))
             squares.append(np.square(values).mean(1))
     if not means:
@@ -154,37 +195,37 @@ def _sample(
 def _decoded(images: LazyField, damaged: dict[str, str]) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Yield some images of a column with their indices, the same ones at each call.
 
-    damaged: the problems of files, by name, which are not opened; those of images that cannot be
-    decoded are added.
+    damaged: the problems of images by their places, which are not opened; those of images that
+    cannot be decoded are added.
     """
     pixels = 0
     for index in random.permutation(0, "init", images.count)[:_MAX_IMAGES].tolist():
         if pixels > _MAX_PIXELS:
             return
-        file = _file(images, index)
-        if file in damaged:
+        place = _place(images, index)
+        if place in damaged:
             continue
         try:
             image = decoded(images.record(index), images.shape)
         except UserError as error:
-            damaged[file] = error.diagnostics[0].problem
+            damaged[place] = error.diagnostics[0].problem
             continue
         pixels += image.shape[1] * image.shape[2]
         yield index, image
 
 
-def _file(images: LazyField, index: int) -> str:
+def _place(images: LazyField, index: int) -> str:
     location = images.source(index)
-    return "" if location is None else location.file
+    return "" if location is None else str(location)
 
 
 def _is_grey(image: NDArray[np.uint8]) -> bool:
-    return bool((image[0] == image[1]).all() and (image[0] == image[2]).all())
+    return bool((image == image[0]).all())
 
 
 def _unusable_files(images: LazyField) -> dict[str, str]:
     """Return the problem of each file that no image can be read from, which a look at it tells."""
-    files = (_file(images, index) for index in range(images.count))
+    files = (_place(images, index) for index in range(images.count))
     return {file: problem for file in files if (problem := _why_unusable(file))}
 
 
