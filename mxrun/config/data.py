@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from mxrun.base.cores import usable_cores
 from mxrun.base.keywords import REST
 from mxrun.base.validation import custom_error
 from mxrun.config.fields import AnyChoice, AnyOption, Size
@@ -134,6 +135,15 @@ class DatasetSection(Section):
     )
     options: Mapping[str, AnyOption] = Field(default={}, description="The data set's own options.")
 
+    @property
+    def is_shuffled(self) -> bool:
+        """True if epochs differ in their order of records."""
+        return self.shuffle is not False or self.sampling is not None
+
+
+# Default of the number of loader threads, where there are more cores.
+_MAX_DEFAULT_WORKERS = 8
+
 
 class Data(Section):
     """Data for training and evaluation."""
@@ -159,10 +169,10 @@ class Data(Section):
         "it, or move its records to the next epoch; default: pad.",
         examples=["discard"],
     )
-    workers: Annotated[int, Field(ge=0, le=256)] = Field(
-        default=1,
+    workers: Annotated[int, Field(ge=0, le=256)] | None = Field(
+        default=None,
         description="Number of threads that decode and transform records; 0 does it on the thread "
-        "that awaits them. Results do not depend on it.",
+        "that awaits them; default: the number of cores, at most 8. Results do not depend on it.",
         examples=[4],
     )
     worker_kind: Literal["auto", "thread", "process"] = Field(
@@ -194,3 +204,10 @@ class Data(Section):
         description="Number of batches made ahead if records are read from files or transformed.",
         examples=[4],
     )
+
+    @property
+    def loader_threads(self) -> int:
+        """Number of threads that make records."""
+        if self.workers is not None:
+            return self.workers
+        return min(usable_cores(), _MAX_DEFAULT_WORKERS)

@@ -130,8 +130,6 @@ def _epochs(records: int, batch: int, is_image: bool) -> int:
 def _data_lines(survey: DataSurvey, transforms: Sequence[str], batch: int) -> Iterator[str]:
     yield "data:"
     yield f"  batch_size: {batch}  # records per step; larger ones are faster per record"
-    if survey.dataset == "image_folder":
-        yield "  workers: 2  # threads that read images: more if training waits for data"
     yield "  train:"
     yield f"    dataset: {survey.dataset}"
     for key, value in survey.options.items():

@@ -116,7 +116,7 @@ def sample_records(sections: DataSections, request: SampleRequest) -> DataSample
         built = sections.built
         size = built.batch_size if request.section == TRAIN else built.model.batch_size
         staging = Staging([_arrays(dataset, size)])
-        workers = config.data.workers
+        workers = config.data.loader_threads
         iterator = open_iterator(
             dataset, size, shuffle=shuffle, seed=seed, workers=workers, staging=staging
         )

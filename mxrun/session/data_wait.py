@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from mxrun.base.cores import usable_cores
 from mxrun.config import Data
 from mxrun.io.loading.statistics import MAKE, READ, Work, limiting_stage
 
@@ -40,11 +39,9 @@ def _making_advice(data: Data, reads_files: bool, has_transforms: bool) -> str:
 
     More loader threads help while there are cores without one; then only less work per record does.
     """
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    if data.workers < cores:
-        return f"set data.workers to {cores}, the number of cores (now {data.workers})"
+    cores, threads = usable_cores(), data.loader_threads
+    if threads < cores:
+        return f"set data.workers to {cores}, the number of cores (now {threads})"
     saved = "the transformed records" if has_transforms else "the records"
     cures = [
         *(["store images at the size that the network reads"] if reads_files else []),
@@ -56,7 +53,7 @@ def _making_advice(data: Data, reads_files: bool, has_transforms: bool) -> str:
 
 def _reading_advice(data: Data) -> str:
     """Return what shortens the reading of files, which needs no core."""
-    workers = 2 * max(data.workers, 1)
+    workers = 2 * max(data.loader_threads, 1)
     return (
         f"reading the files is the limit; set data.workers to {workers}, so that more files are "
         "read at a time, or pack the records into one file and shuffle within a window"

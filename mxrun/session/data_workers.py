@@ -34,7 +34,7 @@ def python_transforms(config: RunConfig, pipelines: Iterable[Pipeline]) -> Trans
         raise UserError(Diagnostic(problem, elsewhere[0].place, hint=hint))
     if not steps or kind == "thread":
         return ThreadTransforms()
-    if kind == "auto" and (elsewhere or config.data.workers < 2 or not sys.executable):
+    if kind == "auto" and (elsewhere or config.data.loader_threads < 2 or not sys.executable):
         return ThreadTransforms()
     processes = partial(ProcessTransforms, command(plugins), config.data.worker_timeout)
     return processes() if kind == "process" else TimedTransforms(processes)

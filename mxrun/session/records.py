@@ -380,7 +380,7 @@ class DatasetSource(RecordSource):
             self._dataset,
             batch_size,
             loops=executor.device.host_loop,
-            workers=self._data.workers,
+            workers=self._data.loader_threads,
             staging=Staging(batches),
             bad_records=self.bad_records,
             python=python,

@@ -141,7 +141,7 @@ class Run:
             seed=config.seed,
             last_batch=last_batch(self.built, role),
             loops=self.executor.device.host_loop,
-            workers=config.data.workers,
+            workers=config.data.loader_threads,
             staging=self._staging,
             parts=self.built.parts if training else 1,
             engine=self.engine.kind,

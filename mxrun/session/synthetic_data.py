@@ -30,9 +30,9 @@ def synthetic_sections(built: ModelDefinition) -> Mapping[KeyPath, Mapping[str, 
     shapes.
     """
     data = built.config.data
-    sections = {"train": ("train", data.train.shuffle)}
+    sections = {"train": ("train", data.train.is_shuffled)}
     if data.eval is not None:
-        sections["eval"] = ("test", data.eval.shuffle)
+        sections["eval"] = ("test", data.eval.is_shuffled)
     if set(pathless(data)) != set(sections):
         return {}
     records = _records(built)

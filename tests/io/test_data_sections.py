@@ -47,7 +47,8 @@ TRAIN = "  train: {dataset: synthetic, split: train, records: 20"
 def test_defaults(tmp_path):
     one = built(tmp_path, f"{TRAIN}}}\n  eval: {{dataset: synthetic, split: test}}\n")
     data = one.config.data
-    assert (data.workers, data.prefetch, data.last_batch) == (1, 2, None)
+    assert (data.workers, data.prefetch, data.last_batch) == (None, 2, None)
+    assert 1 <= data.loader_threads <= 8
     for request in one.data.values():
         assert request.pipeline == NO_TRANSFORMS
         assert not request.prefetched

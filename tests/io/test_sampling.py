@@ -152,3 +152,10 @@ def test_configs_train_with_them(empty_folder: Path, section: str):
     Path("net.yaml").write_text(CONFIG + f"  train: {{dataset: digits, {section}}}\n")
     summary = train("net.yaml", (), NullObserver(), TrainRequest()).summary
     assert summary.steps == 2 * 15
+
+
+@pytest.mark.parametrize("section", ["shuffle: {window: 300}", "sampling: balanced"])
+def test_synthetic_records_take_the_place_of_missing_ones(empty_folder: Path, section: str):
+    Path("net.yaml").write_text(CONFIG + f"  train: {{dataset: npz, {section}}}\n")
+    summary = train("net.yaml", ("train.max_steps=2",), NullObserver(), TrainRequest()).summary
+    assert summary.synthetic_data

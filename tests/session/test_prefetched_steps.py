@@ -35,6 +35,7 @@ network:
     - SoftmaxOutput: {{label: label}}
 data:
   batch_size: 1
+  workers: 1
   prefetch: {AHEAD}
   train: {{dataset: test_timed_records}}
 train: {{epochs: 1, optimizer: sgd}}
