@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,24 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
+from mxrun.io.dataset.fields import LazyField
 from mxrun.io.files import read_all_bytes, with_prefix
 from mxrun.io.formats.image_list import names_images
 from mxrun.io.formats.npy import read_npy
-from mxrun.io.images.decode import SUFFIXES, decode_image
+from mxrun.io.images.decode import SUFFIXES
+from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.text import PLAIN, TableForm, is_zipped, parse_table
 from mxrun.io.transforms.base import Record, Scale
-from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Draws, Pipeline, values
+from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
+from mxrun.io.transforms.program import RowProgram
+from mxrun.io.transforms.window_stage import Misfit
 
 _NPY = b"\x93NUMPY"
 _IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"P5", b"P6", b"RIFF")
 _UNIT = 1 / 255
+# Records that are transformed together.
+_CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -85,22 +92,44 @@ def array_samples(array: NDArray[Any], name: str, sample: Sample) -> Iterator[ND
 
 
 def _rows(
-    records: Iterable[tuple[Record, float | None]], name: Path | str, sample: Sample
+    records: Iterable[tuple[Record | EncodedImage, float | None]], name: Path | str, sample: Sample
 ) -> Iterator[NDArray[Any]]:
     """Yield records as the network reads them: transformed and scaled."""
-    spec, field = sample.spec, sample.field
-    for number, (record, scale) in enumerate(records):
-        try:
-            transformed = sample.pipeline.apply(field, record, scale, Draws(0, 0, number))
-        except UserError as error:
-            raise with_prefix(error, f"{name}: record {number}") from error
-        if transformed.shape != spec.shape:
-            problem = f"{name}: record {number} does not fit the network's input {field!r}"
-            expected, got = str(list(spec.shape)), str(list(transformed.shape))
-            raise UserError(
-                Diagnostic(problem, None, expected, got, _advice(transformed.shape, spec))
-            )
-        yield transformed if scale is None else values(transformed, scale)
+    remaining, first = iter(records), 0
+    while chunk := list(islice(remaining, _CHUNK)):
+        yield from _chunk_rows([record for record, _ in chunk], chunk[0][1], first, name, sample)
+        first += len(chunk)
+
+
+def _chunk_rows(
+    records: list[Record | EncodedImage],
+    scale: float | None,
+    first: int,
+    name: Path | str,
+    sample: Sample,
+) -> Iterator[NDArray[Any]]:
+    """Yield the rows of records of one scale; `first` is the number of the first in its file."""
+    spec, count = sample.spec, len(records)
+    shape = (spec.shape[0] if len(spec.shape) == 3 else None, None, None)
+    column = LazyField(records.__getitem__, count, shape, spec.dtype, scale)
+    program = RowProgram(sample.pipeline, sample.field, column, spec, 0)
+    numbers, rows = np.arange(count), np.empty((count, *spec.shape), spec.dtype)
+    failed = dict(program.write(program.read(numbers), numbers, np.zeros_like(numbers), rows))
+    for at, row in enumerate(rows):
+        if at in failed:
+            raise _explained(failed[at], name, first + at, sample)
+        yield row
+
+
+def _explained(error: UserError, name: Path | str, number: int, sample: Sample) -> UserError:
+    """Return the error of a record with its place, and with advice if its shape is wrong."""
+    where = f"{name}: record {number}"
+    if not isinstance(error, Misfit):
+        names_file = error.diagnostics[0].problem.startswith(f"{name}: ")
+        return error if names_file else with_prefix(error, where)
+    problem = f"{where} does not fit the network's input {sample.field!r}"
+    expected, got = str(list(sample.spec.shape)), str(list(error.got))
+    return UserError(Diagnostic(problem, None, expected, got, _advice(error.got, sample.spec)))
 
 
 def _advice(shape: Shape, spec: TensorSpec) -> str:
@@ -116,7 +145,7 @@ def _advice(shape: Shape, spec: TensorSpec) -> str:
 
 def _records(
     content: bytes, name: Path | str, sample: Sample
-) -> Iterator[tuple[Record, float | None]]:
+) -> Iterator[tuple[Record | EncodedImage, float | None]]:
     """Yield the file's records before transforms, each with the scale factor of its values."""
     spec = sample.spec
     if content.startswith(_NPY):
@@ -125,7 +154,7 @@ def _records(
         if len(spec.shape) != 3 or spec.shape[0] not in (1, 3):
             problem = f"{name}: the network's input is not an image"
             raise UserError(Diagnostic(problem, None, str(list(spec.shape)), "an image"))
-        yield decode_image(io.BytesIO(content), name, spec.shape[0]), image_scale(sample.scale)
+        yield EncodedImage(content, str(name)), image_scale(sample.scale)
     else:
         _require_table(content, name)
         if takes_images(spec) and names_images(content):

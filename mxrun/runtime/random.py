@@ -72,22 +72,6 @@ def uniform(seed: int, name: str, shape: tuple[int, ...], first: int = 0) -> NDA
     return values
 
 
-def hashed_uniform(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return float64 in [0, 1), optimised for small arrays such as a record's transforms.
-
-    The words are those of SHA-256 over `seed/name/block`, four per block. Creating a new Philox
-    generator takes NumPy ten times as long.
-    """
-    count = math.prod(shape)
-    digests = (
-        hashlib.sha256(f"{seed}/{name}/{block}".encode()).digest()
-        for block in range((count + 3) // 4)
-    )
-    words = np.frombuffer(b"".join(digests), "<u8", count) >> np.uint64(11)
-    values: NDArray[np.float64] = words * 2.0**-53
-    return values.reshape(shape)
-
-
 def normal(seed: int, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return standard normal float64 by the method of Box and Muller (1958).
 

@@ -10,6 +10,7 @@ from PIL import Image
 
 from mxrun.base.errors import UserError
 from mxrun.io.images.decode import MAXIMUM_SCANNED_PIXELS, MAXIMUM_SCANS, decode_image
+from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.images.jpeg import count_scans
 
 SCAN = b"\xff\xda"
@@ -51,12 +52,12 @@ def test_scans_are_counted_without_decoding(options, scans):
 
 def test_a_bomb_of_scans_is_refused_and_real_images_are_not():
     for content in (jpeg(40, progressive=True), with_scans(16, 80)):
-        assert decode_image(io.BytesIO(content), "x.jpg", 1).dtype == np.uint8
+        assert decode_image(EncodedImage(content, "x.jpg"), 1).dtype == np.uint8
     for side, scans in ((16, MAXIMUM_SCANS), (4096, MAXIMUM_SCANNED_PIXELS >> 24)):
         with pytest.raises(UserError, match=r"x\.jpg: byte 0: the image has too many scans"):
-            decode_image(io.BytesIO(with_scans(side, scans)), "x.jpg", 1)
+            decode_image(EncodedImage(with_scans(side, scans), "x.jpg"), 1)
 
 
 def test_an_empty_file_is_said_to_be_empty():
     with pytest.raises(UserError, match=r"x\.jpg: byte 0: the file is empty"):
-        decode_image(io.BytesIO(b""), "x.jpg", 3)
+        decode_image(EncodedImage(b"", "x.jpg"), 3)

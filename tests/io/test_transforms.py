@@ -8,10 +8,14 @@ from PIL import Image
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
+from mxrun.io.dataset.fields import LazyField
 from mxrun.io.transforms.base import TRANSFORMS, Transform
-from mxrun.io.transforms.pipeline import Draws, pipeline, values
+from mxrun.io.transforms.draws import Draws
+from mxrun.io.transforms.pipeline import Pipeline, pipeline
+from mxrun.io.transforms.program import RowProgram
 from mxrun.runtime import random
 
+BILINEAR = Image.Resampling.BILINEAR
 RANDOM = {
     "random_crop": {"size": 9},
     "random_resized_crop": {"size": (8, 10)},
@@ -36,13 +40,34 @@ def image(channels: int = 3, height: int = 12, width: int = 16) -> np.ndarray:
     return (words % 251 + 1).astype(np.uint8).reshape(channels, height, width)
 
 
+def rows(
+    steps: Pipeline, record: np.ndarray, numbers: list[int], epoch: int = 1, seed: int = 3
+) -> np.ndarray:
+    """Return the rows of one record under several record numbers."""
+    field = "label" if record.ndim == 0 else "data"
+    shape, dtype = steps.output(field, record.shape, str(record.dtype))
+    scale = 1 / 255 if record.dtype == np.uint8 else None
+    dtype = dtype if scale is None else "float32"
+    column = LazyField(lambda index: record, 1 << 40, record.shape, str(record.dtype), scale)
+    program = RowProgram(steps, field, column, TensorSpec(shape, dtype), seed)
+    records = np.array(numbers)
+    found = np.full((len(numbers), *shape), np.nan, dtype)
+    epochs = np.full(len(numbers), epoch)
+    for _, error in program.write(program.read(records), records, epochs, found):
+        raise error
+    return found
+
+
 def apply(transform: Transform, record: np.ndarray, number: int = 0, epoch: int = 1) -> np.ndarray:
-    steps = pipeline([(transform, None)])
-    return steps.apply(transform.field, record, 1 / 255, Draws(3, epoch, number))
+    return rows(pipeline([(transform, None)]), record, [number], epoch)[0]
 
 
 def values_of(record: np.ndarray) -> np.ndarray:
     return record.astype(np.float32) * np.float32(1 / 255)
+
+
+def bytes_of(row: np.ndarray) -> np.ndarray:
+    return np.rint(row * 255).astype(np.uint8)
 
 
 def test_D5_every_transform_is_listed_and_described():
@@ -60,9 +85,7 @@ def test_D5_draws_belong_to_seed_epoch_record_and_position(name):
 
     def row(seed=3, epoch=1, number=0, before=0):
         first = [(make("resize", size=(12, 16)), None)] * before
-        steps = pipeline([*first, (transform, None)])
-        made = steps.apply("data", record, 1 / 255, Draws(seed, epoch, number))
-        return values(made, 1 / 255).tobytes()
+        return rows(pipeline([*first, (transform, None)]), record, [number], epoch, seed).tobytes()
 
     assert row() == row()
     for other in ("seed", "epoch", "number"):
@@ -76,10 +99,9 @@ def test_D5_draws_belong_to_seed_epoch_record_and_position(name):
 def test_D5_the_shape_is_known_before_and_bytes_equal_their_values(name, dtype):
     transform = make(name, **(RANDOM | FIXED)[name])
     record = image() if dtype == np.uint8 else values_of(image())
-    for number in range(5):
-        made = apply(transform, record, number)
-        assert made.shape == transform.output((3, 12, 16))
-        assert made.dtype == (np.float32 if transform.works_on_values else dtype)
+    made = rows(pipeline([(transform, None)]), record, [*range(5)])
+    assert made.shape[1:] == transform.output((3, 12, 16))
+    assert np.isfinite(made).all()
     assert transform.output((3, None, None))[0] == 3
 
 
@@ -88,15 +110,14 @@ def test_D5_nothing_random_is_left_for_evaluation(name):
     transform = make(name, **RANDOM[name])
     evaluation = pipeline([(transform, None)]).evaluation()
     assert evaluation.evaluation() == evaluation
-    rows = {
-        evaluation.apply("data", image(), 1 / 255, Draws(seed, epoch, number)).tobytes()
+    seen = {
+        row.tobytes()
         for seed in range(3)
         for epoch in range(3)
-        for number in range(3)
+        for row in rows(evaluation, image(), [0, 1, 2], epoch, seed)
     }
-    assert len(rows) == 1
-    made = evaluation.apply("data", image(), 1 / 255, Draws(0, 0, 0))
-    assert made.shape == transform.output((3, 12, 16))
+    assert len(seen) == 1
+    assert evaluation.output("data", (3, 12, 16), "uint8")[0] == transform.output((3, 12, 16))
 
 
 def test_D5_evaluation_takes_the_middle():
@@ -106,7 +127,7 @@ def test_D5_evaluation_takes_the_middle():
     assert row["random_crop"] == (make("center_crop", size=9),)
     middle = (make("resize", size=11), make("center_crop", size=(8, 10)))
     assert row["random_resized_crop"] == middle
-    assert np.array_equal(apply(row["random_crop"][0], record), record[:, 1:10, 3:12])
+    assert np.array_equal(bytes_of(apply(row["random_crop"][0], record)), record[:, 1:10, 3:12])
     for name, parameters in FIXED.items():
         assert make(name, **parameters).evaluation() == (make(name, **parameters),)
 
@@ -115,7 +136,8 @@ def test_crops_are_parts_of_the_image_and_reach_every_position():
     record = image()
     parts = {record[:, y : y + 9, x : x + 9].tobytes(): (y, x) for y in range(4) for x in range(8)}
     transform = make("random_crop", size=9)
-    seen = [parts[apply(transform, record, number).tobytes()] for number in range(600)]
+    made = rows(pipeline([(transform, None)]), record, [*range(600)])
+    seen = [parts[bytes_of(row).tobytes()] for row in made]
     assert set(seen) == set(parts.values())
     counts = np.bincount([y * 8 + x for y, x in seen])
     # 32 positions, 18.75 each on average; a deviation by 16 has a chance below 1e-3 in all.
@@ -131,36 +153,35 @@ def test_pad_crop_is_a_part_of_the_bordered_image():
         for x in range(2 * pad + 1)
     }
     transform = make("pad_crop", pad=pad)
-    seen = {apply(transform, record, number).tobytes() for number in range(500)}
-    assert seen == parts
+    made = rows(pipeline([(transform, None)]), record, [*range(500)])
+    assert {bytes_of(row).tobytes() for row in made} == parts
     # With a border wider than the image, a crop may contain none of it.
-    assert {apply(make("pad_crop", pad=40), record, number).any() for number in range(40)} == {
-        True,
-        False,
-    }
+    wide = rows(pipeline([(make("pad_crop", pad=40), None)]), record, [*range(40)])
+    assert {bool(row.any()) for row in wide} == {True, False}
 
 
 def test_flips_happen_as_often_as_asked():
     record = image()
     flipped = np.ascontiguousarray(record[:, :, ::-1])
     for probability, least, most in ((0.25, 60, 140), (1.0, 400, 400)):
-        rows = [apply(make("flip", probability=probability), record, n) for n in range(400)]
-        count = sum(np.array_equal(row, flipped) for row in rows)
+        made = bytes_of(
+            rows(pipeline([(make("flip", probability=probability), None)]), record, [*range(400)])
+        )
+        count = sum(np.array_equal(row, flipped) for row in made)
         assert least <= count <= most
-        assert all(np.array_equal(row, flipped) or np.array_equal(row, record) for row in rows)
+        assert all(np.array_equal(row, flipped) or np.array_equal(row, record) for row in made)
 
 
 def test_cutout_sets_one_square_to_zero():
     record = image()
     sizes = set()
-    for number in range(300):
-        zeros = apply(make("cutout", size=5), record, number) == 0
+    for row in rows(pipeline([(make("cutout", size=5), None)]), record, [*range(300)]):
+        zeros = row == 0
         assert (zeros == zeros[:1]).all()
-        rows, columns = zeros[0].any(1), zeros[0].any(0)
-        assert np.array_equal(zeros[0], np.outer(rows, columns))
-        sizes.add((int(rows.sum()), int(columns.sum())))
-        rest = ~zeros
-        assert np.array_equal(apply(make("cutout", size=5), record, number)[rest], record[rest])
+        down, across = zeros[0].any(1), zeros[0].any(0)
+        assert np.array_equal(zeros[0], np.outer(down, across))
+        sizes.add((int(down.sum()), int(across.sum())))
+        assert np.array_equal(row[~zeros], values_of(record)[~zeros])
     assert sizes == {(a, b) for a in (3, 4, 5) for b in (3, 4, 5)}
 
 
@@ -168,12 +189,15 @@ def test_cutout_sets_one_square_to_zero():
 def test_resize_is_pillows_bilinear_filter(size):
     record = image()
     height, width = size if isinstance(size, tuple) else (size, size * 16 // 12)
-    picture = Image.fromarray(record.transpose(1, 2, 0))
-    expected = picture.resize((width, height), Image.Resampling.BILINEAR)
+    # Columns first, whatever order a version of Pillow takes.
+    wide = Image.fromarray(record.transpose(1, 2, 0)).resize((width, 12), BILINEAR)
+    expected = wide.resize((width, height), BILINEAR)
     made = apply(make("resize", size=size), record)
-    assert np.array_equal(made.transpose(1, 2, 0), np.asarray(expected))
+    assert np.array_equal(made, values_of(np.asarray(expected).transpose(2, 0, 1)))
     floats = apply(make("resize", size=size), values_of(record))
-    assert np.abs(floats - values_of(made)).max() < 1.01 / 255
+    for channel, values in zip(values_of(record), floats, strict=True):
+        picture = Image.fromarray(channel).resize((width, height), BILINEAR)
+        assert np.abs(values - np.asarray(picture)).max() < 1e-6
 
 
 def test_resize_keeps_the_ratio_whichever_side_is_shorter():
@@ -187,12 +211,10 @@ def test_resize_keeps_the_ratio_whichever_side_is_shorter():
 def test_random_resized_crops_have_the_areas_and_ratios_asked_for():
     """The values of the image are its coordinates, so the corners of a crop give its position."""
     side = 240
-    rows, columns = np.mgrid[:side, :side].astype(np.float32)
-    record = np.stack([rows, columns])
+    record = np.stack(np.mgrid[:side, :side].astype(np.float32))
     transform = make("random_resized_crop", size=60, area=(0.2, 0.5), ratio=(0.5, 2.0))
     areas, ratios = [], []
-    for number in range(300):
-        made = apply(transform, record, number)
+    for made in rows(pipeline([(transform, None)]), record, [*range(300)]):
         # Rows of the result are `scale` apart; bilinear filters preserve a ramp away from the
         # edges.
         height = float(made[0, 40, 30] - made[0, 20, 30]) * 3
@@ -209,9 +231,9 @@ def test_random_resized_crops_have_the_areas_and_ratios_asked_for():
 def test_a_random_resized_crop_that_never_fits_takes_the_middle():
     record = image(3, 4, 40)
     transform = make("random_resized_crop", size=4, area=(1.0, 1.0), ratio=(1.0, 1.0))
-    assert np.array_equal(apply(transform, record), record[:, :, 18:22])
+    assert np.array_equal(apply(transform, record), values_of(record[:, :, 18:22]))
     tall = image(3, 40, 4)
-    assert np.array_equal(apply(transform, tall), tall[:, 18:22])
+    assert np.array_equal(apply(transform, tall), values_of(tall[:, 18:22]))
 
 
 def test_normalize_is_per_channel_on_values():
@@ -226,7 +248,7 @@ def test_normalize_is_per_channel_on_values():
 
 def test_color_jitter_is_its_formula():
     record = values_of(image())
-    draws = random.hashed_uniform(3, "transform/1/7/0", (3,))
+    draws = Draws(3, epoch=1, record=7).at(0)((3,))
     brightness, contrast, saturation = 1 + np.array([0.5, 0.3, 0.8]) * (2 * draws - 1)
 
     def grey(colour):
@@ -238,20 +260,19 @@ def test_color_jitter_is_its_formula():
     transform = make("color_jitter", brightness=0.5, contrast=0.3, saturation=0.8)
     made = apply(transform, image(), number=7)
     assert np.abs(made - expected).max() < 1e-5
-    assert np.array_equal(make("color_jitter").apply(record, np.zeros), record)
     assert apply(make("color_jitter", brightness=1.0, contrast=1.0), image(1)).shape == (1, 12, 16)
 
 
 def test_one_hot():
     transform = make("one_hot", classes=4)
-    assert apply(transform, np.int32(2)).tolist() == [0, 0, 1, 0]
+    assert apply(transform, np.array(2, np.int32)).tolist() == [0, 0, 1, 0]
     steps = pipeline([(transform, SourceLocation("c.yaml", 9, 5))])
     wanted = {"label": TensorSpec((4,)), "data": TensorSpec((2,))}
     assert steps.output("label", (), "int32") == ((4,), "float32")
     assert steps.source(wanted) == {"label": TensorSpec((), "int32"), "data": TensorSpec((2,))}
     for label in (-1, 4):
         with pytest.raises(UserError, match="not a class number") as caught:
-            steps.apply("label", np.int32(label), None, Draws(0, 0, 0))
+            rows(steps, np.array(label, np.int32), [0])
         assert caught.value.diagnostics[0].place == SourceLocation("c.yaml", 9, 5)
 
 
@@ -280,10 +301,14 @@ def test_D5_a_shape_that_a_transform_cannot_take_is_told_with_its_place(
     assert all(word in str(found) for word in (name, *words))
     # A record may differ from the declared spec of its data set or of the network's input.
     steps, record = pipeline([(transform, place)]), np.zeros([size or 5 for size in shape], "f4")
-    with pytest.raises(UserError) as refused:
-        steps.apply(transform.field, record, None, Draws(0, 0, 0))
-    assert refused.value.diagnostics[0].place == place
-    assert all(word in str(refused.value) for word in (name, words[0]))
+    column = LazyField(lambda index: record, 1, record.shape, "float32")
+    program = RowProgram(steps, transform.field, column, TensorSpec((3, 4, 4)), 0)
+    zero, target = np.zeros(1, np.int64), np.ones((1, 3, 4, 4), np.float32)
+    ((row, error),) = program.write(program.read(zero), zero, zero, target)
+    assert row == 0
+    assert not target.any()
+    assert error.diagnostics[0].place == place
+    assert all(word in str(error) for word in (name, words[0]))
 
 
 @pytest.mark.parametrize(

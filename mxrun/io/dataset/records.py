@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ def stored_record(dataset: Dataset, name: str, index: int) -> NDArray[Any]:
     record: object = column.record(index)
     if isinstance(record, EncodedImage):
         (channels, *_) = column.shape
-        return decode_image(io.BytesIO(record.content), record.source, channels or 3)
+        return decode_image(record, channels or 3)
     return np.asarray(record)
 
 

@@ -1,12 +1,16 @@
-"""Image decoding: bytes of a file to uint8 [channels, height, width]."""
+"""Image decoding: bytes of a file to uint8 pixels.
+
+JPEG images are decoded by simplejpeg (libjpeg-turbo), optionally at a half, a quarter or an eighth
+of their size; PNG, BMP, PPM and WebP images, and JPEG images of CMYK or with recoverable damage, by
+Pillow.
+"""
 
 from __future__ import annotations
 
-import struct
-import zlib
-from io import BytesIO
-from pathlib import Path
-from typing import Any, BinaryIO
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,37 +18,29 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.files import fail
+from mxrun.io.images import pillow
 from mxrun.io.images.encoded import EncodedImage
-from mxrun.io.images.jpeg import count_scans, is_jpeg
-from mxrun.io.transforms.base import RecordShape
+from mxrun.io.images.jpeg import JpegHeader, count_scans, is_jpeg, read_header
 
 # 8,192 x 8,192. An image is decoded in one piece, and the size in its header may be false.
 MAXIMUM_PIXELS = 1 << 26
-# Limit for JPEG images: each scan processes all pixels, and 64 million pixels take up to 0.2 s.
+# Limit for JPEG images: each scan processes all pixels, and 64 million pixels take up to 0.1 s.
 # Images have about ten scans, and fewer than a hundred after the most thorough optimisers.
 MAXIMUM_SCANS = 500
 MAXIMUM_SCANNED_PIXELS = 1 << 30
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
+# Divisors of the size at which JPEG images are decoded. libjpeg-turbo has fast code for these
+# alone: at 5/8 of its size an image takes longer than at full size.
+DIVISORS = (8, 4, 2)
 
-_FORMATS = ("PNG", "JPEG", "BMP", "PPM", "WEBP")
-_EIGHT_BITS = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
 
-# Exceptions that Pillow's parsers raise on damaged bytes, besides OSError; some parsers only warn.
-_DAMAGED = (
-    OSError,
-    ValueError,
-    SyntaxError,
-    EOFError,
-    ArithmeticError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    MemoryError,
-    RuntimeError,
-    Warning,
-    struct.error,
-    zlib.error,
-)
+@dataclass(frozen=True, slots=True)
+class ImageHeader:
+    """Size of an image by its header, which may be false; `jpeg` for what simplejpeg decodes."""
+
+    height: int
+    width: int
+    jpeg: JpegHeader | None = None
 
 
 def image_channels(spec: TensorSpec | None) -> int:
@@ -61,71 +57,92 @@ def image_channels(spec: TensorSpec | None) -> int:
     return spec.shape[0]
 
 
-def decoded(record: NDArray[Any] | EncodedImage, shape: RecordShape) -> NDArray[Any]:
+def decoded(record: NDArray[Any] | EncodedImage, shape: tuple[int | None, ...]) -> NDArray[Any]:
     """Return a record as an array; an image is decoded to the channels of its column's `shape`."""
-    if isinstance(record, EncodedImage):
-        return decode_image(BytesIO(record.content), record.source, shape[0] or 3)
-    return record
+    return decode_image(record, shape[0] or 3) if isinstance(record, EncodedImage) else record
 
 
-def decode_image(stream: BinaryIO, name: Path | str, channels: int) -> NDArray[np.uint8]:
-    """Decode a PNG, JPEG, BMP, PPM or WebP image as grey (1 channel) or red, green, blue (3).
+@cache
+def decoders() -> dict[str, str]:
+    """Return the versions of the packages that decode images, which decide the pixels."""
+    return {name: version(name) for name in ("simplejpeg", "pillow")}
 
-    name: the file's name for error messages. Returns uint8 [channels, height, width]. Raises
-    UserError unless the stream holds one complete image.
+
+def read_image_header(image: EncodedImage) -> ImageHeader:
+    """Return the size of an image without decoding it.
+
+    Raises UserError for one that is too large to be decoded, or that is no image.
     """
-    # The import registers the WebP format. Without it Pillow would load the parsers of forty
-    # formats to find it.
-    from PIL import Image, WebPImagePlugin  # noqa: F401
+    header = read_header(image.content) if is_jpeg(image.content) else None
+    if header is None:
+        height, width = pillow.image_size(image)
+        _check_size(height, width, image)
+        return ImageHeader(height, width)
+    _check_size(header.height, header.width, image)
+    if not header.is_decodable:
+        problem, expected = "unsupported JPEG coding", "8 bits per channel in Huffman codes"
+        fail(image.source, 0, problem, expected, "another one, such as arithmetic coding")
+    _check_scans(header, image)
+    turbo = header if header.components in (1, 3) else None
+    return ImageHeader(header.height, header.width, turbo)
 
+
+def decode_pixels(
+    image: EncodedImage,
+    header: ImageHeader,
+    channels: int,
+    divisor: int = 1,
+    buffer: NDArray[np.uint8] | None = None,
+) -> NDArray[np.uint8]:
+    """Decode an image as grey (1 channel) or red, green, blue (3): uint8 [height, width, channels].
+
+    divisor: one of `DIVISORS`, by which height and width of a JPEG image may be divided (rounded
+    up). buffer: memory that is used for the pixels if it is large enough. Raises UserError unless
+    the file holds one complete image.
+    """
     if channels not in (1, 3):
         raise InternalError(f"an image of {channels} channels")
-    try:
-        image = Image.open(stream, formats=_FORMATS)
-        _check(image.width, image.height, image.mode, name)
-        _check_scans(stream, image.width * image.height, name)
-        pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
-    except (*_DAMAGED, Image.DecompressionBombError) as error:
-        if not stream.closed and stream.seekable() and stream.seek(0, 2) == 0:
-            fail(name, 0, "the file is empty", "an image")
-        fail(name, _position(stream), f"cannot be decoded as an image: {_reason(error, name)}")
-    return _planes(pixels)
+    if header.jpeg is not None:
+        import simplejpeg
+
+        height, width = -(-header.height // divisor), -(-header.width // divisor)
+        size = height * width * channels
+        space = None if buffer is None or buffer.size < size else buffer[:size]
+        try:
+            pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(
+                image.content,
+                "GRAY" if channels == 1 else "RGB",
+                min_height=height if divisor > 1 else 0,
+                min_width=width if divisor > 1 else 0,
+                min_factor=divisor,
+                buffer=space,
+            )
+        except ValueError:
+            # Pillow accepts damage that leaves no pixel undefined, and says what is wrong.
+            return pillow.decode(image, channels)
+        return pixels
+    return pillow.decode(image, channels)
 
 
-def _check(width: int, height: int, mode: str, name: Path | str) -> None:
-    """Raise UserError if the header's size or pixel mode is not supported, before decoding."""
-    if width * height > MAXIMUM_PIXELS:
+def decode_image(image: EncodedImage, channels: int) -> NDArray[np.uint8]:
+    """Decode an image as uint8 [channels, height, width]; raises UserError as `decode_pixels`."""
+    pixels = decode_pixels(image, read_image_header(image), channels)
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def _check_size(height: int, width: int, image: EncodedImage) -> None:
+    """Raise UserError if the size is not supported, before decoding."""
+    if height * width > MAXIMUM_PIXELS:
         limit, got = f"at most {MAXIMUM_PIXELS} pixels", f"{width} x {height}"
-        fail(name, 0, "the image is too large", limit, got)
-    if mode not in _EIGHT_BITS:
-        fail(name, 0, "unsupported pixel format", "8 bits per channel", f"Pillow's mode {mode}")
+        fail(image.source, 0, "the image is too large", limit, got)
 
 
-def _check_scans(stream: BinaryIO, pixels: int, name: Path | str) -> None:
+def _check_scans(header: JpegHeader, image: EncodedImage) -> None:
     """Raise UserError for a JPEG file whose number of scans would make decoding far too slow."""
-    position = stream.tell()
-    stream.seek(0)
-    start = stream.read(2)
-    content = stream.read() if is_jpeg(start) else b""
-    stream.seek(position)
+    if not header.may_have_scans:
+        return
+    pixels = header.height * header.width
     limit = min(MAXIMUM_SCANS, MAXIMUM_SCANNED_PIXELS // max(pixels, 1))
-    if count_scans(start + content, limit) > limit:
-        fail(name, 0, "the image has too many scans", f"at most {limit} over {pixels} pixels")
-
-
-def _planes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """Convert [height, width] or [height, width, 3] to [channels, height, width] in C order."""
-    planes = pixels[np.newaxis] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-    return np.ascontiguousarray(planes, np.uint8)
-
-
-def _position(stream: BinaryIO) -> int:
-    """Return the decoder's byte offset; 0 for a stream that is closed or not seekable."""
-    return stream.tell() if not stream.closed and stream.seekable() else 0
-
-
-def _reason(error: Exception, name: Path | str) -> str:
-    """Return Pillow's reason in one line, without the object representations that it prints."""
-    if type(error).__name__ == "UnidentifiedImageError":
-        return "not a PNG, JPEG, BMP, PPM or WebP file"
-    return str(error).partition("\n")[0].replace(str(name), "the file") or type(error).__name__
+    if count_scans(image.content, limit) > limit:
+        expected = f"at most {limit} over {pixels} pixels"
+        fail(image.source, 0, "the image has too many scans", expected)

@@ -22,7 +22,8 @@ from mxrun.io.loading.messages import (
 )
 from mxrun.io.loading.python_transforms import PROCESS, TRIES, Result, Steps
 from mxrun.io.transforms.base import Record
-from mxrun.io.transforms.pipeline import Draws, TransformStep
+from mxrun.io.transforms.draws import Draws
+from mxrun.io.transforms.pipeline import TransformStep
 
 # Seconds that a new process may take until it is ready, and an ended one until it is gone.
 _START_S, _END_S = 120.0, 1.0

@@ -12,7 +12,8 @@ import numpy as np
 
 from mxrun.base.errors import InternalError, UserError
 from mxrun.io.transforms.base import Record
-from mxrun.io.transforms.pipeline import Draws, TransformStep
+from mxrun.io.transforms.draws import Draws
+from mxrun.io.transforms.pipeline import TransformStep
 
 THREAD, PROCESS = "thread", "process"
 # Number of times that a record is tried.

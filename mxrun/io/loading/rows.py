@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.errors import UserError
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, LazyField
-from mxrun.io.images.decode import decoded
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.iterator import Slots
 from mxrun.io.loading.python_transforms import TransformRunner
-from mxrun.io.transforms.base import Record
-from mxrun.io.transforms.pipeline import Draws, values
+from mxrun.io.transforms.program import Raw, RowProgram
 
 Numbers = NDArray[np.int64]
 
@@ -80,96 +78,29 @@ class BatchRows:
     ) -> None:
         """`python`: applies the transforms that are the user's own."""
         self.dataset, self.reading = dataset, reading
+        columns: dict[str, Field | LazyField] = {
+            **dataset.fields,
+            **{name: reading.watched(column) for name, column in dataset.lazy.items()},
+        }
         self._programs = {
-            name: _Program(dataset, name, reading.watched(column) if lazy else column, seed, python)
-            for name in dataset.inputs
-            for column, lazy in [_column(dataset, name)]
+            name: RowProgram(dataset.pipeline, name, columns[name], spec, seed, python)
+            for name, spec in dataset.inputs.items()
         }
 
-    def read(self, records: Numbers) -> Mapping[str, Any]:
+    def read(self, records: Numbers) -> Mapping[str, Raw]:
         """Read the content of records from their files."""
         return {name: program.read(records) for name, program in self._programs.items()}
 
     def write(
-        self, content: Mapping[str, Any], records: Numbers, epochs: Numbers, rows: Slots
+        self, content: Mapping[str, Raw], records: Numbers, epochs: Numbers, rows: Slots
     ) -> dict[int, UserError]:
         """Decode and transform records, and write them into `rows`, one a record.
 
         epochs: of each record, the number that selects its random draws. Returns the errors of
-        records by row; their rows have arbitrary contents.
+        records by row; their rows are zero in the inputs that have them.
         """
         errors: dict[int, UserError] = {}
         for name, program in self._programs.items():
             for row, error in program.write(content[name], records, epochs, rows[name]):
                 errors.setdefault(row, error)
         return errors
-
-
-def _column(dataset: Dataset, name: str) -> tuple[Any, bool]:
-    lazy = dataset.lazy.get(name)
-    return (dataset.fields[name], False) if lazy is None else (lazy, True)
-
-
-class _Program:
-    def __init__(
-        self,
-        dataset: Dataset,
-        name: str,
-        column: Field | LazyField,
-        seed: int,
-        python: TransformRunner,
-    ) -> None:
-        self._dataset, self._name, self._column, self._seed = dataset, name, column, seed
-        self._python = python
-        self._steps = list(dataset.pipeline.of(name))
-        self._own = self._steps and all(
-            not type(s.transform).__module__.startswith("mxrun.") for s in self._steps
-        )
-
-    def read(self, records: Numbers) -> list[Any]:
-        column = self._column
-        if isinstance(column, Field):
-            return [column.records[record] for record in records]
-        found: list[Any] = []
-        for record in records:
-            try:
-                found.append(column.record(int(record)))
-            except UserError as error:
-                found.append(error)
-        return found
-
-    def write(
-        self, raw: list[Any], records: Numbers, epochs: Numbers, target: NDArray[Any]
-    ) -> list[tuple[int, UserError]]:
-        errors = []
-        if self._own:
-            draws2 = [
-                Draws(self._seed, int(e), int(r)) for e, r in zip(epochs, records, strict=True)
-            ]
-            for row, result in enumerate(self._python.run(self._steps, self._name, raw, draws2)):
-                if isinstance(result, UserError):
-                    errors.append((row, result))
-                else:
-                    target[row] = result
-            return errors
-        for row, content in enumerate(raw):
-            try:
-                if isinstance(content, UserError):
-                    raise content
-                if isinstance(content, EncodedImage) and isinstance(self._column, LazyField):
-                    content = decoded(content, self._column.shape)
-                draws = Draws(self._seed, int(epochs[row]), int(records[row]))
-                target[row] = self._row(content, draws, target.shape[1:])
-            except UserError as error:
-                errors.append((row, error))
-        return errors
-
-    def _row(self, raw: Record, draws: Draws, shape: tuple[int, ...]) -> Record:
-        scale = self._column.scale
-        row = self._dataset.pipeline.apply(self._name, raw, scale, draws)
-        if row.shape != shape:
-            problem = "the record does not fit the network's input"
-            hint = "resize, center_crop, ... in `transforms` bring records to one size"
-            expected, got = str(list(shape)), str(list(row.shape))
-            raise UserError(Diagnostic(problem, None, expected, got, hint))
-        return row if scale is None else values(row, scale)

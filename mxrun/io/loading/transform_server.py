@@ -12,7 +12,8 @@ from mxrun.base.errors import SourceLocation, UserError
 from mxrun.io.loading.messages import Message, SharedArrays, error_to_json, receive, send
 from mxrun.io.loading.python_transforms import transformed
 from mxrun.io.transforms.base import TRANSFORMS
-from mxrun.io.transforms.pipeline import Draws, TransformStep
+from mxrun.io.transforms.draws import Draws
+from mxrun.io.transforms.pipeline import TransformStep
 
 
 def serve(connection: socket.socket, arrays: SharedArrays, prepare: Callable[[], None]) -> None:

@@ -74,7 +74,7 @@ class RecordEncoder:
             return self._encoded(np.asarray(stored))
         channels = dataset.lazy[DATA].shape[0] or 3
         # Files to keep are decoded too: a damaged one must not get into the pack.
-        pixels = decode_image(io.BytesIO(stored.content), stored.source, channels)
+        pixels = decode_image(stored, channels)
         if self._options.encoding == "keep":
             content = bytes(stored.content)
             return content, _extension(content)

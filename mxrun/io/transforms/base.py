@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -9,15 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
+from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.declared import DeclaredRegistry
+from mxrun.io.transforms.draws import Draw
+from mxrun.io.transforms.windows import ImageWindows, Int64
 
 Record = NDArray[Any]
 # Shape of a record, with None for dimensions that differ between records.
 RecordShape = tuple[int | None, ...]
-# Function from a shape to uniform float64 in [0, 1); every call starts the same stream anew.
-Draw = Callable[[tuple[int, ...]], NDArray[np.float64]]
+# Uniform numbers in [0, 1) of a chunk of records, float64 [n, draws].
+Uniform = NDArray[np.float64]
 
 
 class Scale(Parameters):
@@ -33,6 +37,9 @@ Sides = tuple[Side, Side]
 
 class Transform(Parameters):
     """Transform with its parameters; the same record and draws give the same bits.
+
+    One of a plugin gives `apply`, which is called once per record. The classes below are of those
+    that are applied to a chunk of records at once.
 
     `works_on_values`: whether it takes float32 with the data set's scale applied (bytes in 0..1)
     instead of the record as stored. `requires_unit_values`: whether its input must be in 0..1.
@@ -82,6 +89,52 @@ class Transform(Parameters):
         raise NotImplementedError
 
 
+class WindowTransform(Transform):
+    """Geometric transform of images, which changes their windows; see `windows`."""
+
+    # Uniform numbers that it takes for each record.
+    draws: ClassVar[int] = 0
+    # Whether it resamples, and whether its results may reach beyond the image.
+    resamples: ClassVar[bool] = False
+    pads: ClassVar[bool] = False
+
+    @abstractmethod
+    def move(self, windows: ImageWindows, uniform: Uniform) -> None:
+        """Change the windows of a chunk of images."""
+
+    def unfit(self, heights: Int64, widths: Int64) -> NDArray[np.bool_]:
+        """Return which images, by their sizes [n], are of a shape that `output` refuses."""
+        return np.zeros(len(heights), np.bool_)
+
+
+class ValueTransform(Transform):
+    """Transform that changes float32 values and keeps the shape of a record."""
+
+    works_on_values: ClassVar[bool] = True
+    # Uniform numbers that it takes for each record.
+    draws: ClassVar[int] = 0
+
+    @abstractmethod
+    def change(self, values: NDArray[np.float32], uniform: Uniform) -> None:
+        """Change the values of a chunk of records, float32 [n, ...], in place."""
+
+
+class ChunkTransform(Transform):
+    """Transform of a chunk of records of one shape at once, without random numbers."""
+
+    @abstractmethod
+    def convert(self, records: NDArray[Any]) -> NDArray[Any]:
+        """Return the rows of records [n, ...]; those that are unfit may have any content."""
+
+    def unfit(self, records: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which records `refusal` refuses, [n]."""
+        return np.zeros(len(records), np.bool_)
+
+    def refusal(self, record: Record) -> UserError:
+        """Return the error of a record that is unfit, without a place."""
+        raise NotImplementedError
+
+
 TRANSFORMS: DeclaredRegistry[type[Transform]] = DeclaredRegistry("transform")
 for _module, _names in {
     "geometry": (
@@ -91,8 +144,8 @@ for _module, _names in {
         "random_resized_crop",
         "flip",
         "pad_crop",
-        "cutout",
     ),
+    "pixels": ("cutout",),
     "color": ("normalize", "color_jitter"),
     "label": ("one_hot",),
 }.items():

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Float32, Positive
-from mxrun.io.transforms.base import Draw, Record, RecordShape, Transform, register
+from mxrun.io.transforms.base import RecordShape, Transform, Uniform, ValueTransform, register
+
+Values = NDArray[np.float32]
 
 # Luma weights of red, green and blue, of ITU-R BT.601.
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32).reshape(3, 1, 1)
@@ -18,7 +21,7 @@ Strength = Annotated[float, Field(ge=0, le=1)]
 
 
 @register("normalize")
-class Normalize(Transform):
+class Normalize(ValueTransform):
     """Compute (value - mean) / std per channel.
 
     Channels are the first axis of a record of any rank. Bytes of images are scaled to 0..1 before.
@@ -29,7 +32,6 @@ class Normalize(Transform):
             "examples": [{"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}]
         }
     )
-    works_on_values: ClassVar[bool] = True
     leaves_unit_range: ClassVar[bool] = True
 
     mean: Float32 | tuple[Float32, ...] = Field(
@@ -68,18 +70,25 @@ class Normalize(Transform):
                 )
         return shape
 
-    def apply(self, record: Record, draw: Draw) -> Record:
-        """Return the normalised record as a new float32 array."""
-        axes = (-1,) + (1,) * (record.ndim - 1)
+    def channel_values(self, channels: int) -> tuple[Values, Values]:
+        """Return mean and std of each channel, float32 [channels]."""
         mean, std = (
-            np.array(given, np.float32).reshape(axes if isinstance(given, tuple) else ())
+            np.broadcast_to(np.array(given, np.float32), channels).copy()
             for given in (self.mean, self.std)
         )
-        return (record - mean) / std
+        return mean, std
+
+    def change(self, values: Values, uniform: Uniform) -> None:
+        """Normalise the values."""
+        channels = values.shape[1] if values.ndim > 1 else 1
+        for given, compute in zip(
+            self.channel_values(channels), (np.subtract, np.divide), strict=True
+        ):
+            compute(values, given.reshape(-1, *[1] * (values.ndim - 2)), out=values)
 
 
 @register("color_jitter")
-class ColorJitter(Transform):
+class ColorJitter(ValueTransform):
     """Change brightness, contrast and saturation, in this order; in evaluation nothing.
 
     Each is scaled by a factor drawn uniformly from 1 - strength .. 1 + strength. Brightness scales
@@ -91,8 +100,8 @@ class ColorJitter(Transform):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"brightness": 0.4, "contrast": 0.4, "saturation": 0.4}]}
     )
-    works_on_values: ClassVar[bool] = True
     requires_unit_values: ClassVar[bool] = True
+    draws: ClassVar[int] = 3
 
     brightness: Strength = Field(
         default=0.0, description="Greatest relative change of brightness.", examples=[0.4]
@@ -126,27 +135,30 @@ class ColorJitter(Transform):
             raise UserError(Diagnostic(problem, expected=expected, got=f"{[*shape]}"))
         return shape
 
-    def apply(self, record: Record, draw: Draw) -> Record:
-        """Return the changed record as a new float32 array."""
+    def change(self, values: Values, uniform: Uniform) -> None:
+        """Change the values."""
         strengths = np.array([self.brightness, self.contrast, self.saturation])
-        factors = (1 + strengths * (2 * draw((3,)) - 1)).astype(np.float32)
-        result: Record = np.clip(record * factors[0], 0, 1)
-        if self.contrast:
-            result = _blend(result, _brightness(result).mean(dtype=np.float32), factors[1])
-        if self.saturation:
-            result = _blend(result, _brightness(result), factors[2])
-        return result
+        factors = (1 + strengths * (2 * uniform - 1)).astype(np.float32)
+        for record, factor in zip(values, factors, strict=True):
+            np.multiply(record, factor[0], out=record)
+            np.clip(record, 0, 1, out=record)
+            if self.contrast:
+                _blend(record, _brightness(record).mean(dtype=np.float32), factor[1])
+            if self.saturation:
+                _blend(record, _brightness(record), factor[2])
 
 
-def _brightness(record: Record) -> Record:
+def _brightness(record: Values) -> Values:
     """Return the luma of each pixel, float32 [height, width]."""
     if len(record) == 1:
         return record.reshape(record.shape[1:])
-    brightness: Record = (record * _LUMA).sum(axis=0)
+    brightness: Values = (record * _LUMA).sum(axis=0)
     return brightness
 
 
-def _blend(record: Record, grey: Record | np.float32, factor: np.float32) -> Record:
-    """Return grey + (record - grey) factor, clipped to 0..1."""
-    blend: Record = np.clip(grey + (record - grey) * factor, 0, 1)
-    return blend
+def _blend(record: Values, grey: Values | np.float32, factor: np.float32) -> None:
+    """Compute grey + (record - grey) factor in place, clipped to 0..1."""
+    record -= grey
+    record *= factor
+    record += grey
+    np.clip(record, 0, 1, out=record)

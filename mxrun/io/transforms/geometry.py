@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,18 +11,18 @@ from pydantic import Field, field_validator
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.transforms.base import (
-    Draw,
-    Record,
     RecordShape,
     Side,
     Sides,
     Transform,
+    Uniform,
+    WindowTransform,
     register,
     sides,
 )
+from mxrun.io.transforms.windows import ImageWindows, Int64
 
 Bounds = tuple[float, float]
-Uniform = NDArray[np.float64]
 
 # 224 / 256: the common evaluation of networks trained on random crops of 224.
 _EVALUATED_PART = 0.875
@@ -30,12 +30,15 @@ _ATTEMPTS = 10
 
 
 @register("resize")
-class Resize(Transform):
+class Resize(WindowTransform):
     """Resize by bilinear interpolation, which averages where the image shrinks.
 
     `size: n` makes the shorter side n and keeps the ratio (the longer side is rounded down);
-    `size: [height, width]` gives exactly these sides. Bytes stay bytes.
+    `size: [height, width]` gives exactly these sides. Bytes stay bytes. Crops, flips and resizes
+    that follow each other are one resampling of the image.
     """
+
+    resamples: ClassVar[bool] = True
 
     size: Side | Sides = Field(
         description="The shorter side, or [height, width], in pixels.", examples=[256]
@@ -45,27 +48,28 @@ class Resize(Transform):
         """Return [channels, *size], with the longer side computed by the ratio if `size` is one
         number.
         """
-        channels, height, width = _image(shape)
+        channels, height, width = image_shape(shape)
         if not isinstance(self.size, int):
             return (channels, *self.size)
         if height is None or width is None:
             return (channels, None, None)
-        return (channels, *self._sides(height, width))
+        found = self._sides(np.array([height]), np.array([width]))
+        return (channels, int(found[0][0]), int(found[1][0]))
 
-    def apply(self, record: Record, draw: Draw) -> Record:
-        """Return the resized record."""
-        height, width = self._sides(*record.shape[1:])
-        return resized(record, height, width)
+    def move(self, windows: ImageWindows, uniform: Uniform) -> None:
+        """Resize the results."""
+        windows.resize(*self._sides(windows.y.out, windows.x.out))
 
-    def _sides(self, height: int, width: int) -> Sides:
+    def _sides(self, heights: Int64, widths: Int64) -> tuple[Int64, Int64]:
+        shape = heights.shape
         if not isinstance(self.size, int):
-            return self.size
-        if height <= width:
-            return self.size, max(self.size * width // height, self.size)
-        return max(self.size * height // width, self.size), self.size
+            return np.full(shape, self.size[0]), np.full(shape, self.size[1])
+        shorter = np.maximum(np.minimum(heights, widths), 1)
+        found = (np.maximum(self.size * side // shorter, self.size) for side in (heights, widths))
+        return next(found), next(found)
 
 
-class _Crop(Transform):
+class _Crop(WindowTransform):
     """Crop of fixed size; a single number is the side of a square."""
 
     size: Side | Sides = Field(
@@ -74,7 +78,7 @@ class _Crop(Transform):
 
     def output(self, shape: RecordShape) -> RecordShape:
         """Return [channels, *size]; raises UserError if the image is smaller."""
-        channels, *given = _image(shape)
+        channels, *given = image_shape(shape)
         required = sides(self.size)
         if any(
             have is not None and have < want for have, want in zip(given, required, strict=True)
@@ -89,34 +93,41 @@ class _Crop(Transform):
             )
         return (channels, *required)
 
+    def unfit(self, heights: Int64, widths: Int64) -> NDArray[np.bool_]:
+        """Return which images are smaller."""
+        height, width = sides(self.size)
+        found: NDArray[np.bool_] = (heights < height) | (widths < width)
+        return found
+
 
 @register("center_crop")
 class CenterCrop(_Crop):
     """Cut out the centre; the extra pixel of an odd margin is removed at the bottom and right."""
 
-    def apply(self, record: Record, draw: Draw) -> Record:
-        """Return record[:, top:top+height, left:left+width]."""
+    def move(self, windows: ImageWindows, uniform: Uniform) -> None:
+        """Crop the results to their centres."""
         height, width = sides(self.size)
-        top, left = (record.shape[1] - height) // 2, (record.shape[2] - width) // 2
-        part: Record = record[:, top : top + height, left : left + width]
-        return part
+        windows.crop((windows.y.out - height) // 2, (windows.x.out - width) // 2, height, width)
 
 
 @register("random_crop")
 class RandomCrop(_Crop):
     """Cut out a part at a uniformly random position; in evaluation the centre."""
 
+    draws: ClassVar[int] = 2
+
     def evaluation(self) -> tuple[Transform, ...]:
         """Return a centre crop of the same size."""
         return (CenterCrop(size=self.size),)
 
-    def apply(self, record: Record, draw: Draw) -> Record:
-        """Return record[:, top:top+height, left:left+width]."""
-        return _random_part(record, *sides(self.size), draw((2,)))
+    def move(self, windows: ImageWindows, uniform: Uniform) -> None:
+        """Crop the results at random positions."""
+        height, width = sides(self.size)
+        _crop_at(windows, height, width, uniform)
 
 
 @register("random_resized_crop")
-class RandomResizedCrop(Transform):
+class RandomResizedCrop(WindowTransform):
     """Cut out a part of random area, ratio and position, and resize it.
 
     The area is a fraction of the image's, drawn uniformly from `area`; width / height is drawn from
@@ -124,6 +135,9 @@ class RandomResizedCrop(Transform):
     centre crop that `ratio` allows is used. In evaluation, the shorter side is resized to the
     larger of `size` / 0.875, then the centre is cut out.
     """
+
+    draws: ClassVar[int] = 2 * (_ATTEMPTS + 1)
+    resamples: ClassVar[bool] = True
 
     size: Side | Sides = Field(
         description="The side of a square, or [height, width], in pixels.", examples=[224]
@@ -160,39 +174,46 @@ class RandomResizedCrop(Transform):
 
     def output(self, shape: RecordShape) -> RecordShape:
         """Return [channels, *size]."""
-        return (_image(shape)[0], *sides(self.size))
+        return (image_shape(shape)[0], *sides(self.size))
 
-    def apply(self, record: Record, draw: Draw) -> Record:
-        """Return the resized crop."""
-        uniform = draw((_ATTEMPTS + 1, 2))
-        _, height, width = record.shape
-        part = self._fitting(height, width, uniform[:-1].tolist())
-        if part is None:
-            middle = CenterCrop(size=self._largest(height, width)).apply(record, draw)
-            return resized(middle, *sides(self.size))
-        return resized(_random_part(record, *part, uniform[-1]), *sides(self.size))
+    def move(self, windows: ImageWindows, uniform: Uniform) -> None:
+        """Crop the results at random and resize them."""
+        heights, widths, fits = self._drawn(windows.y.out, windows.x.out, uniform[:, :-2])
+        all_heights, all_widths = self._largest(windows.y.out, windows.x.out)
+        height, width = np.where(fits, heights, all_heights), np.where(fits, widths, all_widths)
+        free = np.maximum(windows.y.out - height, 0), np.maximum(windows.x.out - width, 0)
+        top, left = (
+            np.where(fits, _draws(room + 1, drawn), room // 2)
+            for room, drawn in zip(free, uniform[:, -2:].T, strict=True)
+        )
+        windows.crop(top, left, height, width)
+        windows.resize(*sides(self.size))
 
-    def _fitting(self, height: int, width: int, draws: Sequence[Sequence[float]]) -> Sides | None:
-        """Return the first drawn [height, width] that fits into the image; None if none does."""
+    def _drawn(
+        self, heights: Int64, widths: Int64, uniform: Uniform
+    ) -> tuple[Int64, Int64, NDArray[np.bool_]]:
+        """Return the first drawn sizes that fit into the images, and which images have one."""
         low, high = (math.log(bound) for bound in self.ratio)
-        for first, second in draws:
-            area = height * width * (self.area[0] + first * (self.area[1] - self.area[0]))
-            ratio = math.exp(low + second * (high - low))
-            part = round(math.sqrt(area / ratio)), round(math.sqrt(area * ratio))
-            if 0 < part[0] <= height and 0 < part[1] <= width:
-                return part
-        return None
+        share = self.area[0] + uniform[:, 0::2] * (self.area[1] - self.area[0])
+        area = (heights * widths)[:, np.newaxis] * share
+        ratio = np.exp(low + uniform[:, 1::2] * (high - low))
+        height = np.rint(np.sqrt(area / ratio)).astype(np.int64)
+        width = np.rint(np.sqrt(area * ratio)).astype(np.int64)
+        fits = (height > 0) & (height <= heights[:, np.newaxis])
+        fits &= (width > 0) & (width <= widths[:, np.newaxis])
+        rows, first = np.arange(len(heights)), fits.argmax(axis=1)
+        return height[rows, first], width[rows, first], np.asarray(fits.any(axis=1))
 
-    def _largest(self, height: int, width: int) -> Sides:
+    def _largest(self, heights: Int64, widths: Int64) -> tuple[Int64, Int64]:
+        """Return the sizes of the largest parts of images that `ratio` allows."""
         minimum, maximum = self.ratio
-        if width < minimum * height:
-            return max(1, min(height, round(width / minimum))), width
-        if width > maximum * height:
-            return height, max(1, min(width, round(height * maximum)))
-        return height, width
+        high, wide = widths < minimum * heights, widths > maximum * heights
+        lower = np.clip(np.rint(widths / minimum).astype(np.int64), 1, np.maximum(heights, 1))
+        narrower = np.clip(np.rint(heights * maximum).astype(np.int64), 1, np.maximum(widths, 1))
+        return np.where(high, lower, heights), np.where(wide, narrower, widths)
 
 
-class _Augmentation(Transform):
+class Augmentation(Transform):
     """Random change of an image that keeps its shape and is left out in evaluation."""
 
     def evaluation(self) -> tuple[Transform, ...]:
@@ -201,12 +222,14 @@ class _Augmentation(Transform):
 
     def output(self, shape: RecordShape) -> RecordShape:
         """Return `shape`; raises UserError unless it is an image."""
-        return _image(shape)
+        return image_shape(shape)
 
 
 @register("flip")
-class Flip(_Augmentation):
+class Flip(Augmentation, WindowTransform):
     """Mirror left and right with a probability; in evaluation nothing."""
+
+    draws: ClassVar[int] = 1
 
     probability: float = Field(
         default=0.5, ge=0, le=1, description="Probability of mirroring.", examples=[0.3]
@@ -217,64 +240,28 @@ class Flip(_Augmentation):
         """Expected parameter if the probability is 0, else empty."""
         return "" if self.probability else "a probability above 0"
 
-    def apply(self, record: Record, draw: Draw) -> Record:
-        """Return record[:, :, ::-1] or the record itself."""
-        return record[:, :, ::-1] if draw((1,))[0] < self.probability else record
+    def move(self, windows: ImageWindows, uniform: Uniform) -> None:
+        """Mirror some of the results."""
+        windows.flip(uniform[:, 0] < self.probability)
 
 
 @register("pad_crop")
-class PadCrop(_Augmentation):
+class PadCrop(Augmentation, WindowTransform):
     """Pad with zeros, then crop to the original size at random; in evaluation nothing."""
 
     # Evaluation needs no transform, as the centre crop of the padded image is the image.
+    draws: ClassVar[int] = 2
+    pads: ClassVar[bool] = True
+
     pad: Side = Field(description="Width of the border in pixels.", examples=[4])
 
-    def apply(self, record: Record, draw: Draw) -> Record:
-        """Return the crop, computed without making the padded image."""
-        _, height, width = record.shape
-        down, right = (_draws(2 * self.pad + 1, value) - self.pad for value in draw((2,)))
-        result = np.zeros_like(record)
-        result[:, _overlap(-down, height), _overlap(-right, width)] = record[
-            :, _overlap(down, height), _overlap(right, width)
-        ]
-        return result
+    def move(self, windows: ImageWindows, uniform: Uniform) -> None:
+        """Move the results over their borders."""
+        top, left = (_draws(2 * self.pad + 1, drawn) - self.pad for drawn in uniform.T)
+        windows.crop(top, left, windows.y.out, windows.x.out)
 
 
-@register("cutout")
-class Cutout(_Augmentation):
-    """Set a square around a random pixel to zero, clipped at the borders; in evaluation nothing.
-
-    Source: T. DeVries, G. W. Taylor, "Improved Regularization of Convolutional Neural Networks with
-    Cutout", 2017.
-    """
-
-    size: Side = Field(description="Side of the square in pixels.", examples=[8])
-
-    def apply(self, record: Record, draw: Draw) -> Record:
-        """Return a copy of the record with the square set to zero."""
-        first, second = draw((2,))
-        top = _draws(record.shape[1], first) - self.size // 2
-        left = _draws(record.shape[2], second) - self.size // 2
-        result: Record = record.copy()
-        bottom, right = top + self.size, left + self.size
-        result[:, max(top, 0) : max(bottom, 0), max(left, 0) : max(right, 0)] = 0
-        return result
-
-
-def resized(record: Record, height: int, width: int) -> Record:
-    """Resize an image of bytes or float32 with Pillow's bilinear filter, one channel at a time."""
-    from PIL import Image
-
-    if record.shape[1:] == (height, width):
-        return record
-    result = np.empty((len(record), height, width), record.dtype)
-    for source, target in zip(record, result, strict=True):
-        image = Image.fromarray(np.ascontiguousarray(source))
-        target[...] = image.resize((width, height), Image.Resampling.BILINEAR)
-    return result
-
-
-def _image(shape: RecordShape) -> tuple[int | None, int | None, int | None]:
+def image_shape(shape: RecordShape) -> tuple[int | None, int | None, int | None]:
     """Return the three dimensions of an image; raises UserError for a record of another rank."""
     if len(shape) != 3:
         raise UserError(
@@ -283,18 +270,12 @@ def _image(shape: RecordShape) -> tuple[int | None, int | None, int | None]:
     return shape[0], shape[1], shape[2]
 
 
-def _random_part(record: Record, height: int, width: int, uniform: Uniform) -> Record:
-    top = _draws(record.shape[1] - height + 1, uniform[0])
-    left = _draws(record.shape[2] - width + 1, uniform[1])
-    part: Record = record[:, top : top + height, left : left + width]
-    return part
+def _crop_at(windows: ImageWindows, height: int, width: int, uniform: Uniform) -> None:
+    top = _draws(np.maximum(windows.y.out - height, 0) + 1, uniform[:, 0])
+    left = _draws(np.maximum(windows.x.out - width, 0) + 1, uniform[:, 1])
+    windows.crop(top, left, height, width)
 
 
-def _draws(count: int, uniform: float) -> int:
-    """Map a uniform number in [0, 1) to an integer in 0 .. count-1."""
-    return int(uniform * count)
-
-
-def _overlap(shift: int, length: int) -> slice:
-    """Return the overlap of an axis of `length` with itself moved by `shift`, as a slice."""
-    return slice(min(max(shift, 0), length), max(min(length + shift, length), 0))
+def _draws(count: Int64 | int, uniform: Uniform) -> Int64:
+    """Map uniform numbers in [0, 1) to integers in 0 .. count-1."""
+    return (uniform * count).astype(np.int64)

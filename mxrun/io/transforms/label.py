@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field as Option
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.transforms.base import Draw, Record, RecordShape, Transform, register
+from mxrun.io.transforms.base import ChunkTransform, Record, RecordShape, register
 
 
 @register("one_hot")
-class OneHot(Transform):
+class OneHot(ChunkTransform):
     """Convert a class number to float32 [classes]: 1 at the class, 0 elsewhere."""
 
     classes: int = Option(ge=1, le=1 << 20, description="Number of classes.", examples=[10])
@@ -36,12 +39,19 @@ class OneHot(Transform):
         """Return the spec of one integer."""
         return TensorSpec((), "int32")
 
-    def apply(self, record: Record, draw: Draw) -> Record:
-        """Return float32 [classes]; raises UserError unless the number is in 0 .. classes - 1."""
-        number = int(record)
-        if not 0 <= number < self.classes:
-            problem, expected = "the label is not a class number", f"0 to {self.classes - 1}"
-            raise UserError(Diagnostic(problem, expected=expected, got=str(number)))
-        result = np.zeros(self.classes, np.float32)
-        result[number] = 1
+    def convert(self, records: NDArray[Any]) -> NDArray[np.float32]:
+        """Return float32 [n, classes]."""
+        result = np.zeros((len(records), self.classes), np.float32)
+        rows = np.flatnonzero(~self.unfit(records))
+        result[rows, records[rows].astype(np.int64)] = 1
         return result
+
+    def unfit(self, records: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which records are not in 0 .. classes - 1."""
+        found: NDArray[np.bool_] = ~((records >= 0) & (records < self.classes))
+        return found
+
+    def refusal(self, record: Record) -> UserError:
+        """Return the error of a number that is no class."""
+        problem, expected = "the label is not a class number", f"0 to {self.classes - 1}"
+        return UserError(Diagnostic(problem, expected=expected, got=str(int(record))))

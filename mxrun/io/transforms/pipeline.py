@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,7 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.files import with_prefix
-from mxrun.io.transforms.base import Draw, Record, RecordShape, Transform
-from mxrun.runtime import random
+from mxrun.io.transforms.base import RecordShape, Transform
 
 
 @dataclass(frozen=True)
@@ -76,38 +74,8 @@ class Pipeline:
                 found[field] = step.transform.source(found[field])
         return found
 
-    def apply(self, field: str, record: Record, scale: float | None, draws: Draws) -> Record:
-        """Return the transformed record: float32, or bytes still to be scaled.
-
-        Raises UserError with the transform's place, also for a record whose shape a transform does
-        not support: records in files may differ from the data set's.
-        """
-        for step in self.of(field):
-            if step.transform.works_on_values:
-                record = values(record, scale)
-            try:
-                step.transform.output(record.shape)
-                record = step.transform.apply(record, draws.at(step.position))
-            except UserError as error:
-                raise step.locate(error) from error
-        return record
-
 
 NO_TRANSFORMS = Pipeline()
-
-
-@dataclass(frozen=True)
-class Draws:
-    """Random numbers of one record in one epoch: one stream per transform."""
-
-    seed: int
-    epoch: int
-    record: int
-
-    def at(self, position: int) -> Draw:
-        """Return the stream of the transform at `position`."""
-        name = f"transform/{self.epoch}/{self.record}/{position}"
-        return partial(random.hashed_uniform, self.seed, name)
 
 
 def values(record: NDArray[Any], scale: float | None) -> NDArray[Any]:

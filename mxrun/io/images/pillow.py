@@ -1,0 +1,88 @@
+"""Decoding of PNG, BMP, PPM, WebP and unusual JPEG images by Pillow."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mxrun.io.files import fail
+from mxrun.io.images.encoded import EncodedImage
+from mxrun.io.images.png import PNG, missing_rows
+
+_FORMATS = ("PNG", "JPEG", "BMP", "PPM", "WEBP")
+_EIGHT_BITS = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
+
+# Exceptions that Pillow's parsers raise on damaged bytes, besides OSError; some parsers only warn.
+_DAMAGED = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    MemoryError,
+    RuntimeError,
+    Warning,
+    struct.error,
+    zlib.error,
+)
+
+
+def image_size(image: EncodedImage) -> tuple[int, int]:
+    """Return height and width by an image's header; raises UserError for what is no image."""
+    found = _opened(image, io.BytesIO(image.content))
+    return found.height, found.width
+
+
+def decode(image: EncodedImage, channels: int) -> NDArray[np.uint8]:
+    """Decode an image of a size that was checked: uint8 [height, width, channels], 1 or 3 channels.
+
+    Raises UserError unless the file holds one complete image.
+    """
+    stream = io.BytesIO(image.content)
+    found = _opened(image, stream)
+    if image.content[: len(PNG)] == PNG and (lacking := missing_rows(image.content)):
+        fail(image.source, 0, f"the image ends {lacking} bytes of pixels too early")
+    try:
+        pixels = np.asarray(found.convert("L" if channels == 1 else "RGB"))
+    except _DAMAGED as error:
+        _fail(image, stream, error)
+    return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def _opened(image: EncodedImage, stream: io.BytesIO) -> Any:
+    """Return Pillow's image, whose pixels are not yet decoded."""
+    # The import registers the WebP format. Without it Pillow would load the parsers of forty
+    # formats to find it.
+    from PIL import Image, WebPImagePlugin  # noqa: F401
+
+    try:
+        found = Image.open(stream, formats=_FORMATS)
+    except (*_DAMAGED, Image.DecompressionBombError) as error:
+        _fail(image, stream, error)
+    if found.mode not in _EIGHT_BITS:
+        got = f"Pillow's mode {found.mode}"
+        fail(image.source, 0, "unsupported pixel format", "8 bits per channel", got)
+    return found
+
+
+def _fail(image: EncodedImage, stream: io.BytesIO, error: Exception) -> NoReturn:
+    if not image.content:
+        fail(image.source, 0, "the file is empty", "an image")
+    reason = _reason(error, image.source)
+    at = 0 if stream.closed else stream.tell()
+    fail(image.source, at, f"cannot be decoded as an image: {reason}")
+
+
+def _reason(error: Exception, name: str) -> str:
+    """Return Pillow's reason in one line, without the object representations that it prints."""
+    if type(error).__name__ == "UnidentifiedImageError":
+        return "not a PNG, JPEG, BMP, PPM or WebP file"
+    return str(error).partition("\n")[0].replace(name, "the file") or type(error).__name__
