@@ -189,13 +189,10 @@ def test_cutout_sets_one_square_to_zero():
 def test_resize_is_pillows_bilinear_filter(size):
     record = image()
     height, width = size if isinstance(size, tuple) else (size, size * 16 // 12)
-    # Columns first, whatever order a version of Pillow takes.
-    wide = Image.fromarray(record.transpose(1, 2, 0)).resize((width, 12), BILINEAR)
-    expected = wide.resize((width, height), BILINEAR)
     made = apply(make("resize", size=size), record)
-    assert np.array_equal(made, values_of(np.asarray(expected).transpose(2, 0, 1)))
-    floats = apply(make("resize", size=size), values_of(record))
-    for channel, values in zip(values_of(record), floats, strict=True):
+    assert np.abs(apply(make("resize", size=size), values_of(record)) - made).max() < 1e-6
+    for channel, values in zip(values_of(record), made, strict=True):
+        # In float32 Pillow does not round to bytes either.
         picture = Image.fromarray(channel).resize((width, height), BILINEAR)
         assert np.abs(values - np.asarray(picture)).max() < 1e-6
 

@@ -7,6 +7,7 @@ epoch), so that those of a chunk of records are computed at once and do not depe
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -64,15 +65,14 @@ def draw_uniform(
     blocks = -(-count // 4)
     output = np.empty((len(records), 4 * blocks))
     if has_code:
-        drawing = Drawing(
-            rows=len(records),
-            blocks=blocks,
-            key=key,
-            records=np.ascontiguousarray(records),
-            epochs=np.ascontiguousarray(epochs),
-            output=output,
-        )
-        HostLoop(draw_loop, drawing)()
+        loop = _thread_loop()
+        loop.set("rows", len(records))
+        loop.set("blocks", blocks)
+        loop.set("key", key)
+        loop.set("records", np.ascontiguousarray(records))
+        loop.set("epochs", np.ascontiguousarray(epochs))
+        loop.set("output", output)
+        loop()
     else:
         low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
         at = (records[:, np.newaxis] << _BLOCK_BITS) + np.arange(blocks)
@@ -81,6 +81,18 @@ def draw_uniform(
         words = philox.blocks(key, (number & low, number >> half, step & low, step >> half))
         output[...] = np.stack(words, axis=-1).reshape(output.shape) * _UNIT
     return output[:, :count]
+
+
+_LOCAL = threading.local()
+
+
+def _thread_loop() -> HostLoop:
+    """Return the calling thread's loop, as making one takes longer than drawing a chunk."""
+    loop: HostLoop | None = _LOCAL.__dict__.get("loop")
+    if loop is None:
+        drawing = Drawing(rows=0, blocks=0, key=0, records=None, epochs=None, output=None)
+        loop = _LOCAL.__dict__["loop"] = HostLoop(draw_loop, drawing)
+    return loop
 
 
 @lru_cache(maxsize=256)

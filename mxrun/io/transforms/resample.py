@@ -12,6 +12,8 @@ from mxrun.codegen.host_loop import HostLoop
 from mxrun.io.transforms import resample_loops as loops
 from mxrun.io.transforms.windows import ImageWindows, Int64, WindowAxis
 
+# Arguments of the loops that are scratch memory.
+_SCRATCH = ("bounds", "weights", "line", "ring", "sums")
 _AXES = ((loops.AXIS_Y, loops.START_Y, "y"), (loops.AXIS_X, loops.START_X, "x"))
 
 
@@ -57,19 +59,27 @@ class WindowTable:
         """Replace one window by that of a table of one."""
         self.integers[row], self.reals[row] = other.integers[0], other.reals[0]
 
-    def scratch_sizes(self) -> tuple[int, int, int]:
-        """Return the largest number of results, of filter weights, and of pixels of a row pass."""
-        results = weights = 0
-        for at, real, _ in _AXES:
-            size = np.maximum(self.integers[:, at + loops.SIZE], 1)
-            out = self.integers[:, at + loops.OUT]
-            ratio = self.reals[:, real + 1] / size
-            taps = 2 * np.maximum(ratio, 1).astype(np.int64) + 3
-            results += int(out.max(initial=0))
-            weights += int((out * taps).max(initial=0))
-        y, x = loops.AXIS_Y, loops.AXIS_X + loops.OUT
-        heights = self.integers[:, y + loops.HIGH] - self.integers[:, y + loops.LOW]
-        return results, weights, int((heights * self.integers[:, x]).max(initial=0))
+    def scratch_sizes(self, channels: int) -> dict[str, int]:
+        """Return the elements of the loops' scratch memory, by argument, for the largest window."""
+        scaled = self.integers[:, loops.SCALED] != 0
+        if not scaled.any():
+            return dict.fromkeys(_SCRATCH, 0)
+        lanes = 4 if channels == 3 else channels
+        y, x = (self.integers[:, at : at + 5] for at, _, _ in _AXES)
+        taps_y, taps_x = (
+            2 * np.maximum(self.reals[:, real + 1] / np.maximum(axis[:, loops.SIZE], 1), 1) + 1
+            for axis, (_, real, _) in zip((y, x), _AXES, strict=True)
+        )
+        pitch = x[:, loops.OUT] * lanes
+        sizes = {
+            "bounds": y[:, loops.OUT] + x[:, loops.OUT],
+            "weights": y[:, loops.OUT] * taps_y + x[:, loops.OUT] * taps_x,
+            # One more, which a vector of four reads for the last pixel.
+            "line": (x[:, loops.HIGH] - x[:, loops.LOW]) * channels + 1,
+            "ring": pitch * taps_y,
+            "sums": pitch,
+        }
+        return {name: int(size[scaled].max(initial=0)) for name, size in sizes.items()}
 
 
 class WindowWriter:
@@ -81,17 +91,17 @@ class WindowWriter:
 
     def __init__(
         self,
-        dtype: str,
+        dtype: np.dtype[Any],
         channels: int,
         scale: float,
         normalization: tuple[NDArray[np.float32], NDArray[np.float32]],
         has_code: bool,
     ) -> None:
-        self._is_bytes = dtype == "uint8"
+        self._is_bytes = dtype == np.uint8
         self._channels, self._scale = channels, np.float32(scale)
         self._means, self._deviations = normalization
         self._has_code = has_code
-        self._sizes = (0, 0, 0)
+        self._sizes: dict[str, int] = {}
         self._loop: HostLoop | None = None
 
     def open(self, table: WindowTable, target: NDArray[np.float32]) -> None:
@@ -99,9 +109,11 @@ class WindowWriter:
         self._table, self._target = table, target
         if not self._has_code:
             return
-        sizes = table.scratch_sizes()
-        if self._loop is None or any(a > b for a, b in zip(sizes, self._sizes, strict=True)):
-            self._sizes = tuple(map(max, sizes, self._sizes))  # type: ignore[assignment]
+        sizes = table.scratch_sizes(self._channels)
+        if self._loop is None or any(size > self._sizes[name] for name, size in sizes.items()):
+            self._sizes = {
+                name: max(size, self._sizes.get(name, 0)) for name, size in sizes.items()
+            }
             self._loop = self._new_loop()
         self._loop.set("integers", table.integers)
         self._loop.set("reals", table.reals)
@@ -119,7 +131,6 @@ class WindowWriter:
         self._loop()
 
     def _new_loop(self) -> HostLoop:
-        results, weights, rows = self._sizes
         known: dict[str, Any] = {
             "first": 0,
             "count": 0,
@@ -131,19 +142,14 @@ class WindowWriter:
             "means": self._means,
             "deviations": self._deviations,
             "target": None,
-            "bounds": np.zeros(2 * results, np.int64),
-            "weights": np.zeros(weights),
+            **{
+                name: np.zeros(size, np.int64 if name == "bounds" else np.float32)
+                for name, size in self._sizes.items()
+            },
         }
-        if not self._is_bytes:
-            floats = loops.FloatMoves(**known, sums=np.zeros(results))
-            return HostLoop(loops.float_windows_loop, floats, unlocked=True)
-        windows = loops.ByteMoves(
-            **known,
-            factors=np.zeros(weights, np.int32),
-            rows=np.zeros(rows * self._channels, np.uint8),
-            sums=np.zeros(results, np.int32),
-        )
-        return HostLoop(loops.byte_windows_loop, windows, unlocked=True)
+        if self._is_bytes:
+            return HostLoop(loops.byte_windows_loop, loops.ByteMoves(**known), unlocked=True)
+        return HostLoop(loops.float_windows_loop, loops.FloatMoves(**known), unlocked=True)
 
     def _write_one(self, image: NDArray[Any], number: int) -> None:
         """Write one window by NumPy: the same numbers as the loops."""
@@ -157,16 +163,14 @@ class WindowWriter:
             int(integers[loops.IMAGE]) * itemsize,
             tuple(int(integers[at]) * itemsize for at in range(1, 4)),
         )
-        moved = source
+        moved: NDArray[Any] = source.astype(np.float32)
         # Columns first: rows of the image become shorter.
         for axis, position in ((axes[1], 2), (axes[0], 1)):
-            if integers[loops.SCALED]:
-                moved = axis.resampled(moved, position)
-            else:
-                moved = axis.shifted(moved, position)
+            move = axis.resampled if integers[loops.SCALED] else axis.shifted
+            moved = move(moved, position)
         if integers[loops.MIRRORED]:
             moved = moved[:, :, ::-1]
-        values = moved.astype(np.float32) * self._scale
+        values = moved * self._scale
         shape = (-1, 1, 1)
         values = (values - self._means.reshape(shape)) / self._deviations.reshape(shape)
         at = int(integers[loops.TARGET])
@@ -197,34 +201,30 @@ class _AxisNumbers:
         return np.where(_along(inside, position), found, np.zeros((), source.dtype))
 
     def resampled(self, source: NDArray[Any], position: int) -> NDArray[Any]:
-        """Return the results of an axis: bytes by integer weights, else float32 by float64."""
+        """Return the results of an axis that is resampled, float32."""
         ratio = self.length / max(self.size, 1)
         support = max(ratio, 1.0)
-        narrow, start, count = 1.0 / support, self.start - self.low, self.high - self.low
+        narrow, start, span = 1.0 / support, self.start - self.low, self.high - self.low
+        taps = min(int(2 * support) + 1, span)
         canvas = np.arange(self.offset, self.offset + self.out)
         center = start + (canvas + 0.5) * ratio
         first = np.maximum((center - support + 0.5).astype(np.int64), 0)
-        counts = np.minimum((center + support + 0.5).astype(np.int64), count) - first
-        counts = np.where((canvas >= 0) & (canvas < self.size), counts, 0)
-        taps = np.arange(counts.max(initial=0))[:, np.newaxis]
-        distance = np.abs((taps + first - center + 0.5) * narrow)
-        weights = np.where((distance < 1) & (taps < counts), 1 - distance, 0.0)
-        # In the order of the loop, as the sum's last bit decides.
-        totals = np.cumsum(weights, axis=0)[-1] if len(weights) else np.ones(self.out)
-        weights = weights / np.where(totals > 0, totals, 1)
-        is_bytes = source.dtype == np.uint8
-        if is_bytes:
-            weights = (0.5 + weights * (1 << loops.BITS)).astype(np.int64)
+        counts = np.minimum((center + support + 0.5).astype(np.int64), span) - first
+        counts = np.where((canvas >= 0) & (canvas < self.size), np.minimum(counts, taps), 0)
+        begin = np.where(counts > 0, np.minimum(first, span - taps), 0)
+        number = np.arange(taps)[:, np.newaxis] - (first - begin)
+        distance = np.abs((number + first - center + 0.5) * narrow)
+        used = (number >= 0) & (number < counts) & (distance < 1)
+        weights = np.where(used, 1 - distance, 0.0)
+        # In the order of the loop, as the sum's last bit may decide.
+        totals = np.cumsum(weights, axis=0)[-1]
+        factors = (weights / np.where(totals > 0, totals, 1)).astype(np.float32)
         shape = [*source.shape]
         shape[position] = self.out
-        sums = np.full(shape, 1 << (loops.BITS - 1) if is_bytes else 0.0)
-        sums = sums.astype(np.int64) if is_bytes else sums
-        for tap, weight in enumerate(weights):
-            at = np.minimum(self.low + first + tap, self.high - 1)
-            sums += source.take(at, axis=position) * _along(weight, position)
-        if is_bytes:
-            return np.where(_along(counts > 0, position), sums >> loops.BITS, 0).astype(np.uint8)
-        return sums.astype(np.float32)
+        sums = np.zeros(shape, np.float32)
+        for tap, factor in enumerate(factors):
+            sums += source.take(self.low + begin + tap, axis=position) * _along(factor, position)
+        return sums
 
 
 def _along(values: NDArray[Any], position: int) -> NDArray[Any]:

@@ -1,7 +1,8 @@
 """Loops that move the pixels of windows: resample, crop, mirror, normalise and write float32.
 
-The filter is a triangle that is as wide as the ratio where an image shrinks. Bytes are resampled as
-by Pillow: rows, then columns, with integer weights of 22 bits, and rounded to bytes after each.
+The filter is a triangle, as wide as the ratio where an image shrinks. Rows are resampled, then
+columns, in float32; results are not rounded to bytes in between. Every row of the source is read
+once, into a ring of as many rows as the filter needs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from mxrun.codegen.arguments import (
     Arguments,
     Float32s,
     Float64s,
-    Int32s,
     Int64s,
     Integer,
     Real,
@@ -29,14 +29,14 @@ INTEGERS = 17
 # Columns of the table of reals.
 START_Y, LENGTH_Y, START_X, LENGTH_X = range(4)
 REALS = 4
-BITS = 22
 
 
 class WindowMoves(Arguments):
     """Arguments of the loops: windows `first` .. `first + count` - 1 of the tables.
 
-    A value is (pixel * scale - means[channel]) / deviations[channel]. bounds, weights and sums are
-    scratch memory for one window.
+    A value is (pixel * scale - means[channel]) / deviations[channel]. The other arrays are scratch
+    memory for one window: bounds and weights of the filters, one row of the source, the ring of
+    resampled rows, and one row of results.
     """
 
     first: Integer
@@ -50,59 +50,56 @@ class WindowMoves(Arguments):
     deviations: Float32s
     target: Float32s
     bounds: Int64s
-    weights: Float64s
-    sums: Int32s
+    weights: Float32s
+    line: Float32s
+    ring: Float32s
+    sums: Float32s
 
 
 class ByteMoves(WindowMoves):
-    """Arguments of `byte_windows_loop`, with scratch memory for weights and for rows."""
-
-    factors: Int32s
-    rows: Uint8s
+    """Arguments of `byte_windows_loop`."""
 
 
 class FloatMoves(WindowMoves):
-    """Arguments of `float_windows_loop`, of float32 images with sums of float64."""
+    """Arguments of `float_windows_loop`."""
 
     image: Float32s
-    sums: Float64s
 
 
 @inlined
 def axis_weights(call: WindowMoves, axis: int, real: int, bound: int, weight: int) -> int:
-    """Compute the filter of the canvas pixels of one axis; return the taps of a pixel.
+    """Compute the filter of the canvas pixels of one axis; return the taps of each.
 
-    bounds[bound + 2 i] is the first source pixel of result i, from `low` on, and the next entry the
-    number of pixels; its weights begin at weights[weight + i * taps]. Results outside of the canvas
-    have no pixels.
+    Result i is the sum of the source pixels from low + bounds[bound + i] on, with the weights from
+    weights[weight + i * taps] on. Weights of results outside of the canvas are zero.
     """
-    low, high = call.integers[axis + LOW], call.integers[axis + HIGH]
-    size, offset, out = (
-        call.integers[axis + SIZE],
-        call.integers[axis + OFFSET],
-        call.integers[axis + OUT],
-    )
+    low, span = call.integers[axis + LOW], call.integers[axis + HIGH] - call.integers[axis + LOW]
+    size, offset = call.integers[axis + SIZE], call.integers[axis + OFFSET]
     start, ratio = call.reals[real] - low, call.reals[real + 1] / max(size, 1)
     support = max(ratio, 1.0)
-    taps = 2 * np.int64(support) + 3
+    taps = min(np.int64(2.0 * support) + 1, span)
     narrow = 1.0 / support
-    for i in range(out):
-        count = 0
-        first = 0
-        if 0 <= offset + i < size:
-            center = start + (offset + i + 0.5) * ratio
-            first = max(np.int64(center - support + 0.5), 0)
-            count = min(np.int64(center + support + 0.5), high - low) - first
-            total = 0.0
-            for k in range(count):
-                distance = abs((k + first - center + 0.5) * narrow)
-                part = 1.0 - distance if distance < 1.0 else 0.0
-                call.weights[weight + i * taps + k] = part
-                total += part
-            for k in range(count):
-                call.weights[weight + i * taps + k] = call.weights[weight + i * taps + k] / total
-        call.bounds[bound + 2 * i] = first
-        call.bounds[bound + 2 * i + 1] = count
+    for i in range(call.integers[axis + OUT]):
+        at = weight + i * taps
+        for k in range(taps):
+            call.weights[at + k] = 0.0
+        call.bounds[bound + i] = 0
+        if not 0 <= offset + i < size:
+            continue
+        center = start + (offset + i + 0.5) * ratio
+        first = max(np.int64(center - support + 0.5), 0)
+        count = min(min(np.int64(center + support + 0.5), span) - first, taps)
+        total = 0.0
+        for k in range(count):
+            distance = abs((k + first - center + 0.5) * narrow)
+            total += 1.0 - distance if distance < 1.0 else 0.0
+        # All results have as many taps, so that branches are predicted.
+        begin = min(first, span - taps)
+        call.bounds[bound + i] = begin
+        for k in range(count):
+            distance = abs((k + first - center + 0.5) * narrow)
+            part = 1.0 - distance if distance < 1.0 else 0.0
+            call.weights[at + first - begin + k] = part / total
     return int(taps)
 
 
@@ -145,6 +142,10 @@ def copy_window(call: WindowMoves, window: int, real: int) -> None:
                     for j in range(begin, end):
                         pixel = np.float32(call.image[source + j]) * call.scale
                         call.target[last - j] = (pixel - mean) / deviation
+                elif step == 3:
+                    for j in range(begin, end):
+                        pixel = np.float32(call.image[source + 3 * j]) * call.scale
+                        call.target[last - j] = (pixel - mean) / deviation
                 else:
                     for j in range(begin, end):
                         pixel = np.float32(call.image[source + j * step]) * call.scale
@@ -156,6 +157,10 @@ def copy_window(call: WindowMoves, window: int, real: int) -> None:
                     for j in range(begin, end):
                         pixel = np.float32(call.image[source + j]) * call.scale
                         call.target[row + j] = (pixel - mean) / deviation
+                elif step == 3:
+                    for j in range(begin, end):
+                        pixel = np.float32(call.image[source + 3 * j]) * call.scale
+                        call.target[row + j] = (pixel - mean) / deviation
                 else:
                     for j in range(begin, end):
                         pixel = np.float32(call.image[source + j * step]) * call.scale
@@ -163,125 +168,134 @@ def copy_window(call: WindowMoves, window: int, real: int) -> None:
 
 
 @inlined
-def write_row(call: WindowMoves, window: int, at: int, channel: int, begin: int, end: int) -> None:
-    """Write a row of resampled pixels, of which only `begin` .. `end` - 1 are on the canvas."""
-    width = call.integers[window + AXIS_X + OUT]
-    mean, deviation = call.means[channel], call.deviations[channel]
-    if call.integers[window + MIRRORED]:
-        fill(call, at, width - end, channel)
-        fill(call, at + width - begin, begin, channel)
-        last = at + width - 1
-        for j in range(begin, end):
-            pixel = np.float32(call.sums[j]) * call.scale
-            call.target[last - j] = (pixel - mean) / deviation
+def read_line(call: WindowMoves, window: int, row: int) -> None:
+    """Read a row of the source: line[x * channels + channel], from column `low` on."""
+    low, high = call.integers[window + AXIS_X + LOW], call.integers[window + AXIS_X + HIGH]
+    step, step_channel = call.integers[window + STEP_X], call.integers[window + STEP_CHANNEL]
+    source = call.integers[window + IMAGE] + row * call.integers[window + STEP_Y] + low * step
+    if step == call.channels and step_channel == 1:
+        for x in range((high - low) * step):
+            call.line[x] = call.image[source + x]
     else:
-        fill(call, at, begin, channel)
-        fill(call, at + end, width - end, channel)
-        for j in range(begin, end):
-            pixel = np.float32(call.sums[j]) * call.scale
-            call.target[at + j] = (pixel - mean) / deviation
+        for channel in range(call.channels):
+            for x in range(high - low):
+                pixel = call.image[source + channel * step_channel + x * step]
+                call.line[x * call.channels + channel] = pixel
+
+
+@inlined
+def filter_line(call: WindowMoves, at: int, begin: int, end: int, taps: int, lanes: int) -> None:
+    """Resample the row that was read: ring[at + x * lanes + channel], x in begin .. end - 1."""
+    if call.channels == 3:
+        for x in range(begin, end):
+            source, weight = 3 * call.bounds[x], x * taps
+            factor = call.weights[weight]
+            red, green = call.line[source] * factor, call.line[source + 1] * factor
+            blue, rest = call.line[source + 2] * factor, call.line[source + 3] * factor
+            for k in range(1, taps):
+                source += 3
+                factor = call.weights[weight + k]
+                red += call.line[source] * factor
+                green += call.line[source + 1] * factor
+                blue += call.line[source + 2] * factor
+                # Of the next pixel: four lanes are a vector.
+                rest += call.line[source + 3] * factor
+            call.ring[at + 4 * x] = red
+            call.ring[at + 4 * x + 1] = green
+            call.ring[at + 4 * x + 2] = blue
+            call.ring[at + 4 * x + 3] = rest
+    else:
+        for x in range(begin, end):
+            for channel in range(lanes):
+                source, total = call.bounds[x] * lanes + channel, np.float32(0.0)
+                for k in range(taps):
+                    total += call.line[source + k * lanes] * call.weights[x * taps + k]
+                call.ring[at + x * lanes + channel] = total
+
+
+@inlined
+def write_row(call: WindowMoves, window: int, row: int, begin: int, end: int, lanes: int) -> None:
+    """Write a row of results, of which only begin .. end - 1 are on the canvas."""
+    height, width = call.integers[window + AXIS_Y + OUT], call.integers[window + AXIS_X + OUT]
+    for channel in range(call.channels):
+        mean, deviation = call.means[channel], call.deviations[channel]
+        at = call.integers[window + TARGET] + (channel * height + row) * width
+        if call.integers[window + MIRRORED]:
+            fill(call, at, width - end, channel)
+            fill(call, at + width - begin, begin, channel)
+            last = at + width - 1
+            if lanes == 4:
+                for x in range(begin, end):
+                    pixel = call.sums[4 * x + channel] * call.scale
+                    call.target[last - x] = (pixel - mean) / deviation
+            else:
+                for x in range(begin, end):
+                    pixel = call.sums[x * lanes + channel] * call.scale
+                    call.target[last - x] = (pixel - mean) / deviation
+        else:
+            fill(call, at, begin, channel)
+            fill(call, at + end, width - end, channel)
+            if lanes == 4:
+                for x in range(begin, end):
+                    pixel = call.sums[4 * x + channel] * call.scale
+                    call.target[at + x] = (pixel - mean) / deviation
+            else:
+                for x in range(begin, end):
+                    pixel = call.sums[x * lanes + channel] * call.scale
+                    call.target[at + x] = (pixel - mean) / deviation
+
+
+@inlined
+def resample_window(call: WindowMoves, window: int, real: int) -> None:
+    """Write a window that is resampled."""
+    height, width = call.integers[window + AXIS_Y + OUT], call.integers[window + AXIS_X + OUT]
+    # Three channels are padded to four, which is a vector.
+    lanes = 4 if call.channels == 3 else call.channels
+    pitch = width * lanes
+    taps_x = axis_weights(call, window + AXIS_X, real + START_X, 0, 0)
+    taps_y = axis_weights(call, window + AXIS_Y, real + START_Y, width, width * taps_x)
+    left, top = call.integers[window + AXIS_X + OFFSET], call.integers[window + AXIS_Y + OFFSET]
+    begin = min(max(-left, 0), width)
+    end = max(min(call.integers[window + AXIS_X + SIZE] - left, width), begin)
+    done = 0
+    for i in range(height):
+        if not 0 <= top + i < call.integers[window + AXIS_Y + SIZE]:
+            for channel in range(call.channels):
+                at = call.integers[window + TARGET] + (channel * height + i) * width
+                fill(call, at, width, channel)
+            continue
+        first, weight = call.bounds[width + i], width * taps_x + i * taps_y
+        for row in range(max(done, first), first + taps_y):
+            read_line(call, window, call.integers[window + AXIS_Y + LOW] + row)
+            filter_line(call, row % taps_y * pitch, begin, end, taps_x, lanes)
+        done = max(done, first + taps_y)
+        at, factor = first % taps_y * pitch, call.weights[weight]
+        for x in range(begin * lanes, end * lanes):
+            call.sums[x] = call.ring[at + x] * factor
+        for k in range(1, taps_y):
+            at, factor = (first + k) % taps_y * pitch, call.weights[weight + k]
+            for x in range(begin * lanes, end * lanes):
+                call.sums[x] = call.sums[x] + call.ring[at + x] * factor
+        write_row(call, window, i, begin, end, lanes)
+
+
+@inlined
+def move_windows(call: WindowMoves) -> None:
+    """Write the windows."""
+    for number in range(call.first, call.first + call.count):
+        if call.integers[number * INTEGERS + SCALED]:
+            resample_window(call, number * INTEGERS, number * REALS)
+        else:
+            copy_window(call, number * INTEGERS, number * REALS)
 
 
 @native
 def byte_windows_loop(call: ByteMoves) -> None:
-    """Write the windows of bytes."""
-    half = 1 << (BITS - 1)
-    for number in range(call.first, call.first + call.count):
-        window, real = number * INTEGERS, number * REALS
-        if call.integers[window + SCALED] == 0:
-            copy_window(call, window, real)
-            continue
-        image, target = call.integers[window + IMAGE], call.integers[window + TARGET]
-        step, step_channel = call.integers[window + STEP_X], call.integers[window + STEP_CHANNEL]
-        height, width = call.integers[window + AXIS_Y + OUT], call.integers[window + AXIS_X + OUT]
-        low, low_x = call.integers[window + AXIS_Y + LOW], call.integers[window + AXIS_X + LOW]
-        taps_x = axis_weights(call, window + AXIS_X, real + START_X, 0, 0)
-        taps_y = axis_weights(call, window + AXIS_Y, real + START_Y, 2 * width, width * taps_x)
-        for i in range(width * taps_x + height * taps_y):
-            call.factors[i] = np.int64(0.5 + call.weights[i] * (1 << BITS))
-        left, top = call.integers[window + AXIS_X + OFFSET], call.integers[window + AXIS_Y + OFFSET]
-        begin = min(max(-left, 0), width)
-        end = max(min(call.integers[window + AXIS_X + SIZE] - left, width), begin)
-        first_row, last_row = max(-top, 0), height - 1
-        last_row = min(call.integers[window + AXIS_Y + SIZE] - top, height) - 1
-        if first_row > last_row or begin == end:
-            for channel in range(call.channels):
-                fill(call, target + channel * height * width, height * width, channel)
-            continue
-        bound_y, factor_y = 2 * width, width * taps_x
-        first = call.bounds[bound_y + 2 * first_row]
-        rows = call.bounds[bound_y + 2 * last_row] + call.bounds[bound_y + 2 * last_row + 1] - first
-        for row in range(rows):
-            source = image + (low + first + row) * call.integers[window + STEP_Y] + low_x * step
-            if call.channels == 3:
-                for j in range(begin, end):
-                    at = source + call.bounds[2 * j] * step
-                    red, green, blue = half, half, half
-                    for k in range(call.bounds[2 * j + 1]):
-                        factor = call.factors[j * taps_x + k]
-                        red += call.image[at] * factor
-                        green += call.image[at + step_channel] * factor
-                        blue += call.image[at + 2 * step_channel] * factor
-                        at += step
-                    call.rows[row * width + j] = red >> BITS
-                    call.rows[(rows + row) * width + j] = green >> BITS
-                    call.rows[(2 * rows + row) * width + j] = blue >> BITS
-            else:
-                for channel in range(call.channels):
-                    for j in range(begin, end):
-                        at = source + channel * step_channel + call.bounds[2 * j] * step
-                        total = half
-                        for k in range(call.bounds[2 * j + 1]):
-                            total += call.image[at + k * step] * call.factors[j * taps_x + k]
-                        call.rows[(channel * rows + row) * width + j] = total >> BITS
-        for channel in range(call.channels):
-            for i in range(height):
-                at = target + (channel * height + i) * width
-                if not first_row <= i <= last_row:
-                    fill(call, at, width, channel)
-                    continue
-                for j in range(begin, end):
-                    call.sums[j] = half
-                begin_row = channel * rows + call.bounds[bound_y + 2 * i] - first
-                for k in range(call.bounds[bound_y + 2 * i + 1]):
-                    factor = call.factors[factor_y + i * taps_y + k]
-                    source = (begin_row + k) * width
-                    for j in range(begin, end):
-                        call.sums[j] = call.sums[j] + call.rows[source + j] * factor
-                for j in range(begin, end):
-                    call.sums[j] = call.sums[j] >> BITS
-                write_row(call, window, at, channel, begin, end)
+    """Write the windows of images of bytes."""
+    move_windows(call)
 
 
 @native
 def float_windows_loop(call: FloatMoves) -> None:
-    """Write the windows of float32 pixels, resampled with sums of float64."""
-    for number in range(call.first, call.first + call.count):
-        window, real = number * INTEGERS, number * REALS
-        if call.integers[window + SCALED] == 0:
-            copy_window(call, window, real)
-            continue
-        image, target = call.integers[window + IMAGE], call.integers[window + TARGET]
-        step, step_channel = call.integers[window + STEP_X], call.integers[window + STEP_CHANNEL]
-        height, width = call.integers[window + AXIS_Y + OUT], call.integers[window + AXIS_X + OUT]
-        low, low_x = call.integers[window + AXIS_Y + LOW], call.integers[window + AXIS_X + LOW]
-        taps_x = axis_weights(call, window + AXIS_X, real + START_X, 0, 0)
-        bound_y, weight_y = 2 * width, width * taps_x
-        taps_y = axis_weights(call, window + AXIS_Y, real + START_Y, bound_y, weight_y)
-        for channel in range(call.channels):
-            for i in range(height):
-                for j in range(width):
-                    call.sums[j] = 0.0
-                for k in range(call.bounds[bound_y + 2 * i + 1]):
-                    row = low + call.bounds[bound_y + 2 * i] + k
-                    source = image + channel * step_channel
-                    source += row * call.integers[window + STEP_Y] + low_x * step
-                    weight = call.weights[weight_y + i * taps_y + k]
-                    for j in range(width):
-                        total = 0.0
-                        at = source + call.bounds[2 * j] * step
-                        for tap in range(call.bounds[2 * j + 1]):
-                            total += call.image[at + tap * step] * call.weights[j * taps_x + tap]
-                        call.sums[j] = call.sums[j] + np.float32(total) * weight
-                at = target + (channel * height + i) * width
-                write_row(call, window, at, channel, 0, width)
+    """Write the windows of images of float32."""
+    move_windows(call)

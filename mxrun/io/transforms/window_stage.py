@@ -127,7 +127,7 @@ class WindowStage:
             size = math.prod(items.records.shape[1:])
             steps = _steps(channels, sources.heights, sources.widths, np.False_)
             table = WindowTable.of(windows, items.rows * size, steps, targets)
-            writer = self._writer(items.records.dtype.name, int(channels[0]), chunk)
+            writer = self._writer(items.records.dtype, int(channels[0]), chunk)
             writer.open(table, memory)
             writer.write(items.records, 0, len(items))
             return
@@ -138,7 +138,7 @@ class WindowStage:
         steps = _steps(channels, *decoded, sources.is_interleaved())
         table = WindowTable.of(reduced, np.zeros_like(targets), steps, targets)
         buffer = self._buffer(int((decoded[0] * decoded[1] * channels).max()))
-        opened: dict[tuple[str, int], WindowWriter] = {}
+        opened: dict[tuple[np.dtype[Any], int], WindowWriter] = {}
         for row in np.flatnonzero(sources.alive).tolist():
             image = sources.pixels(row, int(divisors[row]), buffer)
             if image is None:
@@ -150,17 +150,17 @@ class WindowStage:
                 table.replace(
                     row, WindowTable.of(windows.part(part), targets[part] * 0, steps, targets[part])
                 )
-            key = image.dtype.name, int(channels[row])
+            key = image.dtype, int(channels[row])
             if key not in opened:
                 opened[key] = self._writer(*key, chunk)
                 opened[key].open(table, memory)
             opened[key].write(image, row)
 
-    def _writer(self, dtype: str, channels: int, chunk: RecordChunk) -> WindowWriter:
+    def _writer(self, dtype: np.dtype[Any], channels: int, chunk: RecordChunk) -> WindowWriter:
         """Return the calling thread's writer of one kind of images."""
         writers: dict[Any, WindowWriter] = self._local.__dict__.setdefault("writers", {})
-        is_bytes = dtype == "uint8"
-        if not is_bytes and dtype != "float32":
+        is_bytes = dtype == np.uint8
+        if not is_bytes and dtype != np.float32:
             raise InternalError(f"images of {dtype}")
         scale = 1.0 if chunk.scale is None or not is_bytes else chunk.scale
         key = dtype, channels, scale, chunk.has_code
