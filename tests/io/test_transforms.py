@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PIL import Image
+from transformed import image, make, rows, values_of
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.fields import LazyField
 from mxrun.io.transforms.base import TRANSFORMS, Transform
 from mxrun.io.transforms.draws import Draws
-from mxrun.io.transforms.pipeline import Pipeline, pipeline
+from mxrun.io.transforms.pipeline import pipeline
 from mxrun.io.transforms.program import RowProgram
-from mxrun.runtime import random
 
 BILINEAR = Image.Resampling.BILINEAR
 RANDOM = {
@@ -23,6 +23,10 @@ RANDOM = {
     "pad_crop": {"pad": 4},
     "color_jitter": {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4},
     "cutout": {"size": 5},
+    "rotation": {"degrees": 30},
+    "affine": {"degrees": 9, "translate": 0.2, "scale": (0.8, 1.2), "shear": 8},
+    "lighting": {"std": 0.2},
+    "grayscale": {"probability": 0.5},
 }
 FIXED = {
     "resize": {"size": 7},
@@ -31,39 +35,8 @@ FIXED = {
 }
 
 
-def make(name: str, **parameters: object) -> Transform:
-    return TRANSFORMS.get(name).model_validate(parameters)
-
-
-def image(channels: int = 3, height: int = 12, width: int = 16) -> np.ndarray:
-    words = random.raw(5, "image", channels * height * width)
-    return (words % 251 + 1).astype(np.uint8).reshape(channels, height, width)
-
-
-def rows(
-    steps: Pipeline, record: np.ndarray, numbers: list[int], epoch: int = 1, seed: int = 3
-) -> np.ndarray:
-    """Return the rows of one record under several record numbers."""
-    field = "label" if record.ndim == 0 else "data"
-    shape, dtype = steps.output(field, record.shape, str(record.dtype))
-    scale = 1 / 255 if record.dtype == np.uint8 else None
-    dtype = dtype if scale is None else "float32"
-    column = LazyField(lambda index: record, 1 << 40, record.shape, str(record.dtype), scale)
-    program = RowProgram(steps, field, column, TensorSpec(shape, dtype), seed)
-    records = np.array(numbers)
-    found = np.full((len(numbers), *shape), np.nan, dtype)
-    epochs = np.full(len(numbers), epoch)
-    for _, error in program.write(program.read(records), records, epochs, found):
-        raise error
-    return found
-
-
 def apply(transform: Transform, record: np.ndarray, number: int = 0, epoch: int = 1) -> np.ndarray:
     return rows(pipeline([(transform, None)]), record, [number], epoch)[0]
-
-
-def values_of(record: np.ndarray) -> np.ndarray:
-    return record.astype(np.float32) * np.float32(1 / 255)
 
 
 def bytes_of(row: np.ndarray) -> np.ndarray:
@@ -314,7 +287,7 @@ def test_D5_a_shape_that_a_transform_cannot_take_is_told_with_its_place(
         ("normalize", {}, "a mean other than 0 or a std other than 1"),
         ("normalize", {"mean": (0, 0, 0), "std": (1, 1, 1)}, "a mean other than 0"),
         ("flip", {"probability": 0}, "a probability above 0"),
-        ("color_jitter", {}, "brightness, contrast or saturation above 0"),
+        ("color_jitter", {}, "brightness, contrast, saturation or hue above 0"),
     ],
 )
 def test_a_transform_that_changes_nothing_is_refused_with_its_place(name, parameters, wanted):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -13,6 +14,8 @@ from pydantic import ConfigDict, Field
 from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
+from mxrun.codegen.arguments import Arguments
+from mxrun.codegen.jit import NativeFunction
 from mxrun.io.declared import DeclaredRegistry
 from mxrun.io.transforms.draws import Draw
 from mxrun.io.transforms.windows import ImageWindows, Int64
@@ -20,6 +23,7 @@ from mxrun.io.transforms.windows import ImageWindows, Int64
 Record = NDArray[Any]
 # Shape of a record, with None for dimensions that differ between records.
 RecordShape = tuple[int | None, ...]
+Values = NDArray[np.float32]
 # Uniform numbers in [0, 1) of a chunk of records, float64 [n, draws].
 Uniform = NDArray[np.float64]
 
@@ -115,8 +119,12 @@ class ValueTransform(Transform):
     draws: ClassVar[int] = 0
 
     @abstractmethod
-    def change(self, values: NDArray[np.float32], uniform: Uniform) -> None:
+    def change(self, values: Values, uniform: Uniform) -> None:
         """Change the values of a chunk of records, float32 [n, ...], in place."""
+
+    def loop(self, values: Values, uniform: Uniform) -> NativeChange | None:
+        """Return a native function that does the same as `change`; None if there is none."""
+        return None
 
 
 class ChunkTransform(Transform):
@@ -145,12 +153,25 @@ for _module, _names in {
         "flip",
         "pad_crop",
     ),
-    "pixels": ("cutout",),
-    "color": ("normalize", "color_jitter"),
+    "pixels": ("cutout", "rotation", "affine"),
+    "color": ("normalize", "color_jitter", "grayscale", "lighting"),
     "label": ("one_hot",),
 }.items():
     for _name in _names:
         TRANSFORMS.declare(_name, f"mxrun.io.transforms.{_module}")
+
+# Native function that changes values in place, and its arguments.
+NativeChange = tuple[NativeFunction, Arguments]
+
+
+def loop_shape(values: Values) -> dict[str, Any]:
+    """Return the arguments of pixel loops for a chunk of records [n, channels, ...] of any rank."""
+    shape = values.shape
+    rest = (math.prod(shape[2:-1]), shape[-1]) if len(shape) > 2 else (1, 1)
+    channels = shape[1] if len(shape) > 1 else 1
+    names = ("rows", "channels", "height", "width")
+    return {**dict(zip(names, (shape[0], channels, *rest), strict=True)), "values": values}
+
 
 T = TypeVar("T", bound=Transform)
 
