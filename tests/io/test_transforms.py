@@ -44,7 +44,7 @@ def bytes_of(row: np.ndarray) -> np.ndarray:
 
 
 def test_D5_every_transform_is_listed_and_described():
-    assert set(TRANSFORMS) == {*RANDOM, *FIXED, "one_hot"}
+    assert set(TRANSFORMS) == {*RANDOM, *FIXED, "one_hot", "mixup"}
     for name in TRANSFORMS:
         assert TRANSFORMS.get(name).__doc__
         for field in TRANSFORMS.get(name).model_fields.values():

@@ -39,13 +39,14 @@ class Epoch:
     """Rows of an epoch: of each its record, and the number that selects its random draws.
 
     valid: number of rows of a part of a batch that are records, not padding. parts: number of parts
-    of batches.
+    of batches, of which each batch has `micro_batches`.
     """
 
     indices: NDArray[np.int64]
     draws: NDArray[np.int64]
     valid: Callable[[int], int]
     parts: int
+    micro_batches: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,6 +287,10 @@ class Loader:
             place.finished = FinishedBatch(valid, indices)
             if errors:
                 place.finished = _compacted(place.slots, indices, valid, errors)
+            epoch = int(self._epoch.draws[start])
+            self._rows.mix(
+                place.slots, place.finished.valid, epoch, place.batch // self._epoch.micro_batches
+            )
 
 
 def _compacted(

@@ -18,6 +18,7 @@ from mxrun.io.dataset.fields import Field, LazyField
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.iterator import Slots
 from mxrun.io.loading.python_transforms import TransformRunner
+from mxrun.io.transforms.mixing import mix_batch
 from mxrun.io.transforms.program import Raw, RowProgram
 
 Numbers = NDArray[np.int64]
@@ -77,7 +78,7 @@ class BatchRows:
         self, dataset: Dataset, seed: int, reading: ReadsInProgress, python: TransformRunner
     ) -> None:
         """`python`: applies the transforms that are the user's own."""
-        self.dataset, self.reading = dataset, reading
+        self.dataset, self.reading, self._seed = dataset, reading, seed
         columns: dict[str, Field | LazyField] = {
             **dataset.fields,
             **{name: reading.watched(column) for name, column in dataset.lazy.items()},
@@ -90,6 +91,10 @@ class BatchRows:
     def read(self, records: Numbers) -> Mapping[str, Raw]:
         """Read the content of records from their files."""
         return {name: program.read(records) for name, program in self._programs.items()}
+
+    def mix(self, rows: Slots, valid: int, epoch: int, batch: int) -> None:
+        """Apply the transforms of batches to the first `valid` rows of a batch."""
+        mix_batch(self.dataset.pipeline, self._seed, epoch, batch, rows, valid)
 
     def write(
         self, content: Mapping[str, Raw], records: Numbers, epochs: Numbers, rows: Slots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -143,6 +143,36 @@ class ChunkTransform(Transform):
         raise NotImplementedError
 
 
+class BatchTransform(Transform):
+    """Transform of complete batches: of data and labels, after the transforms of records.
+
+    In evaluation it is left out.
+    """
+
+    # Uniform numbers that it takes for a batch.
+    draws: ClassVar[int] = 0
+
+    @property
+    def field(self) -> str:
+        """Empty: it transforms all fields."""
+        return ""
+
+    def evaluation(self) -> tuple[Transform, ...]:
+        """Return no transform."""
+        return ()
+
+    def check(self, field: str, shape: RecordShape, dtype: str) -> None:
+        """Raise UserError, without a place, for rows of a field that are not supported."""
+        return
+
+    @abstractmethod
+    def mix(self, rows: Mapping[str, NDArray[Any]], valid: int, uniform: Uniform) -> None:
+        """Change the first `valid` rows of a batch, by field, in place.
+
+        uniform: `draws` numbers in [0, 1).
+        """
+
+
 TRANSFORMS: DeclaredRegistry[type[Transform]] = DeclaredRegistry("transform")
 for _module, _names in {
     "geometry": (
@@ -156,6 +186,7 @@ for _module, _names in {
     "pixels": ("cutout", "rotation", "affine"),
     "color": ("normalize", "color_jitter", "grayscale", "lighting"),
     "label": ("one_hot",),
+    "mixing": ("mixup",),
 }.items():
     for _name in _names:
         TRANSFORMS.declare(_name, f"mxrun.io.transforms.{_module}")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.files import with_prefix
-from mxrun.io.transforms.base import RecordShape, Transform
+from mxrun.io.transforms.base import BatchTransform, RecordShape, Transform
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,15 @@ class Pipeline:
         """Return the steps that transform `field`."""
         return (step for step in self.steps if step.transform.field == field)
 
+    @property
+    def batch_steps(self) -> list[tuple[TransformStep, BatchTransform]]:
+        """Steps that transform complete batches."""
+        return [
+            (step, step.transform)
+            for step in self.steps
+            if isinstance(step.transform, BatchTransform)
+        ]
+
     def output(self, field: str, shape: RecordShape, dtype: str) -> tuple[RecordShape, str]:
         """Return shape and dtype of the row for a record; raises UserError with the transform's
         place.
@@ -63,6 +72,11 @@ class Pipeline:
             except UserError as error:
                 raise step.locate(error) from error
             dtype = "float32"
+        for step, transform in self.batch_steps:
+            try:
+                transform.check(field, shape, dtype)
+            except UserError as error:
+                raise step.locate(error) from error
         return shape, dtype
 
     def source(self, inputs: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
@@ -95,7 +109,7 @@ def pipeline(transforms: Sequence[tuple[Transform, SourceLocation | None]]) -> P
         TransformStep(at, transform, place) for at, (transform, place) in enumerate(transforms)
     )
     problems: list[Diagnostic] = []
-    moved = False
+    moved = mixed = False
     for step in steps:
         name, missing = step.transform.name, step.transform.required_change
         if missing:
@@ -106,6 +120,12 @@ def pipeline(transforms: Sequence[tuple[Transform, SourceLocation | None]]) -> P
             problem = f"{name} requires values in 0..1, not normalized ones"
             problems.append(Diagnostic(problem, step.place, hint="put normalize after it"))
         moved |= step.transform.leaves_unit_range
+        is_mixing = isinstance(step.transform, BatchTransform)
+        if mixed and not is_mixing:
+            hint = "put the transforms of batches last"
+            problem = f"{name} transforms records, but comes after a transform of batches"
+            problems.append(Diagnostic(problem, step.place, hint=hint))
+        mixed |= is_mixing
     if problems:
         raise UserError(problems)
     return Pipeline(steps)
