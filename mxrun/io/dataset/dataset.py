@@ -219,6 +219,8 @@ class Dataset:
                 has = f"one of its fields: {', '.join(names)}"
                 found.append(Diagnostic(problem, place, has, name, nearest(name, names)))
                 continue
+            if name in self.fields and self.fields[name].boxes:
+                found += pipeline.check_boxes(name)
             try:
                 shape, dtype = pipeline.output(name, *self._record(name))
             except UserError as error:

@@ -24,12 +24,14 @@ class Field:
 
     With a `scale` a batch holds float32(record) * float32(scale), so that bytes are stored as
     bytes. Without one it holds the records unchanged. `white` is the byte value that corresponds to
-    255 in an image.
+    255 in an image. boxes: whether the records are boxes of objects, which geometric transforms of
+    the images move; see `mxrun.io.transforms.boxes`.
     """
 
     records: NDArray[Any]
     scale: float | None = None
     white: int = 255
+    boxes: bool = False
 
     @property
     def spec(self) -> TensorSpec:

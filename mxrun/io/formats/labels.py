@@ -205,7 +205,7 @@ def box_field(labels: LabelNumbers, spec: TensorSpec, locate: Locate) -> Field:
             got = f"{len(boxes)} boxes"
             raise UserError(Diagnostic(problem, None, f"at most {objects}", got, hint))
         found[record, : len(boxes)] = boxes
-    return Field(found)
+    return Field(found, boxes=True)
 
 
 def _boxes(

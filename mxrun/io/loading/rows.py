@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,10 +18,14 @@ from mxrun.io.dataset.fields import Field, LazyField
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.iterator import Slots
 from mxrun.io.loading.python_transforms import TransformRunner
+from mxrun.io.transforms.boxes import ImageMove
 from mxrun.io.transforms.mixing import mix_batch
 from mxrun.io.transforms.program import Raw, RowProgram
 
 Numbers = NDArray[np.int64]
+
+# Field of the images, whose boxes labels may hold.
+_IMAGES = "data"
 
 
 class ReadsInProgress:
@@ -105,7 +109,12 @@ class BatchRows:
         records by row; their rows are zero in the inputs that have them.
         """
         errors: dict[int, UserError] = {}
-        for name, program in self._programs.items():
-            for row, error in program.write(content[name], records, epochs, rows[name]):
+        moves: Sequence[ImageMove] = ()
+        # The images first: their transforms move the boxes of labels.
+        for name in sorted(self._programs, key=lambda name: name != _IMAGES):
+            program = self._programs[name]
+            failed = program.write(content[name], records, epochs, rows[name], moves)
+            moves = failed.moves if name == _IMAGES else moves
+            for row, error in failed:
                 errors.setdefault(row, error)
         return errors

@@ -47,7 +47,8 @@ class Transform(Parameters):
 
     `works_on_values`: whether it takes float32 with the data set's scale applied (bytes in 0..1)
     instead of the record as stored. `requires_unit_values`: whether its input must be in 0..1.
-    `leaves_unit_range`: whether its output may be outside of 0..1.
+    `leaves_unit_range`: whether its output may be outside of 0..1. `takes_boxes`: whether it can be
+    applied to images whose labels are boxes.
     """
 
     # Most runs have no transforms: build a pydantic model only on first use.
@@ -55,6 +56,7 @@ class Transform(Parameters):
     works_on_values: ClassVar[bool] = False
     requires_unit_values: ClassVar[bool] = False
     leaves_unit_range: ClassVar[bool] = False
+    takes_boxes: ClassVar[bool] = True
     name: ClassVar[str] = ""
 
     @property
@@ -149,6 +151,7 @@ class BatchTransform(Transform):
     In evaluation it is left out.
     """
 
+    takes_boxes: ClassVar[bool] = False
     # Uniform numbers that it takes for a batch.
     draws: ClassVar[int] = 0
 

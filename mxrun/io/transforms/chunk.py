@@ -14,6 +14,7 @@ from mxrun.io.images.decode import decode_image
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.python_transforms import TransformRunner
 from mxrun.io.transforms.base import Record, Uniform
+from mxrun.io.transforms.boxes import ImageMove
 from mxrun.io.transforms.draws import Draws, draw_uniform, transform_key
 from mxrun.io.transforms.pipeline import TransformStep, values
 
@@ -43,7 +44,7 @@ class RecordChunk:
     """Records of one field that are transformed together, and the errors of those that failed.
 
     column: channels of encoded images, and the scale of bytes. has_code: whether machine code may
-    be used.
+    be used. moves: of the geometric transforms so far.
     """
 
     name: str
@@ -55,6 +56,7 @@ class RecordChunk:
     has_code: bool
     python: TransformRunner
     failed: dict[int, UserError] = field(default_factory=dict)
+    moves: list[ImageMove] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.records)

@@ -79,6 +79,18 @@ class Pipeline:
                 raise step.locate(error) from error
         return shape, dtype
 
+    def check_boxes(self, field: str) -> tuple[Diagnostic, ...]:
+        """Return the transforms that cannot be applied to images whose boxes are in `field`."""
+        return tuple(
+            Diagnostic(
+                f"{step.transform.name} cannot move the boxes of {field!r}",
+                step.place,
+                hint="crops, resizes, flips and borders can",
+            )
+            for step in self.steps
+            if not step.transform.takes_boxes
+        )
+
     def source(self, inputs: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
         """Return the specs of the records that yield the rows `inputs`."""
         found = dict(inputs)

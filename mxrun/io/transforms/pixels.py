@@ -63,6 +63,8 @@ class _Warp(Augmentation, ValueTransform):
     Pixels from outside of the image are zero. In evaluation nothing.
     """
 
+    takes_boxes: ClassVar[bool] = False
+
     def change(self, values: Values, uniform: Uniform) -> None:
         """Map the images."""
         channels, height, width = values.shape[1:]

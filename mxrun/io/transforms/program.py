@@ -16,6 +16,7 @@ from mxrun.io.dataset.fields import Field, LazyField
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.python_transforms import ThreadTransforms, TransformRunner
 from mxrun.io.transforms.base import ChunkTransform, ValueTransform, WindowTransform
+from mxrun.io.transforms.boxes import ImageMove, move_boxes
 from mxrun.io.transforms.chunk import Item, Items, RecordChunk, Stack
 from mxrun.io.transforms.color import Normalize
 from mxrun.io.transforms.pipeline import Pipeline, TransformStep, values
@@ -34,6 +35,16 @@ class Raw:
 
     items: Items
     failed: dict[int, UserError] = field(default_factory=dict)
+
+
+class RowErrors(list[tuple[int, UserError]]):
+    """Rows that failed with their errors, and the `moves` of the images."""
+
+    def __init__(
+        self, errors: Sequence[tuple[int, UserError]] = (), moves: Sequence[ImageMove] = ()
+    ) -> None:
+        super().__init__(errors)
+        self.moves = moves
 
 
 class RowProgram:
@@ -59,9 +70,11 @@ class RowProgram:
         # Engines run programs on threads of their own.
         self._has_code = may_load_code()
         self._records: NDArray[Any] | None = None
+        self._boxes = False
         channels = 3
         if isinstance(column, Field):
             self._records = np.ascontiguousarray(column.records)
+            self._boxes = column.boxes
         elif column.shape and column.shape[0] is not None:
             channels = column.shape[0]
         self._channels = channels
@@ -89,13 +102,22 @@ class RowProgram:
         return Raw(items, failed)
 
     def write(
-        self, raw: Raw, records: Int64, epochs: Int64, target: NDArray[Any]
-    ) -> list[tuple[int, UserError]]:
+        self,
+        raw: Raw,
+        records: Int64,
+        epochs: Int64,
+        target: NDArray[Any],
+        moves: Sequence[ImageMove] = (),
+    ) -> RowErrors:
         """Decode and transform records, and write them to the rows of `target`, [n, *spec.shape].
 
-        epochs: in which each record is drawn. Returns the rows that failed and their errors, in
-        order; these rows are zero, all others are complete.
+        epochs: in which each record is drawn. moves: of the images whose boxes the records are, if
+        they are boxes. Returns the rows that failed and their errors, in order; these rows are
+        zero, all others are complete.
         """
+        if self._boxes and isinstance(raw.items, Stack):
+            move_boxes(raw.items.gathered(), moves, target)
+            return RowErrors()
         chunk = RecordChunk(
             self._name,
             self._seed,
@@ -116,7 +138,7 @@ class RowProgram:
             self._tail.write(self._as_images(items, chunk), chunk, target)
         for row in chunk.failed:
             target[row] = 0
-        return sorted(chunk.failed.items())
+        return RowErrors(sorted(chunk.failed.items()), chunk.moves)
 
     def _as_images(self, items: Items, chunk: RecordChunk) -> Items:
         """Return records that a window stage takes: bytes with a scale, or float32."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import Shape
 from mxrun.io.transforms.base import WindowTransform
+from mxrun.io.transforms.boxes import ImageMove
 from mxrun.io.transforms.chunk import Item, Items, RecordChunk, Stack
 from mxrun.io.transforms.color import Normalize
 from mxrun.io.transforms.pipeline import TransformStep
@@ -108,6 +109,7 @@ class WindowStage:
                 except UserError as error:
                     sources.fail(row, step.locate(error))
             transform.move(windows, chunk.uniform(step, transform.draws))
+        chunk.moves.append(ImageMove(windows, sources.heights, sources.widths))
         return windows
 
     def _move(
