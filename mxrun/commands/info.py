@@ -13,7 +13,7 @@ from mxrun.base.device import CPU
 from mxrun.device.registry import device_kind, device_kinds
 
 # Libraries whose versions may change results or speed.
-_LIBRARIES = ("numpy", "llvmlite", "pydantic", "pillow", "safetensors")
+_LIBRARIES = ("numpy", "llvmlite", "pydantic", "pillow", "simplejpeg", "safetensors")
 _OPTIONAL = ("torch", "onnxruntime", "openvino")
 # Permissions that the user has given; they are no results that can be computed again.
 _RETAINED_KINDS = frozenset({"plugins"})

@@ -8,8 +8,6 @@ Pillow.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -60,12 +58,6 @@ def image_channels(spec: TensorSpec | None) -> int:
 def decoded(record: NDArray[Any] | EncodedImage, shape: tuple[int | None, ...]) -> NDArray[Any]:
     """Return a record as an array; an image is decoded to the channels of its column's `shape`."""
     return decode_image(record, shape[0] or 3) if isinstance(record, EncodedImage) else record
-
-
-@cache
-def decoders() -> dict[str, str]:
-    """Return the versions of the packages that decode images, which decide the pixels."""
-    return {name: version(name) for name in ("simplejpeg", "pillow")}
 
 
 def read_image_header(image: EncodedImage) -> ImageHeader:

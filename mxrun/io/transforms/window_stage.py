@@ -136,7 +136,7 @@ class WindowStage:
         divisors = np.where(sources.reducible(), windows.divisors(), 1)
         sizes = sources.heights, sources.widths
         decoded = -(-sizes[0] // divisors), -(-sizes[1] // divisors)
-        reduced = windows.reduced(sizes, decoded) if (divisors > 1).any() else windows
+        reduced = windows.reduced(divisors, decoded) if (divisors > 1).any() else windows
         steps = _steps(channels, *decoded, sources.is_interleaved())
         table = WindowTable.of(reduced, np.zeros_like(targets), steps, targets)
         buffer = self._buffer(int((decoded[0] * decoded[1] * channels).max()))

@@ -70,12 +70,11 @@ class WindowAxis:
         """Return the axis of some of the images."""
         return WindowAxis(*(getattr(self, each.name)[rows] for each in fields(self)))
 
-    def reduced(self, sizes: Int64, decoded: Int64) -> WindowAxis:
-        """Return the axis for images of `sizes` that were decoded at the sizes `decoded`."""
-        factor = decoded / np.maximum(sizes, 1)
-        low = np.floor(self.low * factor).astype(np.int64)
-        high = np.minimum(np.ceil(self.high * factor).astype(np.int64), decoded)
-        start, length = self.start * factor, self.length * factor
+    def reduced(self, divisors: Int64, decoded: Int64) -> WindowAxis:
+        """Return the axis for images whose sizes were divided, to `decoded` pixels, rounded up."""
+        low = self.low // divisors
+        high = np.minimum(-(-self.high // divisors), decoded)
+        start, length = self.start / divisors, self.length / divisors
         return WindowAxis(start, length, low, high, self.size, self.offset, self.out)
 
 
@@ -121,7 +120,7 @@ class ImageWindows:
         """Return the windows of some of the images."""
         return ImageWindows(self.y.part(rows), self.x.part(rows), self.mirrored[rows])
 
-    def reduced(self, sizes: tuple[Int64, Int64], decoded: tuple[Int64, Int64]) -> ImageWindows:
-        """Return the windows for images of `sizes`, [heights, widths], decoded at other sizes."""
-        y, x = self.y.reduced(sizes[0], decoded[0]), self.x.reduced(sizes[1], decoded[1])
+    def reduced(self, divisors: Int64, decoded: tuple[Int64, Int64]) -> ImageWindows:
+        """Return the windows for images decoded at parts of their sizes: [heights, widths]."""
+        y, x = self.y.reduced(divisors, decoded[0]), self.x.reduced(divisors, decoded[1])
         return ImageWindows(y, x, self.mirrored)
