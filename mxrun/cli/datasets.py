@@ -120,9 +120,9 @@ def peek(
 ) -> None:
     """Show the first records of an epoch, as the network reads them.
 
-    Images are written as a sheet, a PNG file, with their labels; vectors are printed as a table.
-    Order and random transforms are those of training with the same seed and epoch. `normalize` is
-    undone in pictures, so that colours look as they did.
+    Images are written as a sheet, a PNG file, with their labels and boxes; vectors are printed as a
+    table. Order and random transforms are those of training with the same seed and epoch.
+    `normalize` is undone in pictures, so that colours look as they did.
 
     \b
     Examples:
@@ -151,7 +151,8 @@ def peek(
         check_writable(*files.values())
         captions = [[record.label, f"record {record.number}"] for record in found.records]
         for name, file in files.items():
-            write_bytes(file, image_sheet(found.images[name], captions))
+            boxes = [record.boxes for record in found.records]
+            write_bytes(file, image_sheet(found.images[name], captions, boxes))
     report["files"] = {name: str(file) for name, file in files.items()}
     if json:
         write_json(report)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mxrun.base.near_names import listed
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.records import location_of_record, number_of_record, scale_of, stored_record
 from mxrun.io.loading.batch import SAMPLE_WEIGHT, is_label
@@ -25,6 +26,8 @@ from mxrun.session.record_order import shuffle_of
 FIRST_EPOCH = 1
 # Values that may be missing from 0..1 because of rounding.
 _ROUNDING = 1e-3
+# Numbers of a box, and boxes that a label names.
+_BOX, _MAX_NAMED_BOXES = 5, 4
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,15 @@ class SampledRecord:
     """Record with the rows that the network reads, by input.
 
     number: in the complete split. file: empty if it is not known. label: its class, its numbers as
-    text, or empty.
+    text, or empty. boxes: float32 [boxes, 5 or more] of a label of boxes: class, left, top, right
+    and bottom in 0..1 of the image's sides.
     """
 
     number: int
     file: str
     label: str
     rows: Mapping[str, NDArray[Any]]
+    boxes: NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,9 +173,17 @@ def _stored_rows(dataset: Dataset, index: int) -> dict[str, NDArray[Any]]:
 
 def _record(dataset: Dataset, index: int, rows: Mapping[str, NDArray[Any]]) -> SampledRecord:
     location = location_of_record(dataset, index)
-    label = next((_label(dataset, row) for name, row in rows.items() if is_label(name)), "")
+    labels = [row for name, row in rows.items() if is_label(name)]
+    label = _label(dataset, labels[0]) if labels else ""
     file = "" if location is None else str(location)
-    return SampledRecord(number_of_record(dataset, index), file, label, rows)
+    boxes = [_boxes(row) for row in labels if row.ndim == 2 and row.shape[1] >= _BOX]
+    found = boxes[0] if boxes else np.empty((0, _BOX), np.float32)
+    return SampledRecord(number_of_record(dataset, index), file, label, rows, found)
+
+
+def _boxes(label: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the boxes of a label, without the rows of -1 that fill it up."""
+    return label[label[:, 0] >= 0].astype(np.float32)
 
 
 def _label(dataset: Dataset, label: NDArray[Any]) -> str:
@@ -183,6 +196,10 @@ def _label(dataset: Dataset, label: NDArray[Any]) -> str:
     if label.shape == (len(classes),):
         likely = np.argsort(-label, kind="stable")[: int(np.count_nonzero(label))]
         return ", ".join(f"{classes[at]} {label[at]:.2g}" for at in likely[:3])
+    if label.ndim == 2 and label.shape[1] >= _BOX:
+        numbers = _boxes(label)[:, 0].astype(int).tolist()
+        names = [classes[at] if at < len(classes) else str(at) for at in numbers]
+        return listed(names, _MAX_NAMED_BOXES)
     return ", ".join(f"{number:.4g}" for number in label.ravel()[:5].tolist())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ from PIL import Image
 from mxrun.base.errors import UserError
 from mxrun.commands import datasets
 from mxrun.commands.datasets import SampleRequest
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.staging import Staging, staging_specs
+from mxrun.io.pack.options import PackOptions, PackTarget
+from mxrun.io.pack.pack import PackRequest, pack
 from mxrun.report.image_sheet import image_sheet
 from mxrun.session.data_sample import DataSample
 
@@ -132,6 +137,35 @@ def test_sheets_show_every_picture(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "large.png").write_bytes(large)
     with Image.open(tmp_path / "large.png") as picture:
         assert picture.height < 300
+
+
+def test_boxes_are_drawn(photos: Path) -> None:
+    pixels = np.zeros((2, 3, 20, 20), np.uint8)
+    boxes = np.full((2, 2, 5), -1, np.float32)
+    boxes[0, 0] = [1, 0.25, 0.5, 0.75, 1]
+    source = Dataset("arrays", {"data": Field(pixels, 1 / 255), "label": Field(boxes)})
+    options = PackOptions("rec", "png")
+    request = PackRequest(source, PackTarget(photos / "boxes.rec", options), photos, 1)
+    pack(request, lambda: False, lambda records: None)
+    text = CONFIG.format(transforms="").replace(
+        "[3, 8, 8], label: []", "[3, 20, 20], label: [2, 5]"
+    )
+    text = text.replace("image_folder, path: photos", "recordio, path: boxes.rec")
+    layers = (
+        "[{FullyConnected: {num_hidden: 10}}, {Reshape: {shape: [0, 2, 5]}}, "
+        "{LinearRegressionOutput: {label: label}}]"
+    )
+    text = re.sub(r"layers: .*", f"layers: {layers}", text.replace("image_folder", "recordio"))
+    (photos / "boxes.yaml").write_text(text)
+    found = sample(photos / "boxes.yaml", section="eval")
+    assert [record.label for record in found.records] == ["1", ""]
+    drawn = [record.boxes for record in found.records]
+    assert drawn[0].tolist() == boxes[0, :1].tolist()
+    (photos / "boxes.png").write_bytes(image_sheet(found.images["data"], [[], []], drawn))
+    sheet = np.asarray(Image.open(photos / "boxes.png")).astype(int)
+    # The colour of class 1, in the lower half of the first tile of 80 pixels.
+    rows, columns = np.nonzero((abs(sheet - [0x56, 0xB4, 0xE9]) < 2).all(2))
+    assert (rows.min() - 8, columns.min() - 8, columns.max() - 8) == (40, 20, 60)
 
 
 def test_statistics_are_those_of_all_values(photos: Path) -> None:
