@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from mxrun.base.near_names import listed
 from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.dataset.records import location_of_record, number_of_record, scale_of, stored_record
+from mxrun.io.dataset.records import (
+    column_names,
+    location_of_record,
+    number_of_record,
+    scale_of,
+    stored_record,
+)
 from mxrun.io.loading.batch import SAMPLE_WEIGHT, is_label
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.io.loading.open import open_iterator
@@ -129,18 +135,25 @@ def sample_records(sections: DataSections, request: SampleRequest) -> DataSample
             iterator.reset(request.epoch)
             indices, rows = _read(iterator, dataset, size, count)
     records = tuple(_record(dataset, index, row) for index, row in zip(indices, rows, strict=True))
-    names = [name for name in dataset.inputs if not is_label(name) and _are_images(rows, name)]
+    images, notes = _images(dataset, rows, request.raw)
+    names = column_names(dataset)
+    epoch = request.epoch
+    return DataSample(
+        sections.name, request.section, epoch, seed, records, images, names, tuple(notes)
+    )
+
+
+def _images(
+    dataset: Dataset, rows: Sequence[Mapping[str, NDArray[Any]]], raw: bool
+) -> tuple[dict[str, tuple[NDArray[np.uint8], ...]], list[str]]:
+    """Return the pictures of each input that has images, and remarks on them."""
     notes: list[str] = []
     images = {}
-    for name in names:
-        shown = [
-            row[name] if request.raw else _without_norm(dataset, name, row[name]) for row in rows
-        ]
-        images[name] = _pictures(shown, name, notes)
-    return DataSample(
-        sections.name, request.section, request.epoch, seed, records, images,
-        dataset.columns, tuple(notes),
-    )  # fmt: skip
+    for name in dataset.inputs:
+        if not is_label(name) and _are_images(rows, name):
+            shown = [row[name] if raw else _without_norm(dataset, name, row[name]) for row in rows]
+            images[name] = _pictures(shown, name, notes)
+    return images, notes
 
 
 def _read(

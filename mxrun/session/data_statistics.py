@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import UserError
 from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.dataset.records import scale_of, stored_record
+from mxrun.io.dataset.records import column_names, scale_of, stored_record
 from mxrun.io.loading.batch import is_label
 from mxrun.io.loading.scan import Advance, scan
 from mxrun.session.data_sections import DataSections
@@ -160,7 +160,8 @@ def _joined(dataset: Dataset, name: str, parts: Sequence[_Measured]) -> FieldSta
     mean = means.mean(0)
     std = np.sqrt(np.maximum(squares.mean(0) - mean**2, 0))
     shape = dataset.lazy[name].shape if name in dataset.lazy else dataset.specs[name].shape
-    columns = dataset.columns if len(shape) == 1 and len(dataset.columns) == shape[0] else ()
+    names = column_names(dataset)
+    columns = names if len(shape) == 1 and len(names) == shape[0] else ()
     sizes = np.concatenate([part.sizes for part in parts])
     return FieldStatistics(
         shape,

@@ -190,6 +190,29 @@ def test_statistics_are_those_of_all_values(photos: Path) -> None:
     assert np.allclose(values[:, 0].std(), 1)
 
 
+def test_numbers_of_encoded_columns_have_names(tmp_path: Path) -> None:
+    rows = "10,paris,a\n20,rome,b\n30,paris,a\n40,rome,b\n"
+    (tmp_path / "t.csv").write_text(f"age,city,kind\n{rows}")
+    (tmp_path / "t.yaml").write_text(
+        "name: t\n"
+        "network:\n"
+        "  inputs: {data: [3], label: []}\n"
+        "  layers: [{FullyConnected: {num_hidden: 2}}, SoftmaxOutput: {label: label}]\n"
+        "data:\n"
+        "  batch_size: 2\n"
+        "  train: {dataset: csv, path: t.csv, header: true, label: kind, columns: auto}\n"
+        "train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}\n"
+    )
+    names = ("age", "city=paris", "city=rome")
+    found = sample(tmp_path / "t.yaml", count=4)
+    assert found.columns == names
+    assert [record.rows["data"][1:].tolist() for record in found.records] == [[1, 0], [0, 1]] * 2
+    field = measured(tmp_path / "t.yaml")["sections"]["train"]["fields"]["data"]
+    assert field["names"] == names
+    assert field["mean"][1:] == (0.5, 0.5)
+    assert checked(tmp_path / "t.yaml")["passed"]
+
+
 def test_statistics_agree_with_numpy_on_digits() -> None:
     from mxrun.datasets.digits import DigitsOptions, read
 

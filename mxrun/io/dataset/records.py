@@ -40,6 +40,11 @@ def scale_of(dataset: Dataset, name: str) -> float | None:
     return column.scale
 
 
+def column_names(dataset: Dataset) -> tuple[str, ...]:
+    """Return the names of the numbers of a table's row; empty if they have none."""
+    return dataset.columns if dataset.encoding is None else dataset.encoding.inputs
+
+
 def location_of_record(dataset: Dataset, index: int) -> RecordLocation | None:
     """Return the place of a record in its files; None if it is not known."""
     for column in dataset.lazy.values():
