@@ -87,34 +87,38 @@ def describe(name: DatasetName, json: Json = False) -> None:
         write_tables(description_parts(report))
 
 
+PeekSplit = Annotated[SectionName, typer.Option(help="The section to read.")]
+Count = Annotated[int, typer.Option(min=1, max=1024, metavar="N", help="Number of records.")]
+Epoch = Annotated[int, typer.Option(min=1, max=1 << 30, metavar="N", help="The epoch, from 1.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=(1 << 63) - 1,
+        metavar="N",
+        help="Seed of the order and of the random transforms.",
+        show_default="config",
+    ),
+]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="Records as the files hold them, without transforms.")
+]
+To = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.png", help="Image sheet to write.", show_default="NAME_SPLIT"),
+]
+
+
 @app.command()
 def peek(
     config: Config,
     overrides: Overrides = None,
-    split: Annotated[SectionName, typer.Option(help="The section to read.")] = SectionName.TRAIN,
-    count: Annotated[
-        int, typer.Option(min=1, max=1024, metavar="N", help="Number of records.")
-    ] = 16,
-    epoch: Annotated[
-        int, typer.Option(min=1, max=1 << 30, metavar="N", help="The epoch, from 1.")
-    ] = 1,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=(1 << 63) - 1,
-            metavar="N",
-            help="Seed of the order and of the random transforms.",
-            show_default="config",
-        ),
-    ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Records as the files hold them, without transforms.")
-    ] = False,
-    to: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.png", help="Image sheet to write.", show_default="NAME_SPLIT"),
-    ] = None,
+    split: PeekSplit = SectionName.TRAIN,
+    count: Count = 16,
+    epoch: Epoch = 1,
+    seed: Seed = None,
+    raw: Raw = False,
+    to: To = None,
     allow_plugins: AllowPlugins = False,
     json: Json = False,
 ) -> None:
@@ -237,37 +241,44 @@ def check(
         raise typer.Exit(_DAMAGED)
 
 
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="mnist, fashion_mnist, cifar10 or cifar100."),
+]
+FetchTo = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Folder for the files.", show_default="NAME"),
+]
+Origin = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="URL|FOLDER",
+        help="Another address, or a folder, that has the same files.",
+        show_default="the published addresses",
+    ),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace other files of the same names.")
+]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        min=0.1,
+        max=3600,
+        metavar="SECONDS",
+        help="Time without an answer after which the server is asked again.",
+    ),
+]
+
+
 @app.command()
 def fetch(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="mnist, fashion_mnist, cifar10 or cifar100."),
-    ],
-    to: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Folder for the files.", show_default="NAME"),
-    ] = None,
-    origin: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="URL|FOLDER",
-            help="Another address, or a folder, that has the same files.",
-            show_default="the published addresses",
-        ),
-    ] = "",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace other files of the same names.")
-    ] = False,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            min=0.1,
-            max=3600,
-            metavar="SECONDS",
-            help="Time without an answer after which the server is asked again.",
-        ),
-    ] = 30.0,
+    name: Name,
+    to: FetchTo = None,
+    origin: Origin = "",
+    overwrite: Overwrite = False,
+    timeout: Timeout = 30.0,
     json: Json = False,
 ) -> None:
     """Fetch the files of a well-known data set.

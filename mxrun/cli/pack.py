@@ -42,91 +42,106 @@ def _size(text: str) -> int:
     return size
 
 
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A folder with a folder of images for each class, a list of images (.lst, .csv), "
+        "or a config, whose data section is packed.",
+    ),
+]
+Out = Annotated[
+    Path,
+    typer.Argument(metavar="OUT", help="The file: NAME.rec (RecordIO) or NAME.tar."),
+]
+PackSplit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The folder's part, such as val, or the config's section: train or eval.",
+        show_default="train",
+    ),
+]
+Form = Annotated[
+    PackFormName | None,
+    typer.Option("--format", help="Format of the files.", show_default="the ending of OUT"),
+]
+Encoding = Annotated[
+    PackEncodingName | None,
+    typer.Option(
+        help="keep: image files as they are; raw: arrays, which need no decoding, and which "
+        "only mxrun reads.",
+        show_default="keep; jpeg with --resize or --quality; png for arrays",
+    ),
+]
+Resize = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=1 << 15, metavar="N", help="Length of the shorter side of every image."
+    ),
+]
+Quality = Annotated[
+    int | None,
+    typer.Option(min=1, max=100, metavar="N", help="Quality of JPEG.", show_default="95"),
+]
+Channels = Annotated[
+    int | None,
+    typer.Option(
+        metavar="1|3",
+        help="Grey or colour, of the images of a folder or a list that are not kept.",
+        show_default="3",
+    ),
+]
+Shards = Annotated[
+    int | None,
+    typer.Option(min=1, max=100_000, metavar="N", help="Number of files, NAME-00000 and so on."),
+]
+ShardSize = Annotated[
+    int | None,
+    typer.Option(
+        parser=_size, metavar="SIZE", help="Size of each file at most, such as '256 MiB'."
+    ),
+]
+Shuffle = Annotated[
+    bool, typer.Option("--shuffle", help="Mix the records, in an order drawn by --seed.")
+]
+Seed = Annotated[
+    int, typer.Option(min=0, max=(1 << 63) - 1, metavar="N", help="Seed of --shuffle.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=1024,
+        metavar="N",
+        help="Threads that read and encode; the files do not depend on them.",
+        show_default="the cores",
+    ),
+]
+PackOnBadRecord = Annotated[
+    OnBadRecord,
+    typer.Option(help="skip leaves out images that cannot be read, and lists them."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
+
+
 def pack(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A folder with a folder of images for each class, a list of images (.lst, .csv), "
-            "or a config, whose data section is packed.",
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Argument(metavar="OUT", help="The file: NAME.rec (RecordIO) or NAME.tar."),
-    ],
+    source: Source,
+    out: Out,
     overrides: Overrides = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The folder's part, such as val, or the config's section: train or eval.",
-            show_default="train",
-        ),
-    ] = None,
-    form: Annotated[
-        PackFormName | None,
-        typer.Option("--format", help="Format of the files.", show_default="the ending of OUT"),
-    ] = None,
-    encoding: Annotated[
-        PackEncodingName | None,
-        typer.Option(
-            help="keep: image files as they are; raw: arrays, which need no decoding, and which "
-            "only mxrun reads.",
-            show_default="keep; jpeg with --resize or --quality; png for arrays",
-        ),
-    ] = None,
-    resize: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=1 << 15, metavar="N", help="Length of the shorter side of every image."
-        ),
-    ] = None,
-    quality: Annotated[
-        int | None,
-        typer.Option(min=1, max=100, metavar="N", help="Quality of JPEG.", show_default="95"),
-    ] = None,
-    channels: Annotated[
-        int | None,
-        typer.Option(
-            metavar="1|3",
-            help="Grey or colour, of the images of a folder or a list that are not kept.",
-            show_default="3",
-        ),
-    ] = None,
-    shards: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=100_000, metavar="N", help="Number of files, NAME-00000 and so on."
-        ),
-    ] = None,
-    shard_size: Annotated[
-        int | None,
-        typer.Option(
-            parser=_size, metavar="SIZE", help="Size of each file at most, such as '256 MiB'."
-        ),
-    ] = None,
-    shuffle: Annotated[
-        bool, typer.Option("--shuffle", help="Mix the records, in an order drawn by --seed.")
-    ] = False,
-    seed: Annotated[
-        int, typer.Option(min=0, max=(1 << 63) - 1, metavar="N", help="Seed of --shuffle.")
-    ] = 0,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=1024,
-            metavar="N",
-            help="Threads that read and encode; the files do not depend on them.",
-            show_default="the cores",
-        ),
-    ] = None,
-    on_bad_record: Annotated[
-        OnBadRecord,
-        typer.Option(help="skip leaves out images that cannot be read, and lists them."),
-    ] = OnBadRecord.ERROR,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
+    split: PackSplit = None,
+    form: Form = None,
+    encoding: Encoding = None,
+    resize: Resize = None,
+    quality: Quality = None,
+    channels: Channels = None,
+    shards: Shards = None,
+    shard_size: ShardSize = None,
+    shuffle: Shuffle = False,
+    seed: Seed = 0,
+    workers: Workers = None,
+    on_bad_record: PackOnBadRecord = OnBadRecord.ERROR,
+    overwrite: Overwrite = False,
     allow_plugins: AllowPlugins = False,
     json: Json = False,
 ) -> None:
