@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import UserError
 from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.dataset.fields import LazyField
 from mxrun.io.dataset.location import RecordLocation
-from mxrun.io.images.decode import decode_image
-from mxrun.io.images.encoded import EncodedImage
+from mxrun.io.images.decode import decoded
 
 
 def stored_record(dataset: Dataset, name: str, index: int) -> NDArray[Any]:
@@ -23,15 +21,7 @@ def stored_record(dataset: Dataset, name: str, index: int) -> NDArray[Any]:
     column = dataset.lazy.get(name)
     if column is None:
         return np.asarray(dataset.fields[name].records[index])
-    record: object = column.record(index)
-    if isinstance(record, EncodedImage):
-        return decoded_image(record, column)
-    return np.asarray(record)
-
-
-def decoded_image(image: EncodedImage, column: LazyField) -> NDArray[np.uint8]:
-    """Decode an image of a column to uint8 [channels, height, width]; raises UserError."""
-    return decode_image(image, column.shape[0] or 3)
+    return decoded(column.record(index), column.shape)
 
 
 def scale_of(dataset: Dataset, name: str) -> float | None:
