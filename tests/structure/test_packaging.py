@@ -72,7 +72,7 @@ def test_the_module_is_the_program(tmp_path: Path) -> None:
 
 
 def test_the_optional_dependencies_are_those_of_the_documentation() -> None:
-    assert {"test", "peers"} == set(PROJECT["project"]["optional-dependencies"])
+    assert {"test", "arrow", "peers"} == set(PROJECT["project"]["optional-dependencies"])
 
 
 def test_continuous_integration_is_a_program() -> None:
