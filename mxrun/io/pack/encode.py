@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.dataset.records import decoded_image
+from mxrun.io.images.decode import decode_image
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.batch import is_label
 from mxrun.io.pack.options import PackEncoding, PackOptions
@@ -72,8 +72,9 @@ class RecordEncoder:
         stored: object = dataset.lazy[DATA].record(index)
         if not isinstance(stored, EncodedImage):
             return self._encoded(np.asarray(stored))
+        channels = dataset.lazy[DATA].shape[0] or 3
         # Files to keep are decoded too: a damaged one must not get into the pack.
-        pixels = decoded_image(stored, dataset.lazy[DATA])
+        pixels = decode_image(stored, channels)
         if self._options.encoding == "keep":
             content = bytes(stored.content)
             return content, _extension(content)
