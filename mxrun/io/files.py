@@ -43,8 +43,8 @@ def unreadable_error(path: Path | str, error: OSError | ValueError) -> UserError
 
 # Hint for records that do not fit into memory.
 MORE_MEMORY = (
-    "write the records as image files (image_folder), which are read while training runs, split "
-    "the file, or allow the process more memory"
+    "use a data set that is read while training runs: image files (image_folder), packed images "
+    "(mxrun pack) or uncompressed arrays with in_memory: false; or allow the process more memory"
 )
 
 
