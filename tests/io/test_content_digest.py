@@ -45,7 +45,8 @@ def test_large_files_count_by_samples(tmp_path):
     distance = 2 * WHOLE_BYTES // 4096
     for path, offset in ((paths[0], 0), (paths[1], WHOLE_BYTES - 8), (paths[0], 5 * distance)):
         change(path, offset)
-        assert (after := digest(*paths)) != before
+        after = digest(*paths)
+        assert after != before
         before = after
     change(paths[0], 5 * distance + 8192)
     assert digest(*paths) == before
