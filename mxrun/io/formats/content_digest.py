@@ -69,7 +69,8 @@ def _content(path: Path, size: int, position: int, distance: int) -> Iterator[by
                     yield chunk
                 return
             # Without it the system reads ahead, many times what counts.
-            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
             first = -position % distance
             starts = {0, max(0, size - _BLOCK), *range(first, size, distance)}
             for start in sorted(starts):
