@@ -359,3 +359,24 @@ def test_a_transform_that_no_file_defines_cannot_run_in_a_process(config):
     )
     assert "test_unnamed cannot run in a process: no plugin file defines it" in done.stdout
     assert "data.worker_timeout" in refused("train", str(config), "data.worker_timeout=0")
+
+
+def test_processes_that_cannot_be_started_are_an_error(tmp_path):
+    missing = str(tmp_path / "missing")
+    ending = [sys.executable, "-c", "raise SystemExit(3)"]
+    for words, reason in (([missing], "No such file"), (ending, "it has ended")):
+        with closing(ProcessTransforms(words, 60.0)) as opened:
+            with pytest.raises(UserError, match="cannot be started") as caught:
+                batches(dataset(), opened)
+            assert reason in str(caught.value)
+
+
+def test_memory_and_connections_are_closed(plugin):
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = descriptors()
+    for _ in range(2):
+        with closing(ProcessTransforms(command([plugin]), HANG_S)) as opened:
+            batches(dataset(), opened)
+    assert descriptors() == before

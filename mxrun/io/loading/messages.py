@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -63,10 +64,15 @@ def new_memory_file() -> int:
 
 
 class SharedArrays:
-    """Arrays in a file that two processes map, one after the other in memory."""
+    """Arrays in a file that two processes map, one after the other in memory.
+
+    The file is closed with the last reference: while a thread uses it, its descriptor must not
+    become that of another file.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
         self._map: mmap.mmap | None = None
         self._end = 0
 
@@ -106,11 +112,6 @@ class SharedArrays:
             # The arrays in use hold the previous map.
             self._map = mmap.mmap(self._descriptor, os.fstat(self._descriptor).st_size)
         return self._map
-
-    def close(self) -> None:
-        """Close the file."""
-        self._map = None
-        os.close(self._descriptor)
 
 
 def error_to_json(error: UserError) -> list[Message]:

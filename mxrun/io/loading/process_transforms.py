@@ -107,8 +107,12 @@ class ProcessTransforms:
         return self._start()
 
     def _start(self) -> _Process:
-        for attempt in range(TRIES):
-            process = _Process(self._command, self._timeout)
+        failures = 0
+        while True:
+            try:
+                process = _Process(self._command, self._timeout)
+            except OSError as error:
+                raise _not_started(str(error)) from error
             with self._lock:
                 self._all.add(process)
                 is_closed = self._closed
@@ -118,16 +122,14 @@ class ProcessTransforms:
                 process.wait_until_ready()
             except _ProcessFailed as failed:
                 self._drop(process)
-                if attempt == TRIES - 1:
-                    problem = f"a process for transforms cannot be started: {failed}"
-                    hint = "write data.worker_kind: thread"
-                    raise UserError(Diagnostic(problem, hint=hint)) from failed
+                failures += 1
+                if failures == TRIES:
+                    raise _not_started(str(failed)) from failed
             except UserError:
                 self._drop(process)
                 raise
             else:
                 return process
-        raise AssertionError
 
     def _replace(self, process: _Process) -> _Process:
         self._drop(process)
@@ -174,7 +176,7 @@ class _Process:
         self.is_idle = False
         self._ended = threading.Lock()
         descriptors = (theirs.fileno(), memory)
-        with theirs:
+        try:
             self._process = subprocess.Popen(
                 [*command, *map(str, descriptors)],
                 stdin=subprocess.DEVNULL,
@@ -185,6 +187,11 @@ class _Process:
                 start_new_session=True,
                 env={**os.environ, **_ONE_THREAD},
             )
+        except OSError:
+            self._connection.close()
+            raise
+        finally:
+            theirs.close()
 
     @property
     def identifier(self) -> int:
@@ -250,7 +257,12 @@ class _Process:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
         self._connection.close()
-        self._arrays.close()
+
+
+def _not_started(reason: str) -> UserError:
+    """Return the error for processes that cannot be started."""
+    problem = f"a process for transforms cannot be started: {reason}"
+    return UserError(Diagnostic(problem, hint="write data.worker_kind: thread"))
 
 
 def _lost(steps: Steps, failed: _ProcessFailed) -> UserError:
