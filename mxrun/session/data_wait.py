@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from mxrun.base.cores import usable_cores
 from mxrun.config import Data
+from mxrun.io.loading.python_transforms import THREAD
 from mxrun.io.loading.statistics import MAKE, READ, Work, limiting_stage
 
 # Share of the training time spent waiting for data from which advice is given.
 _LONG_WAIT = 0.05
 
 
-def wait_advice(share: float, data: Data, reads_files: bool, work: Work) -> str:
+def wait_advice(
+    share: float, data: Data, reads_files: bool, work: Work, python: str | None = None
+) -> str:
     """Return what limits loading and how to shorten the waits for data.
 
     Empty if they are short or cannot be shortened. share: fraction of the training time spent
     waiting. reads_files: whether records are read from files during training, instead of once
-    before it. work: that of each stage.
+    before it. work: that of each stage. python: where transforms of the user's own ran.
     """
     has_transforms = bool(data.train.transforms)
     if share < _LONG_WAIT or not (reads_files or has_transforms):
@@ -23,6 +26,8 @@ def wait_advice(share: float, data: Data, reads_files: bool, work: Work) -> str:
     stage = limiting_stage(work)
     if stage == READ and reads_files:
         return _reading_advice(data)
+    if stage == MAKE and python == THREAD and data.worker_kind == THREAD:
+        return "the transforms are the limit; set data.worker_kind to process or auto"
     limit = "" if stage != MAKE else f"{_making(reads_files, has_transforms)} the limit; "
     return f"{limit}{_making_advice(data, reads_files, has_transforms)}"
 

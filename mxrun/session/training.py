@@ -338,7 +338,11 @@ class _Training:
             variables=groups_json(variable_groups(run.built, run.started_from)),
             data_wait_share=wait_share,
             data_wait_advice=wait_advice(
-                wait_share, run.built.config.data, bool(run.datasets["train"].lazy), work
+                wait_share,
+                run.built.config.data,
+                bool(run.datasets["train"].lazy),
+                work,
+                run.python.kind,
             ),
             data_stages={stage: done.to_json() for stage, done in work.items()},
             python_transforms=run.python.kind or None,

@@ -59,6 +59,14 @@ def test_the_limiting_stage_is_named() -> None:
     assert wait_advice(0.4, section(CORES), True, MAKING).startswith("decoding is the limit; ")
 
 
+def test_processes_help_transforms_on_threads() -> None:
+    data = section(CORES, "own").model_copy(update={"worker_kind": "thread"})
+    assert wait_advice(0.4, data, False, MAKING, "thread") == (
+        "the transforms are the limit; set data.worker_kind to process or auto"
+    )
+    assert "worker_kind" not in wait_advice(0.4, data, False, MAKING)
+
+
 def test_nothing_is_advised_for_short_waits_and_for_bare_copies() -> None:
     assert not wait_advice(0.04, section(CORES, "normalize"), True, MAKING)
     assert not wait_advice(0.4, section(CORES), False, {})

@@ -38,10 +38,11 @@ _MAX_ROWS = 64
 class Epoch:
     """Rows of an epoch: of each its record, and the number that selects its random draws.
 
-    valid: number of rows of a part of a batch that are records, not padding. parts: number of parts
-    of batches, of which each batch has `micro_batches`.
+    number: that of the epoch. valid: number of rows of a part of a batch that are records, not
+    padding. parts: number of parts of batches, of which each batch has `micro_batches`.
     """
 
+    number: int
     indices: NDArray[np.int64]
     draws: NDArray[np.int64]
     valid: Callable[[int], int]
@@ -109,7 +110,7 @@ class Loader:
         self._copied = self.engine.new_variable("the batch that was copied last")
         self._cancelled = True
         rows.reading.is_cancelled = lambda: self._cancelled
-        self._epoch = Epoch(np.empty(0, np.int64), np.empty(0, np.int64), lambda part: 0, 0)
+        self._epoch = Epoch(0, np.empty(0, np.int64), np.empty(0, np.int64), lambda part: 0, 0)
         self.on_wait: OnWait = lambda seconds, record: None
 
     def _new_place(self, number: int, slots: Slots) -> _StagedBatch:
@@ -287,10 +288,8 @@ class Loader:
             place.finished = FinishedBatch(valid, indices)
             if errors:
                 place.finished = _compacted(place.slots, indices, valid, errors)
-            epoch = int(self._epoch.draws[start])
-            self._rows.mix(
-                place.slots, place.finished.valid, epoch, place.batch // self._epoch.micro_batches
-            )
+            batch = place.batch // self._epoch.micro_batches
+            self._rows.mix(place.slots, place.finished.valid, self._epoch.number, batch)
 
 
 def _compacted(

@@ -79,7 +79,7 @@ class PrefetchIterator(OrderedIterator):
         # From here on positions and counts are in parts of batches.
         self._position, self._count = batch * self.parts, self.batches(epoch) * self.parts
         draws = self._batches.draw_epochs(epoch)
-        rows = Epoch(self._indices, draws, self._batches.valid, self._count, self.parts)
+        rows = Epoch(epoch, self._indices, draws, self._batches.valid, self._count, self.parts)
         self._loader.begin(rows, self._position)
 
     def next_into(self, slots: Slots) -> Batch | None:
