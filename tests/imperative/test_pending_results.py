@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -101,6 +102,23 @@ def test_what_waits_for_the_caller_is_not_awaited_for_ever(threaded: ThreadedEng
     assert held.is_over
 
 
+def test_several_threads_that_wait_for_one_call_go_on_together(threaded: ThreadedEngine) -> None:
+    pending, held = PendingResults(100, 4 * PATIENCE_S), Held()
+    pending.push(threaded, threaded.new_operator(held), 100)
+
+    def push() -> None:
+        pending.push(threaded, threaded.new_operator(nothing), 60)
+
+    threads = [threading.Thread(target=push, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+        thread.join(0.1)
+    held.may_end.set()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert not any(thread.is_alive() for thread in threads)
+
+
 @pytest.mark.parametrize("kind", [ThreadedEngine, NaiveEngine])
 def test_a_function_of_the_engine_does_not_wait(kind: type[Engine]) -> None:
     owner, pending, done = kind(), PendingResults(100, PATIENCE_S), list[str]()
@@ -116,6 +134,19 @@ def test_a_function_of_the_engine_does_not_wait(kind: type[Engine]) -> None:
     owner.wait_for_all()
     owner.close()
     assert done == ["first", "second"]
+
+
+def test_calls_that_write_to_given_arrays_do_not_wait(threaded: ThreadedEngine) -> None:
+    with using_engine(threaded):
+        weight, gradient, held = nd.ones((1024, 1024)), nd.ones((1024, 1024)), Held()
+        threaded.push_sync(held, updates=[weight.chunk])
+        begin = time.monotonic()
+        # Were these new arrays, all but the first ones would wait for a second each.
+        for _ in range(128):
+            nd.sgd_update(weight, gradient, lr=0.0, out=weight)
+        assert time.monotonic() - begin < PATIENCE_S
+        held.may_end.set()
+        weight.wait_to_read()
 
 
 def test_large_products_reserve_little_more_than_the_limit() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
@@ -41,6 +42,15 @@ _moving = threading.RLock()
 _alone = threading.Lock()
 
 
+def _begin_anew() -> None:
+    """Replace the locks in a forked process, where threads that hold them do not exist."""
+    global _moving, _alone
+    _moving, _alone = threading.RLock(), threading.Lock()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
 def invoke(
     prop: AnyProperty,
     inputs: Sequence[NDArrayBase],
@@ -76,7 +86,7 @@ def invoke(
     (spec,) = prepared.outputs
     made = chunk.another(spec.nbytes, spec.layout)
     places.append(made.block)
-    _push(prepared, places, reads, (made,), (), made)
+    _push(prepared, places, reads, (made,), (), made, spec.nbytes)
     output = array_module.make(made, spec.shape, spec.dtype)
     if mode >= RECORD:
         _record(prepared, inputs, chunks, (made,), (output,))
@@ -101,7 +111,7 @@ def _invoke_any(
     reads = [variable for variable in dict.fromkeys(reads) if variable not in updates]
     made = [first.another(spec.nbytes, spec.layout) for spec in prepared.outputs]
     places += [chunk.block for chunk in made]
-    _push(prepared, places, reads, made, updates, first)
+    _push(prepared, places, reads, made, updates, first, prepared.result_bytes)
     make = array_module.make
     outputs = tuple(
         make(chunk, spec.shape, spec.dtype)
@@ -205,11 +215,12 @@ def _push(
     writes: Sequence[Variable],
     updates: Sequence[Variable],
     chunk: Chunk,
+    new_bytes: int,
 ) -> None:
     """Push a call on the engine and device of `chunk`; one that takes little time runs here if it
     can.
 
-    The variables are distinct.
+    The variables are distinct. new_bytes: of results that are new arrays.
     """
     try:
         operator = prepared.idle.pop()
@@ -223,7 +234,7 @@ def _push(
         is_complete = _run_alone(operator, chunk.engine)
     else:
         is_complete = False
-        PENDING.push(chunk.engine, operator, prepared.result_bytes)
+        PENDING.push(chunk.engine, operator, new_bytes)
     if is_complete:
         operator.arguments.places = ()
         operator.set_variables((), ())
@@ -284,7 +295,7 @@ def _invoke_into(
     if len(updates) > 1:
         updates = list(dict.fromkeys(updates))
     reads = [variable for variable in dict.fromkeys(reads) if variable not in updates]
-    _push(prepared, places, reads, writes, updates, first)
+    _push(prepared, places, reads, writes, updates, first, sum(each.nbytes for each in hidden))
     if mode >= RECORD:
         _record(prepared, inputs, chunks, [*(array._chunk for array in out), *hidden], out)
     return tuple(out)

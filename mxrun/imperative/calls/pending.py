@@ -6,6 +6,7 @@ results before the first one is used, and none of them would still be in a cache
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 
@@ -19,7 +20,7 @@ _PATIENCE_S = 1.0
 
 
 class _PendingCall:
-    """Call with results of `nbytes`; event: set when it is complete, if somebody waits."""
+    """Call with results of `nbytes`; event: set when it is complete; None if nobody waits."""
 
     __slots__ = ("event", "is_complete", "nbytes")
 
@@ -35,9 +36,9 @@ class _PendingCall:
             event.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait until the call is complete, or for so many seconds."""
-        self.event = event = threading.Event()
-        if not self.is_complete:
+        """Wait until the call is complete, or for so many seconds; several threads may do so."""
+        event = self.event
+        if event is not None and not self.is_complete:
             event.wait(seconds)
 
 
@@ -50,23 +51,29 @@ class PendingResults:
 
     def __init__(self, max_bytes: int = _MAX_BYTES, patience: float = _PATIENCE_S) -> None:
         self._max_bytes, self._patience = max_bytes, patience
-        self._calls: deque[_PendingCall] = deque()
-        self._nbytes = 0
-        # Reentrant, because a finaliser may call operators.
-        self._lock = threading.RLock()
+        self.clear()
 
     def push(self, engine: Engine, operator: EngineOperator, nbytes: int) -> None:
-        """Push a call with results of `nbytes`, first waiting for older ones if they are too many.
+        """Push a call with new results of `nbytes`, first waiting for older ones if they are too
+        many.
 
-        Within a function of the engine, for which older ones may have to wait, this does not wait.
+        Within a function of the engine, for which older ones may have to wait, this does not wait,
+        nor does it for a call without new results.
         """
-        if self._nbytes + nbytes > self._max_bytes and not engine.is_within():
+        if nbytes and self._nbytes + nbytes > self._max_bytes and not engine.is_within():
             last = self._last_awaited(self._max_bytes // 2)
             if last is not None:
                 last.wait(self._patience)
         call = _PendingCall(nbytes)
         engine.push(operator, call.complete)
         self._add(call)
+
+    def clear(self) -> None:
+        """Forget all calls, as in a forked process, where no other thread goes on with anything."""
+        self._calls: deque[_PendingCall] = deque()
+        self._nbytes = 0
+        # Reentrant, because a finaliser may call operators.
+        self._lock = threading.RLock()
 
     @uninterrupted
     def _add(self, call: _PendingCall) -> None:
@@ -88,8 +95,12 @@ class PendingResults:
                 if left <= nbytes:
                     break
                 left, last = left - call.nbytes, call
+            if last is not None and last.event is None:
+                last.event = threading.Event()
             return last
 
 
 PENDING = PendingResults()
 """Those of the process."""
+
+os.register_at_fork(after_in_child=PENDING.clear)

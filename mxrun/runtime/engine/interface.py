@@ -241,8 +241,8 @@ class Engine(ABC):
     def run_or_push(self, operator: EngineOperator) -> bool:
         """Run a short operator on the calling thread if its variables are idle, else push it.
 
-        Returns whether it ran here. Its exception is a failure as of a pushed function and is not
-        raised.
+        Returns whether it is complete. Its exception is a failure as of a pushed function and is
+        not raised.
         """
 
     def call(self, operator: EngineOperator, run_context: RunContext) -> None:

@@ -78,9 +78,9 @@ class NaiveEngine(Engine):
 
     def run_or_push(self, operator: EngineOperator) -> bool:
         """Run an operator, or leave it to the thread that runs one."""
-        is_free = not self._busy.locked()
         self.push(operator)
-        return is_free
+        # Another thread may have begun to run functions, and run this one later.
+        return not operator.pending
 
     def _work(self) -> None:
         """Work until the queue is empty, unless a thread does so already."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
+from commands import HANG_S
 from engine_functions import Gate, fail, nothing, waited
 from engine_programs import guarded
 
-from mxrun.runtime.engine.interface import Engine, RunContext
+from mxrun.runtime.engine.interface import Engine, RunContext, Variable
+from mxrun.runtime.engine.naive import NaiveEngine
 from mxrun.runtime.engine.threaded import ThreadedEngine
 
 
@@ -46,3 +49,37 @@ def test_ctrl_c_in_a_function_that_runs_here_reaches_the_caller(engine: Engine) 
     assert waited(lambda: engine.wait_for_variable(variable))
     engine.push_sync(nothing, writes=[variable])
     assert waited(lambda: engine.wait_for_variable(variable)) == ()
+
+
+class _Contended(Variable):
+    """Variable at whose check, during a push, another thread begins to run a function."""
+
+    def __init__(self, begin: Callable[[], object]) -> None:
+        self._begin = begin
+        super().__init__()
+
+    @property
+    def deleted(self) -> bool:
+        self._begin()
+        return False
+
+    @deleted.setter
+    def deleted(self, value: bool) -> None:
+        return
+
+
+def test_what_another_thread_runs_later_is_not_complete() -> None:
+    engine, gate, done = NaiveEngine(), Gate(), list[int]()
+    other = threading.Thread(target=lambda: engine.push_sync(gate))
+
+    def begin() -> None:
+        if other.ident is None:
+            other.start()
+            assert gate.entered.wait(HANG_S)
+
+    operator = engine.new_operator(lambda context: done.append(1), updates=[_Contended(begin)])
+    is_complete = engine.run_or_push(operator)
+    assert (is_complete, done) == (False, [])
+    gate.open()
+    other.join()
+    assert (operator.pending, done) == (0, [1])
