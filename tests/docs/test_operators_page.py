@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tiers
 from commands import refused, result
 
 TESTS = Path(__file__).parents[1]
@@ -19,10 +20,11 @@ PAGE = (TESTS.parent / "mxrun" / "docs" / "operators.md").read_text()
 SECTION = re.search(r"^## Write an operator\n(.*?)^## ", PAGE, re.M | re.S)
 # Tests that run every operator through the table of cases; a new operator must pass them.
 TABLE = ("test_contract.py", "test_operator_bodies.py", "test_operator_peers.py")
-OPTIONS = """[tool.pytest.ini_options]
+OPTIONS = f"""[tool.pytest.ini_options]
 addopts = "--import-mode=importlib --strict-markers --strict-config"
 pythonpath = ["support", "."]
 filterwarnings = ["error"]
+markers = {list(tiers.MARKERS)}
 """
 # Makes the file part of the library: adds its folder to the path of `mxrun.ops`.
 IN_THE_LIBRARY = """import mxrun.ops
