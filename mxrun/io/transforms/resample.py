@@ -102,35 +102,41 @@ class WindowWriter:
         self._means, self._deviations = normalization
         self._has_code = has_code
         self._sizes: dict[str, int] = {}
-        self._loop: HostLoop | None = None
+        # The loops of windows that are copied, and of those that are resampled.
+        self._loops: list[HostLoop] = []
 
     def open(self, table: WindowTable, target: NDArray[np.float32]) -> None:
         """Set the windows that `write` writes, and the rows that they are written to."""
         self._table, self._target = table, target
         if not self._has_code:
             return
+        self._scaled = table.integers[:, loops.SCALED] != 0
         sizes = table.scratch_sizes(self._channels)
-        if self._loop is None or any(size > self._sizes[name] for name, size in sizes.items()):
+        if not self._loops or any(size > self._sizes[name] for name, size in sizes.items()):
             self._sizes = {
                 name: max(size, self._sizes.get(name, 0)) for name, size in sizes.items()
             }
-            self._loop = self._new_loop()
-        self._loop.set("integers", table.integers)
-        self._loop.set("reals", table.reals)
-        self._loop.set("target", target)
+            self._loops = self._new_loops()
+        for loop in self._loops:
+            loop.set("integers", table.integers)
+            loop.set("reals", table.reals)
+            loop.set("target", target)
 
     def write(self, image: NDArray[Any], first: int, count: int = 1) -> None:
         """Write windows `first` .. `first + count` - 1 of an array in row-major order."""
-        if self._loop is None:
+        if not self._has_code:
             for number in range(first, first + count):
                 self._write_one(image, number)
             return
-        self._loop.set("image", image)
-        self._loop.set("first", first)
-        self._loop.set("count", count)
-        self._loop()
+        scaled = self._scaled[first : first + count]
+        for loop, has_windows in zip(self._loops, (not scaled.all(), scaled.any()), strict=True):
+            if has_windows:
+                loop.set("image", image)
+                loop.set("first", first)
+                loop.set("count", count)
+                loop()
 
-    def _new_loop(self) -> HostLoop:
+    def _new_loops(self) -> list[HostLoop]:
         known: dict[str, Any] = {
             "first": 0,
             "count": 0,
@@ -148,8 +154,14 @@ class WindowWriter:
             },
         }
         if self._is_bytes:
-            return HostLoop(loops.byte_windows_loop, loops.ByteMoves(**known), unlocked=True)
-        return HostLoop(loops.float_windows_loop, loops.FloatMoves(**known), unlocked=True)
+            return [
+                HostLoop(loop, loops.ByteMoves(**known), unlocked=True)
+                for loop in (loops.byte_copy_loop, loops.byte_resample_loop)
+            ]
+        return [
+            HostLoop(loop, loops.FloatMoves(**known), unlocked=True)
+            for loop in (loops.float_copy_loop, loops.float_resample_loop)
+        ]
 
     def _write_one(self, image: NDArray[Any], number: int) -> None:
         """Write one window by NumPy: the same numbers as the loops."""

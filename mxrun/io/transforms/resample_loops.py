@@ -57,11 +57,11 @@ class WindowMoves(Arguments):
 
 
 class ByteMoves(WindowMoves):
-    """Arguments of `byte_windows_loop`."""
+    """Arguments of the loops of images of bytes."""
 
 
 class FloatMoves(WindowMoves):
-    """Arguments of `float_windows_loop`."""
+    """Arguments of the loops of images of float32."""
 
     image: Float32s
 
@@ -112,59 +112,51 @@ def fill(call: WindowMoves, at: int, count: int, channel: int) -> None:
 
 
 @inlined
+def copy_row(call: WindowMoves, source: int, step: int, at: int, count: int, forward: int) -> None:
+    """Write `count` pixels, `step` apart, from `source` on to `at`, forward or back (1 or -1)."""
+    if step == 1 and forward == 1:
+        for j in range(count):
+            call.target[at + j] = call.image[source + j]
+    elif step == 1:
+        for j in range(count):
+            call.target[at - j] = call.image[source + j]
+    else:
+        for j in range(count):
+            call.target[at + forward * j] = call.image[source + step * j]
+
+
+@inlined
 def copy_window(call: WindowMoves, window: int, real: int) -> None:
     """Write a window that is not resampled."""
-    image, target = call.integers[window + IMAGE], call.integers[window + TARGET]
     step = call.integers[window + STEP_X]
     height, width = call.integers[window + AXIS_Y + OUT], call.integers[window + AXIS_X + OUT]
     top, left = call.integers[window + AXIS_Y + OFFSET], call.integers[window + AXIS_X + OFFSET]
-    size_y, size_x = call.integers[window + AXIS_Y + SIZE], call.integers[window + AXIS_X + SIZE]
     first_y, first_x = np.int64(call.reals[real + START_Y]), np.int64(call.reals[real + START_X])
     # Results begin .. end - 1 of a row are pixels of the canvas.
     begin = min(max(-left, 0), width)
-    end = max(min(size_x - left, width), begin)
-    mirrored = call.integers[window + MIRRORED]
+    end = max(min(call.integers[window + AXIS_X + SIZE] - left, width), begin)
     for channel in range(call.channels):
         mean, deviation = call.means[channel], call.deviations[channel]
         for i in range(height):
-            row = target + (channel * height + i) * width
-            if not 0 <= top + i < size_y:
+            row = call.integers[window + TARGET] + (channel * height + i) * width
+            if not 0 <= top + i < call.integers[window + AXIS_Y + SIZE]:
                 fill(call, row, width, channel)
                 continue
-            source = image + channel * call.integers[window + STEP_CHANNEL]
+            source = call.integers[window + IMAGE]
+            source += channel * call.integers[window + STEP_CHANNEL]
             source += (first_y + top + i) * call.integers[window + STEP_Y]
-            source += (first_x + left) * step
-            if mirrored:
-                fill(call, row, width - end, channel)
-                fill(call, row + width - begin, begin, channel)
-                last = row + width - 1
-                if step == 1:
-                    for j in range(begin, end):
-                        pixel = np.float32(call.image[source + j]) * call.scale
-                        call.target[last - j] = (pixel - mean) / deviation
-                elif step == 3:
-                    for j in range(begin, end):
-                        pixel = np.float32(call.image[source + 3 * j]) * call.scale
-                        call.target[last - j] = (pixel - mean) / deviation
-                else:
-                    for j in range(begin, end):
-                        pixel = np.float32(call.image[source + j * step]) * call.scale
-                        call.target[last - j] = (pixel - mean) / deviation
+            source += (first_x + left + begin) * step
+            first, last = row + begin, row + end
+            if call.integers[window + MIRRORED]:
+                first, last = row + width - end, row + width - begin
+                copy_row(call, source, step, last - 1, end - begin, -1)
             else:
-                fill(call, row, begin, channel)
-                fill(call, row + end, width - end, channel)
-                if step == 1:
-                    for j in range(begin, end):
-                        pixel = np.float32(call.image[source + j]) * call.scale
-                        call.target[row + j] = (pixel - mean) / deviation
-                elif step == 3:
-                    for j in range(begin, end):
-                        pixel = np.float32(call.image[source + 3 * j]) * call.scale
-                        call.target[row + j] = (pixel - mean) / deviation
-                else:
-                    for j in range(begin, end):
-                        pixel = np.float32(call.image[source + j * step]) * call.scale
-                        call.target[row + j] = (pixel - mean) / deviation
+                copy_row(call, source, step, first, end - begin, 1)
+            fill(call, row, first - row, channel)
+            fill(call, last, row + width - last, channel)
+            # Apart from the copy, which has no vectors of pixels that are apart.
+            for j in range(first, last):
+                call.target[j] = (call.target[j] * call.scale - mean) / deviation
 
 
 @inlined
@@ -220,29 +212,19 @@ def write_row(call: WindowMoves, window: int, row: int, begin: int, end: int, la
     for channel in range(call.channels):
         mean, deviation = call.means[channel], call.deviations[channel]
         at = call.integers[window + TARGET] + (channel * height + row) * width
+        first, last = at + begin, at + end
         if call.integers[window + MIRRORED]:
-            fill(call, at, width - end, channel)
-            fill(call, at + width - begin, begin, channel)
-            last = at + width - 1
-            if lanes == 4:
-                for x in range(begin, end):
-                    pixel = call.sums[4 * x + channel] * call.scale
-                    call.target[last - x] = (pixel - mean) / deviation
-            else:
-                for x in range(begin, end):
-                    pixel = call.sums[x * lanes + channel] * call.scale
-                    call.target[last - x] = (pixel - mean) / deviation
+            first, last = at + width - end, at + width - begin
+            for x in range(begin, end):
+                call.target[at + width - 1 - x] = call.sums[x * lanes + channel]
         else:
-            fill(call, at, begin, channel)
-            fill(call, at + end, width - end, channel)
-            if lanes == 4:
-                for x in range(begin, end):
-                    pixel = call.sums[4 * x + channel] * call.scale
-                    call.target[at + x] = (pixel - mean) / deviation
-            else:
-                for x in range(begin, end):
-                    pixel = call.sums[x * lanes + channel] * call.scale
-                    call.target[at + x] = (pixel - mean) / deviation
+            for x in range(begin, end):
+                call.target[at + x] = call.sums[x * lanes + channel]
+        fill(call, at, first - at, channel)
+        fill(call, last, at + width - last, channel)
+        # Apart from the copy, which has no vectors of pixels that are apart.
+        for j in range(first, last):
+            call.target[j] = (call.target[j] * call.scale - mean) / deviation
 
 
 @inlined
@@ -280,22 +262,40 @@ def resample_window(call: WindowMoves, window: int, real: int) -> None:
 
 
 @inlined
-def move_windows(call: WindowMoves) -> None:
-    """Write the windows."""
+def copy_windows(call: WindowMoves) -> None:
+    """Write the windows that are not resampled."""
     for number in range(call.first, call.first + call.count):
-        if call.integers[number * INTEGERS + SCALED]:
-            resample_window(call, number * INTEGERS, number * REALS)
-        else:
+        if call.integers[number * INTEGERS + SCALED] == 0:
             copy_window(call, number * INTEGERS, number * REALS)
 
 
-@native
-def byte_windows_loop(call: ByteMoves) -> None:
-    """Write the windows of images of bytes."""
-    move_windows(call)
+@inlined
+def resample_windows(call: WindowMoves) -> None:
+    """Write the windows that are resampled."""
+    for number in range(call.first, call.first + call.count):
+        if call.integers[number * INTEGERS + SCALED]:
+            resample_window(call, number * INTEGERS, number * REALS)
 
 
 @native
-def float_windows_loop(call: FloatMoves) -> None:
-    """Write the windows of images of float32."""
-    move_windows(call)
+def byte_copy_loop(call: ByteMoves) -> None:
+    """Write the windows of images of bytes that are not resampled."""
+    copy_windows(call)
+
+
+@native
+def byte_resample_loop(call: ByteMoves) -> None:
+    """Write the windows of images of bytes that are resampled."""
+    resample_windows(call)
+
+
+@native
+def float_copy_loop(call: FloatMoves) -> None:
+    """Write the windows of images of float32 that are not resampled."""
+    copy_windows(call)
+
+
+@native
+def float_resample_loop(call: FloatMoves) -> None:
+    """Write the windows of images of float32 that are resampled."""
+    resample_windows(call)
