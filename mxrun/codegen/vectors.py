@@ -83,6 +83,14 @@ def multiply_lanes(left: Any, right: Any) -> Any:
 
 
 @intrinsic
+def sum_lanes(vector: Any, count: int) -> float:
+    """Return the float32 sum of the first `count` lanes, or of all 16 if `count` is larger.
+
+    The upper half of the lanes is added to the lower half until one lane is left.
+    """
+
+
+@intrinsic
 def fetch(pointer: Any, position: int) -> None:
     """Prefetch the cache line of `position`, which need not exist."""
 

@@ -110,6 +110,33 @@ def batch_norm(place: OperatorWriter) -> str:
     return place.node("BatchNormalization", data, gamma, *rest, epsilon=float(p.eps))
 
 
+@translates("LayerNorm")
+def layer_norm(place: OperatorWriter) -> str:
+    """Translate to LayerNormalization, which normalises the last axis."""
+    p = place.prop.parameters
+    _require_last_axis(place)
+    if p.output_mean_var:
+        raise NotInOnnx("the outputs mean and std")
+    return place.node("LayerNormalization", *place.inputs, axis=-1, epsilon=float(p.eps))
+
+
+@translates("RMSNorm")
+def rms_norm(place: OperatorWriter) -> str:
+    """Translate to gamma * data / sqrt(mean of data^2 + eps); opset 17 has no such operator."""
+    _require_last_axis(place)
+    data, gamma = place.inputs
+    square = place.node("ReduceMean", place.node("Mul", data, data), axes=(-1,), keepdims=1)
+    sum_of_both = place.node("Add", square, place.numbers(place.prop.parameters.eps))
+    normal = place.node("Div", data, place.node("Sqrt", sum_of_both))
+    return place.node("Mul", normal, gamma)
+
+
+def _require_last_axis(place: OperatorWriter) -> None:
+    axis, rank = place.prop.parameters.axis, len(place.shapes[0])
+    if axis % rank != rank - 1:
+        raise NotInOnnx(f"axis {axis}: it must be the last one")
+
+
 @translates("Pooling")
 def pooling(place: OperatorWriter) -> str:
     """Translate to MaxPool or AveragePool.

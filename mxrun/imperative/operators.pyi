@@ -316,6 +316,19 @@ def LRN(
     nsize * the sum of data[n, k]^2 over the channels k with |k - c| <= (nsize - 1) // 2.
     """
 
+def LayerNorm(
+    data: NDArray,
+    gamma: NDArray,
+    beta: NDArray,
+    axis: int = -1,
+    eps: float = 1e-05,
+    output_mean_var: bool = False,
+    *,
+    out: Any = None,
+    name: str | None = None,
+) -> Any:
+    """output = gamma * (data - mean) / std + beta, std = sqrt(var + eps), along `axis`."""
+
 def LeakyReLU(
     data: NDArray,
     gamma: NDArray | None = None,
@@ -399,6 +412,17 @@ def Pooling(
     name: str | None = None,
 ) -> NDArray:
     """output[n, c, y] = max, average, sum or p-norm (sum of x^p)^(1/p) of data's window at y."""
+
+def RMSNorm(
+    data: NDArray,
+    gamma: NDArray,
+    axis: int = -1,
+    eps: float = 1e-05,
+    *,
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """output = gamma * data / rms, rms = sqrt(mean of data^2 + eps), along `axis`."""
 
 def Reshape(
     data: NDArray,

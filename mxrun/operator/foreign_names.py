@@ -112,6 +112,8 @@ _COUNTERPARTS: Mapping[str, Counterpart] = {
         Counterpart("BatchNorm"),
     ),
     "localresponsenorm": Counterpart("LRN", "nsize: 5"),
+    "layernormalization": Counterpart("LayerNorm"),
+    "rmsnormalization": Counterpart("RMSNorm"),
     **dict.fromkeys(
         ("dropout1d", "dropout2d", "dropout3d", "spatialdropout1d", "spatialdropout2d"),
         Counterpart("Dropout", "p: 0.5", ", which drops single values"),
@@ -163,8 +165,6 @@ _MISSING: Mapping[str, str] = {
         ),
         "recurrent layers",
     ),
-    **dict.fromkeys(("layernorm", "layernormalization"), "layer normalization"),
-    **dict.fromkeys(("rmsnorm", "rmsnormalization"), "root mean square normalization"),
     **dict.fromkeys(("groupnorm", "groupnormalization"), "group normalization"),
     **dict.fromkeys(
         (*_with_dimensions("instancenorm"), "instancenormalization"), "instance normalization"

@@ -137,6 +137,12 @@ class Bound:
         return run_of(kernel, inputs, self.gradients, workspace_bytes=scratch)
 
 
+def use_threads(count: int) -> None:
+    """Set the team size of both sides, for matches that are made afterwards."""
+    global THREADS
+    THREADS = count
+
+
 def _spec(tensor: Any) -> TensorSpec:
     return TensorSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 

@@ -1,4 +1,4 @@
-"""Reductions, row loops and broadcasting against PyTorch: `bench_reductions.py [--only NAME]`.
+"""Reductions, row loops and broadcasting against PyTorch: `bench_reductions.py --only NAME`.
 
 Every case alternates with its counterpart in one process. The table gives the medians, their ratio
 and the ratio of the best times. The gradients of PyTorch are its formulas, written into an existing
@@ -264,6 +264,63 @@ def softmax_match(name: str, shape: Shape, backward: bool) -> alternate.Match:
     )
 
 
+def normalizations() -> Iterator[alternate.Case]:
+    """LayerNorm and RMSNorm of rows, forward and backward."""
+    for name, shape, backward in itertools.product(
+        ("LayerNorm", "RMSNorm"), ((2048, 384), (8192, 768)), (False, True)
+    ):
+        yield (
+            f"{name} {sized(shape)}{' backward' if backward else ''}",
+            lambda n=name, s=shape, b=backward: normalization_match(n, s, b),
+        )
+
+
+def normalization_match(name: str, shape: Shape, backward: bool) -> alternate.Match:
+    """PyTorch's kernels; backward of RMSNorm is autograd's, of the retained graph."""
+    x, g, scales = torch.randn(shape), torch.randn(shape), [torch.randn(shape[1]) for _ in "gb"]
+    centered = name == "LayerNorm"
+    inputs = [x, *scales] if centered else [x, scales[0]]
+    heads = [g] + [None] * (2 if centered else 1)
+    bound = alternate.Bound(name, {}, inputs, heads, range(len(inputs)))
+    forward = bound.forward()
+    forward()
+    peer, rows, size = torch.empty(shape), torch.empty(shape[0], 1), shape[1:]
+    if centered and not backward:
+        others = (rows, torch.empty_like(rows))
+        call = ops.native_layer_norm.out
+        return alternate.Match(
+            forward,
+            lambda: call(x, size, *scales, 1e-5, out0=peer, out1=others[0], out2=others[1]),
+            lambda: alternate.difference(bound.outputs[0], peer),
+        )
+    if not backward:
+        return alternate.Match(
+            forward,
+            lambda: functional.rms_norm(x, size, scales[0], 1e-5),
+            lambda: alternate.difference(
+                bound.outputs[0], functional.rms_norm(x, size, scales[0], 1e-5)
+            ),
+        )
+    if centered:
+        _, mean, factor = ops.native_layer_norm(x, size, *scales, 1e-5)
+        back = ops.native_layer_norm_backward.out
+        found = {"out0": peer, "out1": torch.empty(size), "out2": torch.empty(size)}
+        return alternate.Match(
+            bound.backward(),
+            lambda: back(g, x, size, mean, factor, *scales, [True] * 3, **found),
+            lambda: alternate.difference(bound.gradients[0], peer),
+        )
+    leaves = [each.clone().requires_grad_() for each in inputs]
+    output = functional.rms_norm(leaves[0], size, leaves[1], 1e-5)
+    return alternate.Match(
+        bound.backward(),
+        lambda: torch.autograd.grad(output, leaves, g, retain_graph=True),
+        lambda: alternate.difference(
+            bound.gradients[0], torch.autograd.grad(output, leaves, g, retain_graph=True)[0]
+        ),
+    )
+
+
 def losses() -> Iterator[alternate.Case]:
     """Cross-entropies of rows, forward and backward together."""
     for name in ("softmax_cross_entropy", "SoftmaxOutput"):
@@ -398,6 +455,7 @@ def cases() -> Iterator[alternate.Case]:
     yield from moments()
     yield from cumulative()
     yield from softmaxes()
+    yield from normalizations()
     yield from losses()
     yield from embeddings()
     yield from updates()
@@ -406,7 +464,10 @@ def cases() -> Iterator[alternate.Case]:
 
 def main() -> None:
     """Print the table."""
-    options = alternate.arguments(__doc__).parse_args()
+    parser = alternate.arguments(__doc__)
+    parser.add_argument("--threads", type=int, default=alternate.THREADS)
+    options = parser.parse_args()
+    alternate.use_threads(options.threads)
     alternate.table(cases(), options.rounds, options.only)
 
 

@@ -21,6 +21,7 @@ from mxrun.codegen.vectors import (
     pair_lanes,
     store_lanes,
     stored_lanes,
+    sum_lanes,
     transpose_lanes,
 )
 
@@ -175,6 +176,33 @@ def test_lanes_that_are_not_read_are_zero(count: int) -> None:
     run(first_lanes_loop, Widening, count=count, data=data, output=output)
     expected = np.where(np.arange(LANES) < count, np.float32(3.140625), np.float32(0))
     np.testing.assert_array_equal(output, expected)
+
+
+class Summing(Arguments):
+    count: Integer
+    data: Float32s
+    output: Float32s
+
+
+@native
+def sum_loop(call: Summing) -> None:
+    """output[0] = sum of the first lanes of data."""
+    call.output[0] = sum_lanes(load_lanes(call.data, 0, LANES), call.count)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 15, 16, 17])
+def test_only_the_first_lanes_are_added(count: int) -> None:
+    data, output = np.full(LANES, np.nan, np.float32), np.full(1, np.nan, np.float32)
+    data[:count] = 2.0 ** np.arange(min(count, LANES))
+    HostLoop(sum_loop, Summing(count=count, data=data, output=output))()
+    assert output[0] == 2.0 ** min(count, LANES) - 1
+
+
+def test_halves_of_a_vector_are_added_first() -> None:
+    data, output = np.ones(LANES, np.float32), np.empty(1, np.float32)
+    data[0], data[8] = 2.0**30, -(2.0**30)
+    HostLoop(sum_loop, Summing(count=LANES, data=data, output=output))()
+    assert output[0] == LANES - 2
 
 
 def test_lanes_may_be_rounded_as_memory_would_round_them() -> None:

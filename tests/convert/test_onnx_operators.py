@@ -153,6 +153,10 @@ CASES = [
     case("Deconvolution", (2, 4, 5), num_filter=4, pad=(1, 0), adj=(1, 0), num_group=2, **WINDOW),
     case("BatchNorm"),
     case("BatchNorm", VECTOR, fix_gamma=False, eps=0.01),
+    case("LayerNorm"),
+    case("LayerNorm", VECTOR, axis=1, eps=0.01),
+    case("RMSNorm"),
+    case("RMSNorm", VECTOR, eps=0.01),
     *(
         case("Pooling", ODD, pool_type=kind, pooling_convention=convention, pad=pad, **WINDOW)
         for kind in ("max", "avg")
@@ -292,6 +296,9 @@ UNKNOWN = [
     (case("Pooling", (2, 9), pooling_convention="same", kernel=(2,)), "pooling_convention same"),
     (case("BatchNorm", axis=-1), "axis -1: channels must be axis 1"),
     (case("Dropout", mode="always"), "mode always"),
+    (case("LayerNorm", axis=1), "axis 1: it must be the last one"),
+    (case("RMSNorm", axis=1), "axis 1: it must be the last one"),
+    (case("LayerNorm", output_mean_var=True), "the outputs mean and std"),
     (case("dot", (2, 4), (5,)), "tensors of ranks 3 and 2"),
     (case("softmax_cross_entropy", VECTOR), "softmax_cross_entropy 'node' cannot be converted"),
 ]

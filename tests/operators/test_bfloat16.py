@@ -40,6 +40,8 @@ LOW = [
 NATIVE = {
     "Activation": {"act_type": "relu"},
     "BatchNorm": {},
+    "LayerNorm": {},
+    "RMSNorm": {},
     "Convolution": {"kernel": (3, 3), "num_filter": 16},
     "FullyConnected": {"num_hidden": 8},
     "Pooling": {"kernel": (2, 2), "pool_type": "max"},

@@ -26,7 +26,7 @@ from mxrun.codegen.sequential.kinds import (
     Pointer,
     TypedValue,
 )
-from mxrun.codegen.sequential.llvm_column import broadcast, first_lanes, prefetch
+from mxrun.codegen.sequential.llvm_column import broadcast, first_lanes, joined, prefetch
 from mxrun.codegen.vectors import LANES
 
 _POINTER = Pointer(FLOAT32)
@@ -162,6 +162,13 @@ subtract_lanes = typed(FLOATS, FLOATS, FLOATS)(ir.IRBuilder.fsub)
 multiply_lanes = typed(FLOATS, FLOATS, FLOATS)(ir.IRBuilder.fmul)
 
 
+@typed(FLOAT32, FLOATS, INT64)
+def sum_lanes(builder: Any, vector: Any, count: Any) -> Any:
+    """Add halves of the vector, whose lanes from `count` on are replaced by 0."""
+    mask, zero = first_lanes(builder, count, LANES), ir.Constant(FLOATS.code, None)
+    return joined(builder, ir.IRBuilder.fadd, builder.select(mask, vector, zero))
+
+
 def _lanes_kind(operand: Operand) -> Kind:
     kind = number(operand).kind
     if kind not in (FLOATS, INTEGERS):
@@ -268,5 +275,6 @@ VECTORS: dict[Any, Intrinsic] = {
     vectors.store_lanes: store_lanes,
     vectors.stored_lanes: stored_lanes,
     vectors.subtract_lanes: subtract_lanes,
+    vectors.sum_lanes: sum_lanes,
     vectors.transpose_lanes: transpose_lanes,
 }

@@ -208,6 +208,19 @@ def LRN(
     nsize * the sum of data[n, k]^2 over the channels k with |k - c| <= (nsize - 1) // 2.
     """
 
+def LayerNorm(
+    data: Symbol | None = None,
+    gamma: Symbol | None = None,
+    beta: Symbol | None = None,
+    *,
+    axis: int = -1,
+    eps: float = 1e-05,
+    output_mean_var: bool = False,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = gamma * (data - mean) / std + beta, std = sqrt(var + eps), along `axis`."""
+
 def LeakyReLU(
     data: Symbol | None = None,
     gamma: Symbol | None = None,
@@ -291,6 +304,17 @@ def Pooling(
     attr: Mapping[str, str] | None = None,
 ) -> Symbol:
     """output[n, c, y] = max, average, sum or p-norm (sum of x^p)^(1/p) of data's window at y."""
+
+def RMSNorm(
+    data: Symbol | None = None,
+    gamma: Symbol | None = None,
+    *,
+    axis: int = -1,
+    eps: float = 1e-05,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = gamma * data / rms, rms = sqrt(mean of data^2 + eps), along `axis`."""
 
 def Reshape(
     data: Symbol | None = None,

@@ -1,0 +1,1 @@
+"""LayerNorm and RMSNorm: their operators, their loops and their kernels."""

@@ -1,0 +1,268 @@
+"""Normalisation of rows as compiled loops over float32 or bfloat16 tensors.
+
+A row is read several times while it is in the L1 cache: for its mean, for its squared distances
+from it, and for the output. All arithmetic is float32; sums are pairwise within blocks of a row, in
+64 lanes, and the blocks are added in float64. Nothing depends on the team size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer, Real
+from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.vectors import (
+    LANES,
+    add_lanes,
+    lanes,
+    load_lanes,
+    multiply_lanes,
+    store_lanes,
+    subtract_lanes,
+    sum_lanes,
+)
+
+# Elements of a row that are summed in float32.
+_BLOCK = 2048
+# Elements of one iteration: four sums whose additions do not depend on each other.
+_STEP = 4 * LANES
+
+
+class NormalizedRows(Arguments):
+    """Data [rows, columns], of which each row is normalised.
+
+    gamma [columns]. mean: None if rows are not centred. deviation: sqrt(mean square + eps) of each
+    row.
+    """
+
+    rows: Integer
+    columns: Integer
+    data: Floats
+    gamma: Float32s
+    mean: Float32s
+    deviation: Float32s
+
+
+@inlined
+def term(data: Any, at: int, count: int, center: Any, is_squared: bool) -> Any:
+    """Return a vector of distances from the center, or of their squares."""
+    value = subtract_lanes(load_lanes(data, at, count), center)
+    return multiply_lanes(value, value) if is_squared else value
+
+
+@inlined
+def row_sum(data: Any, at: int, columns: int, center: Any, is_squared: bool) -> Any:
+    """Return the float64 sum of a row's distances from the center, or of their squares."""
+    total = 0.0
+    for first in range(0, columns, _BLOCK):
+        here, count = at + first, min(columns - first, _BLOCK)
+        steps, full = count // _STEP * _STEP, count // LANES * LANES
+        a, b, c, d = lanes(0.0), lanes(0.0), lanes(0.0), lanes(0.0)
+        for j in range(here, here + steps, _STEP):
+            a = add_lanes(a, term(data, j, LANES, center, is_squared))
+            b = add_lanes(b, term(data, j + LANES, LANES, center, is_squared))
+            c = add_lanes(c, term(data, j + 2 * LANES, LANES, center, is_squared))
+            d = add_lanes(d, term(data, j + 3 * LANES, LANES, center, is_squared))
+        for j in range(here + steps, here + full, LANES):
+            a = add_lanes(a, term(data, j, LANES, center, is_squared))
+        total += sum_lanes(add_lanes(add_lanes(a, b), add_lanes(c, d)), LANES)
+        if full < count:
+            rest = term(data, here + full, count - full, center, is_squared)
+            total += sum_lanes(rest, count - full)
+    return total
+
+
+class RowNormalization(NormalizedRows):
+    """Arguments of `normalize_rows_loop`.
+
+    beta: None if nothing is added. output, mean, deviation: None if not requested. is_centered:
+    whether the mean is subtracted.
+    """
+
+    beta: Float32s
+    output: Floats
+    epsilon: Real
+    is_centered: Integer
+
+
+@inlined
+def normalize_vector(
+    call: RowNormalization, at: int, j: int, center: Any, factor: Any, count: int
+) -> None:
+    """Compute a vector of the output."""
+    value = subtract_lanes(load_lanes(call.data, at + j, count), center)
+    value = multiply_lanes(multiply_lanes(value, factor), load_lanes(call.gamma, j, count))
+    if call.beta is not None:
+        value = add_lanes(value, load_lanes(call.beta, j, count))
+    store_lanes(call.output, at + j, value, count)
+
+
+@native
+def normalize_rows_loop(call: RowNormalization) -> None:
+    """output = (data - mean) / deviation * gamma + beta; it may overwrite data."""
+    columns = call.columns
+    full = columns // LANES * LANES
+    # share() splits at multiples of 16, so each row counts as 16 elements.
+    begin, end = share(call.rows * 16)
+    for row in range(begin // 16, end // 16):
+        at, average = row * columns, np.float32(0)
+        if call.is_centered:
+            average = np.float32(row_sum(call.data, at, columns, lanes(0.0), False) / columns)
+        center = lanes(average)
+        square = row_sum(call.data, at, columns, center, True) / columns
+        deviation = np.sqrt(square + np.float64(call.epsilon))
+        factor = lanes(np.float32(1 / deviation))
+        if call.output is not None:
+            for j in range(0, full, LANES):
+                normalize_vector(call, at, j, center, factor, LANES)
+            if full < columns:
+                normalize_vector(call, at, full, center, factor, columns - full)
+        if call.mean is not None:
+            call.mean[row] = average
+        if call.deviation is not None:
+            call.deviation[row] = deviation
+
+
+class RowGradients(NormalizedRows):
+    """Arguments of `row_gradients_loop`.
+
+    data_grad: None if not requested; it may be data or grad, but if `is_added`, it shares no memory
+    with other tensors. sums [blocks, 2, columns]: for gamma and beta, of `rows_per_block` rows
+    each; None if neither gradient is requested.
+    """
+
+    grad: Floats
+    data_grad: Floats
+    is_added: Integer
+    sums: Float32s
+    blocks: Integer
+    rows_per_block: Integer
+
+
+@inlined
+def normalized(call: RowGradients, at: int, center: Any, factor: Any, count: int) -> Any:
+    """Return a vector of the normalised data."""
+    return multiply_lanes(subtract_lanes(load_lanes(call.data, at, count), center), factor)
+
+
+@inlined
+def accumulate(sums: Any, at: int, count: int, vector: Any) -> None:
+    """Add a vector to running sums."""
+    store_lanes(sums, at, add_lanes(load_lanes(sums, at, count), vector), count)
+
+
+@inlined
+def add_gradients(
+    call: RowGradients, at: int, j: int, own: int, center: Any, factor: Any, count: int
+) -> tuple[Any, Any]:
+    """Add a vector to the columns' sums; return the terms of the row's two sums."""
+    grad = load_lanes(call.grad, at + j, count)
+    normal = normalized(call, at + j, center, factor, count)
+    if call.sums is not None:
+        accumulate(call.sums, own + j, count, multiply_lanes(grad, normal))
+        accumulate(call.sums, own + call.columns + j, count, grad)
+    scaled = multiply_lanes(grad, load_lanes(call.gamma, j, count))
+    return scaled, multiply_lanes(scaled, normal)
+
+
+@inlined
+def gradient_means(
+    call: RowGradients, at: int, own: int, center: Any, factor: Any
+) -> tuple[Any, Any]:
+    """Return the means over a row of g = grad * gamma and of g times the normalised data."""
+    columns, first, second = call.columns, 0.0, 0.0
+    for start in range(0, columns, _BLOCK):
+        count = min(columns - start, _BLOCK)
+        pairs, full = count // (2 * LANES) * 2 * LANES, count // LANES * LANES
+        a, b, c, d = lanes(0.0), lanes(0.0), lanes(0.0), lanes(0.0)
+        for j in range(start, start + pairs, 2 * LANES):
+            x, y = add_gradients(call, at, j, own, center, factor, LANES)
+            a, b = add_lanes(a, x), add_lanes(b, y)
+            x, y = add_gradients(call, at, j + LANES, own, center, factor, LANES)
+            c, d = add_lanes(c, x), add_lanes(d, y)
+        if pairs < full:
+            x, y = add_gradients(call, at, start + pairs, own, center, factor, LANES)
+            a, b = add_lanes(a, x), add_lanes(b, y)
+        if full < count:
+            # Lanes beyond the last element are 0, because grad is.
+            x, y = add_gradients(call, at, start + full, own, center, factor, count - full)
+            c, d = add_lanes(c, x), add_lanes(d, y)
+        first += sum_lanes(add_lanes(a, c), LANES)
+        second += sum_lanes(add_lanes(b, d), LANES)
+    return first / columns, second / columns
+
+
+@inlined
+def data_gradient_vector(
+    call: RowGradients, at: int, j: int, values: Any, means: Any, count: int
+) -> None:
+    """Write a vector of data's gradient, or add it after the rounding that a write performs."""
+    center, factor = values
+    grad = multiply_lanes(load_lanes(call.grad, at + j, count), load_lanes(call.gamma, j, count))
+    along = multiply_lanes(normalized(call, at + j, center, factor, count), means[1])
+    value = multiply_lanes(subtract_lanes(subtract_lanes(grad, means[0]), along), factor)
+    if call.is_added:
+        before = load_lanes(call.data_grad, at + j, count)
+        store_lanes(call.data_grad, at + j, value, count)
+        value = add_lanes(before, load_lanes(call.data_grad, at + j, count))
+    store_lanes(call.data_grad, at + j, value, count)
+
+
+@native
+def row_gradients_loop(call: RowGradients) -> None:
+    """data_grad = (g - mean(g) - x mean(g x)) / deviation for g = grad * gamma, and partial sums.
+
+    x is the normalised data. Rows that are not centred have no term mean(g).
+    """
+    columns = call.columns
+    full = columns // LANES * LANES
+    begin, end = share(call.blocks * 16)
+    for block in range(begin // 16, end // 16):
+        own = 2 * block * columns
+        if call.sums is not None:
+            for j in range(own, own + 2 * columns):
+                call.sums[j] = np.float32(0)
+        last = min((block + 1) * call.rows_per_block, call.rows)
+        for row in range(block * call.rows_per_block, last):
+            at, average = row * columns, np.float32(0)
+            if call.mean is not None:
+                average = call.mean[row]
+            center, factor = lanes(average), lanes(1 / call.deviation[row])
+            first, second = gradient_means(call, at, own, center, factor)
+            if call.data_grad is not None:
+                subtracted = lanes(first) if call.mean is not None else lanes(0.0)
+                values, means = (center, factor), (subtracted, lanes(second))
+                for j in range(0, full, LANES):
+                    data_gradient_vector(call, at, j, values, means, LANES)
+                if full < columns:
+                    data_gradient_vector(call, at, full, values, means, columns - full)
+
+
+class ScaleGradients(Arguments):
+    """Arguments of `scale_gradients_loop`: sums [blocks, 2, columns]."""
+
+    columns: Integer
+    blocks: Integer
+    sums: Float32s
+    gamma_grad: Float32s
+    beta_grad: Float32s
+
+
+@native
+def scale_gradients_loop(call: ScaleGradients) -> None:
+    """gamma_grad[c], beta_grad[c] = sums of the blocks' sums, in order; None: not requested."""
+    columns = call.columns
+    begin, end = share(columns)
+    for c in range(begin, end, LANES):
+        count = end - c
+        first, second = lanes(0.0), lanes(0.0)
+        for block in range(call.blocks):
+            place = 2 * block * columns + c
+            first = add_lanes(first, load_lanes(call.sums, place, count))
+            second = add_lanes(second, load_lanes(call.sums, place + columns, count))
+        if call.gamma_grad is not None:
+            store_lanes(call.gamma_grad, c, first, count)
+        if call.beta_grad is not None:
+            store_lanes(call.beta_grad, c, second, count)

@@ -1,0 +1,71 @@
+"""LayerNorm and RMSNorm: cases and formulas."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from families.batch_norm import of_the_output_alone
+from operator_row import Objective, Reference, rows
+
+Array = npt.NDArray[Any]
+
+
+def normalized(p: Any, inputs: list[Array], is_centered: bool) -> list[Array]:
+    """Compute one row at a time, with Python's exact sums."""
+    data, gamma, *beta = inputs
+    moved = np.moveaxis(data, p.axis, -1)
+    output, shape = np.empty_like(moved), (*moved.shape[:-1], 1)
+    means, deviations = np.zeros(shape, data.dtype), np.empty(shape, data.dtype)
+    for index in np.ndindex(*shape[:-1]):
+        values = [float(value) for value in moved[index]]
+        mean = math.fsum(values) / len(values) if is_centered else 0.0
+        square = math.fsum((value - mean) ** 2 for value in values) / len(values)
+        deviation = math.sqrt(square + p.eps)
+        for c, value in enumerate(values):
+            shift = float(beta[0][c]) if beta else 0.0
+            output[(*index, c)] = (value - mean) / deviation * float(gamma[c]) + shift
+        means[index], deviations[index] = mean, deviation
+    statistics = [means, deviations] if is_centered else [deviations]
+    return [np.moveaxis(each, -1, p.axis) for each in (output, *statistics)]
+
+
+CASES: tuple[tuple[dict[str, object], tuple[int, ...]], ...] = (
+    ({}, (6, 5)),
+    ({}, (7,)),
+    ({"eps": 0.25}, (2, 3, 16)),
+    ({"axis": 0}, (4, 3)),
+    ({"axis": 1}, (2, 5, 3)),
+    ({"axis": -2, "eps": 1e-3}, (2, 3, 4, 5)),
+    ({}, (70, 97)),
+)
+# Longer than a block of a row's sum; MXNet's own sums over it are not precise enough.
+LONG: tuple[dict[str, object], tuple[int, ...]] = ({}, (2, 5003))
+VISIBLE: tuple[tuple[dict[str, object], tuple[int, ...]], ...] = (
+    ({"output_mean_var": True}, (4, 35)),
+    ({"output_mean_var": True, "axis": 1}, (2, 3, 4)),
+)
+
+ROWS = [
+    *rows("LayerNorm", *CASES, *VISIBLE),
+    *rows("LayerNorm", *VISIBLE, is_train=False),
+    *rows("LayerNorm", LONG, peers=("PyTorch",)),
+    *rows(
+        "RMSNorm",
+        *CASES,
+        LONG,
+        peers=("PyTorch",),
+        no_peer="MXNet 1.9.1 has no RMSNorm.",
+    ),
+]
+
+REFERENCES: dict[str, Reference] = {
+    "LayerNorm": lambda p, inputs: normalized(p, inputs, True),
+    "RMSNorm": lambda p, inputs: normalized(p, inputs, False),
+}
+OBJECTIVES: dict[str, Objective] = {
+    "LayerNorm": of_the_output_alone,
+    "RMSNorm": of_the_output_alone,
+}
