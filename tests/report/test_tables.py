@@ -221,6 +221,7 @@ def test_the_summary_shows_what_a_run_came_to() -> None:
                 "recompute": {"steps": 7, "measured_extra": 0.0625, "predicted_extra": 0.05},
                 "threads": 3,
                 "contexts": 1,
+                "bad_records": {"train": 1234, "eval": 0},
                 "run_dir": "runs/[lenet]",
                 "synthetic_data": True,
                 "ended": "early stopping: loss has not improved for 3 evaluations",
@@ -246,10 +247,12 @@ def test_the_summary_shows_what_a_run_came_to() -> None:
         "0.81 s",
         "150.00 MiB",
         "runs/[lenet]",
+        "1,234: bad_records.jsonl",
         "6.2%",
     ):
         assert part in text
     assert "cross_entropy" not in text
+    assert "eval records left out" not in text
 
 
 @pytest.mark.parametrize(
