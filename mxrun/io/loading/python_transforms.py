@@ -23,6 +23,8 @@ TRIES = 3
 _TIMED, _LEAST_S = 8, 0.0005
 # Threads scale that take less than this share of the sum of their times on a core.
 _SCALES = 0.75
+# NumPy's kinds of real numbers: bool, integers and floats.
+_REAL = "biuf"
 
 Steps = Sequence[TransformStep]
 Result = Record | UserError
@@ -66,6 +68,8 @@ class _RaisedError(UserError):
 
 def _attempted(steps: Steps, record: Record, draws: Draws) -> Result:
     """Return the record after all steps, tried once; _RaisedError for an unexpected exception."""
+    # A transform may change its record in place: the next attempt begins with the same one.
+    record = record.copy()
     for step in steps:
         try:
             step.transform.output(record.shape)
@@ -74,10 +78,14 @@ def _attempted(steps: Steps, record: Record, draws: Draws) -> Result:
             return step.locate(error)
         except InternalError:
             raise
-        except Exception as error:  # noqa: BLE001 - the transform is the user's code
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the transform is the user's code
             return _RaisedError(step.locate(UserError(_described(error))).diagnostics)
         if not isinstance(record, np.ndarray):
             return step.locate(UserError(f"it returned {type(record).__name__}, not an array"))
+        # Processes hand over plain arrays; threads give the same.
+        record = np.asarray(record)
+        if record.dtype.kind not in _REAL:
+            return step.locate(UserError(f"it returned an array of {record.dtype}, not of numbers"))
     return record
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import socket
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.io.loading.messages import Message, SharedArrays, error_to_json, receive, send
@@ -31,7 +33,7 @@ def serve(connection: socket.socket, arrays: SharedArrays, prepare: Callable[[],
         send(connection, {"ready": True})
         while True:
             request = receive(connection)
-            steps = [_step(content) for content in request["steps"]]
+            steps = [_step(json.dumps(content)) for content in request["steps"]]
             arrays.start(request["end"])
             for record, draws in zip(request["records"], request["draws"], strict=True):
                 send(connection, _answer(steps, arrays, record, Draws(*draws)))
@@ -48,7 +50,10 @@ def _end_with(connection: int) -> None:
     os._exit(0)
 
 
-def _step(content: Message) -> TransformStep:
+@lru_cache(maxsize=64)
+def _step(text: str) -> TransformStep:
+    """Return the step that JSON describes: as on threads, one transform for all records."""
+    content = json.loads(text)
     transform = TRANSFORMS.get(content["name"]).model_validate(content["parameters"])
     place = content["place"]
     return TransformStep(

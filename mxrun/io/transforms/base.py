@@ -88,8 +88,9 @@ class Transform(Parameters):
         return spec
 
     def apply(self, record: Record, draw: Draw) -> Record:
-        """Return the transformed record, leaving the given one unchanged.
+        """Return the transformed record, which may be the given one, changed in place.
 
+        Whole numbers are scaled afterwards if the data set's are; floats are values as they are.
         Raises UserError as `output` does.
         """
         raise NotImplementedError

@@ -105,9 +105,9 @@ NO_TRANSFORMS = Pipeline()
 
 
 def values(record: NDArray[Any], scale: float | None) -> NDArray[Any]:
-    """Return a record as float32: multiplied by `scale`, if any, unless it is float32 already."""
-    if record.dtype == np.float32:
-        return record
+    """Return a record as values: whole numbers, such as bytes, are multiplied by any `scale`."""
+    if record.dtype.kind not in "iu":
+        return record.astype(np.float32, copy=False)
     scaled: NDArray[Any] = record * np.float32(1 if scale is None else scale)
     return scaled
 

@@ -135,16 +135,10 @@ class RowProgram:
         if self._tail is None:
             self._finish(items, chunk, target)
         else:
-            self._tail.write(self._as_images(items, chunk), chunk, target)
+            self._tail.write(items, chunk, target)
         for row in chunk.failed:
             target[row] = 0
         return RowErrors(sorted(chunk.failed.items()), chunk.moves)
-
-    def _as_images(self, items: Items, chunk: RecordChunk) -> Items:
-        """Return records that a window stage takes: bytes with a scale, or float32."""
-        if isinstance(items, Stack) and not _is_pixels(items.records.dtype):
-            return [chunk.values(record) for record in items.gathered()]
-        return items
 
     def _finish(self, items: Items, chunk: RecordChunk, target: NDArray[Any]) -> None:
         """Write the results of the last stage, in any form."""
@@ -228,7 +222,3 @@ def _is_python(step: TransformStep, on_values: bool) -> bool:
     transform = step.transform
     known = isinstance(transform, (ValueTransform, ChunkTransform, WindowTransform))
     return not known and transform.works_on_values == on_values
-
-
-def _is_pixels(dtype: Any) -> bool:
-    return dtype in (np.uint8, np.float32)

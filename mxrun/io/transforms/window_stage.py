@@ -42,6 +42,7 @@ class WindowStage:
 
     def run(self, items: Items, chunk: RecordChunk) -> list[Item]:
         """Return the results of the records, of any shapes; None for those that failed."""
+        items = _as_images(items, chunk)
         sources = self._sources(items, chunk)
         windows = self._plan(sources, chunk)
         shapes = np.stack([sources.channels, windows.y.out, windows.x.out])
@@ -69,6 +70,7 @@ class WindowStage:
 
         following: transforms that are applied to `target` next, which may explain such an error.
         """
+        items = _as_images(items, chunk)
         sources = self._sources(items, chunk)
         windows = self._plan(sources, chunk)
         shape = target.shape[1:]
@@ -187,6 +189,13 @@ class Misfit(UserError):
         hint = "resize, center_crop, ... in `transforms` bring records to one size"
         super().__init__(Diagnostic(problem, None, str(list(expected)), str(list(got)), hint))
         self.got = got
+
+
+def _as_images(items: Items, chunk: RecordChunk) -> Items:
+    """Return records that can be moved: bytes with a scale, or float32."""
+    if isinstance(items, Stack) and items.records.dtype not in (np.uint8, np.float32):
+        return [chunk.values(record) for record in items.gathered()]
+    return items
 
 
 def _check(sources: Sources, row: int, steps: Sequence[TransformStep], shape: Shape) -> bool:
