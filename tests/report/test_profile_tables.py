@@ -99,6 +99,7 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
         "phase": "train",
         "batch_size": 64,
         "threads": 2,
+        "contexts": 1,
         "steps": 1000,
         "mxrun": {
             "step_ms": times,
