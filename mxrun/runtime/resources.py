@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from mxrun.base.context import Context
 from mxrun.runtime.engine.interface import Engine, RunContext
+from mxrun.runtime.engine.interrupts import uninterrupted
 from mxrun.runtime.random import key_of
 from mxrun.runtime.storage import StorageBlock, StoragePool
 
@@ -27,6 +28,7 @@ class TempSpace:
         self._idle: list[StorageBlock] = []
         pool.idle.append(self._idle)
 
+    @uninterrupted
     def acquire(self, nbytes: int) -> StorageBlock:
         """Return a block of at least `nbytes`, contents undefined, until it is released.
 
@@ -41,6 +43,7 @@ class TempSpace:
         self._pool.free(block)
         return self._pool.allocate(nbytes)
 
+    @uninterrupted
     def release(self, block: StorageBlock) -> None:
         """Give a block back at the end of the function."""
         self._idle.append(block)

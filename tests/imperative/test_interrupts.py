@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from commands import python_output
 
 _PROGRAM = """
 import _thread, random, sys, threading, time
@@ -54,3 +55,54 @@ def test_nothing_stays_pending_after_interrupts(seed: int) -> None:
         check=False,
     )
     assert (run.returncode, run.stdout) == (0, "True 201.0\n"), run.stderr
+
+
+_WHILE_MEMORY_IS_TAKEN = """
+import gc, os, signal, sys
+from mxrun import nd
+from mxrun.base.context import cpu
+from mxrun.device.storage import storage_pools
+from mxrun.imperative.arrays import chunk
+from mxrun.runtime import storage
+
+x, pool = nd.ones((10,)), storage_pools().of(cpu())
+x + x
+gc.collect()
+gc.freeze()
+
+def interrupted_at(number):
+    # Returns whether allocation had so many instructions.
+    left = number
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code.co_filename in (chunk.__file__, storage.__file__):
+            frame.f_trace_opcodes = True
+            left -= event == "opcode"
+            if left == 0 and event == "opcode":
+                os.kill(os.getpid(), signal.SIGINT)
+        return trace
+
+    try:
+        sys.settrace(trace)
+        y = x + x
+        sys.settrace(None)
+        while left <= 0:
+            # It comes soon.
+            pass
+    except KeyboardInterrupt:
+        sys.settrace(None)
+    return left <= 0
+
+count, before = 1, pool.statistics().bytes_in_use
+while interrupted_at(count):
+    gc.collect()
+    assert pool.statistics().bytes_in_use == before, count
+    count += 1
+assert count > 30
+print("whole")
+"""
+
+
+def test_ctrl_c_while_memory_is_taken_loses_none() -> None:
+    assert python_output("-c", _WHILE_MEMORY_IS_TAKEN) == "whole\n"

@@ -67,10 +67,11 @@ class Chunk(Variable):
     def another(self, nbytes: int, layout: Layout | None = None) -> Chunk:
         """Return a chunk of `nbytes` on the same device and engine, with undefined content."""
         try:
-            block = self.pool.allocate(nbytes)
+            return _new_chunk(self.context, self.device, self.pool, self.engine, nbytes, layout)
         except UserError:
-            block = _allocated_later(self.pool, self.engine, nbytes)
-        return Chunk(self.context, self.device, self.pool, self.engine, block, layout)
+            # A program that calls operators faster than they run is slowed down, not refused.
+            self.engine.drain()
+        return _new_chunk(self.context, self.device, self.pool, self.engine, nbytes, layout)
 
 
 @cache
@@ -89,17 +90,20 @@ def allocate(context: Context, nbytes: int) -> Chunk:
     """
     (device, pool), owner = _pool_of(context), engine()
     try:
-        block = pool.allocate(nbytes)
+        return _new_chunk(context, device, pool, owner, nbytes)
     except UserError:
-        block = _allocated_later(pool, owner, nbytes)
-    return Chunk(context, device, pool, owner, block)
+        owner.drain()
+    return _new_chunk(context, device, pool, owner, nbytes)
 
 
-def _allocated_later(pool: StoragePool, owner: Engine, nbytes: int) -> StorageBlock:
-    """Allocate a block when the pending functions have given up the memory that they hold.
-
-    A program that calls operators faster than they run is thus slowed down rather than refused.
-    Raises UserError if there is too little memory even then.
-    """
-    owner.drain()
-    return pool.allocate(nbytes)
+@uninterrupted
+def _new_chunk(
+    context: Context,
+    device: Device,
+    pool: StoragePool,
+    owner: Engine,
+    nbytes: int,
+    layout: Layout | None = None,
+) -> Chunk:
+    """Return a chunk; an exception between the two calls would lose a block that none holds."""
+    return Chunk(context, device, pool, owner, pool.allocate(nbytes), layout)

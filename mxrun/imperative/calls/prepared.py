@@ -33,7 +33,7 @@ from mxrun.runtime.engine.interface import EngineOperator, RunContext
 _SHORT_BYTES = 32_768
 _SHORT_FLOPS = 100_000
 # So does one that is bound by memory and reads and writes fewer bytes, if nothing else uses its
-# arrays: it takes less than a millisecond, and handing it over and waiting for it 25 us of these.
+# arrays: handing it over and waiting for it takes 25 us, and its result leaves the cache.
 _BRIEF_BYTES = 64 << 20
 
 
