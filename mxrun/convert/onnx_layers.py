@@ -48,9 +48,33 @@ def leaky_relu(place: OperatorWriter) -> str:
         ones = (1,) * (len(place.shapes[0]) - 2)
         slope = place.node("Reshape", place.inputs[1], place.integers((channels, *ones)))
         return place.node("PRelu", data, slope)
-    gate = place.node("Erf", place.node("Mul", data, place.numbers(math.sqrt(0.5))))
-    half = place.node("Mul", data, place.numbers(0.5))
+    return _gelu(place, place.node("Erf", place.node("Mul", data, place.numbers(math.sqrt(0.5)))))
+
+
+@translates("gelu")
+def gelu(place: OperatorWriter) -> str:
+    """Translate to data * (1 + gate) / 2, where the gate is erf or tanh of a function of data."""
+    data = place.inputs[0]
+    if place.prop.parameters.approximate == "none":
+        inner = place.node("Mul", data, place.numbers(math.sqrt(0.5)))
+        return _gelu(place, place.node("Erf", inner))
+    square = place.node("Mul", place.node("Mul", data, data), place.numbers(0.044715))
+    factor = place.node("Add", square, place.numbers(1))
+    inner = place.node(
+        "Mul", place.node("Mul", data, factor), place.numbers(math.sqrt(2 / math.pi))
+    )
+    return _gelu(place, place.node("Tanh", inner))
+
+
+def _gelu(place: OperatorWriter, gate: str) -> str:
+    half = place.node("Mul", place.inputs[0], place.numbers(0.5))
     return place.node("Mul", half, place.node("Add", gate, place.numbers(1)))
+
+
+@translates("silu")
+def silu(place: OperatorWriter) -> str:
+    """Translate to data * Sigmoid(data)."""
+    return place.node("Mul", place.inputs[0], place.node("Sigmoid", place.inputs[0]))
 
 
 @translates("FullyConnected")

@@ -1194,6 +1194,15 @@ def gamma(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray
 def gammaln(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray:
     """output = log |gamma(data)|; infinite at 0, -1, -2, ..., elementwise."""
 
+def gelu(
+    data: NDArray,
+    approximate: Literal["none", "tanh"] = "none",
+    *,
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """output = data * P(a normal variable <= data), elementwise."""
+
 def hard_sigmoid(
     data: NDArray,
     alpha: float = 0.2,
@@ -1526,6 +1535,9 @@ def signum_update(
     """mom_output = momentum * mom - (1 - momentum) * gradient, output = (1 - lr * wd_lh) *
     weight + lr * sign(mom_output), gradient = clip(rescale_grad * grad) + wd * weight.
     """
+
+def silu(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray:
+    """output = data / (1 + exp(-data)), elementwise; also called swish."""
 
 def sin(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray:
     """output = sin(data), data in radians, elementwise."""

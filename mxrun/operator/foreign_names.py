@@ -91,8 +91,10 @@ _COUNTERPARTS: Mapping[str, Counterpart] = {
     "softplus": Counterpart("Activation", "act_type: softrelu"),
     **{
         each: Counterpart("LeakyReLU", f"act_type: {each}")
-        for each in ("prelu", "elu", "selu", "gelu", "rrelu")
+        for each in ("prelu", "elu", "selu", "rrelu")
     },
+    "gelu": Counterpart("gelu"),
+    **dict.fromkeys(("silu", "swish"), Counterpart("silu")),
     "relu6": Counterpart("clip", "a_min: 0, a_max: 6"),
     "hardtanh": Counterpart("clip", "a_min: -1, a_max: 1"),
     "clamp": Counterpart("clip", "a_min: 0, a_max: 1"),
@@ -193,7 +195,7 @@ _MISSING: Mapping[str, str] = {
         (*_with_dimensions("cropping"), "crop", "slice", "sliceaxis", "slicelike", "narrow"),
         "layers that cut out a part (SliceChannel divides a tensor)",
     ),
-    **dict.fromkeys(("silu", "swish", "mish", "hardswish", "glu"), "this activation function"),
+    **dict.fromkeys(("mish", "hardswish", "glu"), "this activation function"),
     **dict.fromkeys(("stack", "tile", "repeatvector"), "repeating or stacking layers"),
     **dict.fromkeys(("gather", "gathernd", "take", "pick", "indexselect"), "gathering layers"),
     **dict.fromkeys(("topk", "sort", "argsort"), "sorting layers"),

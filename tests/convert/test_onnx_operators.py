@@ -144,6 +144,9 @@ CASES = [
         Case("LeakyReLU", ((3, 6, 6),), {"act_type": act_type}, -1.0, 1.0)
         for act_type in ("leaky", "elu", "selu", "gelu", "rrelu", "prelu")
     ),
+    Case("gelu", ((3, 6, 6),), {}, -3.0, 3.0),
+    Case("gelu", ((3, 6, 6),), {"approximate": "tanh"}, -3.0, 3.0),
+    Case("silu", ((3, 6, 6),), {}, -3.0, 3.0),
     case("FullyConnected", num_hidden=4),
     case("FullyConnected", VECTOR, num_hidden=4, no_bias=True),
     case("FullyConnected", num_hidden=4, flatten=False),

@@ -1262,6 +1262,15 @@ def gammaln(
 ) -> Symbol:
     """output = log |gamma(data)|; infinite at 0, -1, -2, ..., elementwise."""
 
+def gelu(
+    data: Symbol | None = None,
+    *,
+    approximate: Literal["none", "tanh"] = "none",
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = data * P(a normal variable <= data), elementwise."""
+
 def hard_sigmoid(
     data: Symbol | None = None,
     *,
@@ -1674,6 +1683,14 @@ def signum_update(
     """mom_output = momentum * mom - (1 - momentum) * gradient, output = (1 - lr * wd_lh) *
     weight + lr * sign(mom_output), gradient = clip(rescale_grad * grad) + wd * weight.
     """
+
+def silu(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = data / (1 + exp(-data)), elementwise; also called swish."""
 
 def sin(
     data: Symbol | None = None,
