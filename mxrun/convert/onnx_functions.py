@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from mxrun.convert.onnx_model import ELEMENT_TYPES
 from mxrun.convert.onnx_writer import TRANSLATORS, NotInOnnx, OperatorWriter, translates
 
@@ -141,6 +143,50 @@ def where(place: OperatorWriter) -> str:
         raise NotInOnnx("a condition of another shape")
     truth = place.node("Cast", place.inputs[0], to=ELEMENT_TYPES["bool"])
     return place.node("Where", truth, *place.inputs[1:])
+
+
+@translates("take")
+def take(place: OperatorWriter) -> str:
+    """Translate to Gather."""
+    axis = place.prop.parameters.axis % len(place.shapes[0])
+    return place.node("Gather", place.inputs[0], _indices(place, axis), axis=axis)
+
+
+@translates("pick")
+def pick(place: OperatorWriter) -> str:
+    """Translate to GatherElements of one element along the axis."""
+    rank = len(place.shapes[0])
+    axis = place.prop.parameters.axis % rank
+    index, one = _indices(place, axis), place.integers((axis,))
+    if 1 < rank != len(place.shapes[1]):
+        index = place.node("Unsqueeze", index, one)
+    picked = place.node("GatherElements", place.inputs[0], index, axis=axis)
+    keeps = rank == 1 or place.prop.parameters.keepdims
+    return picked if keeps else place.node("Squeeze", picked, one)
+
+
+def _indices(place: OperatorWriter, axis: int) -> str:
+    """Return the indices as int64 inside of an axis; those of mode raise are left alone."""
+    size, mode = place.shapes[0][axis], place.prop.parameters.mode
+    if axis == 0 and place.free_shapes[0][0] == -1:
+        raise NotInOnnx("axis 0, which is the batch")
+    whole = place.node("Cast", place.inputs[1], to=ELEMENT_TYPES["int64"])
+    if mode == "wrap":
+        return place.node("Mod", whole, place.array(np.array(size, np.int64)))
+    bounds = (place.array(np.array(bound, np.int64)) for bound in (0, size - 1))
+    return whole if mode == "raise" else place.node("Clip", whole, *bounds)
+
+
+@translates("one_hot")
+def one_hot(place: OperatorWriter) -> str:
+    """Translate to a comparison of the indices with the numbers of the classes."""
+    p = place.prop.parameters
+    whole = place.node("Cast", place.inputs[0], to=ELEMENT_TYPES["int64"])
+    last = place.integers((len(place.shapes[0]),))
+    classes = place.integers(range(p.depth))
+    truth = place.node("Equal", place.node("Unsqueeze", whole, last), classes)
+    values = place.node("Where", truth, place.numbers(p.on_value), place.numbers(p.off_value))
+    return place.node("Cast", values, to=ELEMENT_TYPES[p.dtype])
 
 
 @translates("softmax", "log_softmax")

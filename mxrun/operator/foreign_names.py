@@ -94,6 +94,8 @@ _COUNTERPARTS: Mapping[str, Counterpart] = {
         for each in ("prelu", "elu", "selu", "rrelu")
     },
     "gelu": Counterpart("gelu"),
+    **dict.fromkeys(("gather", "indexselect"), Counterpart("take", "indices: ids")),
+    "onehot": Counterpart("one_hot", "depth: 10"),
     **dict.fromkeys(("silu", "swish"), Counterpart("silu")),
     "relu6": Counterpart("clip", "a_min: 0, a_max: 6"),
     "hardtanh": Counterpart("clip", "a_min: -1, a_max: 1"),
@@ -197,7 +199,7 @@ _MISSING: Mapping[str, str] = {
     ),
     **dict.fromkeys(("mish", "hardswish", "glu"), "this activation function"),
     **dict.fromkeys(("stack", "tile", "repeatvector"), "repeating or stacking layers"),
-    **dict.fromkeys(("gather", "gathernd", "take", "pick", "indexselect"), "gathering layers"),
+    "gathernd": "gathering layers for several axes",
     **dict.fromkeys(("topk", "sort", "argsort"), "sorting layers"),
     "embeddingbag": "embedding bags",
     "ctcloss": "connectionist temporal classification",

@@ -60,5 +60,7 @@ def _is_low(step: Step, values: Sequence[Value], dtype: str) -> bool:
     kind = step.prop.precision
     if dtype != BFLOAT16 or kind is not Precision.INHERIT:
         return dtype == BFLOAT16 and kind is Precision.BFLOAT16
+    # Indices and lengths decide nothing.
     types = {value.spec.dtype for value in reads if value.memory_class not in ALWAYS_FLOAT32}
+    types = {dtype for dtype in types if "float" in dtype}
     return step.precision == BFLOAT16 or types == {BFLOAT16}

@@ -44,14 +44,17 @@ def _stopped_afterwards() -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """An operator over data [BATCH, *shapes[0]] and further inputs, its parameters positive."""
+    """An operator over data [BATCH, *shapes[0]] and further inputs, its parameters positive.
+
+    whole: number of inputs at the end that are int32.
+    """
 
     operator: str
     shapes: tuple[tuple[int, ...], ...] = ((3, 6, 6),)
     parameters: Mapping[str, object] = field(default_factory=dict)
     lowest: float = 0.1
     highest: float = 0.9
-    whole: bool = False
+    whole: int = 0
     outputs: int = 1
 
     def __str__(self) -> str:
@@ -170,7 +173,7 @@ CASES = [
     case("Pooling", ODD, pool_type="max", global_pool=True),
     case("Pooling", ODD, pool_type="avg", global_pool=True),
     case("LRN", (7, 4, 4), nsize=3, alpha=0.5),
-    Case("Embedding", (VECTOR,), {"input_dim": 7, "output_dim": 3}, 0, 7, whole=True),
+    Case("Embedding", (VECTOR,), {"input_dim": 7, "output_dim": 3}, 0, 7, whole=1),
     case("Dropout", p=0.9),
     case("softmax", axis=1),
     case("softmax", temperature=0.5),
@@ -190,6 +193,14 @@ CASES = [
     case("batch_dot", (2, 3), (3, 4)),
     case("batch_dot", (3, 2), (4, 3), transpose_a=True, transpose_b=True),
     case("dot", VECTOR, VECTOR, transpose_b=True),
+    *(
+        Case("take", ((5, 3), (2,)), {"axis": 1, "mode": mode}, lowest, 5 - lowest, whole=1)
+        for mode, lowest in (("clip", -2), ("wrap", -7), ("raise", 0))
+    ),
+    Case("pick", (VECTOR, ()), {}, -1, 6, whole=1),
+    Case("pick", ((3, 5, 2), (3, 2)), {"axis": 2, "mode": "wrap"}, -6, 9, whole=1),
+    Case("pick", ((3, 5), (3, 1)), {"keepdims": True}, -1, 6, whole=1),
+    Case("one_hot", (VECTOR,), {"depth": 4, "on_value": 2.0, "off_value": -1.0}, -1, 6, whole=1),
     case("Reshape", shape=(0, -1)),
     case("Reshape", shape=(-3, -2)),
     case("Reshape", shape=(0, 0, -4, 2, 3, -2)),
@@ -205,7 +216,13 @@ CASES = [
     Case("SliceChannel", ((4, 3),), {"num_outputs": 3, "axis": 2, "squeeze_axis": True}, outputs=3),
 ]
 # Operators whose results mix rows of the batch, and one that changes its shape.
-ONE_BATCH = {"mean", "sum", "sum-axis=(0, 1)-exclude=True", "dot-transpose_b=True"}
+ONE_BATCH = {
+    *(f"take-axis=1-mode={mode}" for mode in ("clip", "wrap", "raise")),
+    "mean",
+    "sum",
+    "sum-axis=(0, 1)-exclude=True",
+    "dot-transpose_b=True",
+}
 
 
 def symbol_of(case: Case) -> Symbol:
@@ -217,10 +234,10 @@ def symbol_of(case: Case) -> Symbol:
     return apply(case.operator, ends, case.parameters, "node")
 
 
-def numbers(shape: tuple[int, ...], case: Case, seed: int) -> Array:
-    random = np.random.default_rng(seed)
-    if case.whole:
-        return random.integers(case.lowest, case.highest, shape, np.int32)
+def numbers(spec: TensorSpec, case: Case, seed: int) -> Array:
+    random, shape = np.random.default_rng(seed), spec.shape
+    if spec.dtype == "int32":
+        return random.integers(int(case.lowest), int(case.highest), shape, np.int32)
     return random.uniform(case.lowest, case.highest, shape).astype(np.float32)
 
 
@@ -232,7 +249,7 @@ def converted(case: Case, any_batch: bool) -> tuple[bytes, Symbol, dict[str, Arr
     request = CompileRequest(inputs, phases=(EVALUATE,))
     plan = compile_plan(symbol, request)
     arrays = {
-        name: numbers(plan.specs[name].shape, Case("", lowest=0.5, highest=1.5), index)
+        name: numbers(plan.specs[name], Case("", lowest=0.5, highest=1.5), index)
         for index, name in enumerate((*symbol.list_arguments(), *symbol.list_auxiliary_states()))
         if name not in inputs and name in plan.specs and not name.endswith("_label")
     }
@@ -244,8 +261,10 @@ def converted(case: Case, any_batch: bool) -> tuple[bytes, Symbol, dict[str, Arr
 def specs(symbol: Symbol, case: Case, batch: int) -> dict[str, TensorSpec]:
     names = [name for name in symbol.list_arguments() if name == "data" or name[:4] == "more"]
     return {
-        name: TensorSpec((batch, *shape), "int32" if case.whole else "float32")
-        for name, shape in zip(names, case.shapes, strict=True)
+        name: TensorSpec(
+            (batch, *shape), "int32" if index >= len(names) - case.whole else "float32"
+        )
+        for index, (name, shape) in enumerate(zip(names, case.shapes, strict=True))
     }
 
 
@@ -272,7 +291,7 @@ def test_onnxruntime_gives_the_same(case: Case, batch: int) -> None:
         batch = BATCH
     model, symbol, arrays = converted(case, free)
     data = {
-        name: numbers(spec.shape, case, index)
+        name: numbers(spec, case, index)
         for index, (name, spec) in enumerate(specs(symbol, case, batch).items())
     }
     ours, theirs = expected(case, symbol, arrays, data), outputs_of(onnxruntime(), model, data)

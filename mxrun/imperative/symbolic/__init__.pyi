@@ -1463,6 +1463,18 @@ def norm(
 ) -> Symbol:
     """output = sum of |data| (ord 1) or square root of the sum of data^2 (ord 2) over the axes."""
 
+def one_hot(
+    indices: Symbol | None = None,
+    *,
+    depth: int,
+    on_value: float = 1.0,
+    off_value: float = 0.0,
+    dtype: DType = "float32",
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output[..., c] = on_value where c = indices[...], else off_value."""
+
 def ones_like(
     data: Symbol | None = None,
     *,
@@ -1470,6 +1482,18 @@ def ones_like(
     attr: Mapping[str, str] | None = None,
 ) -> Symbol:
     """output = 1, elementwise."""
+
+def pick(
+    data: Symbol | None = None,
+    index: Symbol | None = None,
+    *,
+    axis: int = -1,
+    keepdims: bool = False,
+    mode: Literal["clip", "wrap"] = "clip",
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = the element of data at an index along `axis`, for every place on the other axes."""
 
 def prod(
     data: Symbol | None = None,
@@ -1783,6 +1807,17 @@ def sum(
     attr: Mapping[str, str] | None = None,
 ) -> Symbol:
     """output = sum of data over the axes."""
+
+def take(
+    a: Symbol | None = None,
+    indices: Symbol | None = None,
+    *,
+    axis: int = 0,
+    mode: Literal["clip", "wrap", "raise"] = "clip",
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = a at the indices along `axis`, which the axes of indices replace."""
 
 def tan(
     data: Symbol | None = None,

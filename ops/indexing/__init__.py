@@ -1,0 +1,1 @@
+"""Rows and elements selected by indices: take, pick, one_hot and SequenceLast."""

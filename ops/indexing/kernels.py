@@ -1,0 +1,133 @@
+"""Kernels of operators whose output consists of data's rows at given indices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mxrun.base.device import DeviceDescription
+from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.codegen.jit import NativeFunction
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import (
+    LoopPart,
+    Scratch,
+    Slot,
+    native_kernel,
+    source,
+    target,
+)
+from mxrun.operator.scalar import without_add_requests
+from mxrun.ops.indexing.loops import (
+    CLIP,
+    RowGathering,
+    RowScattering,
+    SumStoring,
+    gather_rows_loop,
+    scatter_rows_loop,
+    store_sums_loop,
+)
+from mxrun.ops.rows import RowZeroing, zero_rows_loop
+
+
+@dataclass(frozen=True)
+class RowSelection:
+    """Geometry of a selection, see `loops`; without indices all rows have the index `offset`."""
+
+    rows: int
+    columns: int
+    size: int
+    count: int = 1
+    inner: int = 1
+    index_count: int = 1
+    offset: int = 0
+    mode: int = CLIP
+
+    def arguments(self, indices: Slot | None) -> dict[str, Any]:
+        """Return the arguments of a loop, by name."""
+        return {**vars(self), "indices": indices}
+
+
+def is_served(request: ForwardRequest) -> bool:
+    """Return whether the loops support these tensors: floats, with int32 indices."""
+    data, *indices = request.inputs
+    return (
+        data.dtype in (FLOAT32, BFLOAT16)
+        and request.outputs[0].dtype == data.dtype
+        and all(spec.dtype == "int32" for spec in indices)
+        and data.elements > 0
+        and request.outputs[0].elements > 0
+    )
+
+
+def of_dtype(loop: NativeFunction, spec: TensorSpec) -> NativeFunction:
+    """Return the loop for the elements of a tensor."""
+    return loop.bfloat16 if spec.dtype == BFLOAT16 else loop
+
+
+def gather_kernel(name: str, selection: RowSelection, request: ForwardRequest) -> Kernel:
+    """Prepare one copy of each row."""
+    data, *indices = (spec.with_layout(PLAIN) for spec in request.inputs)
+    output = request.outputs[0].with_layout(PLAIN)
+    gathering = RowGathering(
+        **selection.arguments(source(1) if indices else None),
+        data=source(0),
+        output=target(0),
+        is_added=int(request.requests[0] is OpReqType.ADD),
+    )
+    team = request.device.team_for_elements(output.elements)
+    return native_kernel(
+        name,
+        [LoopPart(of_dtype(gather_rows_loop, data), gathering, team)],
+        (data, *indices),
+        (output,),
+        without_add_requests(request.requests),
+        request.device,
+        # Only the copied rows of data are read.
+        bytes_moved=sum(spec.nbytes for spec in indices) + 2 * output.nbytes,
+    )
+
+
+def scatter_kernel(name: str, selection: RowSelection, request: BackwardRequest) -> Kernel:
+    """Prepare zeros, then one addition of each row; in float32 scratch space for bfloat16."""
+    gradient, *others = request.out_grad[0], *request.in_data
+    assert gradient is not None
+    gradient, data = gradient.with_layout(PLAIN), request.in_grad[0].with_layout(PLAIN)
+    indices = [spec and spec.with_layout(PLAIN) for spec in others[1:]]
+    is_added = request.requests[0] is OpReqType.ADD
+    is_direct = data.dtype == FLOAT32
+    sums, device = target(0) if is_direct else Scratch(), request.device
+    scratch = 0 if is_direct else 4 * data.elements
+    scattering = RowScattering(
+        **selection.arguments(source(2) if indices else None), grad=source(0), sums=sums
+    )
+    team = device.team_for_elements(gradient.elements)
+    parts = [
+        LoopPart(of_dtype(scatter_rows_loop, gradient), scattering, team, scratch),
+    ]
+    parts.insert(0, _zeros(sums, data.elements, device, scratch))
+    requests = request.requests
+    if not is_direct:
+        storing = SumStoring(
+            elements=data.elements, sums=sums, output=target(0), is_added=int(is_added)
+        )
+        team = device.team_for_elements(data.elements)
+        parts.append(LoopPart(store_sums_loop.bfloat16, storing, team, scratch))
+        requests = without_add_requests(requests)
+    return native_kernel(
+        name,
+        parts,
+        (gradient, None, *indices, None),
+        (data, *(None for _ in indices)),
+        requests,
+        device,
+        flops=gradient.elements,
+    )
+
+
+def _zeros(
+    sums: Slot | Scratch, elements: int, device: DeviceDescription, scratch: int
+) -> LoopPart:
+    zeroing = RowZeroing(rows=1, columns=elements, target=sums, offset=0, stride=elements)
+    return LoopPart(zero_rows_loop, zeroing, device.team_for_elements(elements), scratch)
