@@ -69,11 +69,14 @@ def _class_names(labels: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]
     Whole numbers from 0 need none. Other numbers are names, in ascending order.
     """
     try:
-        numbers = {label: float(label) for label in set(labels)}
+        numbers = {label: float(label) for label in dict.fromkeys(labels)}
     except ValueError:
+        return labels, ()
+    if not all(map(math.isfinite, numbers.values())):
+        # NaN among numbers is refused where classes get their numbers.
         return labels, ()
     names = {label: f"{number:.17g}" for label, number in numbers.items()}
     kinds = sorted(set(numbers.values()))
-    are_numbers = all(kind >= 0 and kind == int(kind) for kind in kinds if math.isfinite(kind))
+    are_numbers = all(kind >= 0 and kind == int(kind) for kind in kinds)
     known = () if are_numbers else tuple(f"{kind:.17g}" for kind in kinds)
     return [names[label] for label in labels], known

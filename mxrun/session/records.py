@@ -254,6 +254,12 @@ def _files(inputs: Sequence[str]) -> list[str]:
         elif os.path.isdir(path):
             below = _below(path)
             found += below
+            # Reading a pipe would wait for its writer.
+            problems += [
+                Diagnostic(f"{file}: not a regular file", expected="a file with records")
+                for file in below
+                if os.path.exists(file) and not os.path.isfile(file)
+            ]
             if not below:
                 expected = f"files that end in {', '.join(_FOLDER_SUFFIXES)}"
                 problems.append(Diagnostic(f"{given}: holds no records", expected=expected))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -162,6 +163,13 @@ def test_the_batch_size_changes_no_result(work, digits, tmp_path, name, batch):
     found, expected = arrays(small)["softmax_output"], arrays(large)["softmax_output"]
     assert found.shape == (100, 10)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(lenet, digits, tmp_path):
+    np.save(tmp_path / "a.npy", digits[0])
+    os.mkfifo(tmp_path / "b.npy")
+    with pytest.raises(UserError, match=r"b\.npy: not a regular file"):
+        inferred(lenet, tmp_path)
 
 
 def test_no_batch_is_larger_than_what_there_is(lenet, digits, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import tracemalloc
 import zlib
@@ -213,3 +214,12 @@ def test_damaged_images_give_an_error_or_an_image(tmp_path, suffix):
             assert (record.dtype, record.ndim, record.shape[0]) == (np.uint8, 3, 3)
     assert len(refused) > 20
     assert all(f"{path}: byte " in text for text in refused)
+
+
+def test_a_pipe_is_no_image_and_is_not_waited_for(folder):
+    os.mkfifo(folder / "b" / "pipe.png")
+    (folder / "b" / "link.png").symlink_to(folder / "b" / "pipe.png")
+    dataset = open_folder(folder)
+    for record, name in ((4, "link.png"), (5, "pipe.png")):
+        with pytest.raises(UserError, match=f"{name}: not a regular file"):
+            record_of(dataset, record)

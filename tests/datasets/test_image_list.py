@@ -97,3 +97,31 @@ def test_several_lists_are_one_data_set(folder):
     dataset = open_list(folder / "*.csv")
     assert labels(dataset) == [0, 1, 0]
     assert str(dataset.lazy["data"].source(2)) == str(folder / "photos" / "2.png")
+
+
+def test_line_ends_are_those_of_text_files_alone(folder):
+    path = write(folder / "a.csv", "photos/0.png,one\u2028two", "photos/1.png,a\x0cb")
+    assert open_list(path).classes == ("a\x0cb", "one\u2028two")
+    path.write_bytes(b"file,label\rphotos/0.png,cat\rphotos/1.png,dog\r")
+    assert open_list(path).classes == ("cat", "dog")
+
+
+def test_a_quote_that_is_never_closed_takes_no_rows(folder):
+    path = write(folder / "a.csv", 'photos/0.png,"cat', "photos/1.png,dog", "photos/2.png,dog")
+    with pytest.raises(UserError, match="a cell in quotes ends after the line"):
+        open_list(path)
+
+
+def test_names_that_look_alike_are_one_class(folder):
+    path = write(folder / "a.csv", "photos/0.png,caf\u00e9", "photos/1.png,cafe\u0301")
+    dataset = open_list(path)
+    assert (dataset.classes, labels(dataset)) == (("caf\u00e9",), [0, 0])
+    # Names that are given are taken as they are.
+    both = ["cafe\u0301", "caf\u00e9"]
+    assert labels(open_list(path, classes=both)) == [1, 0]
+
+
+def test_a_missing_label_is_no_class_among_numbers(folder):
+    path = write(folder / "a.csv", "photos/0.png,1", "photos/1.png,nan")
+    with pytest.raises(UserError, match=r"1\.png: the label is not finite"):
+        open_list(path)

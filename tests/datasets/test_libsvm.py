@@ -109,3 +109,23 @@ def test_what_is_no_record_is_refused_with_its_line(tmp_path, text, problem):
     with pytest.raises(UserError, match=problem) as caught:
         open_libsvm(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_label(tmp_path):
+    path = tmp_path / "a.svm"
+    path.write_bytes(b"\xef\xbb\xbf1 1:1\n0 1:2\n")
+    dataset = open_libsvm(path)
+    assert (dataset.classes, dataset.fields["label"].records.tolist()) == ((), [1, 0])
+
+
+@pytest.mark.parametrize("label", ["nan", "-inf", "NaN"])
+def test_a_label_that_is_not_finite_is_no_class_among_numbers(tmp_path, label):
+    path = write(tmp_path / "a.svm", f"0 1:1\n1 1:2\n{label} 1:3\n")
+    with pytest.raises(UserError, match=r"a\.svm:3: the label is not finite"):
+        open_libsvm(path)
+
+
+def test_labels_that_differ_in_bytes_that_are_not_utf8_are_two_classes(tmp_path):
+    path = tmp_path / "a.svm"
+    path.write_bytes(b"a\xe9 1:1\na\xe8 1:2\n")
+    assert len(open_libsvm(path).classes) == 2

@@ -149,6 +149,14 @@ def test_classes_beside_the_records_are_their_names(path):
     names = ("cat", "dog", "bird")
     path.with_suffix(".classes").write_bytes(encode_class_names(names))
     assert open_records(path).classes == names
+    # As text editors may write it.
+    marked = b"\xef\xbb\xbf" + encode_class_names(names).replace(b"\n", b"\r\n") + b"\r\n"
+    path.with_suffix(".classes").write_bytes(marked)
+    assert open_records(path).classes == names
+    # Without its empty line dog would be the name of class 1.
+    path.with_suffix(".classes").write_text("cat\n\ndog\n")
+    with pytest.raises(UserError, match=r"\.classes:2: the line is empty"):
+        open_records(path)
     path.with_suffix(".classes").write_text("cat\ndog\n")
     with pytest.raises(UserError, match="label of record 2 is none of the 2 classes"):
         open_records(path)

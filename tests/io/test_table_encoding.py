@@ -169,6 +169,14 @@ def test_a_stray_word_among_numbers_is_told(file):
     assert [*found] == ["a=0", "a=1", "a=2", "a=3", "a=4", "a=G", "b"]
 
 
+@pytest.mark.parametrize("cell", ["inf", "-Infinity", "1e300", '"inf"'])
+@pytest.mark.parametrize("share", [1, 2, 40])
+def test_numbers_that_no_float_holds_are_told(file, cell, share):
+    cells = [cell, *map(str, range(1, share))]
+    with pytest.raises(UserError, match=r"t\.csv:2:1: column 'a': not a number"):
+        learned("a,b\n" + "".join(f"{each},1\n" for each in cells), path=file)
+
+
 def test_words_after_many_blocks_of_numbers_make_a_category(file):
     cells = [*(str(n % 7) for n in range(400_000)), *("G" for _ in range(30_000))]
     found = rows(learned("a,b\n" + "".join(f"{cell},1\n" for cell in cells), path=file))

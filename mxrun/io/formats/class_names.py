@@ -37,8 +37,12 @@ def read_class_names(files: Sequence[Path]) -> tuple[str, ...]:
     for file in files:
         path = file.with_suffix(SUFFIX)
         if path.is_file():
-            text = bytes(read_all_bytes(path)).decode("utf-8", "surrogateescape")
-            found[path] = tuple(line.strip() for line in text.splitlines() if line.strip())
+            text = bytes(read_all_bytes(path)).decode("utf-8-sig", "surrogateescape")
+            found[path] = tuple(line.strip() for line in text.rstrip().splitlines())
+            if not all(found[path]):
+                # Leaving it out would give other names to the classes after it.
+                problem = f"{path}:{found[path].index('') + 1}: the line is empty"
+                raise UserError(Diagnostic(problem, None, "the name of a class in each line"))
             _check_distinct(found[path], str(path))
     if not found:
         return ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.dataset.fields import LazyField
 from mxrun.io.dataset.location import RecordLocation
-from mxrun.io.files import unreadable_error
+from mxrun.io.formats.byte_file import ByteFile
 from mxrun.io.formats.content_digest import content_digest
 from mxrun.io.images.encoded import EncodedImage
 
@@ -41,13 +40,9 @@ def locate_image(files: Sequence[tuple[bytes, Path]], index: int) -> RecordLocat
 
 def _read(files: Sequence[tuple[bytes, Path]], index: int) -> EncodedImage:
     path = files[index][1]
-    try:
-        with path.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            if size > MAXIMUM_FILE_BYTES:
-                problem = f"{path}: the file is too large for an image"
-                expected = f"at most {MAXIMUM_FILE_BYTES:,} bytes"
-                raise UserError(Diagnostic(problem, None, expected, f"{size:,} bytes"))
-            return EncodedImage(stream.read(), str(path))
-    except (OSError, ValueError) as error:
-        raise unreadable_error(path, error) from error
+    file = ByteFile(path)
+    if file.size > MAXIMUM_FILE_BYTES:
+        problem = f"{path}: the file is too large for an image"
+        expected = f"at most {MAXIMUM_FILE_BYTES:,} bytes"
+        raise UserError(Diagnostic(problem, None, expected, f"{file.size:,} bytes"))
+    return EncodedImage(file.read(0, file.size), str(path))

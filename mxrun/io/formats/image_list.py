@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 from collections.abc import Sequence
@@ -82,6 +83,10 @@ def read_image_list(path: Path, root: Path | None = None) -> ImageList:
     labels: list[LabelValue] = []
     for line, cells in rows[has_header:]:
         file, label = columns.parts(cells)
+        if any("\n" in cell or "\r" in cell for cell in cells):
+            problem = f"{path}:{line}: a cell in quotes ends after the line that it begins in"
+            hint = "a quote may be missing; write a row in one line"
+            raise UserError(Diagnostic(problem, None, "file,label", repr(cells)[:80], hint))
         if not file or not label or not all(label):
             problem = f"{path}:{line}: a row needs a file and a label"
             got, hint = ",".join(cells)[:80], "images without labels: mxrun infer RUN FILE"
@@ -110,11 +115,10 @@ def _label(cells: Sequence[str], where: str) -> LabelValue:
 
 def _rows(text: str) -> list[tuple[int, list[str]]]:
     """Return the line and the cells of each row that is not empty."""
-    lines = text.splitlines()
-    first = next((line for line in lines if line.strip()), "")
+    first = next((line for line in text.splitlines() if line.strip()), "")
     unquoted = _QUOTED.sub("", first)
     delimiter = next((each for each in _DELIMITERS if each in unquoted), ",")
-    reader = csv.reader(lines, delimiter=delimiter)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     return [
         (reader.line_num, [cell.strip() for cell in cells])
         for cells in reader

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -13,6 +14,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
+from mxrun.io.dataset.classes import class_key
 from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.dataset.location import RecordLocation
 
@@ -80,18 +82,36 @@ def word_classes(
 ) -> tuple[Field, tuple[str, ...]]:
     """Return class numbers, int32 [records], and the names of the classes.
 
-    The names are those `known`, or all words, sorted. If no names are known and all words are
+    The names are those `known`, or all words, sorted; words that differ in the Unicode encoding of
+    accents alone are one class. If no names are known and all words are
     numbers of at most 9 digits, they are the class numbers, and there are no names. Raises
-    UserError naming the first record whose class is not known.
+    UserError naming the first record whose class is not known, or is NaN among numbers.
     """
-    names = tuple(known) or tuple(sorted(set(words)))
+    wrong = None if known else not_finite(words)
+    if wrong is not None:
+        problem = f"{locate(words.index(wrong))}: the label is not finite"
+        raise UserError(Diagnostic(problem, None, "a finite number, as all other labels", wrong))
+    spelled = {class_key(word): word for word in reversed(words)}
+    names = tuple(known) or tuple(sorted(spelled.values()))
     if not known and all(map(_is_number, names)):
         return Field(np.array(list(map(int, words)), np.int32)), ()
-    number_of = {name: number for number, name in enumerate(names)}
-    numbers = [number_of.get(word, -1) for word in words]
+    number_of = {class_key(name): number for number, name in enumerate(names)}
+    # If two known names have the same key, an exact match takes precedence.
+    number_of |= {name: number for number, name in enumerate(names)}
+    numbers = [number_of.get(word, number_of.get(class_key(word), -1)) for word in words]
     if -1 in numbers:
         _refuse_class(words[numbers.index(-1)], names, locate(numbers.index(-1)))
     return Field(np.array(numbers, np.int32)), names
+
+
+def not_finite(words: Sequence[str]) -> str | None:
+    """Return the first word that is NaN or infinite if all others are numbers; else None."""
+    try:
+        numbers = {word: float(word) for word in dict.fromkeys(words)}
+    except ValueError:
+        return None
+    wrong = [word for word, number in numbers.items() if not math.isfinite(number)]
+    return wrong[0] if wrong and len(wrong) < len(numbers) else None
 
 
 def multi_hot(

@@ -6,6 +6,7 @@ LIBSVM's README; MXNet's LibSVMIter counts the indices from 0, LIBSVM from 1.
 
 from __future__ import annotations
 
+import codecs
 import re
 from array import array
 from collections.abc import Sequence
@@ -92,7 +93,7 @@ def read_libsvm(paths: Sequence[Path], first_index: int) -> SparseRecords:
     found = _WrittenNumbers()
     for path in paths:
         before = len(found.labels)
-        content = bytes(read_all_bytes(path))
+        content = bytes(read_all_bytes(path)).removeprefix(codecs.BOM_UTF8)
         if content and not content.endswith(b"\n"):
             line = content.count(b"\n") + 1
             problem = f"{path}:{line}: the last line has no end, the file may be cut"
@@ -130,7 +131,7 @@ def _append(found: _WrittenNumbers, path: Path, line: int, text: bytes, first: i
         problem = f"{path}:{line}: the index 0 is below the first one"
         hint = "write first_index: 0 for files that count from 0, as MXNet's"
         raise UserError(Diagnostic(problem, None, f"indices from {first}", "0", hint))
-    found.labels.append(matched["label"].decode("utf-8", "replace"))
+    found.labels.append(matched["label"].decode("utf-8", "surrogateescape"))
     found.counts.append(len(indices))
     found.columns.extend(index - first for index in indices)
     found.values.extend(map(float, parts[1::2]))

@@ -170,7 +170,7 @@ def _label(file: ByteFile, member: TarMember, layout: TarLayout) -> LabelValue:
         raise UserError(Diagnostic(f"{where}: too large for a label", None, limit))
     content = file.read(member.start, member.size)
     try:
-        text = content.decode().strip()
+        text = content.decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
         raise UserError(f"{where}: not UTF-8 text") from error
     if member.name.lower().endswith(f".{_JSON}"):

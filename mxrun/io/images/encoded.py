@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-
-from mxrun.io.files import unreadable_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,11 +11,3 @@ class EncodedImage:
 
     content: bytes | memoryview
     source: str
-
-
-def read_encoded(path: Path) -> EncodedImage:
-    """Return the bytes of an image file; raises UserError if it cannot be read."""
-    try:
-        return EncodedImage(path.read_bytes(), str(path))
-    except (OSError, ValueError) as error:
-        raise unreadable_error(path, error) from error

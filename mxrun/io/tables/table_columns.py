@@ -25,6 +25,7 @@ MAX_CATEGORIES = 100
 _MIN_UNIQUE = 20
 # A column of numbers and words is a category if at least this share of its rows are words.
 _MIN_WORDS = 0.05
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class TableColumns:
@@ -236,14 +237,15 @@ def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> C
     column = FeatureColumn(name, number, CategoryForm())
     key = f"{name!r}" if name else f'"{number}"'
     cells = [cell for cell in reader.cells() if not is_gap(cell)]
-    words = [cell for cell in cells if _is_word(cell)]
-    numeric = [cell for cell in cells if not _is_word(cell)]
+    words = [cell for cell in cells if _is_word(cell) or _is_too_large(cell)]
+    numeric = [cell for cell in cells if not (_is_word(cell) or _is_too_large(cell))]
     rows = reader.rows
-    if not reader.is_over and numeric and reader.count(words) < _MIN_WORDS * rows:
+    are_few = numeric and reader.count(words) < _MIN_WORDS * rows
+    if not reader.is_over and (are_few or all(map(_is_too_large, words))):
         row = reader.first(words)
         got = repr(cell_text(_first_of(reader, words, row))[:40])
         problem = f"{places.where(row, number)}: {column}: not a number"
-        expected = f"a number, as in {reader.count(numeric):,} of {rows:,} rows"
+        expected = f"a finite number, as in {reader.count(numeric):,} of {rows:,} rows"
         hint = f"correct this cell, or write columns: {{{key}: category}}"
         raise UserError(Diagnostic(problem, None, expected, got, hint))
     kinds = len(cells)
@@ -264,6 +266,11 @@ def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> C
 
 def _is_word(cell: bytes) -> bool:
     return math.isnan(cell_number(cell)) and not is_gap(cell)
+
+
+def _is_too_large(cell: bytes) -> bool:
+    """Return whether a cell is a number that float32 does not hold, such as inf or 1e300."""
+    return abs(cell_number(cell)) > _LARGEST
 
 
 def _is_day(cell: bytes) -> bool:
