@@ -16,7 +16,7 @@ from mxrun.io.dataset.records import column_names, scale_of, stored_record
 from mxrun.io.loading.batch import is_label
 from mxrun.io.loading.scan import Advance, scan
 from mxrun.session.data_sections import DataSections
-from mxrun.session.data_survey import ImageSizes, class_counts, image_sizes, rounded
+from mxrun.session.data_survey import ImageSizes, byte_moments, class_counts, image_sizes, rounded
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,7 @@ def _figures(record: NDArray[Any], scale: float | None) -> NDArray[np.float64]:
     channels = record.reshape(record.shape[0] if record.ndim else 1, -1)
     factor = 1.0 if scale is None else float(np.float32(scale))
     if channels.dtype == np.uint8:
-        # Sums of bytes are exact in int64.
-        wide = channels.astype(np.int64)
-        count = channels.shape[1]
-        mean, square = wide.sum(1) / count, (wide * wide).sum(1) / count
+        mean, square = byte_moments(channels)
     else:
         values = channels.astype(np.float64)
         mean, square = values.mean(1), np.square(values).mean(1)

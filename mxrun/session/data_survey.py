@@ -19,6 +19,8 @@ from mxrun.io.dataset.split import ALL, Split
 from mxrun.io.transforms.base import RecordShape
 
 _SHARE = 0.8
+# Bytes of a channel that are summed at once.
+_BLOCK = 1 << 16
 # Records whose values give mean and deviation.
 _MAX_MEASURED = 2000
 # The smallest class has less than this share of the records of the largest.
@@ -178,6 +180,21 @@ def statistics(
     measured = values[np.unique(rows)].astype(np.float64) * scale
     axes = (0, *range(2, measured.ndim))
     return rounded(measured.mean(axes), measured.std(axes))
+
+
+def byte_moments(
+    channels: NDArray[np.uint8],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean and mean square of each channel of bytes [channels, values].
+
+    Sums are exact, and of blocks: int64 numbers of a large image would take 1.5 GiB.
+    """
+    sums, squares = np.zeros((2, len(channels)), np.int64)
+    for start in range(0, channels.shape[1], _BLOCK):
+        wide = channels[:, start : start + _BLOCK].astype(np.int64)
+        sums += wide.sum(1)
+        squares += np.square(wide).sum(1)
+    return sums / channels.shape[1], squares / channels.shape[1]
 
 
 def rounded(

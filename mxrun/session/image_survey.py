@@ -27,6 +27,7 @@ from mxrun.session.data_survey import (
     DataSurvey,
     ImageSizes,
     SurveyedPart,
+    byte_moments,
     check_class_counts,
     class_counts,
     class_warnings,
@@ -178,9 +179,9 @@ def _sample(
         is_grey = is_grey and _is_grey(image)
         sizes.append(image.shape[1:])
         if index in trained:
-            values = image.reshape(len(image), -1) / 255
-            means.append(values.mean(1))
-            squares.append(np.square(values).mean(1))
+            own_mean, own_square = byte_moments(image.reshape(len(image), -1))
+            means.append(own_mean / 255)
+            squares.append(own_square / 255**2)
     if not means:
         expected, got = "images that can be decoded", "; ".join([*damaged.values()][:_MAX_NAMES])
         raise UserError(Diagnostic(f"{folder}: no image can be read", None, expected, got))

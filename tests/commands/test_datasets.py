@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from mxrun.io.pack.options import PackOptions, PackTarget
 from mxrun.io.pack.pack import PackRequest, pack
 from mxrun.report.image_sheet import image_sheet
 from mxrun.session.data_sample import DataSample
+from mxrun.session.image_survey import survey_images
 
 
 @pytest.fixture
@@ -222,6 +224,22 @@ def test_statistics_agree_with_numpy_on_digits() -> None:
     assert field["mean"] == (round(images.mean(), 4),)
     assert field["std"] == (float(f"{images.std():.4g}"),)
     assert (field["least"], field["greatest"]) == ((0.0,), (1.0,))
+
+
+def test_statistics_of_large_images_take_little_more_than_their_pixels(photos: Path) -> None:
+    pixels = np.zeros((1200, 1200, 3), np.uint8)
+    pixels[:600] = (255, 51, 0)
+    for number in range(5):
+        Image.fromarray(pixels).save(photos / "photos" / "red" / f"{number}.png")
+    tracemalloc.start()
+    try:
+        found = measured(photos / "photos.yaml", 1)["sections"]["train"]["fields"]["data"]
+        survey = survey_images(str(photos / "photos"))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found["mean"], survey.mean) == ((0.25, 0.05, 0.5), (0.25, 0.05, 0.5))
+    assert peak < 4 * pixels.nbytes
 
 
 def test_statistics_leave_out_what_cannot_be_read(photos: Path) -> None:

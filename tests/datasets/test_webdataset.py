@@ -158,7 +158,9 @@ def test_a_label_is_not_needed_by_a_network_without_one(tmp_path):
 
 def test_a_byte_order_mark_is_no_part_of_a_label(tmp_path):
     mark = b"\xef\xbb\xbf"
-    path = write(tmp_path / "a.tar", [{"png": png(at), "cls": mark + b"%d" % at} for at in range(2)])
+    path = write(
+        tmp_path / "a.tar", [{"png": png(at), "cls": mark + b"%d" % at} for at in range(2)]
+    )
     assert (open_shards(path).classes, labels(open_shards(path))) == ((), [0, 1])
     records = [{"png": png(at), "json": mark + b'{"label": %d}' % at} for at in range(2)]
     path = write(tmp_path / "b.tar", records)
