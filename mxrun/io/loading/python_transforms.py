@@ -89,7 +89,7 @@ def _attempted(steps: Steps, record: Record, draws: Draws) -> Result:
     return record
 
 
-def _described(error: Exception) -> str:
+def _described(error: Exception | SystemExit) -> str:
     """Return an exception in one line, with the place in the file that raised it."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     message = " ".join(str(error).split())
