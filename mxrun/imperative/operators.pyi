@@ -436,6 +436,40 @@ def Reshape(
 ) -> NDArray:
     """output = data in row-major order with the shape `shape`, which has as many elements."""
 
+def SequenceLast(
+    data: NDArray,
+    sequence_length: NDArray | None = None,
+    *,
+    use_sequence_length: bool = False,
+    axis: int = 0,
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """output = data's step length - 1 of each sequence, or the last step."""
+
+def SequenceMask(
+    data: NDArray,
+    sequence_length: NDArray | None = None,
+    *,
+    use_sequence_length: bool = False,
+    axis: int = 0,
+    value: float = 0.0,
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """output = data where step < length, else value."""
+
+def SequenceReverse(
+    data: NDArray,
+    sequence_length: NDArray | None = None,
+    *,
+    use_sequence_length: bool = False,
+    axis: int = 0,
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """output = data with the first `length` steps of each sequence in reverse order."""
+
 def SliceChannel(
     data: NDArray,
     num_outputs: int,

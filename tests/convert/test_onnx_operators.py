@@ -127,6 +127,7 @@ BROADCAST = [
     "lesser_equal",
 ]
 SCALAR = ["plus", "minus", "rminus", "mul", "div", "rdiv", "power", "rpower", "maximum", "minimum"]
+SEQUENCES = ("SequenceMask", "SequenceLast", "SequenceReverse")
 VECTOR, MATRIX = (5,), (3, 6)
 WINDOW: dict[str, object] = {"kernel": (3, 3), "stride": (2, 2)}
 ODD = (2, 7, 8)
@@ -201,6 +202,20 @@ CASES = [
     Case("pick", ((3, 5, 2), (3, 2)), {"axis": 2, "mode": "wrap"}, -6, 9, whole=1),
     Case("pick", ((3, 5), (3, 1)), {"keepdims": True}, -1, 6, whole=1),
     Case("one_hot", (VECTOR,), {"depth": 4, "on_value": 2.0, "off_value": -1.0}, -1, 6, whole=1),
+    *(case(name, (5, 3), axis=1) for name in SEQUENCES),
+    *(
+        Case(name, ((5, 3), ()), {"axis": 1, "use_sequence_length": True}, 1, 6, whole=1)
+        for name in SEQUENCES
+    ),
+    Case(
+        "SequenceMask",
+        ((5,), ()),
+        {"axis": 1, "value": 2.0, "use_sequence_length": True},
+        1,
+        6,
+        whole=1,
+    ),
+    case("SequenceLast", VECTOR),
     case("Reshape", shape=(0, -1)),
     case("Reshape", shape=(-3, -2)),
     case("Reshape", shape=(0, 0, -4, 2, 3, -2)),

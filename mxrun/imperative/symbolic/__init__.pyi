@@ -328,6 +328,40 @@ def Reshape(
 ) -> Symbol:
     """output = data in row-major order with the shape `shape`, which has as many elements."""
 
+def SequenceLast(
+    data: Symbol | None = None,
+    sequence_length: Symbol | None = None,
+    *,
+    use_sequence_length: bool = False,
+    axis: int = 0,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = data's step length - 1 of each sequence, or the last step."""
+
+def SequenceMask(
+    data: Symbol | None = None,
+    sequence_length: Symbol | None = None,
+    *,
+    use_sequence_length: bool = False,
+    axis: int = 0,
+    value: float = 0.0,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = data where step < length, else value."""
+
+def SequenceReverse(
+    data: Symbol | None = None,
+    sequence_length: Symbol | None = None,
+    *,
+    use_sequence_length: bool = False,
+    axis: int = 0,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = data with the first `length` steps of each sequence in reverse order."""
+
 def SliceChannel(
     data: Symbol | None = None,
     *,

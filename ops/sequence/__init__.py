@@ -1,0 +1,1 @@
+"""Operators on batches of sequences of different lengths."""

@@ -1,0 +1,69 @@
+"""Masking and reversing of sequences, in float32 or bfloat16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxrun.codegen.arguments import Arguments, Floats, Int32s, Integer, Real
+from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, stored_lanes
+
+
+class Sequences(Arguments):
+    """Data [steps, batch, columns], or [batch, steps, columns] with axis 1.
+
+    lengths: None if all sequences have full length. reverses: whether the steps of a sequence are
+    reversed, else those after its end have the value. is_added: whether the result is added.
+    """
+
+    axis: Integer
+    steps: Integer
+    batch: Integer
+    columns: Integer
+    lengths: Int32s
+    data: Floats
+    output: Floats
+    reverses: Integer
+    value: Real
+    is_added: Integer
+
+
+@inlined
+def write(call: Sequences, at: int, value: Any, count: int) -> None:
+    """Store a vector, or add it after the rounding that a store performs."""
+    result = value
+    if call.is_added:
+        before = load_lanes(call.output, at, count)
+        result = add_lanes(before, stored_lanes(call.output, value))
+    store_lanes(call.output, at, result, count)
+
+
+@native
+def sequence_loop(call: Sequences) -> None:
+    """output[t, n] = data[length[n] - 1 - t, n] or data[t, n] for t < length[n].
+
+    After the end it is data[t, n] if the steps are reversed, else the value.
+    """
+    columns = call.columns
+    at, end = share(call.steps * call.batch * columns)
+    filler = lanes(call.value)
+    while at < end:
+        row = at // columns
+        column = at - row * columns
+        width = min(columns - column, end - at)
+        step, sequence, stride = row // call.batch, row % call.batch, call.batch
+        if call.axis == 1:
+            step, sequence, stride = row % call.steps, row // call.steps, 1
+        length = call.steps
+        if call.lengths is not None:
+            length = min(max(call.lengths[sequence], 0), call.steps)
+        read = at
+        if call.reverses and step < length:
+            read += (length - 1 - 2 * step) * stride * columns
+        masked = call.reverses == 0 and step >= length
+        for j in range(0, width, LANES):
+            if masked:
+                write(call, at + j, filler, width - j)
+            else:
+                write(call, at + j, load_lanes(call.data, read + j, width - j), width - j)
+        at += width
