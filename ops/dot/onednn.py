@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from mxrun.base.dtype import BFLOAT16
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.cpu.onednn.kernel_part import GradientParts, PrimitivePart, onednn_serves
 from mxrun.device.cpu.onednn.primitive import Unsupported
@@ -15,29 +18,37 @@ from mxrun.ops.onednn import matrix_product
 
 @implement("dot", "batch_dot", backend="onednn")
 class OnednnDot(Implementation):
-    """oneDNN's matrix products of plain tensors; transposed operands are read with strides."""
+    """oneDNN's matrix products of plain tensors; transposed operands are read with strides.
+
+    All operands have the output's dtype, float32 or bfloat16; gradients are computed from them.
+    """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare one product."""
         assert isinstance(prop, MatrixProductProperty)
-        if not onednn_serves(*request.inputs) or OpReqType.NULL in request.requests:
+        given = (*request.inputs, *request.outputs)
+        if not onednn_serves(*given, low=True) or OpReqType.NULL in request.requests:
             return None
-        inputs = tuple(spec.with_layout(PLAIN) for spec in request.inputs)
+        dtype = request.outputs[0].dtype
+        inputs = tuple(replace(spec.with_layout(PLAIN), dtype=dtype) for spec in request.inputs)
         left, right = prop.stored(inputs[0].shape, inputs[1].shape)
         p = prop.parameters
         flops = prop.flops([spec.shape for spec in inputs], [request.outputs[0].shape])
         team = request.device.team_for_flops(flops)
         output = prop.output_of(left, right)
         product = matrix_product(
-            (TensorSpec(left), source(0)),
-            (TensorSpec(right), source(1)),
-            (TensorSpec(output), target(0)),
+            (TensorSpec(left, dtype), source(0)),
+            (TensorSpec(right, dtype), source(1)),
+            (TensorSpec(output, dtype), target(0)),
             team,
             (p.transpose_a, p.transpose_b),
         )
         try:
             primitive = product.prepare(UNCONSTRAINED)
         except Unsupported:
+            return None
+        if dtype == BFLOAT16 and primitive.is_reference:
+            # float32 is faster than the bfloat16 reference.
             return None
         return native_kernel(
             f"onednn:{primitive.implementation}",
@@ -52,8 +63,8 @@ class OnednnDot(Implementation):
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare one product per requested gradient."""
         assert isinstance(prop, MatrixProductProperty)
-        (gradient,) = request.out_grad
-        assert gradient is not None
+        read = request.forward.inputs[0]
+        assert read is not None
         shapes = prop.stored(request.in_grad[0].shape, request.in_grad[1].shape)
         matrices = (prop.output_of(*shapes), *shapes)
         team = request.device.team_for_flops(request.forward.flops)
@@ -61,9 +72,9 @@ class OnednnDot(Implementation):
         for side, (one, other) in enumerate(gradients(prop.parameters)):
             if parts.is_requested(side):
                 product = matrix_product(
-                    (TensorSpec(matrices[one.position]), source(one.position)),
-                    (TensorSpec(matrices[other.position]), source(other.position)),
-                    (TensorSpec(shapes[side]), target(side)),
+                    (TensorSpec(matrices[one.position], read.dtype), source(one.position)),
+                    (TensorSpec(matrices[other.position], read.dtype), source(other.position)),
+                    (TensorSpec(shapes[side], request.in_grad[side].dtype), target(side)),
                     team,
                     (one.transposed, other.transposed),
                 )

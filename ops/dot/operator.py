@@ -15,7 +15,7 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
-from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
+from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, Precision
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
 
@@ -35,6 +35,7 @@ class MatrixProductProperty(OperatorProperty[DotParameters]):
 
     family = OperatorFamily.DENSE
     parameter_type = DotParameters
+    precision = Precision.BFLOAT16
 
     def list_arguments(self) -> tuple[str, ...]:
         """lhs and rhs."""

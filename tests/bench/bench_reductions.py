@@ -324,7 +324,7 @@ def normalization_match(name: str, shape: Shape, backward: bool) -> alternate.Ma
 def losses() -> Iterator[alternate.Case]:
     """Cross-entropies of rows, forward and backward together."""
     for name in ("softmax_cross_entropy", "SoftmaxOutput"):
-        for shape in ((700, 10_000), (64, 10), (4096, 1000)):
+        for shape in ((700, 10_000), (64, 50_000), (64, 10), (4096, 1000)):
             yield f"{name} {sized(shape)}", lambda n=name, s=shape: loss_match(n, s)
 
 
