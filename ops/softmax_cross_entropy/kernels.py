@@ -1,0 +1,106 @@
+"""softmax_cross_entropy in compiled loops, for float32 data and int32 labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxrun.base.device import DeviceDescription
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
+from mxrun.operator import scalar
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.launch import Code
+from mxrun.operator.native_kernel import (
+    LoopPart,
+    Scratch,
+    extra,
+    native_kernel,
+    source,
+    target,
+)
+from mxrun.operator.register import AnyProperty, Implementation, implement
+from mxrun.ops.loss import gradient_kernel
+from mxrun.ops.softmax_cross_entropy.loops import (
+    WORDS_PER_THREAD,
+    EntropyGradient,
+    EntropySum,
+    RowEntropies,
+    entropies_loop,
+    entropy_sum_loop,
+    gradient_loop,
+)
+
+_EXPONENTIAL = scalar.compile(lambda x, shift: scalar.exp(x - shift), parameters=("shift",))
+_WORD = 8
+
+
+@implement("softmax_cross_entropy", backend="jit")
+class CompiledSoftmaxCrossEntropy(Implementation):
+    """Two passes over data in forward and one in backward; no probabilities are stored."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """Prepare the entropies on the team, then their sum on one thread, in sample order."""
+        data, label = (spec.with_layout(PLAIN) for spec in request.inputs[:2])
+        served = (data.dtype, label.dtype) == ("float32", "int32") and data.elements > 0
+        if not served or OpReqType.NULL in request.requests:
+            return None
+        team = request.device.team_for_elements(data.elements)
+        # The threads' space follows the entropies.
+        entropies, own = Scratch(), Scratch(align(_WORD * data.shape[0]))
+        scratch = own.offset + _WORD * WORDS_PER_THREAD * team
+        rows = RowEntropies(
+            **_rows(data.shape, team, own, request.device),
+            label=source(1),
+            weight=source(2) if len(request.inputs) == 3 else None,
+            data=source(0),
+            statistics=extra(0),
+            addresses=(source(0),),
+            entropies=entropies,
+        )
+        total = EntropySum(samples=data.shape[0], entropies=entropies, loss=target(0))
+        return native_kernel(
+            self.name,
+            [
+                LoopPart(entropies_loop, rows, team, scratch),
+                LoopPart(entropy_sum_loop, total, 1, scratch),
+            ],
+            (data, label, *request.inputs[2:]),
+            request.outputs,
+            request.requests,
+            request.device,
+            extra_outputs=(TensorSpec((data.shape[0], 2)),),
+            flops=5 * data.elements,
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """Prepare the gradient, row by row."""
+        (gradient,), data = request.out_grad, request.in_data[0]
+        assert data is not None
+        arguments = len(request.in_data)
+        team = request.device.team_for_elements(data.elements)
+        rows = EntropyGradient(
+            **_rows(data.shape, team, Scratch(), request.device),
+            label=source(2),
+            weight=source(3) if arguments == 3 else None,
+            data=source(1),
+            statistics=source(2 + arguments),
+            addresses=(source(1), target(0)),
+            head=None if gradient is None else source(0),
+            gradient=target(0),
+        )
+        part = LoopPart(gradient_loop, rows, team, _WORD * WORDS_PER_THREAD * team)
+        return gradient_kernel(part, request, 5 * data.elements)
+
+
+def _rows(shape: Shape, team: int, own: Scratch, device: DeviceDescription) -> dict[str, Any]:
+    """Return the loops' common arguments, by name; own: the scratch space of the team."""
+    samples, classes = shape
+    part = _EXPONENTIAL.part(target(0), [source(0)], classes, [0.0], device=device)
+    return {
+        "samples": samples,
+        "classes": classes,
+        "code": Code(part.function),
+        "scratch_words": WORDS_PER_THREAD * team,
+        "words": own,
+        "cells": own,
+        "scratch_address": own,
+    }
