@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from mxrun.base.near_names import folded
+from mxrun.io.tables.cells import cell_number, has_decimal_comma
 from mxrun.io.tables.columns import MAX_KINDS, TableColumn, TableOutline
 from mxrun.io.tables.table_columns import MAX_CATEGORIES
 
@@ -83,6 +85,8 @@ def why_useless(column: TableColumn, outline: TableOutline) -> str:
     if column.words:
         if len(column.kinds) == 1 and not column.gaps:
             return f"always {column.word[:20]!r}"
+        if are_decimal_commas(column):
+            return f"numbers with a comma before decimals, such as {column.word[:20]!r}"
         if _is_category(column, rows) or column.dates:
             return ""
         kinds = (
@@ -97,6 +101,13 @@ def why_useless(column: TableColumn, outline: TableOutline) -> str:
     if _numbers_rows(column, outline):
         return "it only numbers the rows"
     return ""
+
+
+def are_decimal_commas(column: TableColumn) -> bool:
+    """Return whether the words of a column are numbers with a comma before their decimals."""
+    numbers = {kind: cell_number(kind.encode(errors="replace")) for kind in column.kinds}
+    words = [kind for kind, number in numbers.items() if math.isnan(number)]
+    return bool(column.words) and all(map(has_decimal_comma, words or [column.word]))
 
 
 def _is_category(column: TableColumn, rows: int) -> bool:

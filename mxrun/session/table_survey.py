@@ -16,11 +16,13 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.datasets.csv import CsvOptions, read
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.paths import find_files
+from mxrun.io.tables.cells import POINT_HINT
 from mxrun.io.tables.columns import MAX_KINDS, TableColumn, TableOutline, outline_table
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.tables.learn import learn_encoding
 from mxrun.session.column_survey import (
     ColumnDraft,
+    are_decimal_commas,
     choose_form,
     repeated_names,
     why_useless,
@@ -94,8 +96,16 @@ def survey_table(source: str, label: str | None = None) -> DataSurvey:
         target=None if chosen.is_class else _target(measured),
         comments=_comments(chosen, outline, choices),
         facts=_facts(outline, chosen, choices, encoding),
-        warnings=class_warnings(train.counts),
+        warnings=(*class_warnings(train.counts), *_comma_warnings(choices)),
     )
+
+
+def _comma_warnings(choices: Sequence[ColumnDraft]) -> tuple[str, ...]:
+    """Return a warning about columns of numbers that are not read as numbers."""
+    found = [str(each.column) for each in choices if are_decimal_commas(each.column)]
+    if not found:
+        return ()
+    return (f"columns left out, with a comma before decimals: {listed(found)}; write points",)
 
 
 def _given_label(outline: TableOutline, label: str, path: Path) -> _Label:
@@ -166,6 +176,9 @@ def _check_label(label: _Label, path: Path, outline: TableOutline) -> None:
         raise UserError(
             Diagnostic(problem, None, "a label in each row", f"none in {column.gap_place}", hint)
         )
+    if are_decimal_commas(column):
+        problem = f"{where} has numbers with a comma before decimals"
+        raise UserError(Diagnostic(problem, None, "numbers or words", column.word, POINT_HINT))
     if column.words and not label.is_class:
         kinds = len(_kinds(column))
         some = f"at least {kinds}" if kinds >= MAX_KINDS else str(kinds)

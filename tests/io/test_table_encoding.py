@@ -177,6 +177,15 @@ def test_numbers_that_no_float_holds_are_told(file, cell, share):
         learned("a,b\n" + "".join(f"{each},1\n" for each in cells), path=file)
 
 
+def test_numbers_with_decimal_commas_are_no_categories(file):
+    text = "a;b\n" + "1,5;1\n2;1\n1,5;1\n1.234,5;1\n"
+    with pytest.raises(UserError, match=r"t\.csv:2:1: column 'a': not a number") as caught:
+        learned(text, path=file)
+    assert "write a point before decimals" in caught.value.diagnostics[0].hint
+    found = rows(learned(text, {"a": "category"}, path=file))
+    assert [*found] == ["a=2", "a=1,5", "a=1.234,5", "b"]
+
+
 def test_words_after_many_blocks_of_numbers_make_a_category(file):
     cells = [*(str(n % 7) for n in range(400_000)), *("G" for _ in range(30_000))]
     found = rows(learned("a,b\n" + "".join(f"{cell},1\n" for cell in cells), path=file))

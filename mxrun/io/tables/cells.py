@@ -12,6 +12,14 @@ DELIMITERS = (b"\t", b";", b",")
 _GAPS = (b"", b'""', b"na", b"nan", b"null", b"none", b"?")
 # A whole number as programs write it that store a column with gaps as floating point.
 _WHOLE = re.compile(r"([+-]?[0-9]+)\.0+")
+# A number with a comma before its decimals, as many spreadsheets write it.
+_DECIMAL_COMMA = re.compile(r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+),[0-9]+")
+POINT_HINT = "write a point before decimals, not a comma"
+
+
+def has_decimal_comma(text: str) -> bool:
+    """Return whether a text is a number with a comma before its decimals."""
+    return _DECIMAL_COMMA.fullmatch(text) is not None
 
 
 def is_gap(cell: bytes) -> bool:
@@ -85,6 +93,11 @@ def _split_closed(text: bytes, divider: bytes) -> list[bytes] | None:
     return [cell.replace(b"\0", divider) for cell in cells] if b"\0" in joined else cells
 
 
+def is_open_quote(cell: bytes) -> bool:
+    """Return whether an unprocessed cell begins with a quote that it does not close."""
+    return cell.lstrip().startswith(b'"') and cell.count(b'"') % 2 == 1
+
+
 def _split_by_part(text: bytes, divider: bytes) -> list[bytes]:
     parts = text.split(divider)
     cells: list[list[bytes]] = []
@@ -95,7 +108,7 @@ def _split_by_part(text: bytes, divider: bytes) -> list[bytes]:
             is_open = part.count(b'"') % 2 == 0
         else:
             cells.append([part])
-            is_open = part.lstrip().startswith(b'"') and part.count(b'"') % 2 == 1
+            is_open = is_open_quote(part)
     return [divider.join(cell) for cell in cells]
 
 

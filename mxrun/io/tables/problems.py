@@ -9,7 +9,7 @@ from typing import Literal
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.convert import valid_range
-from mxrun.io.tables.cells import cell_number, is_gap
+from mxrun.io.tables.cells import POINT_HINT, cell_number, has_decimal_comma, is_gap
 from mxrun.io.tables.layout import TableForm, TableLayout
 from mxrun.io.tables.rows import RowBlock
 
@@ -51,6 +51,14 @@ class CellProblems:
         where = f"{name}:{block.lines[at]}:{count}: byte {block.byte(at)}"
         problem = f"{where}: the number of columns differs from the first row's"
         self._add(Diagnostic(problem, None, f"{width} columns", str(count)))
+
+    def add_open_quote(self, block: RowBlock, at: int, column: int, name: str) -> None:
+        """Add a row whose last cell begins with a quote that the row does not close."""
+        where = f"{name}:{block.lines[at]}:{column}: byte {block.byte(at)}"
+        problem = f"{where}: the cell in quotes does not end in this line"
+        hint = "line breaks within cells are not supported: replace them, or close the quote"
+        got = repr(block.rows[at].decode(errors="replace").strip()[-40:])
+        self._add(Diagnostic(problem, None, "a row in one line", got, hint))
 
     def add_cells(
         self,
@@ -95,8 +103,8 @@ class CellProblems:
             elif not self._form.is_plain:
                 problem, expected = "the value is missing", "a number, as of `missing: error`"
                 hint = "fill the gap in, or choose what stands for it, as `missing: mean`"
-        elif text.replace(",", "", 1).lstrip("+-").isdigit():
-            hint = "write a point before decimals, not a comma"
+        elif has_decimal_comma(text):
+            hint = POINT_HINT
         return Diagnostic(
             f"{where}: {named}{problem}", None, expected, repr(text[:40]), layout.hint or hint
         )

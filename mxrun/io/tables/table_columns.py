@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.io.tables.cells import cell_number, cell_text, is_gap
+from mxrun.io.tables.cells import (
+    POINT_HINT,
+    cell_number,
+    cell_text,
+    has_decimal_comma,
+    is_gap,
+)
 from mxrun.io.tables.features import FeatureColumn, FeatureTable
 from mxrun.io.tables.forms import CategoryForm, ColumnForm, DateForm, NumberForm
 from mxrun.io.tables.layout import TableForm, TableLayout
@@ -248,6 +254,12 @@ def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> C
         expected = f"a finite number, as in {reader.count(numeric):,} of {rows:,} rows"
         hint = f"correct this cell, or write columns: {{{key}: category}}"
         raise UserError(Diagnostic(problem, None, expected, got, hint))
+    if words and all(has_decimal_comma(cell_text(cell)) for cell in words):
+        row = reader.first(words)
+        got = repr(cell_text(_first_of(reader, words, row))[:40])
+        problem = f"{places.where(row, number)}: {column}: not a number"
+        hint = f"{POINT_HINT}; or write columns: {{{key}: category}}"
+        raise UserError(Diagnostic(problem, None, "a finite number", got, hint))
     kinds = len(cells)
     if kinds <= MAX_CATEGORIES and not (kinds > _MIN_UNIQUE and 2 * kinds > rows):
         return CategoryForm()

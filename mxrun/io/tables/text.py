@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.files import check_memory, read_all_bytes, unreadable_error
-from mxrun.io.tables.cells import split_row
+from mxrun.io.tables.cells import is_open_quote, split_row
 from mxrun.io.tables.features import FeatureTable
 from mxrun.io.tables.layout import PLAIN, TableForm, TableLayout, find_layout, same_columns
 from mxrun.io.tables.problems import HEADER_HINT, CellProblems
@@ -227,12 +227,15 @@ class _Reading:
         cells = [
             split_row(row, divider) if has_quotes else row.split(divider) for row in block.rows
         ]
-        if not is_even and any(len(each) != width for each in cells):
+        is_open = [has_quotes and is_open_quote(each[-1]) for each in cells]
+        if not is_even and (any(is_open) or any(len(each) != width for each in cells)):
             for at, each in enumerate(cells):
-                if len(each) != width:
+                if is_open[at]:
+                    self._problems.add_open_quote(block, at, len(each), name)
+                elif len(each) != width:
                     self._problems.add_width(block, at, len(each), width, name)
             # What follows is read for its own problems alone.
-            kept = [at for at, each in enumerate(cells) if len(each) == width]
+            kept = [at for at, each in enumerate(cells) if len(each) == width and not is_open[at]]
             cells = [cells[at] for at in kept]
             block = block.select(kept)
         if not cells:
