@@ -166,8 +166,11 @@ def sheet_files(sample: DataSample, file: Path | None) -> dict[str, Path]:
     """Return the file of the image sheet of each input that has images.
 
     file: by default one named after the run and the section, in the working folder. A second input
-    adds its name to the file's.
+    adds its name to the file's. Raises UserError for a name of another format than PNG.
     """
+    if file is not None and file.suffix.lower() != ".png":
+        problem = f"{file}: the sheet is a PNG file"
+        raise UserError(Diagnostic(problem, None, "a name that ends in .png", file.name))
     first = file or Path(f"{sample.name}_{sample.section}.png")
     names = [*sample.images]
     others = {name: first.with_name(f"{first.stem}_{name}{first.suffix}") for name in names[1:]}

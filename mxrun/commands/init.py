@@ -15,6 +15,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, is_replaceable, write_text
 from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.images.decode import SUFFIXES
+from mxrun.io.paths import find_files, is_pattern
 from mxrun.session.array_survey import known_files, survey_archive, survey_files
 from mxrun.session.config_draft import draft_config
 from mxrun.session.data_survey import DataSurvey
@@ -118,7 +119,7 @@ def _source(given: str) -> str:
 def _names(request: InitRequest, source: str) -> tuple[str, Path]:
     """Return the name of the run and the file to write."""
     stem = request.file.stem if request.file else _stem(user_path(source))
-    name = request.name or (_SEPARATORS.sub("_", stem).lstrip("._-")[:_MAX_NAME] or "net")
+    name = request.name or (_SEPARATORS.sub("_", stem).strip("._-")[:_MAX_NAME] or "net")
     is_name = not _SEPARATORS.search(name) and name[0].isalnum() and len(name) <= _MAX_NAME
     if request.name and not is_name:
         expected = (
@@ -147,6 +148,9 @@ def _survey(source: str, label: str | None) -> DataSurvey:
     """Look at the data in the way that its kind needs."""
     path = user_path(source)
     kind, suffix = _kind(path), path.suffix.lower()
+    if kind == "nothing" and is_pattern(source):
+        path = find_files(source)[0]
+        kind, suffix = "file", path.suffix.lower()
     if kind == "nothing" and source in _BUNDLED:
         _refuse_label(label, source)
         return survey_files("", source, _BUNDLED[source])

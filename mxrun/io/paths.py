@@ -35,6 +35,11 @@ def paths_of(paths: str | Sequence[str]) -> tuple[str, ...]:
     return (paths,) if isinstance(paths, str) else tuple(paths)
 
 
+def is_pattern(text: str) -> bool:
+    """Return whether a path that is no file is a pattern."""
+    return glob.has_magic(text) or _RANGE.search(text) is not None
+
+
 def find_files(paths: str | Sequence[str]) -> tuple[Path, ...]:
     """Return the files of paths and patterns: sorted by name for a pattern, else as given.
 

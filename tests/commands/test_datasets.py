@@ -141,6 +141,13 @@ def test_sheets_show_every_picture(photos: Path, tmp_path: Path) -> None:
         assert picture.height < 300
 
 
+def test_a_sheet_has_the_name_of_a_png_file(photos: Path) -> None:
+    found = sample(photos / "photos.yaml", count=1)
+    assert datasets.sheet_files(found, Path("a.PNG")) == {"data": Path("a.PNG")}
+    with pytest.raises(UserError, match=r"a\.jpg: the sheet is a PNG file"):
+        datasets.sheet_files(found, Path("a.jpg"))
+
+
 def test_boxes_are_drawn(photos: Path) -> None:
     pixels = np.zeros((2, 3, 20, 20), np.uint8)
     boxes = np.full((2, 2, 5), -1, np.float32)

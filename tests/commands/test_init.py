@@ -200,6 +200,18 @@ def test_tables_of_every_form_are_read(folder: Path, delimiter: str, header: boo
     assert {role: len(part) for role, part in opened(result).items()} == {"train": 72, "eval": 18}
 
 
+def test_a_pattern_is_several_files_of_one_table(folder: Path) -> None:
+    rows = flowers()
+    write_table(folder / "part-0.csv", "length,width,weight,kind", rows[:40])
+    write_table(folder / "part-1.csv", "length,width,weight,kind", rows[40:])
+    assert "no file matches the pattern other-*.csv" in refusal("other-*.csv")
+    for pattern in ("part-*.csv", "part-{0..1}.csv"):
+        result = init(InitRequest(pattern, file=Path("part.yaml"), overwrite=True))
+        parts = opened(result)
+        assert {role: len(part) for role, part in parts.items()} == {"train": 72, "eval": 18}
+    assert init(InitRequest("part-*.csv", overwrite=True)).file == Path("part.yaml")
+
+
 def test_each_column_gets_its_treatment_with_the_reason(folder: Path) -> None:
     rng = np.random.default_rng(3)
     rows = []

@@ -93,7 +93,7 @@ def read_image_list(path: Path, root: Path | None = None) -> ImageList:
             raise UserError(Diagnostic(problem, None, "file,label", got, hint))
         image = folder / file
         if not os.path.isfile(image):
-            hint = f"names of files are relative to {folder}"
+            hint = f"names of files are relative to {folder}; `root` names another folder"
             raise UserError(Diagnostic(f"{path}:{line}: {image} is not there", hint=hint))
         files.append(image)
         labels.append(_label(label, f"{path}:{line}"))
