@@ -54,6 +54,8 @@ class Plugin:
 
 
 _PLUGINS: dict[str, Plugin] = {}
+# Called before a plugin runs.
+BEFORE_PLUGINS: list[Callable[[], None]] = []
 
 
 def load_plugin(
@@ -79,6 +81,8 @@ def load_plugin(
         module.__file__ = path
         plugin = Plugin(path, digest, module.__name__)
         permit(plugin)
+        for prepare in BEFORE_PLUGINS:
+            prepare()
         _run(content, module, path)
         _PLUGINS[digest] = plugin
     return _PLUGINS[digest]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
@@ -23,6 +22,7 @@ from mxrun.cli.arguments import (
     batch_size,
     divide_settings,
 )
+from mxrun.report.streams import results
 
 if TYPE_CHECKING:
     from mxrun.commands import infer as command
@@ -188,7 +188,7 @@ def _run_and_write(
     from mxrun.report.result import write_json, write_tables
 
     collected = json or form is OutputFormat.TABLE
-    shown = collected or to is not None or not sys.stdout.isatty()
+    shown = collected or to is not None or not results().isatty()
     with progress_callback(inference.total, shown) as advance:
         if collected:
             rows = list(inference.rows(advance))
@@ -241,7 +241,7 @@ def _output_format(output: OutputFormat | None, to: Path | None, top: int | None
             f"--top {top} selects classes, but npy holds the numbers of all: leave out --top, or "
             "write --output jsonl or csv"
         )
-    if form is OutputFormat.NPY and to is None and sys.stdout.isatty():
+    if form is OutputFormat.NPY and to is None and results().isatty():
         raise typer.BadParameter("a terminal cannot show npy, which is binary: add --to FILE.npy")
     return form
 

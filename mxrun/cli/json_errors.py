@@ -9,7 +9,6 @@ error, as without --json.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,7 +48,7 @@ def write_usage_error(message: str, command: str, exit_code: int) -> None:
 def _write(kind: str, message: str, diagnostics: Sequence[Diagnostic], exit_code: int) -> None:
     import json
 
-    from mxrun.report.streams import silence
+    from mxrun.report.streams import results, silence
 
     error = {
         "kind": kind,
@@ -58,11 +57,11 @@ def _write(kind: str, message: str, diagnostics: Sequence[Diagnostic], exit_code
     }
     line = json.dumps({"error": error, "exit_code": exit_code})
     try:
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+        results().write(f"{line}\n")
+        results().flush()
     except OSError:
         # The error may be that standard output cannot be written.
-        silence(sys.stdout)
+        silence(results())
 
 
 def _as_json(problem: Diagnostic) -> dict[str, Any]:

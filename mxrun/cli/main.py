@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -37,7 +38,8 @@ from mxrun.cli.schema import schema
 from mxrun.cli.show import show
 from mxrun.cli.train import train
 from mxrun.cli.verify import verify
-from mxrun.library import plugin_errors
+from mxrun.library import BEFORE_PLUGINS, plugin_errors
+from mxrun.report.streams import reserve
 
 app = typer.Typer(
     name="mxrun",
@@ -84,6 +86,8 @@ def _run(wants_json: bool) -> int:
     """Run the command and report MxrunErrors; other exceptions propagate."""
     try:
         try:
+            # A plugin may print what it likes.
+            BEFORE_PLUGINS.append(partial(reserve, sys.stdout))
             with plugin_errors():
                 app()
         except OSError as error:

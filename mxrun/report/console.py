@@ -13,7 +13,7 @@ from rich.text import Text
 
 from mxrun.base.errors import MxrunError, Stopped, UserError, shown
 from mxrun.report.printable import printable
-from mxrun.report.streams import escape_unencodable, optional_stderr
+from mxrun.report.streams import escape_unencodable, optional_stderr, results
 
 # Files and pipes have no width: lines are not wrapped, and drawings have this one.
 _WIDTH_OF_FILES = 200
@@ -37,10 +37,11 @@ class PrintableConsole(Console):
 
 def stdout() -> Console:
     """Return the console for results. It escapes characters that the stream's encoding lacks."""
-    escape_unencodable(sys.stdout)
-    if sys.stdout.isatty():
-        return PrintableConsole(highlight=False)
-    return PrintableConsole(width=_WIDTH_OF_FILES, soft_wrap=True, highlight=False)
+    stream = results()
+    escape_unencodable(stream)
+    if stream.isatty():
+        return PrintableConsole(file=stream, highlight=False)
+    return PrintableConsole(file=stream, width=_WIDTH_OF_FILES, soft_wrap=True, highlight=False)
 
 
 def stderr() -> Console:

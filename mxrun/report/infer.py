@@ -19,6 +19,7 @@ from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.report.figures import count_text, metrics_text, records_text
 from mxrun.report.printable import csv_cells
 from mxrun.report.result import standard_output
+from mxrun.report.streams import results
 from mxrun.train.files import canonical_json
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def _opened(to: Path | None) -> Iterator[IO[bytes]]:
     """
     if to is None:
         with standard_output():
-            yield sys.stdout.buffer
+            yield results().buffer
         return
     with atomic_file(to) as file:
         yield file

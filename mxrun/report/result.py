@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mxrun.base.files import report_write_errors
-from mxrun.report.streams import is_stream_error, silence
+from mxrun.report.streams import is_stream_error, results, silence
 from mxrun.train.files import canonical_json
 
 if TYPE_CHECKING:
@@ -22,13 +21,13 @@ _SIGPIPE_EXIT_CODE = 141
 def write_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
     """Write one line of JSON. Raises UserError if it cannot be written."""
     with standard_output():
-        sys.stdout.write(canonical_json(value))
+        results().write(canonical_json(value))
 
 
 def write_text(text: str) -> None:
     """Write a text as it is. Raises UserError if it cannot be written."""
     with standard_output():
-        sys.stdout.write(text)
+        results().write(text)
 
 
 def write_tables(parts: Sequence[RenderableType]) -> None:
@@ -45,7 +44,7 @@ def write_tables(parts: Sequence[RenderableType]) -> None:
             with console.capture() as printed:
                 console.print(part)
             lines = printed.get().removesuffix("\n").split("\n")
-            sys.stdout.write("".join(f"{line.rstrip(' ')}\n" for line in lines))
+            results().write("".join(f"{line.rstrip(' ')}\n" for line in lines))
 
 
 def output_failed(error: OSError) -> NoReturn:
@@ -56,7 +55,7 @@ def output_failed(error: OSError) -> NoReturn:
     """
     if not is_stream_error(error):
         raise error
-    silence(sys.stdout)
+    silence(results())
     if isinstance(error, BrokenPipeError):
         raise SystemExit(_SIGPIPE_EXIT_CODE) from None
     with report_write_errors(Path("standard output")):
@@ -68,6 +67,6 @@ def standard_output() -> Iterator[None]:
     """Context manager that flushes standard output at its end and handles failed writes."""
     try:
         yield
-        sys.stdout.flush()
+        results().flush()
     except OSError as error:
         output_failed(error)

@@ -1,4 +1,4 @@
-"""Standard streams that cannot be written, or lack characters."""
+"""Standard streams that cannot be written, lack characters, or are reserved for results."""
 
 from __future__ import annotations
 
@@ -12,6 +12,21 @@ from typing import TextIO
 
 # Errors of write(2) on a stream: no space, over a quota or size limit, device failure, closed.
 _WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
+
+# Standard output, once it is reserved.
+_RESERVED: list[TextIO] = []
+
+
+def reserve(stream: TextIO) -> None:
+    """Reserve standard output for results: all else that is printed goes to standard error."""
+    if not _RESERVED:
+        _RESERVED.append(stream)
+        sys.stdout = sys.stderr
+
+
+def results() -> TextIO:
+    """Return the stream for results: standard output."""
+    return _RESERVED[0] if _RESERVED else sys.stdout
 
 
 def escape_unencodable(stream: TextIO) -> None:

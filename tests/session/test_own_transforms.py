@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import HANG_S
+from commands import HANG_S, mxrun, succeeded
 
 from mxrun import library
 from mxrun.base.errors import UserError
@@ -133,3 +135,48 @@ def test_images_of_any_numbers_are_moved_before_other_transforms(plugin, dtype):
     program = RowProgram(steps, "data", Field(images), TensorSpec((3, 4, 4)), 1)
     assert not program.write(program.read(numbers), numbers, numbers, rows)
     assert np.array_equal(rows, images[:, :, :, ::-1].astype(np.float32))
+
+
+CONFIG = """\
+name: net
+threads: 1
+plugins: [printing.py]
+network:
+  inputs: {data: [4], label: []}
+  layers:
+    - FullyConnected: {num_hidden: 2}
+    - SoftmaxOutput: {label: label}
+data:
+  batch_size: 4
+  workers: 2
+  train: {dataset: csv, path: rows.csv, transforms: [test_printing]}
+train: {epochs: 1, optimizer: sgd}
+"""
+PRINTING = '''
+from mxrun.io.transforms.base import Transform, register
+
+print("imported")
+
+
+@register("test_printing")
+class Printing(Transform):
+    """Prints a line for each record."""
+
+    def apply(self, record, draw):
+        print("applied")
+        return record
+'''
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
+def test_what_a_plugin_prints_is_no_part_of_the_results(empty_folder: Path, kind: str):
+    Path("printing.py").write_text(PRINTING)
+    Path("net.yaml").write_text(CONFIG)
+    Path("rows.csv").write_text("".join(f"{number},1,2,3,{number % 2}\n" for number in range(20)))
+    done = succeeded(mxrun("train", "net.yaml", f"data.worker_kind={kind}", "--json"))
+    assert json.loads(done.stdout)["python_transforms"] == kind
+    assert "imported" in done.stderr
+    assert "applied" in done.stderr
+    table = succeeded(mxrun("infer", "runs/net", "rows.csv", "--output", "csv"))
+    assert "applied" in table.stderr
+    assert len(table.stdout.splitlines()) == 1 + 20
