@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mxrun.base.device import DeviceDescription
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source, target
@@ -21,9 +22,12 @@ from mxrun.operator.simple_entry import Array, Formula
 from mxrun.operator.simple_property import SimpleOperator
 from mxrun.ops.binary import BINARY
 from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.copy_part import copy_part
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.strided import broadcast_axes, joint_layout, same_order
-from mxrun.ops.strided_map import served, strided_part
+from mxrun.ops.strided_map import strided_part
+
+_SERVED = {FLOAT32, BFLOAT16}
 
 
 class BroadcastProperty(SimpleProperty[NoParameters]):
@@ -86,15 +90,19 @@ class Broadcast(SimpleOperator):
 
 
 class CompiledBroadcast(Implementation):
-    """Strided float32 maps, in the layout of a side that has the output's shape."""
+    """Strided maps, in the layout of a side that has the output's shape.
+
+    The output and a side of its shape may be bfloat16; a side that is broadcast is float32.
+    """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the map, in one pass."""
         assert isinstance(prop, BroadcastProperty)
-        if OpReqType.NULL in request.requests or not served(*request.inputs):
+        given = (*request.inputs, *request.outputs)
+        if OpReqType.NULL in request.requests or {spec.dtype for spec in given} - _SERVED:
             return None
         output = joint_layout(request.outputs[0], request.inputs)
-        sides = tuple(spec.with_layout(output.layout) for spec in request.inputs)
+        sides = tuple(_side(spec, output) for spec in request.inputs)
         operands = [(source(index), spec) for index, spec in enumerate(sides)]
         part = strided_part(
             prop.entry.forward.traced,
@@ -123,32 +131,44 @@ class CompiledBroadcast(Implementation):
         repeated = [broadcast_axes(spec, full.shape) for spec in request.in_grad]
         if not all(same_order(full, axes) for axes in repeated):
             full = full.with_layout(PLAIN)
-        specs = [full, *(spec.with_layout(full.layout) for spec in request.in_grad)]
-        parts, read, requests = [], set[int](), list(request.requests)
+        specs = [full, *(_side(spec, full) for spec in request.in_grad)]
+        gradients = tuple(spec.with_layout(full.layout) for spec in request.in_grad)
+        parts, read, requests = list[KernelPart](), set[int](), list(request.requests)
         for side in (1, 0):
             formula, place = prop.entry.gradients[side], target(side)
             if not isinstance(formula, Formula) or requests[side] is OpReqType.NULL:
                 continue
             read |= {index for index, reads in enumerate(formula.reads) if reads}
+            written, given = gradients[side], requests[side]
             if repeated[side]:
-                parts.append(_summed(formula, place, specs, repeated[side], device))
+                axes = repeated[side]
+                parts.append(_summed(formula, place, written, specs, axes, device, given))
             else:
-                parts.append(_map(formula, place, specs, device, requests[side]))
-                (requests[side],) = without_add_requests([requests[side]])
+                parts.append(_map(formula, place, written, specs, device, given))
+            # A float32 sum is added by the kernel.
+            if not repeated[side] or written.dtype != FLOAT32:
+                (requests[side],) = without_add_requests([given])
         return native_kernel(
             self.name,
             parts,
             (*(spec if index in read else None for index, spec in enumerate(specs)), None),
-            tuple(specs[1:]),
+            gradients,
             requests,
             device,
             flops=2 * len(parts) * full.elements,
         )
 
 
+def _side(spec: TensorSpec, full: TensorSpec) -> TensorSpec:
+    """Return a side as the maps read it: float32 if it is broadcast, in the output's layout."""
+    dtype = spec.dtype if spec.shape == full.shape else FLOAT32
+    return replace(spec.with_layout(full.layout), dtype=dtype)
+
+
 def _map(
     formula: Formula,
     output: Slot,
+    written: TensorSpec,
     specs: Sequence[TensorSpec],
     device: DeviceDescription,
     request: OpReqType = OpReqType.WRITE,
@@ -156,32 +176,41 @@ def _map(
     """Return an unreduced gradient; specs: those of out_grad, lhs and rhs."""
     # A tensor that the map does not read may be absent: the output replaces it.
     operands = [
-        (source(index), spec) if reads else (output, specs[0])
+        (source(index), spec) if reads else (output, written)
         for index, (spec, reads) in enumerate(zip(specs, formula.reads, strict=True))
     ]
-    return strided_part(formula.traced, [output], specs[0], operands, device, requests=[request])
+    return strided_part(formula.traced, [output], written, operands, device, requests=[request])
 
 
 def _summed(
     formula: Formula,
     output: Slot,
+    written: TensorSpec,
     specs: Sequence[TensorSpec],
     repeated: Sequence[int],
     device: DeviceDescription,
+    request: OpReqType,
 ) -> KernelPart:
-    """Return the gradient of a side that is broadcast along the axes `repeated`."""
-    full = specs[0]
-    if any(formula.reads[1:]):
-        product = (between(0), full)
-        total = reduce_part(ReductionKind.SUM, output, product, repeated, device)
-        return ChainPart((_map(formula, between(0), specs, device), total), (full.nbytes,))
-    # A gradient that depends on out_grad only is a multiple of it, so the sum can be taken first.
-    total = reduce_part(ReductionKind.SUM, output, (source(0), full), repeated, device)
-    if formula.passes_first:
-        return total
-    count = math.prod(size for axis, size in enumerate(full.shape) if axis not in repeated)
-    own = formula.traced.part(output, (output,) * len(formula.reads), count, device=device)
-    return ChainPart((total, own), ())
+    """Return the gradient of a side that is broadcast along the axes `repeated`.
+
+    The sum is float32; it is rounded once if the gradient, of the spec `written`, is bfloat16.
+    """
+    full, wide = specs[0], replace(specs[0], dtype=FLOAT32)
+    is_low, is_mapped = written.dtype != FLOAT32, any(formula.reads[1:]) or full.dtype != FLOAT32
+    total, count = between(1) if is_low else output, written.elements
+    parts: list[KernelPart] = []
+    if is_mapped:
+        parts.append(_map(formula, between(0), wide, specs, device))
+    data = (between(0), wide) if is_mapped else (source(0), full)
+    parts.append(reduce_part(ReductionKind.SUM, total, data, repeated, device))
+    if not is_mapped and not formula.passes_first:
+        # A gradient that depends on out_grad only is a multiple of it, so the sum comes first.
+        operands = (total,) * len(formula.reads)
+        parts.append(formula.traced.part(total, operands, count, device=device))
+    if is_low:
+        kinds = (written.dtype, FLOAT32)
+        parts.append(copy_part(total, output, count, device, request, kinds))
+    return ChainPart(tuple(parts), (wide.nbytes * is_mapped, 4 * count * is_low))
 
 
 # Further names in older MXNet models.

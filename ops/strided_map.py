@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from mxrun.base.device import DeviceDescription
+from mxrun.base.dtype import FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, strides_of
 from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, Float32s, Int64s, Integer, Table
 from mxrun.codegen.jit import call_address, float32s, inlined, integer, native, share
@@ -68,6 +69,7 @@ class Chunks(Gathering):
     """Arguments of `chunks_loop`.
 
     chunk: elements of a chunk; code: the map's code; scratch_address: the team's scratch space;
+    output_bytes, operand_bytes: bytes of an element of the outputs, and of each operand;
     modes: access mode of each operand (0: stored like the outputs, 1: gathered, 2: every chunk
     equals the first, 3: read in place, no chunk crosses the end of an innermost run).
 
@@ -81,7 +83,9 @@ class Chunks(Gathering):
     scratch_address: Integer
     output_count: Integer
     outputs: Table
+    output_bytes: Integer
     operand_count: Integer
+    operand_bytes: Table
     modes: Table
     parameter_count: Integer
     parameters: Table
@@ -211,14 +215,15 @@ def chunks_loop(call: Chunks) -> None:
                     advance_rows(call, operand, state, 1)
             read = first_operand + operand
             if mode == 0 or mode == 3:
-                words[read] = integer(call.operands, operand) + _ELEMENT * place
+                size = integer(call.operand_bytes, operand)
+                words[read] = integer(call.operands, operand) + size * place
             elif mode == 1 or at == begin:
                 base = 2 * behind - (operand + 1) * (chunk + _GRAIN)
                 words[read] = call.scratch_address + _ELEMENT * base
                 gather(call, operand, state, call.cells, base, count)
         words[own + _COUNT] = count
         for output in range(call.output_count):
-            words[first_output + output] = integer(call.outputs, output) + _ELEMENT * at
+            words[first_output + output] = integer(call.outputs, output) + call.output_bytes * at
         call_address(call.code, call.scratch_address + _WORD * own, 0, 0, 0, 0, 0)
         at += count
 
@@ -257,11 +262,12 @@ def strided_part(
 ) -> LoopPart:
     """Return outputs = map of the operands, which are broadcast to the outputs' `spec`.
 
-    All are float32, in one unpacked layout. The map serves null and add-to requests itself, as in
-    `MapKernel.multi_output_part`.
+    All are in one unpacked layout, and float32; the outputs and operands of their shape may also be
+    bfloat16. The map serves null and add-to requests itself, as in `MapKernel.multi_output_part`.
     """
     found = [(operand, common_axes(spec, [each])) for operand, each in operands]
-    return _part(kernel, outputs, spec.elements, found, device, parameters, requests)
+    stored = (*(spec.dtype for _ in outputs), *(each.dtype for _, each in operands))
+    return _part(kernel, outputs, spec.elements, found, device, parameters, requests, stored)
 
 
 def permuted_part(
@@ -281,8 +287,12 @@ def _part(
     device: DeviceDescription,
     parameters: Sequence[float] = (),
     requests: Sequence[OpReqType] = (OpReqType.WRITE,),
+    stored: Sequence[str] = (),
 ) -> LoopPart:
-    """Return the map over the outputs' elements, with the operands' axes in their memory order."""
+    """Return the map over the outputs' elements, with the operands' axes in their memory order.
+
+    stored: dtypes of outputs and operands; float32 for all by default.
+    """
     assert _FIRST_OUTPUT + len(outputs) + len(operands) + len(parameters) <= _BLOCK_WORDS
     slots = tuple(operand for operand, _ in operands)
     axes = tuple(own or [(1, (1,))] for _, own in operands)
@@ -291,9 +301,15 @@ def _part(
         kernel.multi_output_part, outputs, slots, elements, parameters, device=device
     )
     if not elements or all(step in (0, 1) for step in steps):
-        return contiguous(requests=requests, steps=steps)
+        return contiguous(requests=requests, steps=steps, stored=stored)
     chunk, modes = _chunks(elements, axes)
-    copies = modes == (1,) and tuple(requests) == (OpReqType.WRITE,) and _passes(kernel)
+    kinds = stored or (FLOAT32,) * (len(outputs) + len(operands))
+    plain = set(kinds) == {FLOAT32} and tuple(requests) == (OpReqType.WRITE,)
+    copies = modes == (1,) and plain and _passes(kernel)
+    sizes = tuple(item_size(dtype) for dtype in kinds)
+    # Gathered elements are float32; other operands are read where they are.
+    gathered = zip(modes, sizes[len(outputs) :], strict=True)
+    assert all(mode == 0 or size == _ELEMENT for mode, size in gathered)
     team = device.team_for_elements(elements)
     # The last axis is endless, so that it never overflows.
     rank = 1 + max(map(len, axes))
@@ -318,11 +334,13 @@ def _part(
     chunks = Chunks(
         **gathering,
         chunk=chunk,
-        code=Code(contiguous(requests=requests).function),
+        code=Code(contiguous(requests=requests, stored=kinds).function),
         scratch_address=Scratch(),
         output_count=len(written),
         outputs=written,
+        output_bytes=sizes[0],
         operand_count=len(slots),
+        operand_bytes=sizes[len(outputs) :],
         modes=modes,
         parameter_count=len(parameters),
         parameters=tuple(parameters),

@@ -48,9 +48,12 @@ NATIVE = {
     "_batch_norm_limited": {"residual": False},
     "clip": {"a_min": -1.0, "a_max": 1.0},
     "batch_dot": {"transpose_b": True},
+    "broadcast_mul": {},
     "elemwise_add": {},
     "add_n": {"num_args": 3},
 }
+
+SECOND = {"batch_dot": {"rhs": (4, 16, 5, 6)}, "broadcast_mul": {"rhs": (16, 1, 6)}}
 
 
 def rounded(array: Array) -> Array:
@@ -130,8 +133,7 @@ def test_bfloat16_gives_the_numbers_of_float32_but_for_rounding(row: Row) -> Non
 
 @pytest.mark.parametrize("operator", NATIVE)
 def test_networks_run_on_bfloat16_memory(operator: str) -> None:
-    shapes = {"rhs": (4, 16, 5, 6)} if operator == "batch_dot" else {}
-    row = Row(operator, NATIVE[operator], (4, 16, 6, 6), shapes)
+    row = Row(operator, NATIVE[operator], (4, 16, 6, 6), SECOND.get(operator, {}))
     _, step = run(row, "bfloat16")
     assert step.kernel is not None
     output = step.kernel.outputs[0]
