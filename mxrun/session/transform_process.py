@@ -32,11 +32,11 @@ def command(plugins: Sequence[library.Plugin]) -> list[str]:
 
 
 def main(settings: Mapping[str, Any], descriptors: Sequence[str]) -> None:
-    """Serve the connection and the memory with these descriptors."""
-    connection, memory = map(int, descriptors)
+    """Serve the connection and the memory with these descriptors until the lifeline is closed."""
+    connection, memory, lifeline = map(int, descriptors)
     prepare = partial(_load, settings["plugins"], settings["threads"])
     with socket.socket(fileno=connection) as connected:
-        serve(connected, SharedArrays(memory), prepare)
+        serve(connected, SharedArrays(memory), lifeline, prepare)
 
 
 def _load(plugins: Sequence[tuple[str, str]], threads: int) -> None:

@@ -36,6 +36,7 @@ from mxrun.session.transform_process import command
 
 PLUGIN = '''
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -67,6 +68,8 @@ class Faulty(Transform):
         return (record + draw(record.shape)).astype(np.float32)
 
     def fail(self):
+        if self.fault == "search":
+            re.match("(a+)+$", 60 * "a" + "b")
         if self.fault == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fault == "raise":
@@ -269,14 +272,15 @@ import test_python_transforms as tests
 from mxrun import library
 plugin = library.load_plugin({plugin!r})
 transforms = tests.ProcessTransforms(tests.command([plugin]), 600.0)
-tests.batches(tests.dataset(fault="wait", folder={folder!r}), transforms)
+tests.batches(tests.dataset(fault={fault!r}, folder={folder!r}), transforms)
 """
 
 
-def test_processes_end_with_a_run_that_is_killed(plugin, tmp_path):
-    """Even within a transform that never returns."""
+@pytest.mark.parametrize("fault", ["wait", "search"])
+def test_processes_end_with_a_run_that_is_killed(plugin, tmp_path, fault):
+    """Even within a transform that never returns, with or without the interpreter lock."""
     tests = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
-    script = PARENT.format(tests=tests, plugin=plugin.path, folder=str(tmp_path))
+    script = PARENT.format(tests=tests, plugin=plugin.path, folder=str(tmp_path), fault=fault)
     with subprocess.Popen([sys.executable, "-c", script]) as run:
         deadline = time.monotonic() + HANG_S
         while not (tmp_path / "began").exists():

@@ -57,7 +57,8 @@ class ProcessTransforms:
     def __init__(self, command: Sequence[str], timeout: float) -> None:
         """`command`: starts a process that serves a connection and a memory file.
 
-        Their descriptors are its last two arguments; see `transform_server`. timeout: seconds that
+        Their descriptors and that of its lifeline are its last three arguments; see
+        `transform_server`. timeout: seconds that
         a process may take for one record.
         """
         self._command, self._timeout = tuple(command), timeout
@@ -175,7 +176,9 @@ class _Process:
         self._arrays = SharedArrays(memory)
         self.is_idle = False
         self._ended = threading.Lock()
-        descriptors = (theirs.fileno(), memory)
+        # Nothing is written: our side is closed when this process ends, however that happens.
+        lifeline, self._lifeline = os.pipe()
+        descriptors = (theirs.fileno(), memory, lifeline)
         try:
             self._process = subprocess.Popen(
                 [*command, *map(str, descriptors)],
@@ -189,9 +192,11 @@ class _Process:
             )
         except OSError:
             self._connection.close()
+            os.close(self._lifeline)
             raise
         finally:
             theirs.close()
+            os.close(lifeline)
 
     @property
     def identifier(self) -> int:
@@ -257,6 +262,7 @@ class _Process:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
         self._connection.close()
+        os.close(self._lifeline)
 
 
 def _not_started(reason: str) -> UserError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -18,12 +19,15 @@ from mxrun.io.transforms.draws import Draws
 from mxrun.io.transforms.pipeline import TransformStep
 
 
-def serve(connection: socket.socket, arrays: SharedArrays, prepare: Callable[[], None]) -> None:
+def serve(
+    connection: socket.socket, arrays: SharedArrays, lifeline: int, prepare: Callable[[], None]
+) -> None:
     """Transform the records of each request until the other side closes the connection.
 
-    prepare: loads the transforms; its UserError is the answer to the first request.
+    lifeline: a pipe; the process ends when its other side is closed. prepare: loads the transforms;
+    its UserError is the answer to the first request.
     """
-    threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
+    _end_with(lifeline)
     try:
         try:
             prepare()
@@ -42,10 +46,20 @@ def serve(connection: socket.socket, arrays: SharedArrays, prepare: Callable[[],
         return
 
 
-def _end_with(connection: int) -> None:
-    """End the process when the other side closes the connection, even within a transform."""
+def _end_with(lifeline: int) -> None:
+    """End the process when the other side of a pipe is closed, even within a transform.
+
+    One that holds the interpreter lock, such as a regular expression, stops all threads of Python.
+    On Linux the signal of the pipe ends the process then.
+    """
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
+    threading.Thread(target=_wait_for_end, args=(lifeline,), daemon=True).start()
+
+
+def _wait_for_end(lifeline: int) -> None:
     closing = select.poll()
-    closing.register(connection, getattr(select, "POLLRDHUP", select.POLLHUP))
+    closing.register(lifeline, select.POLLHUP)
     closing.poll()
     os._exit(0)
 
