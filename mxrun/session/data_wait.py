@@ -26,7 +26,9 @@ def wait_advice(
     stage = limiting_stage(work)
     if stage == READ and reads_files:
         return _reading_advice(data)
-    if stage == MAKE and python == THREAD and data.worker_kind == THREAD:
+    # With fewer workers than two, `auto` stays on the thread.
+    is_thread = python == THREAD and data.worker_kind == THREAD and data.loader_threads > 1
+    if stage == MAKE and is_thread:
         return "the transforms are the limit; set data.worker_kind to process or auto"
     limit = "" if stage != MAKE else f"{_making(reads_files, has_transforms)} the limit; "
     return f"{limit}{_making_advice(data, reads_files, has_transforms)}"

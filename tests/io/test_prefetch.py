@@ -186,6 +186,25 @@ def test_D3_a_batch_that_is_not_made_yet_is_waited_for():
         assert 0 < iterator.waited_seconds <= time.perf_counter() - started
 
 
+@pytest.mark.parametrize(("workers", "engine"), [(0, "threaded"), (2, "naive")])
+def test_batches_that_the_thread_itself_makes_are_waits(workers: int, engine: str):
+    made: dict[int, float] = {}
+
+    def slow(index: int) -> np.ndarray:
+        started = time.perf_counter()
+        time.sleep(0.001)
+        made[index] = time.perf_counter() - started
+        return picture(index)
+
+    with opened(lazy_dataset(slow), workers=workers, engine=engine, ahead=1) as iterator:
+        iterator.reset(1)
+        slots = make_slots(iterator)
+        while iterator.next_into(slots) is not None:
+            pass
+        # The first batch is made by the reset; the last one is padded with its records.
+        assert iterator.waited_seconds >= sum(made[index] for index in range(SIZE, COUNT))
+
+
 def test_D3_no_more_is_made_ahead_than_there_is_memory_for():
     numbers: list[int] = []
 

@@ -60,11 +60,13 @@ def test_the_limiting_stage_is_named() -> None:
 
 
 def test_processes_help_transforms_on_threads() -> None:
-    data = section(CORES, "own").model_copy(update={"worker_kind": "thread"})
+    data = section(max(CORES, 2), "own").model_copy(update={"worker_kind": "thread"})
     assert wait_advice(0.4, data, False, MAKING, "thread") == (
         "the transforms are the limit; set data.worker_kind to process or auto"
     )
     assert "worker_kind" not in wait_advice(0.4, data, False, MAKING)
+    alone = data.model_copy(update={"workers": 0})
+    assert "worker_kind" not in wait_advice(0.4, alone, False, MAKING, "thread")
 
 
 def test_nothing_is_advised_for_short_waits_and_for_bare_copies() -> None:

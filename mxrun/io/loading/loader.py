@@ -215,8 +215,11 @@ class Loader:
 
         return tell
 
-    def copy(self, batch: int, copy: Callable[[Slots], None]) -> None:
-        """Call `copy` with a complete staged batch, then make another in its memory."""
+    def copy(self, batch: int, copy: Callable[[Slots], None]) -> float:
+        """Call `copy` with a complete staged batch, then make another in its memory.
+
+        Returns the seconds for which the calling thread made it, 0 if other threads do.
+        """
         place = self._places[batch % len(self._places)]
 
         def run(context: RunContext) -> None:
@@ -234,7 +237,10 @@ class Loader:
         )
         self.engine.run_or_push(operator)
         wait_for(self.engine, self._copied)
+        started = time.perf_counter()
         self._push(batch + len(self._places))
+        is_threaded = isinstance(self.engine, ThreadedEngine)
+        return 0.0 if is_threaded else time.perf_counter() - started
 
     def stop(self, timeout: float) -> None:
         """Stop the threads, each after its current records, and wait up to `timeout` seconds."""

@@ -109,7 +109,7 @@ class PrefetchIterator(OrderedIterator):
                 else:
                     np.copyto(slot, staged[name])
 
-        self._loader.copy(self._position, copy)
+        self.waited_seconds += self._loader.copy(self._position, copy)
         self._position += 1
         return Batch(finished.valid, finished.indices)
 
