@@ -19,6 +19,8 @@ from mxrun.io.dataset.split import ALL, Split
 from mxrun.io.transforms.base import RecordShape
 
 _SHARE = 0.8
+# Classes that are numbers below this are listed without gaps.
+_MAX_NUMBERS = 10_000
 # Bytes of a channel that are summed at once.
 _BLOCK = 1 << 16
 # Records whose values give mean and deviation.
@@ -143,14 +145,22 @@ def class_counts(dataset: Dataset, names: Sequence[str] = ()) -> dict[str, int]:
     """Return the records of each class by name; empty if labels are no classes.
 
     names: the names of the classes, by default the data set's; the number of a class is its name if
-    it has no other.
+    it has no other. Numbers without records between others are listed, unless they are many.
     """
     labels = dataset.class_numbers
     if labels is None:
         return {}
-    names = names or dataset.classes or [str(number) for number in range(int(labels.max()) + 1)]
-    counts = np.bincount(labels, minlength=len(names)).tolist()
-    return dict(zip(names, counts, strict=True))
+    present, times = np.unique(labels, return_counts=True)
+    counts = dict(zip(present.tolist(), times.tolist(), strict=True))
+    if dataset.classes:
+        numbers: Sequence[int] = range(len(dataset.classes))
+    elif names:
+        numbers = list(map(int, names))
+    else:
+        is_dense = present[0] >= 0 and present[-1] < _MAX_NUMBERS
+        numbers = range(int(present[-1]) + 1) if is_dense else present.tolist()
+    known = names or dataset.classes or list(map(str, numbers))
+    return {name: counts.get(number, 0) for name, number in zip(known, numbers, strict=True)}
 
 
 def check_class_counts(counts: Mapping[str, int], where: str, hint: str) -> None:

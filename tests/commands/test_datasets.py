@@ -199,6 +199,21 @@ def test_statistics_are_those_of_all_values(photos: Path) -> None:
     assert np.allclose(values[:, 0].std(), 1)
 
 
+@pytest.mark.parametrize("number", ["-1", "2000000000"])
+def test_classes_may_have_any_numbers(tmp_path: Path, number: str) -> None:
+    (tmp_path / "t.csv").write_text(f"a,b,label\n1,2,0\n3,4,{number}\n5,6,{number}\n")
+    (tmp_path / "t.yaml").write_text(
+        "name: t\n"
+        "network:\n"
+        "  inputs: {data: [2], label: []}\n"
+        "  layers: [{FullyConnected: {num_hidden: 2}}, SoftmaxOutput: {label: label}]\n"
+        "data: {batch_size: 1, train: {dataset: csv, path: t.csv}}\n"
+        "train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}\n"
+    )
+    train = measured(tmp_path / "t.yaml")["sections"]["train"]
+    assert train["classes"] == {"0": 1, number: 2}
+
+
 def test_numbers_of_encoded_columns_have_names(tmp_path: Path) -> None:
     rows = "10,paris,a\n20,rome,b\n30,paris,a\n40,rome,b\n"
     (tmp_path / "t.csv").write_text(f"age,city,kind\n{rows}")

@@ -336,6 +336,19 @@ def test_damaged_images_end_a_pack_or_are_left_out(
     assert content_of(tmp_path / "e") == content_of(tmp_path / "w")
 
 
+@pytest.mark.parametrize("length", [2_000, 1_000_000])
+def test_strips_that_become_too_large_are_left_out(tmp_path: Path, length: int) -> None:
+    (tmp_path / "a").mkdir()
+    Image.new("RGB", (length, 1)).save(tmp_path / "a" / "strip.png")
+    Image.new("RGB", (70, 90)).save(tmp_path / "a" / "whole.png")
+    dataset = opened("image_folder", tmp_path)
+    out = tmp_path / "strips.rec"
+    with pytest.raises(UserError, match=r"strip\.png: the resized image is too large"):
+        packed(request_of(dataset, out, tmp_path, encoding="jpeg", resize=64))
+    found = packed(request_of(dataset, out, tmp_path, encoding="jpeg", resize=64, skip_bad=True))
+    assert found.records == 1
+
+
 def test_nothing_is_packed_of_images_that_are_all_damaged(tmp_path: Path) -> None:
     for kind in KINDS:
         (tmp_path / "images" / kind).mkdir(parents=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,9 +11,12 @@ from PIL import Image
 from transformed import image, make, rows, values_of
 
 from mxrun.base.errors import SourceLocation, UserError
+from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.interpreted import interpreted
+from mxrun.io.dataset.fields import LazyField
 from mxrun.io.transforms.draws import Draws
 from mxrun.io.transforms.pipeline import pipeline
+from mxrun.io.transforms.program import RowProgram
 
 CHAINS = {
     "crops": ["random_resized_crop", "flip", "normalize"],
@@ -145,3 +149,28 @@ def test_what_changes_nothing_is_refused(name, parameters, wanted):
     with pytest.raises(UserError, match=f"{name} changes nothing") as caught:
         pipeline([(make(name, **parameters), place)])
     assert wanted in caught.value.diagnostics[0].expected
+
+
+@pytest.mark.parametrize("after", ["rotation", "center_crop", None])
+def test_a_strip_that_becomes_too_large_fails_alone_and_takes_no_memory(after):
+    """Resized to 11 rows, a strip of 8 million pixels would take a gigabyte."""
+    names = {"rotation": {"degrees": 30}, "center_crop": {"size": 11}}
+    steps = [(make("resize", size=11), None), (make("center_crop", size=(11, 11)), None)]
+    steps = steps[:1] if after is None else [steps[0], (make(after, **names[after]), None)]
+    if after == "rotation":
+        steps.append((make("center_crop", size=11), None))
+    strip, whole = np.zeros((1, 1, 8_000_000), np.uint8), image(1, 22, 22)
+    records = [whole, strip, whole]
+    column = LazyField(records.__getitem__, 3, (1, None, None), "uint8", 1 / 255)
+    program = RowProgram(pipeline(steps), "data", column, TensorSpec((1, 11, 11)), 0)
+    found = np.full((3, 1, 11, 11), np.nan, np.float32)
+    numbers = np.arange(3)
+    tracemalloc.start()
+    try:
+        failed = program.write(program.read(numbers), numbers, numbers * 0, found)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [row for row, _ in failed] == ([] if after == "center_crop" else [1])
+    assert np.isfinite(found[[0, 2]]).all()
+    assert peak < 400 << 20

@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.images.decode import decode_image
+from mxrun.io.images.decode import MAXIMUM_PIXELS, decode_image
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.batch import is_label
 from mxrun.io.pack.options import PackEncoding, PackOptions
 
 DATA = "data"
 _PNG_COMPRESSION = 6
+# Longest row or column that JPEG files hold.
+_MAX_SIDE = 65_500
 # Beginnings of image files, and the extensions of their names.
 _EXTENSIONS = (
     (b"\xff\xd8", "jpg"),
@@ -78,10 +80,13 @@ class RecordEncoder:
         if self._options.encoding == "keep":
             content = bytes(stored.content)
             return content, _extension(content)
-        return self._encoded(pixels)
+        return self._encoded(pixels, f"{stored.source}: ")
 
-    def _encoded(self, pixels: NDArray[np.uint8]) -> tuple[bytes, str]:
-        """Return an image, uint8 [channels, height, width], in the encoding of the pack."""
+    def _encoded(self, pixels: NDArray[np.uint8], where: str = "") -> tuple[bytes, str]:
+        """Return an image, uint8 [channels, height, width], in the encoding of the pack.
+
+        where: beginning of messages.
+        """
         from PIL import Image
 
         encoding, size = self._options.encoding, self._options.resize
@@ -90,7 +95,9 @@ class RecordEncoder:
         flat = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
         image = Image.fromarray(np.ascontiguousarray(flat))
         if size is not None:
-            image = image.resize(_sides(image.width, image.height, size), _filter())
+            sides = _sides(image.width, image.height, size)
+            _check_sides(sides, where)
+            image = image.resize(sides, _filter())
         if encoding == "raw":
             resized = np.asarray(image)
             planes = resized[np.newaxis] if resized.ndim == 2 else resized.transpose(2, 0, 1)
@@ -154,6 +161,14 @@ def _sides(width: int, height: int, shorter: int) -> tuple[int, int]:
     if height <= width:
         return max(shorter * width // height, shorter), shorter
     return shorter, max(shorter * height // width, shorter)
+
+
+def _check_sides(sides: tuple[int, int], where: str) -> None:
+    """Raise UserError for a size that is not decoded again, as of a strip that is enlarged."""
+    if sides[0] * sides[1] > MAXIMUM_PIXELS or max(sides) > _MAX_SIDE:
+        problem = f"{where}the resized image is too large"
+        expected = f"at most {MAXIMUM_PIXELS} pixels, and {_MAX_SIDE} in a row or column"
+        raise UserError(Diagnostic(problem, None, expected, f"{sides[0]} x {sides[1]}"))
 
 
 def _filter() -> int:

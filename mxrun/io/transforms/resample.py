@@ -55,6 +55,10 @@ class WindowTable:
         integers[:, loops.SCALED] = scaled
         return cls(integers, reals)
 
+    def leave_out(self, rows: NDArray[np.bool_]) -> None:
+        """Give images that are not written no scratch memory; rows: which these are, [n]."""
+        self.integers[rows, loops.SCALED] = 0
+
     def replace(self, row: int, other: WindowTable) -> None:
         """Replace one window by that of a table of one."""
         self.integers[row], self.reals[row] = other.integers[0], other.reals[0]

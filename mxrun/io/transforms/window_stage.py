@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import Shape
+from mxrun.io.images.decode import MAXIMUM_PIXELS
 from mxrun.io.transforms.base import WindowTransform
 from mxrun.io.transforms.boxes import ImageMove
 from mxrun.io.transforms.chunk import Item, Items, RecordChunk, Stack
@@ -45,6 +46,11 @@ class WindowStage:
         items = _as_images(items, chunk)
         sources = self._sources(items, chunk)
         windows = self._plan(sources, chunk)
+        for row in np.flatnonzero(windows.y.out * windows.x.out > MAXIMUM_PIXELS).tolist():
+            # A strip of few pixels becomes very long if its shorter side is enlarged.
+            got = f"{windows.x.out[row]} x {windows.y.out[row]}"
+            problem, limit = "the resized image is too large", f"at most {MAXIMUM_PIXELS} pixels"
+            sources.fail(row, UserError(Diagnostic(problem, None, limit, got)))
         shapes = np.stack([sources.channels, windows.y.out, windows.x.out])
         for row in np.flatnonzero(sources.alive).tolist() if self._following else ():
             _check(sources, row, self._following, tuple(shapes[:, row].tolist()))
@@ -141,6 +147,7 @@ class WindowStage:
         reduced = windows.reduced(divisors, decoded) if (divisors > 1).any() else windows
         steps = _steps(channels, *decoded, sources.is_interleaved())
         table = WindowTable.of(reduced, np.zeros_like(targets), steps, targets)
+        table.leave_out(~sources.alive)
         buffer = self._buffer(int((decoded[0] * decoded[1] * channels).max()))
         opened: dict[tuple[np.dtype[Any], int], WindowWriter] = {}
         for row in np.flatnonzero(sources.alive).tolist():
