@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,29 @@ from mxrun.io.dataset.split import ALL, UnknownSplit, default_split
 from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.formats.image_files import image_column
 from mxrun.io.images.decode import SUFFIXES, image_channels
+
+# Images that are not decoded.
+_OTHER_SUFFIXES = (".gif", ".tif", ".tiff", ".jfif", ".jpe", ".jp2", ".jxl", ".heic", ".avif")
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """Paths in the classes' folders that are left out: images of other formats, linked folders."""
+
+    files: list[str]
+    links: list[str]
+
+    def notes(self, folder: Path) -> tuple[str, ...]:
+        """Return a note on each kind, if there are any; folder: to which paths are relative."""
+        texts = (
+            (self.files, "images of other formats are left out"),
+            (self.links, "folders behind links are not entered"),
+        )
+        return tuple(
+            f"{folder}: {text}: {listed(sorted(os.path.relpath(each, folder) for each in paths))}"
+            for paths, text in texts
+            if paths
+        )
 
 
 class ImageFolderOptions(Parameters):
@@ -83,16 +107,17 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
     classes: dict[str, str] = {}
     images: list[Path] = []
     labels: list[int] = []
+    left_out = _LeftOut([], [])
     for name in _names(folder):
         classes.setdefault(class_key(name), name)
-        found = _images(folder / name)
+        found = _images(folder / name, left_out)
         images += found
         labels += [list(classes).index(class_key(name))] * len(found)
     empty = set(range(len(classes))) - set(labels)
     if not images:
         expected = "a subfolder for each class, with images in it"
         hint = f"images end in {', '.join(SUFFIXES)}"
-        if _images(folder):
+        if _images(folder, left_out):
             hint = f"images without labels: mxrun infer RUN {folder}"
         raise UserError(Diagnostic(f"{folder}: holds no images", None, expected, hint=hint))
     named = [(os.fsencode(image.relative_to(folder)), image) for image in images]
@@ -105,7 +130,7 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
         split,
         lazy={"data": image_column(named, channels)},
         empty=tuple(names[number] for number in sorted(empty)),
-        notes=_notes(folder),
+        notes=(*_notes(folder), *left_out.notes(folder)),
     )
 
 
@@ -148,15 +173,17 @@ def _holds_folders(folder: Path) -> bool:
         raise unreadable_error(folder, error) from error
 
 
-def _images(folder: Path) -> list[Path]:
-    """Return the images below a folder, sorted by path."""
+def _images(folder: Path, left_out: _LeftOut) -> list[Path]:
+    """Return the images below a folder, sorted by path; appends to `left_out`."""
 
     def stop(error: OSError) -> None:
         raise unreadable_error(error.filename or folder, error) from error
 
-    return sorted(
-        Path(parent) / name
-        for parent, _, names in os.walk(folder, onerror=stop)
-        for name in names
-        if _is_image(name)
-    )
+    found: list[Path] = []
+    for parent, folders, names in os.walk(folder, onerror=stop):
+        found += [Path(parent) / name for name in names if _is_image(name)]
+        others = (name for name in names if name.lower().endswith(_OTHER_SUFFIXES))
+        left_out.files.extend(os.path.join(parent, name) for name in others)
+        linked = (os.path.join(parent, name) for name in folders if name[0] != ".")
+        left_out.links.extend(filter(os.path.islink, linked))
+    return sorted(found)

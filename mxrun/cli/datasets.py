@@ -191,12 +191,14 @@ def stats(
     from mxrun.commands import datasets as command
     from mxrun.report.datasets import statistics_parts
     from mxrun.report.infer import progress_callback
+    from mxrun.report.notes import write_notes
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.status import status
 
     with status(f"reading {config}"):
         sections = command.open_sections(config, overrides or (), allow_plugins)
     role = None if split is None else split.value
+    write_notes(sections.notes)
     with progress_callback(command.count_records(sections, role), True) as advance:
         report = command.statistics(sections, role, workers, advance).to_json()
     if json:
@@ -226,11 +228,13 @@ def check(
     from mxrun.commands import datasets as command
     from mxrun.report.datasets import check_parts
     from mxrun.report.infer import progress_callback
+    from mxrun.report.notes import write_notes
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.status import status
 
     with status(f"reading {config}"):
         sections = command.open_sections(config, overrides or (), allow_plugins)
+    write_notes(sections.notes)
     with progress_callback(command.count_records(sections), True) as advance:
         report = command.check(sections, workers, advance).to_json()
     if json:

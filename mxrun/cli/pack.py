@@ -162,6 +162,7 @@ def pack(
     """
     from mxrun.commands import pack as command
     from mxrun.report.infer import progress_callback
+    from mxrun.report.notes import write_notes
     from mxrun.report.pack import pack_parts
     from mxrun.report.result import write_json, write_tables
     from mxrun.report.status import status
@@ -191,6 +192,7 @@ def pack(
             overwrite,
             allow_plugins,
         )
+    write_notes(job.notes)
     with progress_callback(job.total, True) as advance:
         report = job.run(advance).to_json()
     if json:

@@ -53,6 +53,11 @@ class PackJob:
         """Number of records of the source."""
         return len(self.request.dataset)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on the source, such as on files that are left out."""
+        return self.request.dataset.notes
+
     def run(self, advance: Callable[[int], None]) -> PackReport:
         """Pack the records and check the files; a signal stops it between records.
 

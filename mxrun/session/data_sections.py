@@ -28,6 +28,11 @@ class DataSections:
         """Name of the run."""
         return self.built.config.name
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on the data sets, each once."""
+        return tuple(dict.fromkeys(note for each in self.datasets.values() for note in each.notes))
+
     def section(self, role: str) -> Dataset:
         """Return the data set of a section; raises UserError if the config has no such section."""
         if role not in self.datasets:

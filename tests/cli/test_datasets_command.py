@@ -69,6 +69,18 @@ def test_stats_end_with_a_transform() -> None:
     assert "- normalize: {mean: 0.3058, std: 0.3764}" in text
 
 
+def test_files_that_are_left_out_are_told(tmp_path: Path) -> None:
+    folder = write_photos(tmp_path)
+    (folder / "photos" / "red" / "a.gif").write_bytes(b"")
+    note = "photos: images of other formats are left out: red/a.gif"
+    for arguments in (
+        ("datasets", "check", "photos.yaml"),
+        ("datasets", "stats", "photos.yaml"),
+        ("pack", "photos", "photos.rec"),
+    ):
+        assert succeeded(mxrun(*arguments, cwd=folder)).stderr.count(note) == 1
+
+
 def test_check_ends_with_2_if_records_are_damaged(tmp_path: Path) -> None:
     folder = write_photos(tmp_path)
     whole = succeeded(mxrun("datasets", "check", "photos.yaml", cwd=folder))

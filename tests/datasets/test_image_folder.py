@@ -223,3 +223,19 @@ def test_a_pipe_is_no_image_and_is_not_waited_for(folder):
     for record, name in ((4, "link.png"), (5, "pipe.png")):
         with pytest.raises(UserError, match=f"{name}: not a regular file"):
             record_of(dataset, record)
+
+
+def test_images_that_are_left_out_are_told(folder):
+    assert not any("left out: b" in note or "links" in note for note in open_folder(folder).notes)
+    for name in ("b/deep/a.TIF", "Z/c.gif"):
+        (folder / name).write_bytes(b"")
+    outside = folder.parent / f"{folder.name}_outside"
+    save(outside / "5.png", pixels(5))
+    (folder / "b" / "more").symlink_to(outside)
+    (folder / "b" / "loop").symlink_to(folder)
+    dataset = open_folder(folder)
+    assert len(dataset) == 4
+    assert dataset.notes[1:] == (
+        f"{folder}: images of other formats are left out: Z/c.gif, b/deep/a.TIF",
+        f"{folder}: folders behind links are not entered: b/loop, b/more",
+    )
