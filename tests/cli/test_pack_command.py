@@ -90,18 +90,56 @@ def test_progress_and_result_on_a_terminal(tmp_path: Path) -> None:
     assert "a.tar" in shown
 
 
+# A data set of images, one of which comes from a pipe.
+WAITING = f"""
+from pathlib import Path
+
+import numpy as np
+
+from mxrun.base.params import Parameters
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field, LazyField
+from mxrun.io.dataset.registry import register
+from mxrun.io.images.encoded import EncodedImage
+
+
+def record(index):
+    path = Path("images", f"{{index:03}}.png")
+    return EncodedImage(path.read_bytes(), str(path))
+
+
+@register("waiting", Parameters, ("all",), lazy=True)
+def read(options, split, inputs):
+    labels = Field(np.zeros({COUNT}, np.int32))
+    images = LazyField(record, {COUNT}, (1, None, None), "uint8", 1 / 255)
+    return Dataset("waiting", {{"label": labels}}, (), split, lazy={{"data": images}})
+"""
+WAITING_CONFIG = """
+name: waiting
+plugins: [waiting.py]
+network:
+  inputs: {data: [1, 3, 3], label: []}
+  layers: [{FullyConnected: {num_hidden: 2}}, SoftmaxOutput: {label: label}]
+data: {batch_size: 1, train: {dataset: waiting}}
+train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_pack_continues(tmp_path: Path, number: signal.Signals) -> None:
     """A pack that waits for an image, which comes from a pipe, is interrupted."""
-    images = tmp_path / "images" / "all"
-    images.mkdir(parents=True)
+    (tmp_path / "waiting.py").write_text(WAITING)
+    (tmp_path / "waiting.yaml").write_text(WAITING_CONFIG)
+    images = tmp_path / "images"
+    images.mkdir()
     for at in range(COUNT):
         Image.new("L", (3, 3), at % 256).save(images / f"{at:03}.png")
     blocked = images / f"{BLOCKED}.png"
     content = blocked.read_bytes()
     blocked.unlink()
     os.mkfifo(blocked)
-    command = [*MXRUN, "pack", "images", "a.rec", "--workers", "2", "--json"]
+    arguments = ("--encoding", "keep", "--allow-plugins")
+    command = [*MXRUN, "pack", "waiting.yaml", "a.rec", *arguments, "--workers", "2", "--json"]
     journal = tmp_path / ".a.rec.packing" / "journal"
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         while not journal.exists() or journal.read_bytes().count(b"\n") < 2:
@@ -122,7 +160,7 @@ def test_an_interrupted_pack_continues(tmp_path: Path, number: signal.Signals) -
     assert 512 <= report["resumed"] < COUNT
     blocked.unlink()
     blocked.write_bytes(content)
-    whole = result("pack", "images", "b/a.rec", cwd=tmp_path)
+    whole = result("pack", "waiting.yaml", "b/a.rec", *arguments, cwd=tmp_path)
     assert whole["sha256"] == report["sha256"]
 
 

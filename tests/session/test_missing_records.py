@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,17 @@ import pytest
 from commands import HANG_S, MXRUN
 from PIL import Image
 
+from mxrun import library
 from mxrun.base.errors import Stopped, UserError
 from mxrun.commands import train as command
 from mxrun.commands.runs import compare_runs, list_runs
+from mxrun.datasets import image_folder
+from mxrun.datasets.image_folder import ImageFolderOptions
 from mxrun.device.cpu.team import available_cores
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Inputs
+from mxrun.io.dataset.registry import DATASETS, register
+from mxrun.io.images.encoded import EncodedImage
 from mxrun.session.training import Existing, TrainingResult, TrainRequest
 from mxrun.train.checkpoint import checkpoint_folder, load_checkpoint
 from mxrun.train.checkpoint_manager import saved_steps
@@ -67,6 +75,30 @@ def config(empty_folder: Path) -> Path:
     path = empty_folder / "net.yaml"
     path.write_text(CONFIG)
     return path
+
+
+@pytest.fixture
+def waiting_folder(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """Register an `image_folder` that reads pipes, too; returns the overrides that select it.
+
+    A pipe without a writer simulates a disk that does not respond.
+    """
+    library.load()
+    monkeypatch.setattr(DATASETS, "_entries", dict(DATASETS._entries))
+
+    def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
+        dataset = image_folder.read(options, split, inputs)
+        data = dataset.lazy["data"]
+
+        def read_file(index: int) -> EncodedImage:
+            file = str(data.source(index))
+            return EncodedImage(Path(file).read_bytes(), file)
+
+        return replace(dataset, lazy={"data": replace(data, read=read_file)})
+
+    find_split = image_folder.find_split
+    register("waiting_folder", ImageFolderOptions, (), lazy=True, find_split=find_split)(read)
+    return tuple(f"data.{section}.dataset=waiting_folder" for section in ("train", "eval"))
 
 
 class After(NullObserver):
@@ -158,8 +190,10 @@ def test_a_run_that_came_to_nothing_blocks_no_other(config):
     "words", [(), pytest.param((TWO,), marks=two_cores)], ids=["one context", "two contexts"]
 )
 @pytest.mark.parametrize(("file", "step"), [("train/b/7.png", 4 + 3), ("eval/a/0.png", 2 * 4)])
-def test_a_run_that_waits_for_a_record_says_so_and_stops_when_asked(config, file, step, words):
-    """A pipe without a writer simulates a disk that does not respond."""
+def test_a_run_that_waits_for_a_record_says_so_and_stops_when_asked(
+    config, waiting_folder, file, step, words
+):
+    words += waiting_folder
     os.mkfifo("pipe")
     content = Path(file).read_bytes()
     observer = After(1, lambda: Path("pipe").replace(file))
