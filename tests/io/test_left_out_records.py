@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -126,3 +127,40 @@ def test_D6_the_limit_counts_different_records():
     assert caught.value.diagnostics[0].expected == "at most 2 of 23 records"
     # The one over the limit is not left out.
     assert len(few.found) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (ValueError("no number"), "reading has raised ValueError: no number ("),
+        (OSError(5, "no disk"), "reading has raised OSError: [Errno 5] no disk ("),
+        (None, "reading returned NoneType, not an array"),
+        ([1, 2], "reading returned list, not an array"),
+        (np.array([None, None]), "reading returned an array of object, not of numbers"),
+    ],
+)
+def test_D6_a_reader_of_the_users_own_may_raise_and_return_anything(content, reason):
+    def read(number: int) -> Any:
+        if number != 4:
+            return np.full(2, number, np.float32)
+        if isinstance(content, Exception):
+            raise content
+        return content
+
+    data = replace(dataset(set()), lazy={"data": LazyField(read, COUNT, (2,), "float32")})
+    specs = staging_specs(INPUTS, SIZE)
+
+    def rows(bad: BadRecords | None) -> list[int]:
+        memory = Staging([{name: np.zeros(s.shape, s.dtype) for name, s in specs.items()}])
+        with closing(open_iterator(data, SIZE, staging=memory, bad_records=bad)) as iterator:
+            slots, seen = make_slots(iterator), []
+            while (batch := iterator.next_into(slots)) is not None:
+                seen += batch.indices[: batch.valid].tolist()
+        return seen
+
+    bad = BadRecords.of(data, None)
+    assert rows(bad) == [record for record in range(COUNT) if record != 4]
+    assert [each.record for each in bad.found] == [4]
+    assert bad.found[0].reason.startswith(reason)
+    with pytest.raises(RecordError, match="record 4 of data set 'packed': reading"):
+        rows(None)

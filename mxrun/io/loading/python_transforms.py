@@ -6,7 +6,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -79,17 +79,28 @@ def _attempted(steps: Steps, record: Record, draws: Draws) -> Result:
         except InternalError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the transform is the user's code
-            return _RaisedError(step.locate(UserError(_described(error))).diagnostics)
-        if not isinstance(record, np.ndarray):
-            return step.locate(UserError(f"it returned {type(record).__name__}, not an array"))
-        # Processes hand over plain arrays; threads give the same.
-        record = np.asarray(record)
-        if record.dtype.kind not in _REAL:
-            return step.locate(UserError(f"it returned an array of {record.dtype}, not of numbers"))
+            return _RaisedError(step.locate(UserError(described(error))).diagnostics)
+        try:
+            record = plain_array(record, "it")
+        except UserError as error:
+            return step.locate(error)
     return record
 
 
-def _described(error: Exception | SystemExit) -> str:
+def plain_array(result: Any, what: str) -> Record:
+    """Return what a user's code has returned as an array without a subclass.
+
+    Processes hand over such arrays, and threads give the same. Raises UserError, which begins with
+    `what`, for another object and for an array that is not of real numbers.
+    """
+    if not isinstance(result, np.ndarray):
+        raise UserError(f"{what} returned {type(result).__name__}, not an array")
+    if result.dtype.kind not in _REAL:
+        raise UserError(f"{what} returned an array of {result.dtype}, not of numbers")
+    return np.asarray(result)
+
+
+def described(error: Exception | SystemExit) -> str:
     """Return an exception in one line, with the place in the file that raised it."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     message = " ".join(str(error).split())

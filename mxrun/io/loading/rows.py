@@ -17,6 +17,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, LazyField
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.iterator import Slots
+from mxrun.io.loading.own_columns import guarded
 from mxrun.io.loading.python_transforms import TransformRunner
 from mxrun.io.transforms.boxes import ImageMove
 from mxrun.io.transforms.mixing import mix_batch
@@ -39,7 +40,7 @@ class ReadsInProgress:
 
     def watched(self, column: LazyField) -> LazyField:
         """Return the column with its reads recorded here."""
-        return replace(column, read=partial(self._read, column))
+        return replace(column, read=partial(self._read, guarded(column)))
 
     def _read(self, column: LazyField, number: int) -> Any:
         if self.is_cancelled():
