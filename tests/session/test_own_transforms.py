@@ -93,6 +93,12 @@ def test_a_record_may_be_changed_in_place(processes):
     assert timed.kind
 
 
+def test_a_chunk_without_good_records_is_not_timed(processes):
+    timed = TimedTransforms(lambda: processes)
+    assert timed.run([], "data", [], []) == []
+    assert not timed.kind
+
+
 @pytest.mark.parametrize("how", ["object", "complex64", "S8", "exit"])
 def test_a_result_that_is_no_array_of_numbers_is_an_error(processes, how):
     reason = "SystemExit: 3" if how == "exit" else "it returned an array of"

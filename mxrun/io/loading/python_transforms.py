@@ -146,6 +146,9 @@ class TimedTransforms:
         self, steps: Steps, field: str, records: Sequence[Record], draws: Sequence[Draws]
     ) -> list[Result]:
         """Return the transformed records, or their errors."""
+        if not records:
+            # All of the chunk are bad, so that there is nothing to be timed.
+            return []
         if not self.kind:
             with self._lock:
                 if not self.kind:
