@@ -106,6 +106,11 @@ def class_weighting(
     if given is None:
         return None
     place = parsed.place("train", "class_weights")
+    if given == BALANCED and parsed.data is not None and parsed.data.train.sampling == BALANCED:
+        problem = f"{_KEY}: balanced and data.train.sampling: balanced both make classes alike"
+        hint = "leave out one of them: together, rare classes count more than frequent ones"
+        diagnostics.add(Diagnostic(problem, place, hint=hint))
+        return None
     seen = {(loss.label, _classes(loss, model)) for loss in model.losses}
     for loss in model.losses:
         if not _classes(loss, model):

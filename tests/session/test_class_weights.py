@@ -194,6 +194,13 @@ def test_weights_that_do_not_fit_the_classes(written: str, words: str, hint: str
     assert not Path("runs").exists()
 
 
+def test_balanced_weights_of_balanced_classes_are_refused() -> None:
+    found = problem("train.class_weights=balanced", "data.train.sampling=balanced")
+    assert "both make classes alike" in found.problem
+    assert found.place is not None
+    load("net.yaml", ("train.class_weights={owl: 2}", "data.train.sampling=balanced"))
+
+
 @pytest.mark.parametrize(
     "written", ["balance", "3", "{cat: -1}", "{cat: x}", "[a]", "[-1]", "true", "[[1]]"]
 )
