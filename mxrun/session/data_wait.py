@@ -9,6 +9,8 @@ from mxrun.io.loading.statistics import MAKE, READ, Work, limiting_stage
 
 # Share of the training time spent waiting for data from which advice is given.
 _LONG_WAIT = 0.05
+# Data sets of arrays, whose records need no decoding.
+_ARRAYS = ("npz", "npy")
 
 
 def wait_advice(
@@ -30,15 +32,18 @@ def wait_advice(
     is_thread = python == THREAD and data.worker_kind == THREAD and data.loader_threads > 1
     if stage == MAKE and is_thread:
         return "the transforms are the limit; set data.worker_kind to process or auto"
-    limit = "" if stage != MAKE else f"{_making(reads_files, has_transforms)} the limit; "
+    is_decoded = reads_files and data.train.dataset not in _ARRAYS
+    limit = "" if stage != MAKE else f"{_making(is_decoded, has_transforms)} the limit; "
     return f"{limit}{_making_advice(data, reads_files, has_transforms)}"
 
 
-def _making(reads_files: bool, has_transforms: bool) -> str:
+def _making(is_decoded: bool, has_transforms: bool) -> str:
     """Return the work of making rows, as a subject with its verb."""
-    if reads_files and has_transforms:
+    if is_decoded and has_transforms:
         return "decoding and transforms are"
-    return "decoding is" if reads_files else "the transforms are"
+    if is_decoded:
+        return "decoding is"
+    return "the transforms are" if has_transforms else "copying records is"
 
 
 def _making_advice(data: Data, reads_files: bool, has_transforms: bool) -> str:
@@ -49,6 +54,9 @@ def _making_advice(data: Data, reads_files: bool, has_transforms: bool) -> str:
     cores, threads = usable_cores(), data.loader_threads
     if threads < cores:
         return f"set data.workers to {cores}, the number of cores (now {threads})"
+    if reads_files and data.train.dataset in _ARRAYS:
+        cures = [*(["use fewer transforms"] if has_transforms else []), "set in_memory: true"]
+        return f"every core reads records: {', or '.join(cures)}, if the records fit into memory"
     saved = "the transformed records" if has_transforms else "the records"
     cures = [
         *(["store images at the size that the network reads"] if reads_files else []),

@@ -51,6 +51,15 @@ def test_images_are_named_only_where_files_are_read() -> None:
     )
 
 
+def test_arrays_are_not_decoded_and_may_be_read_into_memory() -> None:
+    arrays = section(CORES, "normalize")
+    arrays = arrays.model_copy(update={"train": arrays.train.model_copy(update={"dataset": "npz"})})
+    assert wait_advice(0.4, arrays, True, MAKING) == (
+        "the transforms are the limit; every core reads records: use fewer transforms, or set "
+        "in_memory: true, if the records fit into memory"
+    )
+
+
 def test_the_limiting_stage_is_named() -> None:
     """Of stages with as many threads it is the one that is busy for the longest time."""
     reading = work(read=3.0, make=2.0, mix=0.0, copy=0.1)
