@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import listed
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.dataset.fields import LazyField
@@ -161,9 +162,7 @@ def _records(
             hint = f"name the images; to evaluate them by their labels: mxrun evaluate RUN {name}"
             problem, expected = f"{name}: a list of images, not an image", "images or numbers"
             raise UserError(Diagnostic(problem, None, expected, hint=hint))
-        table = parse_table(
-            content, name, sample.table, "only numbers are read: remove the row of names"
-        )
+        table = parse_table(content, name, sample.table, _header_hint(sample.table))
         if table.features is not None and sample.encoding is not None:
             rows, tally = sample.encoding.encode(table.features, str(name))
             sample.tally.add(tally)
@@ -189,6 +188,14 @@ def _array_records(
         scale = sample.scale.bytes
     array = _converted(array, name, sample.spec.dtype) if scale is None else array
     yield from ((record, scale) for record in _split(array, sample))
+
+
+def _header_hint(form: TableForm) -> str:
+    """Return the hint for a word in the first row of a table that does not name its columns."""
+    names = [column for column in form.data or () if isinstance(column, str)]
+    if not names:
+        return "only numbers are read: remove the row of names"
+    return f"the first row must name the columns: {listed(names)}"
 
 
 def _require_table(content: bytes, name: Path | str) -> None:

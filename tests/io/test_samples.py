@@ -169,3 +169,9 @@ def test_numbers_per_channel_need_records_of_as_many_channels(content, spec, has
 def test_what_is_called_an_image_is_read_as_no_table(content, got):
     with pytest.raises(UserError, match=got):
         list(samples(content, "cat.JPG", Sample(TensorSpec((2,)))))
+
+
+def test_a_table_without_the_names_of_its_columns_is_told_which_they_are():
+    form = TableForm(header="maybe", data=("width", "height"), size=2)
+    with pytest.raises(UserError, match="the first row must name the columns: width, height"):
+        list(samples(b"1,x\n", "some/file", Sample(TensorSpec((2,)), table=form)))

@@ -245,7 +245,10 @@ def _transfer(
 def _copy(source: Path, target: BinaryIO, size: int, advance: Callable[[int], None]) -> None:
     """Append what is missing from a file; raises UserError for one of another size."""
     try:
-        if source.is_file():
+        if source.exists():
+            if not source.is_file():
+                # Opening a pipe would wait for its writer.
+                raise UserError(Diagnostic(f"{source}: not a regular file", None, "a file"))
             found = source.stat().st_size
             if found != size:
                 problem = f"{source}: the file has the wrong size"

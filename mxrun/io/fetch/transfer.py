@@ -135,7 +135,7 @@ def _open(url: str, file: BinaryIO, start: int, timeout_s: float) -> HTTPRespons
             if error.code in _TEMPORARY:
                 raise _TemporaryFailure(f"{error.code} {error.reason}") from error
             hint = "give another address with --from URL" if error.code < 500 else ""
-            problem = f"{url}: the server answers {error.code} {error.reason}"
+            problem = f"{url}: the server answers {error.code} {_line(error.reason)}"
             raise UserError(Diagnostic(problem, hint=hint)) from error
     except (OSError, HTTPException) as error:
         cause = error.reason if isinstance(error, URLError) else error
@@ -180,7 +180,12 @@ def _reason(error: object, timeout_s: float) -> str:
         return f"no answer for {timeout_s:g} s"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror[0].lower() + error.strerror[1:]
-    return str(error) or type(error).__name__
+    return _line(str(error)) or type(error).__name__
+
+
+def _line(text: object) -> str:
+    """Return the first line of a text that a server or a library wrote."""
+    return str(text).strip().partition("\n")[0].strip()[:200]
 
 
 def _opener(url: str) -> urllib_request.OpenerDirector:
