@@ -62,7 +62,7 @@ class GeluProperty(SimpleProperty[GeluParameters]):
     output's gradient.
 
     - approximate none: data * (1 + erf(data / sqrt(2))) / 2, as LeakyReLU with act_type gelu
-    - approximate tanh: data * (1 + tanh(sqrt(2 / pi) * (data + 0.044715 * data^3))) / 2
+    - approximate tanh: data * (1 + tanh(sqrt(2 / pi) * (data + 0.044715 * data^3))) / 2.
     """
 
     type_string = "gelu"

@@ -162,23 +162,25 @@ _HINTS: Mapping[str, Mapping[str, str]] = {
         **_written("color_jitter", "randombrightness", "randomcontrast", "randomsaturation"),
         **_written("{cutout: {size: 8}}", "randomerasing", "randomcutout"),
         **_written("{one_hot: {classes: 10}}", "tocategorical", "categoryencoding"),
+        **_written("{rotation: {degrees: 15}}", "randomrotation", "rotate"),
+        **_written("{affine: {degrees: 10, translate: 0.1}}", "randomaffine"),
         **dict.fromkeys(
             ("totensor", "pil", "toimage", "todtype", "rescaling", "rescale"),
             "images are read as numbers from 0 to 1 in any case: leave it out",
         ),
         **_lacking(
             "such transform",
-            *("randomrotation", "rotate", "randomverticalflip", "verticalflip", "randomaffine"),
-            *("gaussianblur", "mixup", "cutmix", "autoaugment", "randaugment", "grayscale"),
+            *("randomverticalflip", "verticalflip"),
+            *("gaussianblur", "cutmix", "autoaugment", "randaugment"),
         ),
     },
     "data set": {
         **_written("image_folder", "images", "imagedirectory", "folder"),
         **_written("csv", "table", "tsv", "dataframe"),
-        **_written("npz", "npy", "numpy", "arrays", "tensordataset"),
+        **_written("npz", "numpy", "arrays", "tensordataset"),
         **_lacking(
             "such data set",
-            *("imagenet", "kmnist", "svhn", "coco", "parquet", "hdf5", "tfrecord"),
+            *("imagenet", "kmnist", "svhn", "coco", "hdf5", "tfrecord"),
         ),
     },
 }

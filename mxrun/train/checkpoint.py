@@ -320,7 +320,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise _unusable(path, "it is not JSON") from error
     if not isinstance(content, dict):
         raise _unusable(path, "it is not a manifest")
-    if (number := content.get("format")) != FORMAT:
+    # A damaged manifest may state any format; that of another version is intact, or has no seal.
+    if (number := content.get("format")) != FORMAT and (intact or "sha256" not in content):
         got = "another or none" if number is None else repr(number)[:40]
         problem = f"cannot use the checkpoint's {path}: another version of mxrun wrote it"
         hint = "use the mxrun that wrote it, or train again"

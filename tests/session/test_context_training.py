@@ -229,8 +229,9 @@ def test_F3_the_arenas_of_all_contexts_are_planned_and_touched() -> None:
         summary = run_training(TWO, *words, "train.epochs=1", existing="overwrite")
         report = inspect_memory("net.yaml", (TWO, *words), measured=False).to_json()
         assert summary["contexts"] == report["contexts"] == 2
-        assert [each["requests"] for each in summary["storage"].values()] == [0, 0]
-        assert [*summary["storage"]] == ["cpu:0", "cpu:1"]
+        # Other tests of the process may have pools of further contexts.
+        assert [*summary["storage"]][:2] == ["cpu:0", "cpu:1"]
+        assert [each["requests"] for each in summary["storage"].values()][:2] == [0, 0]
         planned = summary["memory"]["planned_bytes"]
         assert planned == summary["memory"]["touched_bytes"]
         assert planned == report["planned_bytes"] == 2 * report["arena_bytes"]

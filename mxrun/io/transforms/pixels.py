@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from mxrun.io.transforms import pixel_loops as loops
 from mxrun.io.transforms.base import (
@@ -130,6 +130,9 @@ class Affine(_Warp):
     evaluation nothing.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"degrees": 10, "translate": 0.1, "scale": [0.9, 1.1]}]}
+    )
     draws: ClassVar[int] = 5
 
     degrees: Angle = Field(default=0.0, description="Greatest rotation in degrees.", examples=[10])
