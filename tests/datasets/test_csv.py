@@ -346,3 +346,17 @@ def test_a_cell_in_quotes_that_ends_in_another_line_is_told(tmp_path, text):
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(UserError, match=r"the cell in quotes does not end in this line"):
         open_csv(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"sep=;\r\n1;2;0\r\n", "a.csv:1: the line names a separator"),
+        ("1,2,0\n".encode("utf-16"), "such as UTF-16, as UTF-8"),
+    ],
+)
+def test_what_spreadsheets_write_is_told(tmp_path, content, message):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        open_csv(tmp_path / "a.csv")
+    assert message in str(caught.value)

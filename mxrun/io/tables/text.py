@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,7 @@ __all__ = ["PLAIN", "TableForm", "TextTable", "is_zipped", "parse_table", "read_
 
 T = TypeVar("T")
 
+_SEPARATOR_LINE = re.compile(rb'"?sep=[\t -~]"?', re.IGNORECASE)
 _GZIP = b"\x1f\x8b"
 # Rows after the first that tell whether it names the columns.
 _HEADER_ROWS = 100
@@ -273,6 +275,10 @@ def _table(
 
 
 def _first_layout(block: RowBlock, form: TableForm, name: str) -> TableLayout:
+    if _SEPARATOR_LINE.fullmatch(block.rows[0]):
+        problem = f"{name}:{block.lines[0]}: the line names a separator, as Excel writes it"
+        got, hint = repr(block.rows[0].decode()), "remove this line"
+        raise UserError(Diagnostic(problem, None, "the columns' names, or values", got, hint))
     others = block.rows[1 : 1 + _HEADER_ROWS]
     return find_layout((block.rows[0], int(block.lines[0])), others, form, name)
 
@@ -285,4 +291,5 @@ def _refuse_binary(block: RowBlock, name: str) -> None:
             where = f"{name}:{block.lines[at]}:1: byte {block.byte(at)}"
             expected = "a table of numbers and words"
             problem = f"{where}: not a text file"
-            raise UserError(Diagnostic(problem, None, expected, "a byte 0"))
+            hint = "save tables of other encodings, such as UTF-16, as UTF-8"
+            raise UserError(Diagnostic(problem, None, expected, "a byte 0", hint))
