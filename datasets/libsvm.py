@@ -33,12 +33,12 @@ class LibsvmOptions(Parameters):
     separator: PathText | None = Option(
         default=None,
         description="Separator of several classes in one label, whose numbers are then 1 for each "
-        "class of the record and 0 for the others.",
+        "class of the record and 0 for the others; default: a label is one class.",
         examples=[","],
     )
     classes: tuple[PathText, ...] = Option(
         default=(),
-        description="Names of the classes in the order of their numbers.",
+        description="Names of the classes in the order of their numbers; default: sorted.",
         examples=[["-1", "1"]],
     )
 

@@ -30,8 +30,8 @@ class RecordioOptions(Parameters):
     index: Paths | None = Option(
         default=None,
         description="Index file of each file: reads the records in it alone, in its order. A "
-        "relative path starts at the folder of the records. Without it an index beside the records "
-        "(train.idx beside train.rec) only checks that these are complete.",
+        "relative path starts at the folder of the records; default: all records, of which an "
+        "index beside them (train.idx beside train.rec) only checks that they are complete.",
         examples=["train.idx"],
     )
 

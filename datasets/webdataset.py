@@ -42,7 +42,7 @@ class WebdatasetOptions(Parameters):
     separator: PathText | None = Option(
         default=None,
         description="Separator of several classes in one label, whose numbers are then 1 for each "
-        "class of the record and 0 for the others.",
+        "class of the record and 0 for the others; default: a label is one class.",
         examples=["|"],
     )
     classes: tuple[PathText, ...] = Option(
