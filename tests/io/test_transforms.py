@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -9,7 +11,7 @@ from transformed import image, make, rows, values_of
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.dataset.fields import LazyField
+from mxrun.io.dataset.fields import Field, LazyField
 from mxrun.io.transforms.base import TRANSFORMS, Transform
 from mxrun.io.transforms.draws import Draws
 from mxrun.io.transforms.pipeline import pipeline
@@ -317,3 +319,20 @@ def test_color_jitter_behind_normalize_is_refused():
     moved, jitter = make("normalize", mean=0.5), make("color_jitter", contrast=0.1)
     with pytest.raises(UserError, match="not normalized"):
         pipeline([(moved, None), (jitter, place)])
+
+
+def test_small_images_of_one_shape_are_moved_together_to_the_same_rows():
+    images = np.random.default_rng(0).integers(0, 256, (9, 3, 12, 16), np.uint8)
+    listed = [("pad_crop", {"pad": 2}), ("flip", {}), ("normalize", {"mean": 0.5, "std": 0.25})]
+    steps = pipeline([(make(name, **parameters), None) for name, parameters in listed])
+    numbers, epochs = np.array([4, 0, 8, 3, 3]), np.array([2, 2, 1, 2, 1])
+
+    def rows(column):
+        program = RowProgram(steps, "data", column, TensorSpec((3, 12, 16)), 7)
+        target = np.ones((5, 3, 12, 16), np.float32)
+        assert not program.write(program.read(numbers), numbers, epochs, target)
+        return target.tobytes()
+
+    known = LazyField(lambda index: images[index], 9, (3, 12, 16), "uint8", 1 / 255)
+    alone = replace(known, shape=(3, None, None))
+    assert rows(known) == rows(alone) == rows(Field(images, 1 / 255))

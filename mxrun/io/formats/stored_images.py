@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,11 +14,13 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
 from mxrun.io.dataset.fields import LazyField
 from mxrun.io.dataset.location import RecordLocation
-from mxrun.io.formats.npy import MAGIC, read_npy_header
+from mxrun.io.formats.npy import MAGIC, NpyHeader, read_npy_header
 from mxrun.io.images.encoded import EncodedImage
 
 # Number of bytes of a content that hold the header of an array, as numpy.save writes it.
 HEAD_BYTES = 128
+# Length of the header in version 1 of the format, in which NumPy writes all but huge headers.
+_LENGTH = slice(len(MAGIC) + 2, len(MAGIC) + 4)
 
 
 class ImageTable(Protocol):
@@ -67,13 +69,24 @@ def array_shape(head: bytes | memoryview, size: int, where: object) -> Shape | N
     """
     if head[: len(MAGIC)] != MAGIC:
         return None
-    header = read_npy_header(io.BytesIO(head), str(where))
+    length = int.from_bytes(head[_LENGTH], "little")
+    text = bytes(head[: _LENGTH.stop + length])
+    header = _intact_header(text) or read_npy_header(io.BytesIO(head), str(where))
     fits = header.dtype == np.uint8 and len(header.shape) in (2, 3) and not header.column_major
     if not fits or 0 in header.shape or header.offset + header.data_bytes != size:
         problem = f"{where}: the array is no image"
         expected = "uint8 [channels, height, width] in C order, and nothing after it"
         raise UserError(Diagnostic(problem, None, expected, f"{header.dtype} {list(header.shape)}"))
     return (1, *header.shape) if len(header.shape) == 2 else header.shape
+
+
+@lru_cache(maxsize=256)
+def _intact_header(text: bytes) -> NpyHeader | None:
+    """Return a header, parsed once for all arrays that have the same; None if it is not intact."""
+    try:
+        return read_npy_header(io.BytesIO(text), "")
+    except UserError:
+        return None
 
 
 def stored_image(content: memoryview, channels: int, where: str) -> EncodedImage | NDArray[Any]:

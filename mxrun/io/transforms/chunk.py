@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from mxrun.base.errors import UserError
 from mxrun.io.images.decode import decode_image
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.python_transforms import TransformRunner
-from mxrun.io.transforms.base import Record, Uniform
+from mxrun.io.transforms.base import Record, RecordShape, Uniform
 from mxrun.io.transforms.boxes import ImageMove
 from mxrun.io.transforms.draws import Draws, draw_uniform, transform_key
 from mxrun.io.transforms.pipeline import TransformStep, values
@@ -37,6 +38,18 @@ class Stack:
 # A record of a chunk; None for one that failed.
 Item = Record | EncodedImage | None
 Items = Stack | Sequence[Item]
+# Bytes of a record up to which copying it into a stack takes less time than a call for it alone.
+_SMALL_BYTES = 1 << 14
+
+
+def stacked(items: Sequence[Item], shape: RecordShape) -> Items:
+    """Return small images of bytes and of the known `shape` as a stack, others as they are."""
+    if len(shape) != 3 or None in shape or math.prod(size or 0 for size in shape) > _SMALL_BYTES:
+        return items
+    arrays = [item for item in items if isinstance(item, np.ndarray)]
+    if len(arrays) < len(items) or any(a.shape != shape or a.dtype != np.uint8 for a in arrays):
+        return items
+    return Stack(np.stack(arrays), np.arange(len(arrays)))
 
 
 @dataclass

@@ -17,7 +17,7 @@ from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.python_transforms import ThreadTransforms, TransformRunner
 from mxrun.io.transforms.base import ChunkTransform, ValueTransform, WindowTransform
 from mxrun.io.transforms.boxes import ImageMove, move_boxes
-from mxrun.io.transforms.chunk import Item, Items, RecordChunk, Stack
+from mxrun.io.transforms.chunk import Item, Items, RecordChunk, Stack, stacked
 from mxrun.io.transforms.color import Normalize
 from mxrun.io.transforms.pipeline import Pipeline, TransformStep, values
 from mxrun.io.transforms.stages import ChunkStage, PythonStage, Stage, ValueStage
@@ -99,7 +99,7 @@ class RowProgram:
             except UserError as error:
                 items.append(None)
                 failed[row] = error
-        return Raw(items, failed)
+        return Raw(items if failed else stacked(items, self._column.shape), failed)
 
     def write(
         self,
