@@ -98,6 +98,7 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
         "name": "[net]",
         "phase": "train",
         "batch_size": 64,
+        "contexts": 1,
         "threads": 2,
         "contexts": 1,
         "steps": 1000,
@@ -132,3 +133,28 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
     assert (
         "calls, of which 7 set the number of threads, take 0.020 us each: 0.16% of the step" in text
     )
+
+
+def test_bench_on_several_contexts_says_when_the_functions_of_a_step_run() -> None:
+    times = {"median": 1.5, "p90": 1.75, "p99": 2.0, "min": 1.0}
+    row = {"name": "push and pull bucket 1", "calls": 1.0, "ms": 0.25, "start_ms": 0.5}
+    report = {
+        "name": "net",
+        "phase": "train",
+        "batch_size": 64,
+        "contexts": 2,
+        "threads": 1,
+        "steps": 10,
+        "mxrun": {
+            "step_ms": times,
+            "samples_per_s": 42_000.0,
+            "rss_peak_bytes": 100 << 20,
+            "first_step_s": 0.5,
+            "core_wait_share": None,
+        },
+        "functions": [row | {"end_ms": 0.75}],
+    }
+    lines = printed(*bench_tables(report)).splitlines()
+    assert any(line.split() == ["contexts", "2"] for line in lines)
+    (shown,) = (line for line in lines if "push and pull bucket 1" in line)
+    assert shown.split()[-4:] == ["1", "0.250", "0.500", "0.750"]
