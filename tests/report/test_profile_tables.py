@@ -100,7 +100,6 @@ def test_bench_says_what_steps_take_and_what_clocks_cost() -> None:
         "batch_size": 64,
         "contexts": 1,
         "threads": 2,
-        "contexts": 1,
         "steps": 1000,
         "mxrun": {
             "step_ms": times,
