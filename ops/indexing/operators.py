@@ -168,7 +168,8 @@ class PickProperty(SelectionProperty[PickParameters]):
         with_axis = (*data[:axis], 1, *data[axis + 1 :])
         rule = "data's other axes"
         if index is None:
-            index = others or (1,)
+            # The index may have the axis or not, unless no other remains.
+            index = None if others else (1,)
         elif len(index) == len(data):
             index = unify("index", index, with_axis, rule)
             others = (*index[:axis], *index[axis + 1 :])

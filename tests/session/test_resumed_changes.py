@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import HANG_S, digests, mxrun, refused, result, succeeded
+from sealed import rewrite
 from training import run_training
 
 from mxrun.base.errors import UserError
@@ -301,10 +302,7 @@ def test_inference_is_of_the_network_that_was_trained(
 def test_a_run_of_another_version_is_refused_once(project: Path) -> None:
     """One message for all manifests: nothing but their version is known."""
     for step in (10, 20):
-        manifest = project / f"runs/one/checkpoint-{step}/manifest.json"
-        content = json.loads(manifest.read_text())
-        del content["format"]
-        manifest.write_text(json.dumps(content | {"format_version": 2}))
+        rewrite(project / f"runs/one/checkpoint-{step}", format=2)
     before = digests(project / "runs")
     for command in (("train", "net.yaml", "--resume"), ("infer", "runs/one", "--split", "train")):
         message = refused(*command, cwd=project)
