@@ -32,7 +32,7 @@ def sequence_last(place: OperatorWriter) -> str:
     data, *lengths = place.inputs
     axis, shape = place.prop.parameters.axis, place.shapes[0]
     if not lengths:
-        return place.node("Gather", data, place.array(np.array(shape[axis] - 1)), axis=axis)
+        return place.node("Gather", data, place.array(np.array(-1, np.int64)), axis=axis)
     if axis == 0:
         data = place.node("Transpose", data, perm=(1, 0, *range(2, len(shape))))
     one = place.array(np.array(1, np.int64))

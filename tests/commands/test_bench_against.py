@@ -351,23 +351,23 @@ def test_training_that_peers_do_not_know_is_refused(tmp_path: Path) -> None:
         work_of(written(tmp_path, random))
 
 
-REVERSED = """from mxrun.operator.simple import reads_inputs, simple_operator
+DOUBLED = """from mxrun.operator.simple import reads_inputs, simple_operator
 
 
 def gradient(out_grad, x):
     return out_grad * 2
 
 
-@simple_operator("SequenceReverse", gradient=reads_inputs(gradient))
-def sequence_reverse(x):
+@simple_operator("softmin", gradient=reads_inputs(gradient))
+def softmin(x):
     \"\"\"output = 2 * data, which is not what MXNet has of this name.\"\"\"
     return x * 2
 """
 
 
 def test_a_peer_that_does_other_work_is_told_and_not_measured(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(REVERSED)
-    layers = [SOFTMAX, "SequenceReverse: {name: reversed}", "SoftmaxOutput: {label: label}"]
+    (tmp_path / "own.py").write_text(DOUBLED)
+    layers = [SOFTMAX, "softmin: {name: doubled}", "SoftmaxOutput: {label: label}"]
     path = written(tmp_path, layers)
     done = mxrun(
         "bench", str(path), "plugins=[own.py]", *given("mxnet"), *FEW, "--json", cwd=tmp_path
