@@ -29,7 +29,7 @@ class PackEncodingName(str, Enum):
 
 
 class OnBadRecord(str, Enum):
-    """What happens to a record that cannot be read."""
+    """Treatment of a record that cannot be read."""
 
     ERROR = "error"
     SKIP = "skip"

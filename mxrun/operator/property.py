@@ -345,6 +345,39 @@ class InPlaceProperty(OperatorProperty[P]):
         return [(out_grad[0], in_grad[0])]
 
 
+class SelectionProperty(OperatorProperty[P]):
+    """Selection of data's elements by its other inputs, such as indices or lengths.
+
+    These have a zero gradient and default to int32. Nothing is computed.
+    """
+
+    family = OperatorFamily.SHAPE
+    reads_only_data = True
+    precision = Precision.INHERIT
+
+    def infer_type(
+        self, inputs: list[PartialType], outputs: list[PartialType]
+    ) -> tuple[list[PartialType], list[PartialType]]:
+        """Data and output have one dtype; the other inputs default to int32."""
+        common = inputs[0] or outputs[0]
+        return [common, *(dtype or "int32" for dtype in inputs[1:])], [outputs[0] or common]
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """Only data has a computed gradient."""
+        others = len(self.list_arguments()) - 1
+        return (GradientKind.COMPUTES, *(GradientKind.ZERO,) * others)
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """Return out_grad and the inputs other than data."""
+        return [out_grad[0], *in_data[1:]]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Return 0: nothing is computed."""
+        return 0
+
+
 def same_shape(names: Sequence[str], shapes: PartialShapes, rule: str) -> PartialShapes:
     """Unify all of `shapes` into one shape, for elementwise operators."""
     common: PartialShape = None

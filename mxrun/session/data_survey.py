@@ -1,4 +1,4 @@
-"""What `init` sees of data: records, classes, shapes, and the statistics of their values."""
+"""Survey of data for `init`: records, classes, shapes, and the statistics of their values."""
 
 from __future__ import annotations
 

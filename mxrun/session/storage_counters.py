@@ -12,7 +12,7 @@ _UNUSED = StorageStatistics(0, 0, 0, 0, 0, 0)
 
 
 class StorageCounters:
-    """What the process's pools have done since this was made.
+    """Activity of the process's pools since this was made.
 
     The steps of a run use the arenas of its plan, so that its contexts count nothing unless
     somebody uses arrays beside it, such as a callback.

@@ -18,11 +18,10 @@ from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
     OperatorProperty,
-    P,
     PartialInference,
     PartialShapes,
     PartialType,
-    Precision,
+    SelectionProperty,
 )
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
@@ -61,36 +60,6 @@ class OneHotParameters(Parameters):
     dtype: Literal["float32", "float64", "float16", "uint8", "int32", "int8", "int64"] = Field(
         default="float32", description="Element type of the output."
     )
-
-
-class SelectionProperty(OperatorProperty[P]):
-    """Selection of data's elements by indices, which have a zero gradient and default to int32."""
-
-    family = OperatorFamily.SHAPE
-    reads_only_data = True
-    precision = Precision.INHERIT
-
-    def infer_type(
-        self, inputs: list[PartialType], outputs: list[PartialType]
-    ) -> tuple[list[PartialType], list[PartialType]]:
-        """Data and output have one dtype; indices default to int32."""
-        common = inputs[0] or outputs[0]
-        return [common, *(dtype or "int32" for dtype in inputs[1:])], [outputs[0] or common]
-
-    def list_gradients(self) -> tuple[GradientKind, ...]:
-        """Only data has a computed gradient."""
-        others = len(self.list_arguments()) - 1
-        return (GradientKind.COMPUTES, *(GradientKind.ZERO,) * others)
-
-    def declare_backward_dependency(
-        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[T]:
-        """Return out_grad and the indices."""
-        return [out_grad[0], *in_data[1:]]
-
-    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Return 0: nothing is computed."""
-        return 0
 
 
 def axis_of(axis: int, name: str, shape: Dimensions) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -11,15 +10,12 @@ from pydantic import Field
 
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape
-from mxrun.operator.family import OperatorFamily
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
-    GradientKind,
-    OperatorProperty,
+    InPlaceProperty,
     PartialInference,
     PartialShapes,
-    PartialType,
-    Precision,
+    SelectionProperty,
 )
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
@@ -50,15 +46,12 @@ class SequenceMaskParameters(SequenceParameters):
     value: Float32 = Field(default=0.0, description="Value of the steps after a sequence's end.")
 
 
-class SequenceProperty(OperatorProperty[SequenceParameters]):
+class SequenceProperty(SelectionProperty[SequenceParameters]):
     """Common part: data [steps, batch, ...], or [batch, steps, ...] with axis 1; lengths [batch].
 
     Lengths default to int32; a fractional length is truncated.
     """
 
-    family = OperatorFamily.SHAPE
-    reads_only_data = True
-    precision = Precision.INHERIT
     parameter_type = SequenceParameters
 
     def list_arguments(self) -> tuple[str, ...]:
@@ -90,31 +83,9 @@ class SequenceProperty(OperatorProperty[SequenceParameters]):
         """Return the output's shape."""
         return data
 
-    def infer_type(
-        self, inputs: list[PartialType], outputs: list[PartialType]
-    ) -> tuple[list[PartialType], list[PartialType]]:
-        """Data and output have one dtype; lengths default to int32."""
-        common = inputs[0] or outputs[0]
-        return [common, *(dtype or "int32" for dtype in inputs[1:])], [outputs[0] or common]
-
-    def list_gradients(self) -> tuple[GradientKind, ...]:
-        """Lengths have a zero gradient."""
-        others = len(self.list_arguments()) - 1
-        return (GradientKind.COMPUTES, *(GradientKind.ZERO,) * others)
-
-    def declare_backward_dependency(
-        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[T]:
-        """Return out_grad and the lengths."""
-        return [out_grad[0], *in_data[1:]]
-
-    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """Return 0: nothing is computed."""
-        return 0
-
 
 @register("SequenceMask")
-class SequenceMaskProperty(SequenceProperty):
+class SequenceMaskProperty(InPlaceProperty[SequenceParameters], SequenceProperty):
     """output = data where step < length, else value.
 
     data, output [steps, batch, ...], or [batch, steps, ...] with axis 1; sequence_length [batch],
@@ -125,22 +96,6 @@ class SequenceMaskProperty(SequenceProperty):
 
     type_string = "SequenceMask"
     parameter_type = SequenceMaskParameters
-
-    def forward_inplace_option(
-        self, in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[tuple[T, T]]:
-        """Pair data with the output."""
-        return [(in_data[0], out_data[0])]
-
-    def backward_inplace_option(
-        self,
-        out_grad: Sequence[T],
-        in_data: Sequence[T],
-        out_data: Sequence[T],
-        in_grad: Sequence[T],
-    ) -> list[tuple[T, T]]:
-        """Pair out_grad with data's gradient."""
-        return [(out_grad[0], in_grad[0])]
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""

@@ -53,7 +53,7 @@ class FetchedFile:
 
 @dataclass(frozen=True)
 class FetchRequest:
-    """What to fetch, and where to.
+    """Data set to fetch and its target folder.
 
     origin: an address or a folder that has the files, in place of the published addresses.
     overwrite: whether other files of the same names are replaced.

@@ -186,7 +186,7 @@ class WordReader:
 
 @dataclass(frozen=True, eq=False)
 class WordSurvey:
-    """What a column of words holds; see `TableColumn`. gaps: the rows of missing cells."""
+    """Contents of a column of words; see `TableColumn`. gaps: the rows of missing cells."""
 
     numbers: NDArray[np.float64]
     gaps: NDArray[np.int64]
