@@ -1485,6 +1485,26 @@ def round(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray
 def rsqrt(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray:
     """output = data^(-1/2); NaN below 0, elementwise."""
 
+def scaled_dot_product_attention(
+    data: NDArray | None = None,
+    query: NDArray | None = None,
+    key: NDArray | None = None,
+    value: NDArray | None = None,
+    lengths: NDArray | None = None,
+    mask: NDArray | None = None,
+    *,
+    num_heads: int,
+    num_kv_heads: int | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    packed: bool = False,
+    use_mask: bool = False,
+    use_lengths: bool = False,
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """output = softmax(scale * query x key^T + mask) x value, for each head."""
+
 def sgd_mom_update(
     weight: NDArray,
     grad: NDArray,

@@ -127,6 +127,7 @@ BROADCAST = [
     "lesser_equal",
 ]
 SCALAR = ["plus", "minus", "rminus", "mul", "div", "rdiv", "power", "rpower", "maximum", "minimum"]
+ATTENTION = "scaled_dot_product_attention"
 SEQUENCES = ("SequenceMask", "SequenceLast", "SequenceReverse")
 VECTOR, MATRIX = (5,), (3, 6)
 WINDOW: dict[str, object] = {"kernel": (3, 3), "stride": (2, 2)}
@@ -216,6 +217,17 @@ CASES = [
         whole=1,
     ),
     case("SequenceLast", VECTOR),
+    case(ATTENTION, (5, 12), (7, 6), (7, 4), num_heads=4, num_kv_heads=2),
+    case(ATTENTION, (5, 24), num_heads=2, packed=True, causal=True, scale=0.5),
+    case(ATTENTION, (5, 4), (7, 4), (7, 4), (2, 5, 7), num_heads=2, use_mask=True),
+    Case(
+        ATTENTION,
+        ((5, 4), (7, 4), (7, 4), (1, 5, 7), ()),
+        {"num_heads": 2, "causal": True, "use_mask": True, "use_lengths": True},
+        0,
+        8,
+        whole=1,
+    ),
     case("Reshape", shape=(0, -1)),
     case("Reshape", shape=(-3, -2)),
     case("Reshape", shape=(0, 0, -4, 2, 3, -2)),

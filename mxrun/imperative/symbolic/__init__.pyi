@@ -1647,6 +1647,26 @@ def rsqrt(
 ) -> Symbol:
     """output = data^(-1/2); NaN below 0, elementwise."""
 
+def scaled_dot_product_attention(
+    data: Symbol | None = None,
+    query: Symbol | None = None,
+    key: Symbol | None = None,
+    value: Symbol | None = None,
+    lengths: Symbol | None = None,
+    mask: Symbol | None = None,
+    *,
+    num_heads: int,
+    num_kv_heads: int | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    packed: bool = False,
+    use_mask: bool = False,
+    use_lengths: bool = False,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = softmax(scale * query x key^T + mask) x value, for each head."""
+
 def sgd_mom_update(
     weight: Symbol | None = None,
     grad: Symbol | None = None,

@@ -1,0 +1,1 @@
+"""Scaled-dot-product attention and MXNet's interleaved products: operators and kernels."""

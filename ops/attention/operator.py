@@ -1,0 +1,291 @@
+"""scaled_dot_product_attention: its parameters, shapes and gradients, and the NumPy body."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from mxrun.base.params import Float32, Parameters
+from mxrun.base.tensor import Shape
+from mxrun.operator.family import OperatorFamily
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
+from mxrun.operator.property import (
+    GradientKind,
+    OperatorProperty,
+    PartialInference,
+    PartialShapes,
+    PartialType,
+    Precision,
+)
+from mxrun.operator.register import register
+from mxrun.ops.attention.shapes import AttentionSizes, infer_shapes
+
+T = TypeVar("T")
+Array = npt.NDArray[Any]
+
+PROJECTIONS = ("query", "key", "value")
+
+
+class AttentionParameters(Parameters):
+    """Parameters of scaled_dot_product_attention."""
+
+    num_heads: Annotated[int, Field(ge=1)] = Field(
+        description="Number of heads of the queries.", examples=[2]
+    )
+    num_kv_heads: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Number of heads of keys and values, a divisor of num_heads; default: "
+        "num_heads.",
+    )
+    causal: bool = Field(
+        default=False, description="Whether query i reads only the keys 0 to i of its sequence."
+    )
+    scale: Float32 | None = Field(
+        default=None,
+        description="Factor of the products of queries and keys; default: 1 / sqrt(size of a "
+        "query's head).",
+    )
+    packed: bool = Field(
+        default=False,
+        description="Read one tensor, data, with queries, keys and values side by side.",
+    )
+    use_mask: bool = Field(
+        default=False, description="Adds the argument mask, which is added to the scaled products."
+    )
+    use_lengths: bool = Field(
+        default=False,
+        description="Adds the argument lengths: the number of keys of each sequence; the others "
+        "are padding.",
+    )
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Self:
+        if self.num_heads % self.kv_heads:
+            raise ValueError(f"num_heads {self.num_heads} is no multiple of num_kv_heads")
+        return self
+
+    @property
+    def kv_heads(self) -> int:
+        """Number of heads of keys and values."""
+        return self.num_kv_heads or self.num_heads
+
+
+@register("scaled_dot_product_attention")
+class AttentionProperty(OperatorProperty[AttentionParameters]):
+    """output = softmax(scale * query x key^T + mask) x value, for each head.
+
+    query [N, Tq, num_heads * D], key [N, Tk, num_kv_heads * D], value [N, Tk, num_kv_heads * Dv],
+    output [N, Tq, num_heads * Dv]. With packed, one argument data [N, T, (num_heads + 2 *
+    num_kv_heads) * D] holds query, key and value side by side. num_heads / num_kv_heads
+    neighbouring heads of the queries share one head of keys and values. The hidden output logsumexp
+    [N, num_heads, Tq] is the logarithm of the sum of the exponentials; it is float32 beside
+    bfloat16 data. A query that reads no key has the output 0.
+
+    mask, with use_mask: [1 or N, 1 or num_heads, Tq, Tk], -inf for a key that is not read. lengths,
+    with use_lengths: [N]. The mask has no gradient: a network cannot train it.
+
+    Backward reads the output's gradient g, query, key, value (or data), mask, lengths, output and
+    logsumexp, from which it computes the probabilities p again: value's gradient is p^T g, and with
+    s = p * (g value^T - sum of g * output) query's is scale * s key and key's is scale * s^T query.
+    """
+
+    type_string = "scaled_dot_product_attention"
+    family = OperatorFamily.DENSE
+    parameter_type = AttentionParameters
+    precision = Precision.BFLOAT16
+    reads_only_data = True
+    is_floating = True
+
+    @property
+    def num_projections(self) -> int:
+        """Number of the arguments that hold query, key and value: 3, or 1 if packed."""
+        return 1 if self.parameters.packed else len(PROJECTIONS)
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """query, key and value, or data; mask and lengths if used."""
+        p = self.parameters
+        projections = ("data",) if p.packed else PROJECTIONS
+        return (*projections, *("mask",) * p.use_mask, *("lengths",) * p.use_lengths)
+
+    def list_outputs(self) -> tuple[str, ...]:
+        """The output and the hidden logsumexp."""
+        return ("output", "logsumexp")
+
+    @property
+    def num_visible_outputs(self) -> int:
+        """1: logsumexp is hidden."""
+        return 1
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        """Unify batch, steps and the sizes of heads between all tensors."""
+        p = self.parameters
+        return infer_shapes(self.list_arguments(), inputs, outputs, p.num_heads, p.kv_heads)
+
+    def infer_type(
+        self, inputs: list[PartialType], outputs: list[PartialType]
+    ) -> tuple[list[PartialType], list[PartialType]]:
+        """All tensors have one dtype, but lengths default to int32."""
+        count = len(inputs) - self.parameters.use_lengths
+        lengths = inputs[count:]
+        floats, types = super().infer_type([*inputs[:count], *(None for _ in lengths)], outputs)
+        return [*floats[:count], *(dtype or "int32" for dtype in lengths)], types
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """Query, key and value, or data, have a computed gradient; the mask has none."""
+        p = self.parameters
+        computed = (GradientKind.COMPUTES,) * self.num_projections
+        none, zero = (GradientKind.NONE,) * p.use_mask, (GradientKind.ZERO,) * p.use_lengths
+        return (*computed, *none, *zero)
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """Return out_grad, all inputs, output and logsumexp."""
+        return [out_grad[0], *in_data, *out_data]
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """Pair query and output."""
+        return [] if self.parameters.packed else [(in_data[0], out_data[0])]
+
+    def backward_inplace_option(
+        self,
+        out_grad: Sequence[T],
+        in_data: Sequence[T],
+        out_data: Sequence[T],
+        in_grad: Sequence[T],
+    ) -> list[tuple[T, T]]:
+        """Pair the output's gradient with query's."""
+        return [] if self.parameters.packed else [(out_grad[0], in_grad[0])]
+
+    def sizes(self, in_shapes: Sequence[Shape]) -> AttentionSizes:
+        """Return the sizes of attention over arguments of these shapes."""
+        p = self.parameters
+        return AttentionSizes.of(in_shapes[: self.num_projections], p.num_heads, p.kv_heads)
+
+    def scale_of(self, sizes: AttentionSizes) -> float:
+        """Return the factor of the products."""
+        scale = self.parameters.scale
+        return 1 / math.sqrt(sizes.head_size) if scale is None else scale
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Two per multiply-add of both products, over the pairs of a query and a key it reads."""
+        sizes = self.sizes(in_shapes)
+        pairs = sizes.queries * sizes.keys
+        if self.parameters.causal:
+            pairs = sum(min(query + 1, sizes.keys) for query in range(sizes.queries))
+        return 2 * sizes.batch * sizes.heads * pairs * (sizes.head_size + sizes.value_size)
+
+    def create_operator(self) -> Operator:
+        """Create the NumPy body."""
+        return Attention(self)
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """Query [N, K, G, Tq, D], key [N, K, 1, Tk, D] and value, for G = heads / K, and the scores."""
+
+    query: Array
+    key: Array
+    value: Array
+    scores: Array
+
+
+class Attention(Operator):
+    """NumPy body: all products of queries and keys in memory."""
+
+    def __init__(self, prop: AttentionProperty) -> None:
+        self.prop, self.parameters = prop, prop.parameters
+
+    def forward(self, call: ForwardCall) -> None:
+        """output and logsumexp; both are computed relative to the largest score."""
+        heads = self._heads(call)
+        scores = heads.scores
+        highest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+        shift = np.where(np.isneginf(highest), scores.dtype.type(0), highest)
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            weights = np.exp(scores - shift)
+            total = weights.sum(axis=-1, keepdims=True)
+            result = weights @ heads.value / np.where(total == 0, total.dtype.type(1), total)
+            logsumexp = shift + np.log(total)
+        output, sums = call.outputs.output, call.outputs.logsumexp
+        call.store(
+            output=_joined(result, output.shape), logsumexp=logsumexp[..., 0].reshape(sums.shape)
+        )
+
+    def backward(self, call: BackwardCall) -> None:
+        """Gradients of query, key and value, side by side if packed."""
+        heads, sizes = self._heads(call), self._sizes(call)
+        g = self._split(call.output_gradients.output, sizes.heads)
+        output = self._split(call.outputs.output, sizes.heads)
+        logsumexp = call.outputs.logsumexp.reshape(*heads.query.shape[:-1], 1)
+        with np.errstate(invalid="ignore", over="ignore"):
+            p = np.exp(heads.scores - np.where(np.isneginf(logsumexp), 0, logsumexp))
+            inner = (g * output).sum(axis=-1, keepdims=True)
+            s = p * (g @ heads.value.swapaxes(-1, -2) - inner)
+            s *= s.dtype.type(self.prop.scale_of(sizes))
+            gradients = (
+                s @ heads.key,
+                (s.swapaxes(-1, -2) @ heads.query).sum(axis=2, keepdims=True),
+                (p.swapaxes(-1, -2) @ g).sum(axis=2, keepdims=True),
+            )
+        first = (sizes.batch, sizes.queries), *((sizes.batch, sizes.keys),) * 2
+        results = [
+            _joined(each, (*shape, -1)) for each, shape in zip(gradients, first, strict=True)
+        ]
+        if self.parameters.packed:
+            call.store(data=np.concatenate(results, axis=-1))
+        else:
+            call.store(**dict(zip(PROJECTIONS, results, strict=True)))
+
+    def _sizes(self, call: OperatorCall) -> AttentionSizes:
+        return self.prop.sizes([array.shape for array in call.inputs])
+
+    def _split(self, array: Array, heads: int) -> Array:
+        """Return a view [N, K, heads / K, T, size] of [N, T, heads * size]."""
+        groups = self.parameters.kv_heads
+        parts = array.reshape(*array.shape[:2], groups, heads // groups, -1)
+        split: Array = parts.transpose(0, 2, 3, 1, 4)
+        return split
+
+    def _heads(self, call: OperatorCall) -> _Heads:
+        """Return the heads and the scores, -inf for pairs that are not read."""
+        sizes = self._sizes(call)
+        if self.parameters.packed:
+            parts = np.split(call.inputs.data, sizes.packed_places, axis=-1)
+        else:
+            parts = [call.inputs[name] for name in PROJECTIONS]
+        query = self._split(parts[0], sizes.heads)
+        key, value = (self._split(part, sizes.kv_heads) for part in parts[1:])
+        with np.errstate(invalid="ignore", over="ignore"):
+            scores = query @ key.swapaxes(-1, -2)
+            scores *= scores.dtype.type(self.prop.scale_of(sizes))
+            if self.parameters.use_mask:
+                mask = call.inputs.mask
+                shape = (sizes.batch, sizes.heads, *mask.shape[2:])
+                scores += np.broadcast_to(mask, shape).reshape(scores.shape)
+        return _Heads(query, key, value, np.where(self._read(call, sizes), scores, -np.inf))
+
+    def _read(self, call: OperatorCall, sizes: AttentionSizes) -> Array:
+        """Return which keys are read, broadcast to [N, K, G, Tq, Tk]."""
+        keys = np.arange(sizes.keys)
+        read = np.ones((1, 1, 1, 1, sizes.keys), bool)
+        if self.parameters.causal:
+            read = read & (keys <= np.arange(sizes.queries)[:, None])
+        if self.parameters.use_lengths:
+            read = read & (keys < call.inputs.lengths.reshape(-1, 1, 1, 1, 1))
+        return read
+
+
+def _joined(heads: Array, shape: tuple[int, ...]) -> Array:
+    """Return [N, T, heads * size] of [N, K, heads / K, T, size]."""
+    joined: Array = heads.transpose(0, 3, 1, 2, 4).reshape(shape)
+    return joined

@@ -1,0 +1,130 @@
+"""Sizes and inference of the shapes of attention's tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mxrun.base.tensor import PartialShape, Shape
+from mxrun.operator.property import PartialInference, PartialShapes
+from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+
+_RULE = "the sizes of the other tensors"
+
+
+@dataclass(frozen=True)
+class AttentionSizes:
+    """Sizes of attention: numbers of sequences, queries and keys of each, heads, and heads' sizes.
+
+    head_size: of queries and keys; value_size: of values.
+    """
+
+    batch: int
+    queries: int
+    keys: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    value_size: int
+
+    @staticmethod
+    def of(projections: Sequence[Shape], heads: int, kv_heads: int) -> AttentionSizes:
+        """Return the sizes for the shapes of query, key and value, or of data that packs them."""
+        batch, queries, columns = projections[0]
+        if len(projections) == 1:
+            size = columns // (heads + 2 * kv_heads)
+            return AttentionSizes(batch, queries, queries, heads, kv_heads, size, size)
+        _, keys, values = projections[2]
+        size, value_size = columns // heads, values // kv_heads
+        return AttentionSizes(batch, queries, keys, heads, kv_heads, size, value_size)
+
+    @property
+    def packed_places(self) -> tuple[int, int]:
+        """Columns of packed data at which keys and values begin."""
+        keys = self.heads * self.head_size
+        return keys, keys + self.kv_heads * self.head_size
+
+
+class _Inference:
+    """Sizes by letter, as far as they are known, for tensors whose axes are named by letters.
+
+    An axis is a letter, a letter with the number of its heads, or None for 1 or another size.
+    """
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, int] = {}
+
+    def read(self, name: str, shape: PartialShape, axes: Sequence[tuple[str, int]]) -> None:
+        """Learn the sizes of a tensor's axes; raises ShapeContradiction if they disagree."""
+        if shape is None:
+            return
+        known = unify(name, shape, (None,) * len(axes), "its number of axes")
+        for size, (letter, heads) in zip(known, axes, strict=True):
+            if size is None:
+                continue
+            if size % heads:
+                raise ShapeContradiction(
+                    name, show(shape), f"a multiple of {heads}", "the number of heads"
+                )
+            if self.sizes.setdefault(letter, size // heads) != size // heads:
+                raise ShapeContradiction(name, show(shape), show(self.of(axes)), _RULE)
+
+    def of(self, axes: Sequence[tuple[str, int]]) -> Dimensions:
+        """Return the shape of a tensor as far as it is known."""
+        return tuple(
+            None if letter not in self.sizes else self.sizes[letter] * heads
+            for letter, heads in axes
+        )
+
+
+def infer_shapes(
+    names: Sequence[str],
+    inputs: PartialShapes,
+    outputs: PartialShapes,
+    heads: int,
+    kv_heads: int,
+) -> PartialInference:
+    """Complete the shapes of the arguments `names` and of output and logsumexp."""
+    packed = names[0] == "data"
+    keys, values = ("q", "d") if packed else ("k", "v")
+    axes = {
+        "data": [("n", 1), ("q", 1), ("d", heads + 2 * kv_heads)],
+        "query": [("n", 1), ("q", 1), ("d", heads)],
+        "key": [("n", 1), (keys, 1), ("d", kv_heads)],
+        "value": [("n", 1), (keys, 1), (values, kv_heads)],
+        "lengths": [("n", 1)],
+        "output": [("n", 1), ("q", 1), (values, heads)],
+        "logsumexp": [("n", 1), ("h", 1), ("q", 1)],
+    }
+    given = dict(zip((*names, "output", "logsumexp"), (*inputs, *outputs), strict=True))
+    sizes = _Inference()
+    sizes.sizes["h"] = heads
+    mask = given.pop("mask", None)
+    for name, shape in given.items():
+        sizes.read(name, shape, axes[name])
+    mask = _mask(sizes, mask, keys, heads)
+    found: dict[str, PartialShape] = {name: sizes.of(axes[name]) for name in given}
+    found["mask"] = mask
+    return PartialInference(
+        [found[name] for name in names], [found["output"], found["logsumexp"]], []
+    )
+
+
+def _mask(sizes: _Inference, mask: PartialShape, keys: str, heads: int) -> PartialShape:
+    """Learn from the mask [1 or N, 1 or heads, Tq, Tk], and complete it."""
+    if mask is None:
+        return None
+    unify("mask", mask, (None,) * 4, "its number of axes")
+    sizes.read("mask", mask[2:], [("q", 1), (keys, 1)])
+    limits = (sizes.sizes.get("n"), heads)
+    for size, limit in zip(mask, limits, strict=False):
+        if None not in (size, limit) and size not in (1, limit):
+            expected = f"[1 or {show((limits[0],))[1:-1]}, 1 or {heads}, ...]"
+            raise ShapeContradiction("mask", show(mask), expected, "sequences and heads")
+    return (*mask[:2], *sizes.of([("q", 1), (keys, 1)]))
+
+
+def padded(size: int, multiple: int) -> int:
+    """Return the smallest multiple that is not below a size."""
+    return math.ceil(size / multiple) * multiple

@@ -1,0 +1,108 @@
+"""Attention: cases and formulas."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from families.batch_norm import of_the_output_alone
+from families.indexing import between
+from operator_row import Objective, Reference, Row
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+
+
+def arguments(p: Any, inputs: list[Array]) -> tuple[list[Array], Array | None, Array | None]:
+    """Return query, key and value, the mask and the lengths."""
+    rest = list(inputs)
+    if p.packed:
+        size = rest[0].shape[-1] // (p.num_heads + 2 * p.kv_heads)
+        places = (p.num_heads * size, (p.num_heads + p.kv_heads) * size)
+        projections = np.split(rest.pop(0), places, axis=-1)
+    else:
+        projections, rest = rest[:3], rest[3:]
+    mask = rest.pop(0) if p.use_mask else None
+    return projections, mask, rest[0] if p.use_lengths else None
+
+
+def attention(p: Any, inputs: list[Array]) -> list[Array]:
+    """Compute one query of one head at a time, over the keys that it reads."""
+    (query, key, value), mask, lengths = arguments(p, inputs)
+    batch, steps, _ = query.shape
+    size, width = query.shape[2] // p.num_heads, value.shape[2] // p.kv_heads
+    scale = 1 / math.sqrt(size) if p.scale is None else p.scale
+    output = np.zeros((batch, steps, p.num_heads * width), query.dtype)
+    sums = np.full((batch, p.num_heads, steps), -np.inf, query.dtype)
+    for n, h, i in np.ndindex(batch, p.num_heads, steps):
+        other = h * p.kv_heads // p.num_heads
+        count = key.shape[1] if lengths is None else int(lengths[n])
+        read = range(min(count, i + 1) if p.causal else count)
+        scores = np.array(
+            [
+                scale
+                * query[n, i, h * size : h * size + size]
+                @ key[n, j, other * size : other * size + size]
+                + (0 if mask is None else mask[n % len(mask), h % mask.shape[1], i, j])
+                for j in read
+            ]
+        )
+        if len(scores):
+            sums[n, h, i] = np.logaddexp.reduce(scores)
+            part = value[n, : len(scores), other * width : other * width + width]
+            output[n, i, h * width : h * width + width] = np.exp(scores - sums[n, h, i]) @ part
+    return [output, sums]
+
+
+def case(
+    shape: Shape,
+    key: Shape | None = None,
+    value: Shape | None = None,
+    *,
+    mask: Shape = (),
+    lengths: tuple[int, int] | tuple[()] = (),
+    **parameters: object,
+) -> Row:
+    """Return a row; lengths are drawn from [low, high)."""
+    shapes = {"key": key or shape, "value": value or key or shape}
+    if mask:
+        shapes, parameters = {**shapes, "mask": mask}, {**parameters, "use_mask": True}
+    values = {}
+    if lengths:
+        values, parameters = {"lengths": between(*lengths)}, {**parameters, "use_lengths": True}
+    if parameters.get("packed"):
+        del shapes["key"], shapes["value"]
+    return Row(
+        "scaled_dot_product_attention",
+        parameters,
+        shape,
+        shapes,
+        values,
+        peers=("PyTorch",),
+        # Gradients of queries and keys are differences of numbers that nearly cancel.
+        agreement=5e-5,
+        no_peer="MXNet 1.9.1 has no such operator; its products are those of the interleaved ones.",
+    )
+
+
+ROWS: list[Row] = [
+    case((2, 3, 4), num_heads=1),
+    case((2, 5, 12), num_heads=3, causal=True),
+    case((1, 4, 8), (1, 7, 8), num_heads=2),
+    case((2, 6, 8), (2, 4, 8), num_heads=2, causal=True),
+    case((2, 3, 12), (2, 5, 6), (2, 5, 10), num_heads=4, num_kv_heads=2),
+    case((2, 5, 6), num_heads=2, scale=0.5, mask=(1, 1, 5, 5)),
+    case((2, 3, 4), (2, 6, 4), num_heads=2, mask=(2, 2, 3, 6), causal=True),
+    case((3, 6, 4), num_heads=2, lengths=(1, 7)),
+    case((3, 6, 4), num_heads=1, lengths=(1, 7), causal=True),
+    case((2, 5, 24), num_heads=2, packed=True, causal=True),
+    case((2, 5, 24), num_heads=4, num_kv_heads=2, packed=True, lengths=(1, 6)),
+    case((1, 70, 36), num_heads=2, packed=True, num_kv_heads=2, causal=True),
+    case((1, 67, 34), (1, 83, 34), (1, 83, 20), num_heads=2, mask=(1, 2, 67, 83)),
+    case((1, 1, 4), (1, 33, 4), num_heads=2),
+]
+
+REFERENCES: dict[str, Reference] = {"scaled_dot_product_attention": attention}
+OBJECTIVES: dict[str, Objective] = {"scaled_dot_product_attention": of_the_output_alone}
