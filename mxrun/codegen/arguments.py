@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     Int32s: TypeAlias = Any
     Int64s: TypeAlias = Any
     Uint8s: TypeAlias = Any
+    Uint16s: TypeAlias = Any
     Table: TypeAlias = Any
 else:
 
@@ -101,6 +102,11 @@ else:
         """Address of bytes."""
 
         kind = "pointer to uint8"
+
+    class Uint16s:
+        """Address of uint16 elements."""
+
+        kind = "pointer to uint16"
 
     class Table:
         """Any number of integers and addresses, passed as a tuple; read with `integer(table, i)`,

@@ -50,6 +50,8 @@ _WITHOUT_EFFECT: tuple[KeyPath, ...] = (
 )
 # Name of a config given as plain values.
 _NAME = "model"
+# End of the name of a tokenizer's file.
+_TOKENIZER = ".json"
 _INFERENCE = ("network", "precision", "data")
 _TRAIN_CHOICES = ("optimizer", "schedule", "initializer", "metrics")
 
@@ -128,7 +130,7 @@ class RunConfig(Settings):
         tree = _put(_without(self._tree, ("context",)), ("context",), kind)
         for path in (*_WITHOUT_EFFECT, *without):
             tree = _without(tree, path)
-        return dump(tree)
+        return dump(_without_folders(tree))
 
     def sha256(self, without: Iterable[KeyPath] = ()) -> str:
         """Return the SHA-256 of the identity, in hexadecimal digits."""
@@ -142,6 +144,7 @@ class RunConfig(Settings):
         tree = self._tree
         for path in (*_WITHOUT_EFFECT, ("data", "batch_size")):
             tree = _without(tree, path)
+        tree = _without_folders(tree)
         assert isinstance(tree.value, Mapping)
         kept = {key: part for key, part in tree.value.items() if key in _INFERENCE}
         return hashlib.sha256(dump(replace(tree, value=kept)).encode()).hexdigest()
@@ -275,7 +278,15 @@ def _located(tree: SourceNode) -> SourceNode:
     for part in ("train", "eval"):
         tree = _changed(tree, ("data", part, "path"), _absolute)
         tree = _changed(tree, ("data", part, "path"), _all_absolute)
+        tree = _changed(tree, ("data", part, "tokens"), _absolute_tokenizer)
     return _changed(tree, ("plugins",), _all_absolute)
+
+
+def _without_folders(tree: SourceNode) -> SourceNode:
+    """Return the tree without the folders of tokenizers' files, whose content counts."""
+    for part in ("train", "eval"):
+        tree = _changed(tree, ("data", part, "tokens"), _without_folder)
+    return tree
 
 
 def _escaped(node: SourceNode) -> SourceNode:
@@ -340,6 +351,17 @@ def _absolute(path: SourceNode) -> SourceNode:
         return path
     folder = "" if path.place.file in PATHLESS else os.path.dirname(path.place.file)
     return replace(path, value=os.path.abspath(os.path.join(folder, path.value)))
+
+
+def _absolute_tokenizer(tokens: SourceNode) -> SourceNode:
+    """Return the path of a tokenizer's file as an absolute one; the name of tokens as it is."""
+    return _absolute(tokens) if str(tokens.value).endswith(_TOKENIZER) else tokens
+
+
+def _without_folder(tokens: SourceNode) -> SourceNode:
+    """Return the path of a tokenizer's file without its folder."""
+    is_file = isinstance(tokens.value, str) and tokens.value.endswith(_TOKENIZER)
+    return replace(tokens, value=os.path.basename(str(tokens.value))) if is_file else tokens
 
 
 def _all_absolute(paths: SourceNode) -> SourceNode:

@@ -85,7 +85,7 @@ def _another_number(head: _Head, dataset: Dataset) -> Diagnostic | None:
 
 def _beyond(head: _Head, dataset: Dataset, label: str, seen: Classification) -> Diagnostic | None:
     """Return the diagnostic for numeric labels outside the range of the outputs, or None."""
-    labels = dataset.fields[label].records
+    labels = dataset.fields[label].distinct
     if seen.ignored is not None:
         labels = labels[labels != seen.ignored]
         if labels.size == 0:

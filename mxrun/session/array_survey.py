@@ -182,7 +182,7 @@ def _read(
     dataset: str, options: Mapping[str, object], part: str, inputs: Mapping[str, TensorSpec]
 ) -> Dataset:
     format = DATASETS.get(dataset)
-    return format.read(format.options.model_validate(options), part, inputs)
+    return format.open(format.options.model_validate(options), part, inputs)
 
 
 def _training_arrays(arrays: Arrays, path: Path, label: str | None) -> dict[str, str]:

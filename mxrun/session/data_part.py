@@ -109,6 +109,7 @@ def open_part(trained: TrainedModel, part: DataPart) -> OpenedPart:
         manifest.columns,
         manifest.label_column,
         manifest.encoding,
+        trained.vocabulary,
     )
     dataset = open_datasets({role: request}, built.model.records, *of_training)[role]
     if not part.is_of_run:
@@ -183,6 +184,9 @@ def _with_split(
     if not _is_changed_path(given):
         return replace(request, split=own.split, role=own.role)
     find, named = request.format.find_split, own.split.of
+    if request.format.learns_vocabulary and ALL in request.format.splits:
+        # A part of one text is no part of another.
+        return replace(request, split=Split(ALL))
     if find is None:
         return replace(request, split=Split(named))
     try:

@@ -71,7 +71,7 @@ def _read(name: str, source: str, split: str | None, channels: int | None) -> Da
         problem = f"{source}: a list of images has no parts"
         raise UserError(Diagnostic(problem, got=named, hint="leave out --split"))
     inputs = {"data": TensorSpec((channels or 3, 1, 1))}
-    return known.read(options, part, inputs)
+    return known.open(options, part, inputs)
 
 
 def _of_config(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import DatasetSection, WindowSection
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.loading.open import balanced
@@ -10,6 +11,11 @@ from mxrun.io.loading.sampling import Shuffle, ShuffleWindow
 
 def shuffle_of(section: DatasetSection, dataset: Dataset) -> Shuffle:
     """Return how the records of an epoch are drawn. Raises UserError for missing classes."""
+    if dataset.is_stream:
+        if section.is_shuffled:
+            problem = "the records of a stream follow each other: they have one order"
+            raise UserError(Diagnostic(problem, dataset.place, hint="remove shuffle and sampling"))
+        return False
     if section.sampling is not None:
         return balanced(dataset)
     if isinstance(section.shuffle, WindowSection):

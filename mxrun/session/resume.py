@@ -207,6 +207,8 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
         then, classes = (listed(state.classes) for state in (saved, now))
         found.append(f"classes: {then} then, {classes} now")
     found += encoding_differences(saved.encoding, now.encoding)
+    if saved.vocabulary != now.vocabulary:
+        found.append("vocabulary: the tokens of the text have changed")
     found += plugin_differences(saved.plugins, now.plugins)
     return found + _implementation_differences(saved.plan, now.plan)
 

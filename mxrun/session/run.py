@@ -28,6 +28,7 @@ from mxrun.io.loading.bad_records import BadRecords
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.staging import Staging
+from mxrun.io.text.vocabulary import Vocabulary
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.memory_limits import remaining_bytes
@@ -127,6 +128,11 @@ class Run:
     def start_from(self, source: WarmStartSource) -> None:
         """Begin the run with these parameters, whatever `train.start_from` says."""
         self._warm_start = source
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """Tokens of the text that the run is trained on, if it is one."""
+        return self.datasets["train"].vocabulary
 
     def _iterator(self, role: str) -> DataIterator:
         """Return the iterator of a data set.
@@ -295,6 +301,7 @@ class Run:
             columns=self.datasets["train"].columns,
             label_column=self.datasets["train"].label_column,
             encoding=self.datasets["train"].encoding,
+            vocabulary=None if self.vocabulary is None else self.vocabulary.sha256,
             plugins=self._plugins,
             scales=self.datasets["train"].scales,
             started_from=self.started_from,

@@ -14,6 +14,8 @@ from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.update_rule import averaged
+from mxrun.io.text.saved import read_vocabulary
+from mxrun.io.text.vocabulary import Vocabulary
 from mxrun.session.planning import parse_config
 from mxrun.session.plugins import plugin_differences, plugin_hashes
 from mxrun.session.synthetic_data import synthetic_notes_of
@@ -36,7 +38,8 @@ class TrainedModel:
     """Network with trained weights, and notes for the user about their origin.
 
     arrays: every parameter and auxiliary state by name. averaged: whether weights are replaced by
-    their moving averages, as in the run's own evaluations.
+    their moving averages, as in the run's own evaluations. vocabulary: the tokens of the text that
+    it was trained on, if it was one.
     """
 
     parsed: Parsed
@@ -45,6 +48,7 @@ class TrainedModel:
     arrays: Arrays
     averaged: bool
     notes: tuple[str, ...]
+    vocabulary: Vocabulary | None = None
 
     @classmethod
     def open(
@@ -84,7 +88,9 @@ class TrainedModel:
             notes.append("this differs from the trained network: " + "; ".join(differences))
         notes.append(_described(checkpoint, bool(means)))
         notes += synthetic_notes_of(run, built.config)
-        return cls(parsed, built, checkpoint, arrays, bool(means), tuple(notes))
+        tokens = checkpoint.manifest.vocabulary
+        vocabulary = None if tokens is None else read_vocabulary(run, tokens)
+        return cls(parsed, built, checkpoint, arrays, bool(means), tuple(notes), vocabulary)
 
     def with_batch_size(self, batch: int) -> TrainedModel:
         """Return the same model, built for another batch size."""

@@ -248,6 +248,8 @@ class _Training:
         run.restore(checkpoint, loop)
         directory = RunDirectory(start.commit().path, lock.check)
         begin_list(directory, run.bad_records)
+        if run.vocabulary is not None:
+            directory.write_vocabulary(run.vocabulary)
         checkpoints = CheckpointManager(directory.path, run.built.training.policy, lock.check)
         saved_progress = None if checkpoint is None else loop.progress
         if checkpoint is not None and checkpoint.manifest.due:

@@ -53,12 +53,14 @@ def unsaved_model(
     manifest = Manifest(**dict(state), format=FORMAT, files={})
     parameters, auxiliary = _groups(built, arrays)
     checkpoint = Checkpoint(folder, manifest, parameters, {}, auxiliary, {})
-    return TrainedModel(parsed, built, checkpoint, arrays, averaged=False, notes=())
+    vocabulary = None if dataset is None else dataset.vocabulary
+    return TrainedModel(parsed, built, checkpoint, arrays, False, (), vocabulary)
 
 
 def _state(built: ModelDefinition, dataset: Dataset | None) -> RunState:
     """Return the state of a run before its first step."""
     config, threads = built.config, team_size(built, training=True)
+    vocabulary = None if dataset is None else dataset.vocabulary
     device = describe(config, threads)
     return RunState(
         progress=Progress(),
@@ -74,6 +76,7 @@ def _state(built: ModelDefinition, dataset: Dataset | None) -> RunState:
         columns=() if dataset is None else dataset.columns,
         label_column="" if dataset is None else dataset.label_column,
         encoding=None if dataset is None else dataset.encoding,
+        vocabulary=None if vocabulary is None else vocabulary.sha256,
         plugins=plugin_hashes(config),
         scales={} if dataset is None else dataset.scales,
     )
@@ -96,6 +99,8 @@ def save_model(model: TrainedModel, folder: Path, overwrite: bool = False) -> No
     """
     hint = "overwrite=True replaces it"
     directory = RunDirectory.create(folder, model.built.config.resolved(), overwrite, hint)
+    if model.vocabulary is not None:
+        directory.write_vocabulary(model.vocabulary)
     manifest = model.checkpoint.manifest
     progress = manifest.progress.with_(best=None)
     fields = {name: getattr(manifest, name) for name in RunState.model_fields}

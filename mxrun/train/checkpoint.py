@@ -110,6 +110,10 @@ class RunState(Parameters):
     encoding: TableEncoding | None = Field(
         default=None, description="What was learned of the columns of a table, if it was encoded."
     )
+    vocabulary: Sha256 | None = Field(
+        default=None,
+        description="The SHA-256 of the run's vocabulary.json, if it was trained on text.",
+    )
     plugins: dict[str, Sha256] = Field(
         default={}, description="The SHA-256 of each plugin, by its file's name."
     )

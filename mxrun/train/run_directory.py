@@ -12,6 +12,8 @@ from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import PARTIAL, atomic_file, report_write_errors
+from mxrun.io.text.saved import VOCABULARY_FILE
+from mxrun.io.text.vocabulary import Vocabulary
 from mxrun.train.checkpoint import FILES, MANIFEST_FILE, clear_hidden, recover_checkpoint
 from mxrun.train.files import canonical_json, remove
 from mxrun.train.observer import EpochDone, StepLogged
@@ -22,7 +24,14 @@ METRICS_FILE = "metrics.jsonl"
 SUMMARY_FILE = "summary.json"
 BAD_RECORDS_FILE = "bad_records.jsonl"
 _TIMING = "timing.jsonl"
-_RUN_FILES = (CONFIG_FILE, METRICS_FILE, _TIMING, SUMMARY_FILE, BAD_RECORDS_FILE)
+_RUN_FILES = (
+    CONFIG_FILE,
+    METRICS_FILE,
+    _TIMING,
+    SUMMARY_FILE,
+    BAD_RECORDS_FILE,
+    VOCABULARY_FILE,
+)
 _NAMES = "|".join(map(re.escape, _RUN_FILES))
 _RUN_FILE = re.compile(rf"{_NAMES}|\.({_NAMES}){PARTIAL}")
 _CHECKPOINT = re.compile(r"checkpoint-[0-9]+|\.checkpoint-[0-9]+\.(partial|replaced|removed)")
@@ -55,12 +64,15 @@ def is_without_progress(path: Path) -> bool:
     """Return whether a folder holds nothing but a run's config and records without an epoch."""
     with report_write_errors(path):
         entries = [entry for entry in path.iterdir() if entry.name != LOCK_FILE]
-        allowed = (CONFIG_FILE, METRICS_FILE, _TIMING, BAD_RECORDS_FILE)
+        allowed = (CONFIG_FILE, METRICS_FILE, _TIMING, BAD_RECORDS_FILE, VOCABULARY_FILE)
         return all(
             entry.name in allowed
             and entry.is_file()
             and not entry.is_symlink()
-            and (entry.name in (CONFIG_FILE, BAD_RECORDS_FILE) or not entry.stat().st_size)
+            and (
+                entry.name in (CONFIG_FILE, BAD_RECORDS_FILE, VOCABULARY_FILE)
+                or not entry.stat().st_size
+            )
             for entry in entries
         )
 
@@ -135,6 +147,11 @@ class RunDirectory:
         """Replace the run's config."""
         with atomic_file(self.config_path, follow=False) as file:
             file.write(text.encode("utf-8"))
+
+    def write_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Write the tokens of the text that the run is trained on."""
+        with atomic_file(self.path / VOCABULARY_FILE, follow=False) as file:
+            file.write(vocabulary.content.encode("utf-8"))
 
     def clean_up(self) -> None:
         """Restore a checkpoint that a killed process was replacing; remove its partial files."""

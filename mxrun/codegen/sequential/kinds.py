@@ -45,6 +45,7 @@ INT64 = Kind("int64", ir.IntType(64))
 INT32 = Kind("int32", ir.IntType(32))
 UINT64 = Kind("uint64", ir.IntType(64), is_signed=False)
 UINT32 = Kind("uint32", ir.IntType(32), is_signed=False)
+UINT16 = Kind("uint16", ir.IntType(16), is_signed=False)
 UINT8 = Kind("uint8", ir.IntType(8), is_signed=False)
 BOOL = Kind("bool", ir.IntType(1), is_signed=False)
 FLOAT32 = Kind("float32", ir.FloatType(), is_float=True)
@@ -80,7 +81,7 @@ ARGUMENTS: Mapping[str, Kind | Pointer] = {
     **{kind.name: kind for kind in (INT64, FLOAT32)},
     **{
         f"pointer to {kind}": Pointer(kind)
-        for kind in (FLOAT32, FLOAT64, BFLOAT16, INT32, INT64, UINT8)
+        for kind in (FLOAT32, FLOAT64, BFLOAT16, INT32, INT64, UINT16, UINT8)
     },
     "table": TABLE,
 }

@@ -30,6 +30,7 @@ from mxrun.io.dataset.split import (
 from mxrun.io.loading.batch import is_label
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.features import FeatureTable
+from mxrun.io.text.vocabulary import Vocabulary
 from mxrun.io.transforms.base import RecordShape, Scale
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
 
@@ -50,7 +51,9 @@ class Dataset:
     before `encoded` makes the field `data` of them, by `encoding`; `tally` counts what was missing
     or unknown. `name` and `split` (`test[0:9000]`)
     identify the records; `place` is where the config requests them. `numbers` are the records'
-    numbers in the complete split, if these are a part of it.
+    numbers in the complete split, if these are a part of it. `vocabulary`: the tokens of a text.
+    `is_stream`: whether the records are consecutive parts of one text, which the rows of a batch
+    read in parallel, each from batch to batch.
     """
 
     name: str
@@ -69,6 +72,8 @@ class Dataset:
     features: FeatureTable | None = None
     encoding: TableEncoding | None = None
     tally: Tally | None = None
+    vocabulary: Vocabulary | None = None
+    is_stream: bool = False
 
     def __post_init__(self) -> None:
         lengths = {len(column.records) for column in self.fields.values()}

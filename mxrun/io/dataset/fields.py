@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from mxrun.base.tensor import TensorSpec
@@ -25,19 +26,30 @@ class Field:
     With a `scale` a batch holds float32(record) * float32(scale), so that bytes are stored as
     bytes. Without one it holds the records unchanged. `white` is the byte value that corresponds to
     255 in an image. boxes: whether the records are boxes of objects, which geometric transforms of
-    the images move; see `mxrun.io.transforms.boxes`.
+    the images move; see `mxrun.io.transforms.boxes`. dtype: that of integers in a batch, if the
+    records are stored as smaller ones; these may be overlapping windows over one array.
     """
 
     records: NDArray[Any]
     scale: float | None = None
     white: int = 255
     boxes: bool = False
+    dtype: str = ""
 
     @property
     def spec(self) -> TensorSpec:
         """Shape and dtype of one record in a batch."""
-        dtype = self.records.dtype.name if self.scale is None else "float32"
-        return TensorSpec(self.records.shape[1:], dtype)
+        dtype = self.dtype or self.records.dtype.name
+        return TensorSpec(self.records.shape[1:], dtype if self.scale is None else "float32")
+
+    @property
+    def distinct(self) -> NDArray[Any]:
+        """The records; of overlapping windows, [count, length], each element once, [elements]."""
+        rows = self.records
+        if rows.ndim != 2 or rows.strides[0] >= rows.shape[1] * rows.itemsize:
+            return rows
+        count = (len(rows) - 1) * rows.strides[0] // rows.itemsize + rows.shape[1]
+        return as_strided(rows, (count,), (rows.itemsize,), writeable=False)
 
 
 @dataclass(frozen=True, eq=False)

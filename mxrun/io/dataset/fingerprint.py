@@ -21,8 +21,8 @@ def fingerprint(dataset: Dataset) -> str:
     """
     digest = hashlib.sha256()
     for name, column in sorted(dataset.fields.items()):
-        records = np.ascontiguousarray(column.records)
-        digest.update(f"{name} {records.dtype} {records.shape} {column.scale}\n".encode())
+        shape, records = column.records.shape, np.ascontiguousarray(column.distinct)
+        digest.update(f"{name} {records.dtype} {shape} {column.scale}\n".encode())
         flat = records.reshape(-1).view(np.uint8)
         for start in range(0, flat.size, _CHUNK):
             digest.update(flat[start : start + _CHUNK].data)

@@ -11,6 +11,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.declared import DeclaredRegistry
 from mxrun.io.tables.encoding import TableEncoding
+from mxrun.io.text.vocabulary import Vocabulary
 
 FindSplit = Callable[[Any, str, str], str]
 Follow = Callable[[Any, frozenset[str], Sequence[str], str, TableEncoding | None], Any]
@@ -30,18 +31,28 @@ class DatasetFormat:
     `named`, which is empty if the section names none; it raises UnknownSplit if there is no such
     split. `follow(options, own, columns, label, encoding)` returns the options that select columns
     of the same names as in training, and treat them as `encoding` says; `own` are the option keys
-    that the section sets itself.
+    that the section sets itself. `learns_vocabulary`: whether `read` takes the vocabulary of
+    training as a fourth argument, or learns one if that is None.
     """
 
     name: str
     doc: str
     options: type[Parameters]
     splits: tuple[str, ...]
-    read: Callable[[Any, str, Inputs], Dataset] = field(repr=False)
+    read: Callable[..., Dataset] = field(repr=False)
     lazy: bool | Callable[[Any], bool] = False
     synthetic: bool = False
     find_split: FindSplit | None = field(default=None, repr=False)
     follow: Follow | None = field(default=None, repr=False)
+    learns_vocabulary: bool = False
+
+    def open(
+        self, options: Any, split: str, inputs: Inputs, vocabulary: Vocabulary | None = None
+    ) -> Dataset:
+        """Return the complete split; texts with the `vocabulary` of training, if one is given."""
+        if self.learns_vocabulary:
+            return self.read(options, split, inputs, vocabulary)
+        return self.read(options, split, inputs)
 
     def is_lazy(self, options: Parameters) -> bool:
         """Return whether records are read on demand with these options."""
@@ -50,25 +61,25 @@ class DatasetFormat:
 
 DATASETS: DeclaredRegistry[DatasetFormat] = DeclaredRegistry("data set")
 
-O = TypeVar("O", bound=Parameters)  # noqa: E741
-Reader = Callable[[O, str, Inputs], Dataset]
+R = TypeVar("R", bound=Callable[..., Dataset])
 
 
 def register(
     name: str,
-    options: type[O],
+    options: type[Parameters],
     splits: tuple[str, ...],
     *,
     lazy: bool | Callable[[Any], bool] = False,
     synthetic: bool = False,
     find_split: FindSplit | None = None,
     follow: Follow | None = None,
-) -> Callable[[Reader[O]], Reader[O]]:
+    learns_vocabulary: bool = False,
+) -> Callable[[R], R]:
     """Return a decorator that registers the reading function of the data set `name`."""
 
-    def add(read: Reader[O]) -> Reader[O]:
+    def add(read: R) -> R:
         doc = read.__doc__ or ""
-        kinds = (lazy, synthetic, find_split, follow)
+        kinds = (lazy, synthetic, find_split, follow, learns_vocabulary)
         DATASETS.add(name, DatasetFormat(name, doc, options, splits, read, *kinds))
         return read
 

@@ -22,6 +22,7 @@ from mxrun.io.dataset.split import (
 from mxrun.io.files import MORE_MEMORY
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.tables.learn import learn_encoding
+from mxrun.io.text.vocabulary import Vocabulary
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
 from mxrun.runtime.memory_limits import memory_limit
 
@@ -101,13 +102,14 @@ def open_datasets(
     columns: Sequence[str] = (),
     label_column: str = "",
     encoding: TableEncoding | None = None,
+    vocabulary: Vocabulary | None = None,
 ) -> dict[str, Dataset]:
     """Read the requested data sets; a split that two requests share is read once.
 
     classes: the classes of training; by default those of the request `train`. The labels of all
     other data sets are renumbered to these, by name. columns, label_column: the names of training's
-    data columns and of its label column; encoding: what was learned of its columns; by default
-    those of the request `train`.
+    data columns and of its label column; encoding: what was learned of its columns; vocabulary:
+    the tokens of its text; by default those of the request `train`.
 
     Raises UserError with the problems of all data sets: files, ranges, fields that do not match the
     network's `inputs`, and classes that training does not know.
@@ -129,7 +131,7 @@ def open_datasets(
             split = _resolved_split(request)
             key = (request.format.name, options, split.of, tuple(source.items()))
             if key not in complete:
-                complete[key] = request.format.read(request.options, split.of, source)
+                complete[key] = request.format.open(request.options, split.of, source, vocabulary)
         except (UserError, MemoryError) as error:
             place = place_of(request.places, "path")
             diagnostics += [
@@ -143,6 +145,7 @@ def open_datasets(
             # since.
             problems += complete[key].check_empty(role, request.places) if classes is None else ()
             columns, label_column = complete[key].columns, complete[key].label_column
+            vocabulary = complete[key].vocabulary
             trained[key[:3]] = split
         problems += complete[key].check_split(split, request.places)
         part: Dataset | None = None

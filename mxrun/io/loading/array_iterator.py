@@ -19,6 +19,7 @@ from mxrun.io.loading.batch import SAMPLE_WEIGHT, Batch
 from mxrun.io.loading.iterator import OnWait, OrderedIterator, Slots, check_slots, provided
 from mxrun.io.loading.order import BatchOrder, LastBatch
 from mxrun.io.loading.sampling import Shuffle
+from mxrun.io.loading.window_gather import WindowGather
 
 
 class ArrayIterator(OrderedIterator):
@@ -45,8 +46,9 @@ class ArrayIterator(OrderedIterator):
         order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
         super().__init__(dataset, order)
         self.provide_data, self.provide_label = provided(dataset.specs, self.batch_size)
-        self._gathers = {
-            name: _Gather(column, self.batch_size, loops) for name, column in dataset.fields.items()
+        self._gathers: dict[str, _Gather | WindowGather] = {
+            name: (WindowGather if column.dtype else _Gather)(column, self.batch_size, loops)
+            for name, column in dataset.fields.items()
         }
         # Rows of one epoch. Only the first `_rows` are valid if epochs differ in length.
         self._order = np.zeros(self._batches.longest, np.int64)

@@ -35,10 +35,13 @@ class DataIterator(ABC):
     specs of a batch's arrays by name, including the batch axis; a batch also holds `sample_weight`
     float32 [batch size]. `waited_seconds` is the total time that `next_into` has waited for
     records. `reads_records`: whether the iterator may wait for records and raise RecordError.
+    `is_stream`: whether each row of a batch continues that of the batch before, from the first
+    batch of an epoch to the last.
     """
 
     waited_seconds: float = 0.0
     reads_records: bool = False
+    is_stream: bool = False
     parts: int = 1
     batch_size: int
     provide_data: dict[str, TensorSpec]
@@ -133,6 +136,7 @@ class OrderedIterator(DataIterator):
         order.check(dataset.name, dataset.place)
         self._batches = order
         self.parts, self.batch_size = order.parts, order.part_size
+        self.is_stream = order.is_stream
         # Slots of the last batch, which need no further check.
         self._checked: Slots | None = None
 

@@ -11,7 +11,7 @@ from mxrun.io.loading.iterator import DataIterator
 from mxrun.io.loading.order import BatchOrder, LastBatch
 from mxrun.io.loading.prefetch import PrefetchIterator
 from mxrun.io.loading.python_transforms import TransformRunner
-from mxrun.io.loading.sampling import Balanced, Shuffle
+from mxrun.io.loading.sampling import Balanced, ContiguousRows, Shuffle
 from mxrun.io.loading.staging import Staging
 from mxrun.runtime.engine.threaded import ThreadedEngine
 
@@ -45,6 +45,7 @@ def open_iterator(
 ) -> DataIterator:
     """Return the iterator for an opened data set: directly from memory, or with loader threads.
 
+    `shuffle` is that of records that may be shuffled: those of a stream follow each other.
     `loops`, such as a device's, gather rows from memory. `workers` (loader threads), `staging`
     (memory of the prefetched batches), `engine` (the kind: `naive` reads records on the thread that
     awaits them), `bad_records` (which are left out; None: their error is raised) and `python` (the
@@ -53,6 +54,8 @@ def open_iterator(
     `parts`: number of equal parts in which each batch is delivered, staged batches too. Raises
     UserError if `last_batch` leaves no batch of the data set.
     """
+    if dataset.is_stream:
+        shuffle = ContiguousRows()
     if dataset.lazy or dataset.pipeline:
         order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
         memory = staging or Staging()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
-from mxrun.io.loading.sampling import Balanced, Shuffle, occurrences, record_order
+from mxrun.io.loading.sampling import Balanced, ContiguousRows, Shuffle, occurrences, record_order
 
 LastBatch = Literal["pad", "discard", "roll_over"]
 
@@ -28,6 +28,10 @@ class BatchOrder:
 
     shuffle: the order of the records of an epoch. parts: number of equal parts in which each batch
     is delivered, one after the other.
+
+    With `ContiguousRows` a row reads L consecutive records: N / B of them, and `discard` and
+    `roll_over` drop the records after the last row's; with `pad` L is rounded up, and the last rows
+    may end before the others.
     """
 
     count: int
@@ -70,6 +74,11 @@ class BatchOrder:
         """Return the number of records of the previous epoch with which `epoch` begins."""
         return max(epoch - 1, 0) * self.count % self.batch_size if self._rolls else 0
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether each row goes on where it ended in the batch before."""
+        return isinstance(self.shuffle, ContiguousRows)
+
     def batches(self, epoch: int) -> int:
         """Return the number of batches of `epoch`."""
         records = self.carried(epoch) + self.count
@@ -92,6 +101,11 @@ class BatchOrder:
 
     def indices(self, epoch: int) -> NDArray[np.int64]:
         """Return the record number of every row of `epoch`: int64 [batches * batch size]."""
+        if self.is_stream:
+            length = self.batches(epoch)
+            order = np.arange(length)[:, np.newaxis] + length * np.arange(self.batch_size)
+            # Those beyond the last record are padding.
+            return np.where(order < self.count, order, order % self.count).reshape(-1)
         order = self._permutation(epoch)
         if carried := self.carried(epoch):
             order = np.concatenate((self._permutation(epoch - 1)[-carried:], order))
@@ -104,6 +118,10 @@ class BatchOrder:
         """
         if self.last_batch != "pad":
             return self.part_size
+        if self.is_stream:
+            batch, number = divmod(part, self.parts)
+            rows = -(-(self.count - batch) // self.batches(0))
+            return max(0, min(self.part_size, rows - number * self.part_size))
         return max(0, min(self.part_size, self.count - part * self.part_size))
 
     def draw_epochs(self, epoch: int) -> NDArray[np.int64]:
@@ -123,7 +141,7 @@ class BatchOrder:
 
     @property
     def _rolls(self) -> bool:
-        return self.last_batch == "roll_over"
+        return self.last_batch == "roll_over" and not self.is_stream
 
     def _permutation(self, epoch: int) -> NDArray[np.int64]:
         return record_order(self.shuffle, self.seed, epoch, self.count)

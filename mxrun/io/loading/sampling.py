@@ -35,8 +35,17 @@ class Balanced:
     classes: NDArray[Any]
 
 
+@dataclass(frozen=True)
+class ContiguousRows:
+    """Order in which row b of a batch reads the b-th of equal parts of all records.
+
+    Batch i holds the record at place i of each part, so that each row goes on where it ended in the
+    batch before.
+    """
+
+
 # False: the order of the files; True: any order, each equally likely.
-Shuffle = bool | ShuffleWindow | Balanced
+Shuffle = bool | ShuffleWindow | Balanced | ContiguousRows
 
 
 def record_order(shuffle: Shuffle, seed: int, epoch: int, count: int) -> Order:
@@ -53,7 +62,7 @@ def record_order(shuffle: Shuffle, seed: int, epoch: int, count: int) -> Order:
         keys *= shuffle.size
         keys += np.arange(count)
         return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
-    if shuffle:
+    if shuffle is True:
         return random.permutation(seed, stream, count)
     return np.arange(count, dtype=np.int64)
 

@@ -1,0 +1,106 @@
+"""Gather of windows over compact integers, such as token ids, into a slot of int32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from mxrun.base.errors import InternalError
+from mxrun.codegen.arguments import Arguments, Int32s, Int64s, Integer, Uint8s, Uint16s
+from mxrun.codegen.host_loop import HostLoops
+from mxrun.codegen.interpreted import may_load_code
+from mxrun.codegen.jit import native, share
+from mxrun.io.dataset.fields import Field
+
+_ARGUMENTS = {"uint8": "narrow", "uint16": "wide", "int32": "widest"}
+
+
+class WindowGathering(Arguments):
+    """Arguments of `gather_windows_loop`: rows of `length` elements.
+
+    narrow, wide, widest: the records' first element, in one of the three dtypes; the other two are
+    None. stride: elements from a record to the next. first: position in `indices` of the first
+    row's record.
+    """
+
+    rows: Integer
+    length: Integer
+    stride: Integer
+    narrow: Uint8s
+    wide: Uint16s
+    widest: Int32s
+    target: Int32s
+    indices: Int64s
+    first: Integer
+
+
+@native
+def gather_windows_loop(call: WindowGathering) -> None:
+    """Compute target[row] = int32(record indices[first + row]) for each element."""
+    length, target = call.length, call.target
+    begin, end = share(call.rows)
+    for row in range(begin, end):
+        start, to = call.indices[call.first + row] * call.stride, row * length
+        if call.narrow is not None:
+            for i in range(length):
+                target[to + i] = np.int32(call.narrow[start + i])
+        elif call.wide is not None:
+            for i in range(length):
+                target[to + i] = np.int32(call.wide[start + i])
+        else:
+            for i in range(length):
+                target[to + i] = call.widest[start + i]
+
+
+class WindowGather:
+    """Gather of selected windows of a field into a slot, converted to int32.
+
+    The windows may overlap: nothing but their elements is held.
+    """
+
+    def __init__(self, column: Field, batch_size: int, loops: HostLoops) -> None:
+        if column.dtype != "int32" or column.records.dtype.name not in _ARGUMENTS:
+            raise InternalError(f"no gather of {column.records.dtype} as {column.dtype}")
+        self._records = column.records
+        self._batch_size, self._loops = batch_size, loops
+
+    def writer(self, order: NDArray[np.int64], slot: NDArray[Any]) -> Callable[[int], None]:
+        """Return a function of `start` that sets slot[row] = record[order[start + row]]."""
+        if not may_load_code():
+            return self._interpreted(order, slot)
+        rows = self._records
+        count, length = rows.shape
+        stride = rows.strides[0] // rows.itemsize if count > 1 else length
+        elements = as_strided(
+            rows, ((count - 1) * stride + length,), (rows.itemsize,), writeable=False
+        )
+        pointers: dict[str, NDArray[Any] | None] = dict.fromkeys(_ARGUMENTS.values())
+        pointers[_ARGUMENTS[rows.dtype.name]] = elements
+        gathering = WindowGathering(
+            rows=self._batch_size,
+            length=length,
+            stride=stride,
+            narrow=pointers["narrow"],
+            wide=pointers["wide"],
+            widest=pointers["widest"],
+            target=slot,
+            indices=order,
+            first=0,
+        )
+        loop = self._loops(gather_windows_loop, gathering, self._batch_size * length)
+
+        def write(start: int) -> None:
+            loop.set("first", start)
+            loop()
+
+        return write
+
+    def _interpreted(self, order: NDArray[np.int64], slot: NDArray[Any]) -> Callable[[int], None]:
+        def write(start: int) -> None:
+            slot[...] = self._records[order[start : start + self._batch_size]]
+
+        return write

@@ -1,0 +1,128 @@
+"""How texts become tokens: what is learned from training's text, and what is given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.files import user_path
+from mxrun.io.text.vocabulary import (
+    ByteVocabulary,
+    CharacterVocabulary,
+    Vocabulary,
+    WordVocabulary,
+    code_points,
+)
+from mxrun.io.text.words import words_of
+
+BYTES, CHARACTERS, WORDS = "bytes", "characters", "words"
+KINDS = (CHARACTERS, BYTES, WORDS)
+
+_CODE_POINTS = 0x110000
+_ASCII = 128
+
+
+@dataclass(frozen=True)
+class TokenForm:
+    """Form of the tokens: one of `KINDS`, or the path of a tokenizer's file.
+
+    lower: whether texts are read in lower case. punctuation: whether marks are words of their own.
+    min_count: how often a token occurs in the text of training, at least. size: the most tokens of
+    the vocabulary, the most frequent ones; None for all. unknown: the token that stands for all
+    others; None: others are refused. extra: tokens of the first ids, such as one for padding.
+    """
+
+    tokens: str = CHARACTERS
+    lower: bool = False
+    punctuation: bool = True
+    min_count: int = 1
+    size: int | None = None
+    unknown: str | None = None
+    extra: tuple[str, ...] = ()
+
+    @property
+    def at_words(self) -> bool:
+        """Whether texts may be cut only between words."""
+        return self.tokens not in (CHARACTERS, BYTES)
+
+    def learn(self, texts: Iterable[str]) -> Vocabulary:
+        """Return the vocabulary of the pieces of training's text.
+
+        Raises UserError if none of its tokens counts, and for a tokenizer's file that is not one.
+        """
+        if self.tokens == BYTES:
+            return ByteVocabulary()
+        if self.tokens not in KINDS:
+            from mxrun.io.text.tokenizer_file import read_tokenizer
+
+            return read_tokenizer(user_path(self.tokens))
+        if self.lower:
+            texts = (text.lower() for text in texts)
+        if self.tokens == WORDS:
+            kept = self._kept(_word_counts(texts, self.punctuation), by_count=True)
+            return WordVocabulary(kept, self._unknown_id, self.lower, self.punctuation)
+        kept = self._kept(_character_counts(texts), by_count=self.size is not None)
+        return CharacterVocabulary(kept, self._unknown_id, self.lower)
+
+    @property
+    def _unknown_id(self) -> int | None:
+        return None if self.unknown is None else len(self.extra)
+
+    def _kept(self, counts: Counter[str], by_count: bool) -> list[str]:
+        """Return the tokens of a vocabulary by id: the special ones, and those that count.
+
+        These are ordered by their texts or, with `by_count`, by how often they occur, and those
+        that occur as often by their texts.
+        """
+        first = [*self.extra, *([] if self.unknown is None else [self.unknown])]
+        enough = [
+            token
+            for token, count in counts.items()
+            if count >= self.min_count and token not in first
+        ]
+        enough.sort(key=lambda token: (-counts[token], token) if by_count else (0, token))
+        if self.size is not None:
+            enough = enough[: max(0, self.size - len(first))]
+        if not enough:
+            problem = f"no {self.tokens} of the text occur {self.min_count} times or more"
+            raise UserError(Diagnostic(problem, hint="lower min_count, or give more text"))
+        return first + enough
+
+
+def _character_counts(texts: Iterable[str]) -> Counter[str]:
+    """Return how often each character occurs."""
+    counts = np.zeros(_CODE_POINTS, np.int64)
+    for text in texts:
+        found = code_points(text)
+        size = _ASCII if found.dtype == np.uint8 else _CODE_POINTS
+        counts[:size] += np.bincount(found, minlength=size)
+    return Counter({chr(each): int(counts[each]) for each in np.flatnonzero(counts).tolist()})
+
+
+def _word_counts(texts: Iterable[str], punctuation: bool) -> Counter[str]:
+    """Return how often each word occurs."""
+    return Counter(chain.from_iterable(words_of(text, punctuation) for text in texts))
+
+
+def check_form(form: TokenForm) -> tuple[Diagnostic, ...]:
+    """Return diagnostics, without a place, for parts of a form that the tokens do not have."""
+    given: Sequence[tuple[str, bool]] = (
+        ("min_count", form.min_count > 1),
+        ("vocabulary", form.size is not None),
+        ("unknown", form.unknown is not None),
+        ("lower", form.lower),
+    )
+    if form.tokens in (CHARACTERS, WORDS):
+        return ()
+    what = "bytes" if form.tokens == BYTES else f"the tokenizer {Path(form.tokens).name}"
+    return tuple(
+        Diagnostic(f"{what} have a vocabulary of their own: {name} has no meaning", hint="leave it")
+        for name, is_given in given
+        if is_given
+    )
