@@ -3,7 +3,8 @@
 Importing this package imports none of the modules: it declares their names, and looking up a name
 in `mxrun.io.dataset.registry.DATASETS` imports its module.
 
-`digits.csv.gz` is not part of mxrun's own work: see `digits.py` for its source and licence.
+`digits.csv.gz` and `shakespeare.txt` are not part of mxrun's own work: see `digits.py` and
+`shakespeare.py` for their sources and licences.
 """
 
 import pkgutil

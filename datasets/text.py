@@ -8,7 +8,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.registry import register
 from mxrun.io.paths import PATHS_DOC, Paths, find_files
-from mxrun.io.text.dataset import TextOptions, text_dataset
+from mxrun.io.text.dataset import SPLITS, TextOptions, text_dataset
 from mxrun.io.text.vocabulary import Vocabulary
 
 
@@ -21,7 +21,7 @@ class TextFileOptions(TextOptions):
     )
 
 
-@register("text", TextFileOptions, ("train", "test", "all"), learns_vocabulary=True)
+@register("text", TextFileOptions, SPLITS, learns_vocabulary=True)
 def read(
     options: TextFileOptions, split: str, inputs: Inputs, vocabulary: Vocabulary | None = None
 ) -> Dataset:

@@ -15,7 +15,8 @@ from mxrun.session.reference import ReferenceEntry, config_reference, find
 Report = dict[str, Any]
 _LICENCES = {
     "digits": "CC BY 4.0 (E. Alpaydin, C. Kaynak, UCI Machine Learning Repository, 1998, "
-    "https://doi.org/10.24432/C50P49)"
+    "https://doi.org/10.24432/C50P49)",
+    "shakespeare": "public domain (W. Shakespeare)",
 }
 
 

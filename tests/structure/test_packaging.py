@@ -43,7 +43,8 @@ def test_every_file_of_a_package_ships() -> None:
 def test_installed_packages_hold_their_files() -> None:
     assert files("mxrun").joinpath("py.typed").is_file()
     assert files("mxrun").joinpath("docs/architecture.md").is_file()
-    assert files("mxrun.datasets").joinpath("digits.csv.gz").is_file()
+    for name in ("digits.csv.gz", "shakespeare.txt"):
+        assert files("mxrun.datasets").joinpath(name).is_file()
     for module, folder in FOLDERS.items():
         sources = {path.name for path in (ROOT / folder).glob("*.py")}
         assert sources <= {entry.name for entry in files(module).iterdir()}
@@ -72,7 +73,9 @@ def test_the_module_is_the_program(tmp_path: Path) -> None:
 
 
 def test_the_optional_dependencies_are_those_of_the_documentation() -> None:
-    assert {"test", "arrow", "peers"} == set(PROJECT["project"]["optional-dependencies"])
+    assert {"test", "arrow", "tokenizers", "peers"} == set(
+        PROJECT["project"]["optional-dependencies"]
+    )
 
 
 def test_continuous_integration_is_a_program() -> None:
