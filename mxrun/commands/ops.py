@@ -31,7 +31,7 @@ _BATCH = 4
 # Sample shapes of an input, tried in order until all shapes are known; square ones fit products.
 _SAMPLES: tuple[Shape, ...] = ((4,), (4, 4), (3, 8, 8), (3, 8, 8, 8), ())
 # MXNet's names of learned arguments; a layer creates variables for them.
-_LEARNED = frozenset({"weight", "bias", "gamma", "beta"})
+_LEARNED = frozenset({"weight", "bias", "gamma", "beta", "parameters"})
 # Parameters by which an optimizer selects its update operator.
 _SELECTING: tuple[Mapping[str, Any], ...] = (
     {},

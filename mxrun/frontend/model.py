@@ -18,7 +18,7 @@ from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
-from mxrun.operator.property import GradientKind
+from mxrun.operator.property import GradientKind, PackedPart
 from mxrun.train.measure import LossTensors
 
 # Far beyond the memory of any machine, while the bytes are far below 2^63.
@@ -105,6 +105,18 @@ class Model:
                 named = zip(node.prop.list_auxiliary_states(), states, strict=True)
                 found |= {entry.name for state, entry in named if state in updated}
         return frozenset(found)
+
+    @cached_property
+    def packed(self) -> dict[str, tuple[PackedPart, ...]]:
+        """The parts of each parameter that holds several in one vector."""
+        found = {}
+        for node in self.symbol.nodes:
+            if node.prop is not None:
+                entries = node.argument_entries()
+                shapes = [self.inference.spec(entry).shape for entry in entries]
+                for index, parts in node.prop.list_packed_parts(shapes).items():
+                    found[entries[index].name] = parts
+        return {name: parts for name, parts in found.items() if name in self.parameters}
 
     @property
     def shapes(self) -> dict[str, Shape]:

@@ -71,7 +71,10 @@ def build_training(
             None if variable.init is None else instantiate(variable.init, INITIALIZERS, diagnostics)
         )
         if default is not None:
-            initializers[name] = initializer_for(name, default, explicit)
+            parts = () if model is None else model.packed.get(name, ())
+            initializers[name] = initializer_for(
+                name, default, explicit, {part.name: part.shape for part in parts}
+            )
     if model is None or optimizer is None or schedule is None or len(diagnostics) > before:
         return None
     multipliers = {

@@ -158,16 +158,24 @@ _COUNTERPARTS: Mapping[str, Counterpart] = {
     "permute": Counterpart("transpose", "axes: [0, 2, 1]"),
     **dict.fromkeys(("view", "unflatten"), Counterpart("Reshape", "shape: [0, -1]")),
     "unsqueeze": Counterpart("expand_dims", "axis: 1"),
+    **{
+        name: Counterpart("RNN", f"mode: {mode}, state_size: 200, num_layers: 1")
+        for names, mode in (
+            (("lstm", "lstmcell"), "lstm"),
+            (("gru", "grucell"), "gru"),
+            (("rnncell", "simplernn"), "rnn_tanh"),
+        )
+        for name in names
+    },
+    "bidirectional": Counterpart(
+        "RNN", "mode: lstm, state_size: 200, num_layers: 1, bidirectional: true"
+    ),
     "detach": Counterpart("BlockGrad"),
     **dict.fromkeys(("astype", "type"), Counterpart("Cast", "dtype: float32")),
 }
 _MISSING: Mapping[str, str] = {
     **dict.fromkeys(
-        (
-            *("rnn", "lstm", "gru", "rnncell", "lstmcell", "grucell", "simplernn", "bidirectional"),
-            *("convlstm1d", "convlstm2d", "convlstm3d", "timedistributed"),
-        ),
-        "recurrent layers",
+        ("convlstm1d", "convlstm2d", "convlstm3d", "timedistributed"), "convolutional LSTMs"
     ),
     **dict.fromkeys(("groupnorm", "groupnormalization"), "group normalization"),
     **dict.fromkeys(

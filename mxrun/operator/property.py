@@ -86,6 +86,17 @@ class StateUpdate:
     momentum: float
 
 
+@dataclass(frozen=True)
+class PackedPart:
+    """One of the parameters that an argument holds one after the other.
+
+    name: ends in `_weight` or `_bias`, as the name of a separate parameter would.
+    """
+
+    name: str
+    shape: Shape
+
+
 class OperatorProperty(ABC, Generic[P]):
     """Semantics of one operator with given parameters: shapes, requirements, hints, costs.
 
@@ -249,6 +260,13 @@ class OperatorProperty(ABC, Generic[P]):
             (inputs[i] or common) if i in shared else inputs[i] for i in range(len(inputs))
         ]
         return completed, [dtype or common for dtype in outputs]
+
+    def list_packed_parts(self, in_shapes: Sequence[Shape]) -> dict[int, tuple[PackedPart, ...]]:
+        """Return the parts, in order, of the inputs that hold several parameters in one vector.
+
+        Each part has an initial value of its own.
+        """
+        return {}
 
     # -- needs and hints -----------------------------------------------------------------------
 

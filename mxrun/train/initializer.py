@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -30,6 +30,9 @@ FactorType = Literal["avg", "in", "out"]
 # Suffixes of parameter names with initial value 0 or 1, by MXNet's naming.
 _ZEROS = ("_bias", "_beta", "_moving_mean")
 _ONES = ("_gamma", "_moving_var")
+_LSTM_GATES, _FORGET_GATE = 4, 1
+# Suffix of the biases of a recurrent layer's input.
+_INPUT_BIAS = "_i2h_bias"
 
 
 class Initializer(Parameters):
@@ -153,21 +156,80 @@ class Msra(FanScaled):
         return Normal(sigma=scale).chunks(seed, stream, shape)
 
 
+class LSTMBias(Initializer):
+    """Biases of an LSTM: 0, but `forget_bias` for the forget gate, which is the second of four.
+
+    For RNN's packed vector: these biases for the input of each layer, 0 for those of its state, and
+    the default initialiser for its weights.
+    """
+
+    forget_bias: Float32 = Field(1.0, description="The bias of the forget gate.")
+
+    def why_unsupported(self, shape: Shape) -> Diagnostic | None:
+        """Return a diagnostic if the shape is no vector of four gates, else None."""
+        if len(shape) == 1 and shape[0] % _LSTM_GATES == 0:
+            return None
+        return Diagnostic(
+            "this initializer needs the biases of four gates, or an RNN's packed vector",
+            expected="a shape of one axis, a multiple of 4",
+            got=str(list(shape)),
+        )
+
+    def chunks(self, seed: int, stream: str, shape: Shape) -> Iterator[Chunk]:
+        """Yield the biases of each gate."""
+        if (problem := self.why_unsupported(shape)) is not None:
+            raise UserError(problem)
+        size = shape[0] // _LSTM_GATES
+        for gate in range(_LSTM_GATES):
+            value = self.forget_bias if gate == _FORGET_GATE else 0.0
+            for first, values in ConstantInitializer(value=value).chunks(seed, stream, (size,)):
+                yield gate * size + first, values
+
+
+class PackedInitializer(Initializer):
+    """Initial values of a vector that holds several parameters one after the other."""
+
+    parts: tuple[tuple[str, Shape, Initializer], ...]
+
+    def why_unsupported(self, shape: Shape) -> Diagnostic | None:
+        """Return the diagnostic of the first part whose rule does not support its shape."""
+        problems = (rule.why_unsupported(own) for _, own, rule in self.parts)
+        return next((problem for problem in problems if problem is not None), None)
+
+    def chunks(self, seed: int, stream: str, shape: Shape) -> Iterator[Chunk]:
+        """Yield the values of each part, from a random stream of its own."""
+        at = 0
+        for name, own, rule in self.parts:
+            for first, values in rule.chunks(seed, f"{stream}/{name}", own):
+                yield at + first, values
+            at += math.prod(own)
+
+
 INITIALIZERS.add("xavier", Xavier)
 INITIALIZERS.add("msra", Msra)
 INITIALIZERS.add("normal", Normal)
 INITIALIZERS.add("uniform", Uniform)
 INITIALIZERS.add("constant", ConstantInitializer)
+INITIALIZERS.add("lstm_bias", LSTMBias)
 
 
 def initializer_for(
-    parameter_name: str, default: Initializer, explicit: Initializer | None = None
+    parameter_name: str,
+    default: Initializer,
+    explicit: Initializer | None = None,
+    parts: Mapping[str, Shape] | None = None,
 ) -> Initializer:
     """Return the initialiser of a parameter: `explicit` if given, else MXNet's rule for its name.
 
     Biases, betas and moving means start at 0, gammas and moving variances at 1; `default` is used
-    for all others.
+    for all others. parts: of a vector that holds several parameters, to each of which this applies.
     """
+    if parts:
+        rules = [
+            (name, shape, initializer_for(name, default, _of_part(name, explicit)))
+            for name, shape in parts.items()
+        ]
+        return PackedInitializer(parts=tuple(rules))
     if explicit is not None:
         return explicit
     if parameter_name.endswith(_ZEROS):
@@ -175,6 +237,13 @@ def initializer_for(
     if parameter_name.endswith(_ONES):
         return ConstantInitializer(value=1.0)
     return default
+
+
+def _of_part(name: str, explicit: Initializer | None) -> Initializer | None:
+    """Return what a packed vector's own rule means for one of its parts."""
+    if isinstance(explicit, LSTMBias) and not name.endswith(_INPUT_BIAS):
+        return None
+    return explicit
 
 
 def initial_value(

@@ -24,7 +24,7 @@ LAYERS = [name for name in NAMES if DESCRIPTIONS[name]["yaml"].startswith("netwo
 UPDATES = [name for name in NAMES if DESCRIPTIONS[name]["yaml"].startswith("train:")]
 
 # A further trainable layer, so that any operator may be beside it.
-LEARNED = {"weight", "bias", "gamma", "beta"}
+LEARNED = {"weight", "bias", "gamma", "beta", "parameters"}
 HEAD: list[dict[str, Any]] = [
     {"FullyConnected": {"name": "head", "inputs": ["other"], "num_hidden": 2}},
     {"SoftmaxOutput": {"name": "end", "label": "target"}},

@@ -17,6 +17,7 @@ from mxrun.train.initializer import (
     INITIALIZERS,
     ConstantInitializer,
     Initializer,
+    LSTMBias,
     Msra,
     Normal,
     Uniform,
@@ -72,7 +73,7 @@ def test_defaults_are_mxnets() -> None:
     assert (Xavier().rnd_type, Xavier().factor_type, Xavier().magnitude) == ("uniform", "avg", 3.0)
     assert (Msra().factor_type, Msra().slope) == ("avg", 0.25)
     assert (Normal().sigma, Uniform().scale, ConstantInitializer().value) == (0.01, 0.07, 0.0)
-    assert set(INITIALIZERS) == {"xavier", "msra", "normal", "uniform", "constant"}
+    assert set(INITIALIZERS) == {"xavier", "msra", "normal", "uniform", "constant", "lstm_bias"}
 
 
 def test_normal_uniform_and_constant() -> None:
@@ -124,6 +125,30 @@ def test_a_variables_own_rule_wins_over_its_name() -> None:
     assert initializer_for(
         "fc1_bias", Xavier(), ConstantInitializer(value=2.0)
     ) == ConstantInitializer(value=2.0)
+
+
+PARTS = {"l0_i2h_weight": (8, 3), "l0_h2h_weight": (8, 2), "l0_i2h_bias": (8,), "l0_h2h_bias": (8,)}
+
+
+def test_every_part_of_a_packed_vector_has_its_own_values() -> None:
+    rule = initializer_for("rnn_parameters", Xavier(), None, PARTS)
+    values = initial_value(rule, "rnn_parameters", (56,), seed=3)
+    first, second = values[:24], values[24:40]
+    assert 0.6 < np.abs(first).max() < math.sqrt(3 / 5.5)
+    assert np.abs(first).max() < np.abs(second).max() < math.sqrt(3 / 5)
+    assert not values[40:].any()
+
+
+def test_lstm_bias_is_1_for_the_forget_gate_of_the_input() -> None:
+    rule = initializer_for("rnn_parameters", Xavier(), LSTMBias(), PARTS)
+    values = initial_value(rule, "rnn_parameters", (56,), seed=3)
+    usual = initializer_for("rnn_parameters", Xavier(), None, PARTS)
+    assert np.array_equal(values[:40], initial_value(usual, "rnn_parameters", (56,), seed=3)[:40])
+    assert values[40:].tolist() == [0, 0, 1, 1, 0, 0, 0, 0] + [0] * 8
+    alone = initial_value(LSTMBias(forget_bias=0.5), "lstm_i2h_bias", (4,), seed=0)
+    assert alone.tolist() == [0, 0.5, 0, 0]
+    with pytest.raises(UserError, match="four gates"):
+        initial_value(LSTMBias(), "lstm_i2h_bias", (6,), seed=0)
 
 
 @pytest.mark.parametrize("shape", [(), (5,)])

@@ -316,6 +316,31 @@ def RMSNorm(
 ) -> Symbol:
     """output = gamma * data / rms, rms = sqrt(mean of data^2 + eps), along `axis`."""
 
+def RNN(
+    data: Symbol | None = None,
+    parameters: Symbol | None = None,
+    state: Symbol | None = None,
+    state_cell: Symbol | None = None,
+    sequence_length: Symbol | None = None,
+    *,
+    state_size: int,
+    num_layers: int,
+    bidirectional: bool = False,
+    mode: Literal["rnn_relu", "rnn_tanh", "lstm", "gru"],
+    p: float = 0.0,
+    state_outputs: bool = False,
+    projection_size: int | None = None,
+    lstm_state_clip_min: float | None = None,
+    lstm_state_clip_max: float | None = None,
+    lstm_state_clip_nan: bool = False,
+    use_sequence_length: bool = False,
+    layout: Literal["TNC", "NTC"] = "TNC",
+    initial_state: Literal["input", "zeros"] = "input",
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output[t] = h[t] of the last layer, where each layer reads the one below it at step t."""
+
 def Reshape(
     data: Symbol | None = None,
     *,

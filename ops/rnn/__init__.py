@@ -1,0 +1,1 @@
+"""RNN: recurrent layers with all time steps in one operator."""

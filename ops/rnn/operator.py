@@ -1,0 +1,177 @@
+"""RNN: MXNet's recurrent layers, with all layers, directions and time steps in one operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeVar
+
+from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.operator.family import OperatorFamily
+from mxrun.operator.operator import Operator
+from mxrun.operator.property import (
+    GradientKind,
+    OperatorProperty,
+    PackedPart,
+    PartialInference,
+    PartialShapes,
+    PartialType,
+    Precision,
+    ResourceKind,
+    ResourceRequest,
+)
+from mxrun.operator.register import register
+from mxrun.operator.shape import Dimensions, ShapeContradiction, unify
+from mxrun.ops.rnn.numpy_body import RNN
+from mxrun.ops.rnn.parameters import RNNParameters, features_of, packed_size, packed_weights
+
+T = TypeVar("T")
+
+
+@register("RNN")
+class RNNProperty(OperatorProperty[RNNParameters]):
+    """output[t] = h[t] of the last layer, where each layer reads the one below it at step t.
+
+    With x = W data[t] + b and y = R h[t - 1] + d, split into gates of state_size rows each:
+    rnn_relu, rnn_tanh: h = act(x + y).
+    lstm: i, f, o = sigmoid(x + y), g = tanh(x + y); c = f * c[t - 1] + i * g; h = o * tanh(c), of
+    which a projection is the product with a weight.
+    gru: r, z = sigmoid(x + y), n = tanh(x + r * y); h = (1 - z) * n + z * h[t - 1].
+
+    data [T, N, C], output [T, N, D * H] for D directions (layout NTC: [N, T, ...]); state and the
+    output state [num_layers * D, N, H], where H is projection_size or state_size; state_cell
+    [num_layers * D, N, state_size]. parameters: all weights and then all biases, in MXNet's order.
+    sequence_length [N]: steps from there on change no state, and their output is 0; the second
+    direction begins at the last step of each sequence. In training, dropout with probability p is
+    applied between layers; mask, a hidden output, holds its factors. Backward reads all inputs, the
+    output, its mask, and the gradients of the visible outputs.
+    """
+
+    type_string = "RNN"
+    family = OperatorFamily.DENSE
+    parameter_type = RNNParameters
+    precision = Precision.BFLOAT16
+    is_floating = True
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """data, parameters, then state, state_cell and sequence_length where they apply."""
+        p = self.parameters
+        names = ["data", "parameters"]
+        if p.initial_state == "input":
+            names += ["state", "state_cell"] if p.has_cell else ["state"]
+        return (*names, "sequence_length") if p.use_sequence_length else tuple(names)
+
+    def list_outputs(self) -> tuple[str, ...]:
+        """output, the last states with state_outputs, and the hidden mask with dropout."""
+        p = self.parameters
+        names = ["output"]
+        if p.state_outputs:
+            names += ["state", "state_cell"] if p.has_cell else ["state"]
+        return (*names, "mask") if p.has_mask else tuple(names)
+
+    @property
+    def num_visible_outputs(self) -> int:
+        """All but the mask."""
+        return len(self.list_outputs()) - self.parameters.has_mask
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        """Infer the steps and the batch from any tensor, C from data or the packed vector."""
+        p = self.parameters
+        given = dict(zip(self.list_arguments(), inputs, strict=True))
+        results = dict(zip(self.list_outputs(), outputs, strict=True))
+        features = self._features(given)
+        layers, width = p.num_layers * p.directions, p.directions * p.hidden
+        steps = batch = None
+        # Twice: what the last tensor tells is then known to the first.
+        for _ in range(2):
+            for tensors, name, last in ((given, "data", features), (results, "output", width)):
+                steps, batch, last = self._steps_first(
+                    unify(name, tensors[name], self._ordered(steps, batch, last), "the others")
+                )
+                tensors[name] = self._ordered(steps, batch, last)
+            for tensors in (given, results):
+                for name, size in (("state", p.hidden), ("state_cell", p.state_size)):
+                    if name in tensors:
+                        own = (layers, batch, size)
+                        tensors[name] = found = unify(name, tensors[name], own, "data and sizes")
+                        batch = found[1]
+            if "sequence_length" in given:
+                name = "sequence_length"
+                given[name] = found = unify(name, given[name], (batch,), "data's batch")
+                batch = found[0]
+            if p.has_mask:
+                mask = (batch, p.num_layers - 1, steps, width)
+                results["mask"] = found = unify("mask", results["mask"], mask, "output")
+                batch, steps = found[0], found[2]
+        return PartialInference(list(given.values()), list(results.values()), [])
+
+    def _features(self, given: dict[str, Dimensions | None]) -> int | None:
+        """Return data's features, and complete the packed vector's shape."""
+        p, data = self.parameters, given["data"]
+        features = None if data is None or len(data) != len("TNC") else data[-1]
+        vector = unify("parameters", given["parameters"], (None,), "one packed vector")
+        if features is not None:
+            vector = unify("parameters", vector, (packed_size(p, features),), "data's features")
+        elif vector[0] is not None:
+            features = features_of(p, vector[0])
+            if features is None:
+                raise ShapeContradiction(
+                    "parameters",
+                    f"[{vector[0]}]",
+                    f"[{packed_size(p, 0)} + {p.directions * p.rows} C]",
+                    "data's C features",
+                )
+        given["parameters"] = vector
+        return features
+
+    def _ordered(self, steps: int | None, batch: int | None, last: int | None) -> Dimensions:
+        return (steps, batch, last) if self.parameters.layout == "TNC" else (batch, steps, last)
+
+    def _steps_first(self, shape: Dimensions) -> tuple[int | None, int | None, int | None]:
+        first, second, last = shape
+        return (first, second, last) if self.parameters.layout == "TNC" else (second, first, last)
+
+    def infer_type(
+        self, inputs: list[PartialType], outputs: list[PartialType]
+    ) -> tuple[list[PartialType], list[PartialType]]:
+        """All share one dtype but sequence_length, which defaults to int32."""
+        if not self.parameters.use_sequence_length:
+            return super().infer_type(inputs, outputs)
+        *shared, lengths = inputs
+        # The types of the other inputs do not depend on the lengths.
+        without = self.parameters.model_copy(update={"use_sequence_length": False})
+        rest, results = RNNProperty(without).infer_type(shared, outputs)
+        return [*rest, lengths or "int32"], results
+
+    def list_packed_parts(self, in_shapes: Sequence[Shape]) -> dict[int, tuple[PackedPart, ...]]:
+        """The weights and biases of `parameters`, with the names of MXNet's unfused cells."""
+        weights = packed_weights(self.parameters, in_shapes[0][-1])
+        return {1: tuple(PackedPart(weight.name, weight.shape) for weight in weights)}
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """Computed, but zero for sequence_length."""
+        return tuple(
+            GradientKind.ZERO if name == "sequence_length" else GradientKind.COMPUTES
+            for name in self.list_arguments()
+        )
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """Return the visible outputs' gradients, all inputs, the output and the mask."""
+        visible = self.num_visible_outputs
+        return [*out_grad[:visible], *in_data, out_data[0], *out_data[visible:]]
+
+    def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
+        """Request random numbers for dropout."""
+        return [ResourceRequest(ResourceKind.RANDOM)] if self.parameters.has_mask else []
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Two per multiply-add of the products, at every step."""
+        p, data = self.parameters, in_shapes[0]
+        weights = packed_size(p, data[-1]) - 2 * p.num_layers * p.directions * p.rows
+        return 2 * math.prod(data[:2]) * weights
+
+    def create_operator(self) -> Operator:
+        """Create the NumPy body."""
+        return RNN(self.parameters)
