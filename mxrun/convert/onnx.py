@@ -6,14 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.convert import onnx_attention, onnx_functions, onnx_layers, onnx_sequences
+from mxrun.convert import (
+    onnx_attention,
+    onnx_functions,
+    onnx_layers,
+    onnx_positions,
+    onnx_sequences,
+)
 from mxrun.convert.onnx_model import Array, OnnxModel, OnnxNode, ValueInfo
 from mxrun.convert.onnx_writer import TRANSLATORS, NotInOnnx, OperatorWriter, Writer
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry, topological
 
 # Importing these modules registers their translators.
-FAMILIES = (onnx_attention, onnx_functions, onnx_layers, onnx_sequences)
+FAMILIES = (onnx_attention, onnx_functions, onnx_layers, onnx_positions, onnx_sequences)
 # Symbolic name of the batch size.
 _BATCH = "batch"
 

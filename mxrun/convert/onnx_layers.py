@@ -48,7 +48,7 @@ def leaky_relu(place: OperatorWriter) -> str:
         ones = (1,) * (len(place.shapes[0]) - 2)
         slope = place.node("Reshape", place.inputs[1], place.integers((channels, *ones)))
         return place.node("PRelu", data, slope)
-    return _gelu(place, place.node("Erf", place.node("Mul", data, place.numbers(math.sqrt(0.5)))))
+    return _exact_gelu(place, data)
 
 
 @translates("gelu")
@@ -56,18 +56,22 @@ def gelu(place: OperatorWriter) -> str:
     """Translate to data * (1 + gate) / 2, where the gate is erf or tanh of a function of data."""
     data = place.inputs[0]
     if place.prop.parameters.approximate == "none":
-        inner = place.node("Mul", data, place.numbers(math.sqrt(0.5)))
-        return _gelu(place, place.node("Erf", inner))
+        return _exact_gelu(place, data)
     square = place.node("Mul", place.node("Mul", data, data), place.numbers(0.044715))
     factor = place.node("Add", square, place.numbers(1))
     inner = place.node(
         "Mul", place.node("Mul", data, factor), place.numbers(math.sqrt(2 / math.pi))
     )
-    return _gelu(place, place.node("Tanh", inner))
+    return _gelu(place, data, place.node("Tanh", inner))
 
 
-def _gelu(place: OperatorWriter, gate: str) -> str:
-    half = place.node("Mul", place.inputs[0], place.numbers(0.5))
+def _exact_gelu(place: OperatorWriter, data: str) -> str:
+    gate = place.node("Erf", place.node("Mul", data, place.numbers(math.sqrt(0.5))))
+    return _gelu(place, data, gate)
+
+
+def _gelu(place: OperatorWriter, data: str, gate: str) -> str:
+    half = place.node("Mul", data, place.numbers(0.5))
     return place.node("Mul", half, place.node("Add", gate, place.numbers(1)))
 
 
@@ -75,6 +79,20 @@ def _gelu(place: OperatorWriter, gate: str) -> str:
 def silu(place: OperatorWriter) -> str:
     """Translate to data * Sigmoid(data)."""
     return place.node("Mul", place.inputs[0], place.node("Sigmoid", place.inputs[0]))
+
+
+@translates("gated_activation")
+def gated_activation(place: OperatorWriter) -> str:
+    """Translate to the product of the second half and an activation of the first one."""
+    half, act_type = place.shapes[0][-1] // 2, place.prop.parameters.act_type
+    sizes = place.integers((half, half))
+    gate, value = place.split("Split", (place.inputs[0], sizes), 2, axis=-1)
+    if act_type == "gelu":
+        return place.node("Mul", _exact_gelu(place, gate), value)
+    factor = place.node("Sigmoid", gate)
+    if act_type == "silu":
+        factor = place.node("Mul", gate, factor)
+    return place.node("Mul", factor, value)
 
 
 @translates("FullyConnected")

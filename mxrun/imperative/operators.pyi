@@ -1253,6 +1253,15 @@ def gamma(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray
 def gammaln(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray:
     """output = log |gamma(data)|; infinite at 0, -1, -2, ..., elementwise."""
 
+def gated_activation(
+    data: NDArray,
+    act_type: Literal["gelu", "silu", "sigmoid"] = "gelu",
+    *,
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """output = act(data[..., :C]) * data[..., C:]."""
+
 def gelu(
     data: NDArray,
     approximate: Literal["none", "tanh"] = "none",
@@ -1427,6 +1436,16 @@ def norm(
 def ones_like(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray:
     """output = 1, elementwise."""
 
+def position_embedding(
+    data: NDArray,
+    weight: NDArray,
+    max_length: int,
+    *,
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """output[n, t, :] = data[n, t, :] + weight[t, :]."""
+
 def prod(
     data: NDArray,
     axis: int | Sequence[int] | None = None,
@@ -1503,6 +1522,17 @@ def rmspropalex_update(
     gamma1) * gradient^2, g_output = gamma1 * g + (1 - gamma1) * gradient, gradient =
     clip(rescale_grad * grad + wd * weight).
     """
+
+def rotary_embedding(
+    data: NDArray,
+    num_heads: int,
+    rotated_heads: int | None = None,
+    base: float = 10000.0,
+    *,
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """Rotation of the pair (i, i + D / 2) of each head at position t by t * base^(-2 i / D)."""
 
 def round(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray:
     """output = data rounded to the nearest integer, halves away from 0, elementwise."""

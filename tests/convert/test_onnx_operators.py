@@ -152,6 +152,10 @@ CASES = [
     Case("gelu", ((3, 6, 6),), {}, -3.0, 3.0),
     Case("gelu", ((3, 6, 6),), {"approximate": "tanh"}, -3.0, 3.0),
     Case("silu", ((3, 6, 6),), {}, -3.0, 3.0),
+    *(
+        Case("gated_activation", ((3, 6),), {"act_type": act_type}, -3.0, 3.0)
+        for act_type in ("gelu", "silu", "sigmoid")
+    ),
     case("FullyConnected", num_hidden=4),
     case("FullyConnected", VECTOR, num_hidden=4, no_bias=True),
     case("FullyConnected", num_hidden=4, flatten=False),
@@ -161,6 +165,9 @@ CASES = [
     case("Deconvolution", (2, 4, 5), num_filter=4, pad=(1, 0), adj=(1, 0), num_group=2, **WINDOW),
     case("BatchNorm"),
     case("BatchNorm", VECTOR, fix_gamma=False, eps=0.01),
+    case("position_embedding", (6, 4), max_length=9),
+    case("rotary_embedding", (6, 4), num_heads=1),
+    case("rotary_embedding", (5, 24), num_heads=3, rotated_heads=2, base=50.0),
     case("LayerNorm"),
     case("LayerNorm", VECTOR, axis=1, eps=0.01),
     case("RMSNorm"),

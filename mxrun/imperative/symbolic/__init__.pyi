@@ -1321,6 +1321,15 @@ def gammaln(
 ) -> Symbol:
     """output = log |gamma(data)|; infinite at 0, -1, -2, ..., elementwise."""
 
+def gated_activation(
+    data: Symbol | None = None,
+    *,
+    act_type: Literal["gelu", "silu", "sigmoid"] = "gelu",
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = act(data[..., :C]) * data[..., C:]."""
+
 def gelu(
     data: Symbol | None = None,
     *,
@@ -1554,6 +1563,16 @@ def pick(
 ) -> Symbol:
     """output = the element of data at an index along `axis`, for every place on the other axes."""
 
+def position_embedding(
+    data: Symbol | None = None,
+    weight: Symbol | None = None,
+    *,
+    max_length: int,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output[n, t, :] = data[n, t, :] + weight[t, :]."""
+
 def prod(
     data: Symbol | None = None,
     *,
@@ -1655,6 +1674,17 @@ def rmspropalex_update(
     gamma1) * gradient^2, g_output = gamma1 * g + (1 - gamma1) * gradient, gradient =
     clip(rescale_grad * grad + wd * weight).
     """
+
+def rotary_embedding(
+    data: Symbol | None = None,
+    *,
+    num_heads: int,
+    rotated_heads: int | None = None,
+    base: float = 10000.0,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """Rotation of the pair (i, i + D / 2) of each head at position t by t * base^(-2 i / D)."""
 
 def round(
     data: Symbol | None = None,

@@ -1,7 +1,8 @@
-"""gelu and silu."""
+"""gelu, silu and gated_activation."""
 
 from __future__ import annotations
 
+import torch
 from torch.nn import functional
 
 from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
@@ -16,4 +17,12 @@ def silu(parameters: MXNetParameters, data: Tensor) -> Tensor:
     return functional.silu(data)
 
 
-OPERATORS: Operators = {"gelu": gelu, "silu": silu}
+_GATES = {"gelu": functional.gelu, "silu": functional.silu, "sigmoid": torch.sigmoid}
+
+
+def gated_activation(parameters: MXNetParameters, data: Tensor) -> Tensor:
+    gate, value = data.chunk(2, dim=-1)
+    return _GATES[parameters.text("act_type", "gelu")](gate) * value
+
+
+OPERATORS: Operators = {"gelu": gelu, "silu": silu, "gated_activation": gated_activation}

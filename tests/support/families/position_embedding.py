@@ -1,0 +1,34 @@
+"""position_embedding: cases and formula."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from operator_row import Reference, rows
+
+Array = npt.NDArray[Any]
+
+
+def position_embedding(p: Any, inputs: list[Array]) -> list[Array]:
+    """Add one vector at a time."""
+    data, weight = inputs
+    output = np.empty_like(data)
+    for n, t in np.ndindex(*data.shape[:2]):
+        output[n, t] = data[n, t] + weight[t]
+    return [output]
+
+
+ROWS = rows(
+    "position_embedding",
+    ({"max_length": 4}, (2, 4, 3)),
+    ({"max_length": 7}, (3, 5, 16)),
+    ({"max_length": 1}, (2, 1, 5)),
+    ({"max_length": 9}, (1, 2, 33)),
+    ({"max_length": 70}, (5, 64, 40)),
+    peers=("PyTorch",),
+    no_peer="MXNet 1.9.1 has no position_embedding.",
+)
+
+REFERENCES: dict[str, Reference] = {"position_embedding": position_embedding}
