@@ -71,7 +71,8 @@ class MeasuredLoss:
     ) -> None:
         self._phase, self._loss = phase, loss
         rows = len(slots[SAMPLE_WEIGHT])
-        classification = loss.classification
+        # A loss whose output predicts no classes may still have several labels for each row.
+        classification = loss.classification or loss.label_classes
         self._per_row, self._ignored = 1, None
         if classification is not None:
             self._per_row = classification.predictions // rows

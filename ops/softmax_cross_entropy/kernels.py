@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mxrun.base.device import DeviceDescription
-from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
+from mxrun.base.tensor import PLAIN, TensorSpec, align
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.launch import Code
@@ -45,10 +45,10 @@ class CompiledSoftmaxCrossEntropy(Implementation):
             return None
         team = request.device.team_for_elements(data.elements)
         # The threads' space follows the entropies.
-        entropies, own = Scratch(), Scratch(align(_WORD * data.shape[0]))
+        entropies, own = Scratch(), Scratch(align(_WORD * label.elements))
         scratch = own.offset + _WORD * WORDS_PER_THREAD * team
         rows = RowEntropies(
-            **_rows(data.shape, team, own, request.device),
+            **_rows(prop, (data, label), team, own, request.device),
             label=source(1),
             weight=source(2) if len(request.inputs) == 3 else None,
             data=source(0),
@@ -56,7 +56,7 @@ class CompiledSoftmaxCrossEntropy(Implementation):
             addresses=(source(0),),
             entropies=entropies,
         )
-        total = EntropySum(samples=data.shape[0], entropies=entropies, loss=target(0))
+        total = EntropySum(samples=label.elements, entropies=entropies, loss=target(0))
         return native_kernel(
             self.name,
             [
@@ -67,23 +67,25 @@ class CompiledSoftmaxCrossEntropy(Implementation):
             request.outputs,
             request.requests,
             request.device,
-            extra_outputs=(TensorSpec((data.shape[0], 2)),),
+            extra_outputs=(TensorSpec((label.elements, 2)),),
             flops=5 * data.elements,
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare the gradient, row by row."""
-        (gradient,), data = request.out_grad, request.in_data[0]
+        (gradient,), (data, label, *_) = request.out_grad, request.in_data
         assert data is not None
+        assert label is not None
         arguments = len(request.in_data)
         team = request.device.team_for_elements(data.elements)
         rows = EntropyGradient(
-            **_rows(data.shape, team, Scratch(), request.device),
+            **_rows(prop, (data, label), team, Scratch(), request.device),
             label=source(2),
             weight=source(3) if arguments == 3 else None,
             data=source(1),
             statistics=source(2 + arguments),
             addresses=(source(1), target(0)),
+            scale=float(prop.parameters.grad_scale),
             head=None if gradient is None else source(0),
             gradient=target(0),
         )
@@ -91,13 +93,26 @@ class CompiledSoftmaxCrossEntropy(Implementation):
         return gradient_kernel(part, request, 5 * data.elements)
 
 
-def _rows(shape: Shape, team: int, own: Scratch, device: DeviceDescription) -> dict[str, Any]:
-    """Return the loops' common arguments, by name; own: the scratch space of the team."""
-    samples, classes = shape
+def _rows(
+    prop: AnyProperty,
+    tensors: tuple[TensorSpec, TensorSpec],
+    team: int,
+    own: Scratch,
+    device: DeviceDescription,
+) -> dict[str, Any]:
+    """Return the loops' common arguments, by name.
+
+    tensors: data and label; own: the scratch space of the team.
+    """
+    (data, label), p = tensors, prop.parameters
+    classes = data.shape[-1]
     part = _EXPONENTIAL.part(target(0), [source(0)], classes, [0.0], device=device)
     return {
-        "samples": samples,
+        "samples": label.elements,
         "classes": classes,
+        "samples_per_weight": label.elements // label.shape[0],
+        "is_ignoring": int(p.use_ignore),
+        "ignored": int(p.ignore_label),
         "code": Code(part.function),
         "scratch_words": WORDS_PER_THREAD * team,
         "words": own,

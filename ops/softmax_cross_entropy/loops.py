@@ -20,6 +20,7 @@ from mxrun.codegen.arguments import (
     Int32s,
     Int64s,
     Integer,
+    Real,
     Table,
 )
 from mxrun.codegen.jit import call_address, inlined, integer, native, reduced_run, share
@@ -38,6 +39,8 @@ _MAX_ENTROPY = -math.log(1e-8)
 class LabelledRows(Arguments):
     """Data [samples, classes] with one label per row; an absent weight counts as 1.
 
+    samples_per_weight: consecutive rows with one weight. ignored: label without loss and gradient
+    if `is_ignoring`.
     statistics [samples, 2]: maximum and sum of exponentials of each row. code: that computes
     exp(x - shift). addresses: of data and of the gradient, if any. words, cells, scratch_address:
     the team's scratch space of `scratch_words` words.
@@ -45,6 +48,9 @@ class LabelledRows(Arguments):
 
     samples: Integer
     classes: Integer
+    samples_per_weight: Integer
+    is_ignoring: Integer
+    ignored: Integer
     label: Int32s
     weight: Float32s
     data: Float32s
@@ -78,6 +84,17 @@ def block_of(call: LabelledRows) -> Any:
     return own
 
 
+@inlined
+def weight_of(call: LabelledRows, n: int) -> Any:
+    """Return the weight of a row, 0 if its label is ignored."""
+    weight = np.float32(1)
+    if call.weight is not None:
+        weight = call.weight[n // call.samples_per_weight]
+    if call.is_ignoring and call.label[n] == call.ignored:
+        weight = np.float32(0)
+    return weight
+
+
 class RowEntropies(LabelledRows):
     """Arguments of `entropies_loop`: one weighted entropy per row."""
 
@@ -107,8 +124,7 @@ def entropies_loop(call: RowEntropies) -> None:
         # min() would hide NaN.
         if entropy > _MAX_ENTROPY:
             entropy = _MAX_ENTROPY
-        if call.weight is not None:
-            entropy *= call.weight[n]
+        entropy *= weight_of(call, n)
         call.statistics[2 * n] = most
         call.statistics[2 * n + 1] = total
         call.entropies[n] = entropy
@@ -134,22 +150,24 @@ def entropy_sum_loop(call: EntropySum) -> None:
 class EntropyGradient(LabelledRows):
     """Arguments of `gradient_loop`; an absent head, the gradient of the loss, counts as 1."""
 
+    scale: Real
     head: Float32s
     gradient: Float32s
 
 
 @native
 def gradient_loop(call: EntropyGradient) -> None:
-    """gradient[n, c] = (p[n, c] - (1 where c = label[n])) * head[0] * weight[n]."""
+    """gradient[n, c] = (p[n, c] - (1 where c = label[n])) * scale * head[0] * weight[n].
+
+    It may overwrite data.
+    """
     classes, label, gradient = call.classes, call.label, call.gradient
     own = block_of(call)
     begin, end = share(call.samples * 16)
     for n in range(begin // 16, end // 16):
-        row, factor = n * classes, np.float32(1)
+        row, factor = n * classes, call.scale * weight_of(call, n)
         if call.head is not None:
             factor *= call.head[0]
-        if call.weight is not None:
-            factor *= call.weight[n]
         most, total = call.statistics[2 * n], call.statistics[2 * n + 1]
         address = integer(call.addresses, 1) + 4 * row
         exponentials(call, own, address, row, classes, most)

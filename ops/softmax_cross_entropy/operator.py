@@ -11,8 +11,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.base.classification import Classification
+from mxrun.base.params import Float32
 from mxrun.base.tensor import PartialShape, Shape
-from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
     PartialInference,
     PartialShapes,
@@ -24,6 +25,7 @@ from mxrun.ops.loss import (
     LossProperty,
     class_indices,
     probabilities,
+    row_weights,
 )
 
 T = TypeVar("T")
@@ -34,31 +36,49 @@ SMALLEST = 1e-8
 
 
 class SoftmaxCrossEntropyParameters(LossParameters):
-    """Parameters of softmax_cross_entropy: none of MXNet's; use_sample_weight is an addition."""
+    """Parameters of softmax_cross_entropy, all of them additions to MXNet's, which has none."""
 
+    grad_scale: Float32 = Field(default=1.0, description="Factor of the gradient.")
+    use_ignore: bool = Field(
+        default=False, description="Labels equal to ignore_label have zero loss and zero gradient."
+    )
+    ignore_label: float = Field(
+        default=-1.0,
+        ge=-(2**31),
+        lt=2**31,
+        description="Label to ignore, such as that of padding, with use_ignore.",
+    )
     use_sample_weight: bool = Field(
         default=False,
-        description="Adds the argument sample_weight [N], which weights each row; weight 0 "
-        "excludes a row from the sum.",
+        description="Adds the argument sample_weight [N], which weights each record; weight 0 "
+        "excludes a record from the sum.",
     )
 
 
 @register("softmax_cross_entropy")
 class SoftmaxCrossEntropyProperty(LossProperty[SoftmaxCrossEntropyParameters]):
-    """output = sum over n of weight[n] * -log(max(p[n, label[n]], 1e-8)), p = softmax of data's
-    rows.
+    """output = sum over rows of weight * -log(max(p[label], 1e-8)), p = softmax of data's rows.
 
-    data [N, C], label [N], output [1], sample_weight [N] with use_sample_weight, else 1. The
-    gradient of data is grad * weight * (p - onehot(label)), without regard to the bound 1e-8. A
-    label outside [0, C) has probability 0 and a zero row in onehot. The output is the loss of a
-    network that ends with this operator: its gradient is then 1, and inference returns the softmax
-    of data instead. Backward reads the output's gradient, data, label and the weights.
+    data [N, ..., C] with a row of C numbers for each label [N, ...], output [1], sample_weight [N]
+    with use_sample_weight, else 1; MXNet supports data [N, C] only. The gradient of data is grad *
+    grad_scale * weight * (p - onehot(label)), without regard to the bound 1e-8. A label outside
+    [0, C) has probability 0 and a zero row in onehot. The output is the loss of a network that ends
+    with this operator: its gradient is then 1, the reported loss is the mean over labels, and
+    inference returns the softmax of data instead. Backward reads the output's gradient, data, label
+    and the weights, and computes the probabilities again: none are stored.
     """
 
     type_string = "softmax_cross_entropy"
     parameter_type = SoftmaxCrossEntropyParameters
     label_type = "int32"
     prediction = "softmax"
+    minimum_rank = (2, "rows of classes")
+
+    @property
+    def nonstandard_gradient(self) -> str:
+        """Named if grad_scale is not 1."""
+        scaled = self.parameters.grad_scale != 1
+        return "The gradient of the output times grad_scale." if scaled else ""
 
     @property
     def loss_output(self) -> int:
@@ -67,19 +87,18 @@ class SoftmaxCrossEntropyProperty(LossProperty[SoftmaxCrossEntropyParameters]):
 
     def label_classes(self, data: Shape, label: Shape) -> Classification:
         """One class index per row; the output itself predicts no class."""
-        return Classification(data[0], data[1], 1)
+        ignored = int(self.parameters.ignore_label) if self.parameters.use_ignore else None
+        return Classification(math.prod(label), data[-1], 1, ignored=ignored)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Unify the rows of all inputs; the output has shape [1]."""
-        data = unify("data", inputs[0], (None, None), "rows of classes")
-        label = unify("label", inputs[1], data[:1], "data's rows")
-        arguments = self.infer_rows(data, [label, *inputs[2:]])
+        arguments = self.infer_rows(inputs[0], inputs[1:])
         return PartialInference(arguments, [unify("output", outputs[0], (1,), "one number")], [])
 
     def infer_label(self, data: Dimensions, label: PartialShape) -> tuple[Dimensions, PartialShape]:
         """Label is one class per row."""
-        label = unify("label", label, data[:1], "data's rows")
-        return (*label, data[1]), label
+        label = unify("label", label, data[:-1], "data's rows")
+        return (*label, data[-1]), label
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -87,34 +106,65 @@ class SoftmaxCrossEntropyProperty(LossProperty[SoftmaxCrossEntropyParameters]):
         """Return out_grad and all inputs."""
         return [out_grad[0], *in_data]
 
+    def backward_inplace_option(
+        self,
+        out_grad: Sequence[T],
+        in_data: Sequence[T],
+        out_data: Sequence[T],
+        in_grad: Sequence[T],
+    ) -> list[tuple[T, T]]:
+        """Pair data with its gradient."""
+        return [(in_data[0], in_grad[0])]
+
+    def loss_metric(self, data: Shape, label: Shape) -> str:
+        """The mean of the loss is the cross-entropy."""
+        return "cross_entropy"
+
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """Five per element, as for softmax."""
         return 5 * math.prod(in_shapes[0])
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""
-        return SoftmaxCrossEntropy()
+        return SoftmaxCrossEntropy(self.parameters)
 
 
 class SoftmaxCrossEntropy(Operator):
-    """NumPy body; backward recomputes the softmax."""
+    """NumPy body on rows [R, C]; backward recomputes the softmax."""
+
+    def __init__(self, parameters: SoftmaxCrossEntropyParameters) -> None:
+        self.parameters = parameters
 
     def forward(self, call: ForwardCall) -> None:
         """output = weighted sum of the rows' cross-entropies."""
-        data, label, *weight = call.inputs
+        data, label = self._rows(call)
         chosen = (probabilities(data) * _onehot(label, data)).sum(axis=1)
         entropy = -np.log(np.maximum(chosen, data.dtype.type(SMALLEST)))
-        call.store(output=np.sum(entropy * weight[0] if weight else entropy))
+        call.store(output=np.sum(entropy * self._weights(call, label)))
 
     def backward(self, call: BackwardCall) -> None:
-        """Gradient of data: grad * weight * (p - onehot)."""
-        data, label, *weight = call.inputs
+        """Gradient of data: grad * grad_scale * weight * (p - onehot)."""
+        data, label = self._rows(call)
         slope = probabilities(data) - _onehot(label, data)
         if "output" in call.output_gradients:
             slope = slope * call.output_gradients.output[0]
-        if weight:
-            slope = slope * weight[0][:, None]
-        call.store(data=slope.astype(data.dtype, copy=False))
+        slope *= (self._weights(call, label) * self.parameters.grad_scale)[:, None]
+        call.store(data=slope.astype(data.dtype, copy=False).reshape(call.inputs.data.shape))
+
+    def _rows(self, call: OperatorCall) -> tuple[Array, Array]:
+        """Return data [R, C] and label [R]."""
+        data, label = call.inputs.data, call.inputs.label
+        return data.reshape(label.size, data.shape[-1]), label.reshape(label.size)
+
+    def _weights(self, call: OperatorCall, label: Array) -> Array:
+        """Return the weight of each row: its record's, or 0 if its label is ignored."""
+        dtype, records = call.inputs.data.dtype, call.inputs.label.shape[0]
+        weights = row_weights(call, records, dtype)
+        repeated: Array = np.repeat(weights, label.size // max(records, 1))
+        if self.parameters.use_ignore:
+            ignored = int(self.parameters.ignore_label)
+            repeated = repeated * (class_indices(label) != ignored)
+        return repeated
 
 
 def _onehot(label: Array, data: Array) -> Array:

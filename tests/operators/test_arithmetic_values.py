@@ -279,7 +279,8 @@ CONTRADICTIONS: list[tuple[str, dict[str, object], PartialShapes, str, str]] = [
     ("batch_dot", {}, [(1, 3, 4), (2, 4, 5)], "rhs", "leading"),
     ("batch_dot", {}, [(3, 4), (4, 5)], "lhs", "stack"),
     ("softmax", {"axis": 2}, [(2, 3)], "data", "axis"),
-    ("softmax_cross_entropy", {}, [(2, 3, 4), None], "data", "rows"),
+    ("softmax_cross_entropy", {}, [(2,), None], "data", "rows"),
+    ("softmax_cross_entropy", {}, [(2, 3, 4), (2, 4)], "label", "rows"),
     ("softmax_cross_entropy", {}, [(2, 3), (4,)], "label", "rows"),
 ]
 

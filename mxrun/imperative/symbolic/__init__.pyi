@@ -1865,13 +1865,14 @@ def softmax_cross_entropy(
     label: Symbol | None = None,
     sample_weight: Symbol | None = None,
     *,
+    grad_scale: float = 1.0,
+    use_ignore: bool = False,
+    ignore_label: float = -1.0,
     use_sample_weight: bool = False,
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
 ) -> Symbol:
-    """output = sum over n of weight[n] * -log(max(p[n, label[n]], 1e-8)), p = softmax of data's
-    rows.
-    """
+    """output = sum over rows of weight * -log(max(p[label], 1e-8)), p = softmax of data's rows."""
 
 def softsign(
     data: Symbol | None = None,
