@@ -31,7 +31,7 @@ def softmax_cross_entropy(parameters: MXNetParameters, data: Tensor, label: Tens
     return scaled + (total - scaled).detach()
 
 
-class CrossEntropyLoss(Loss):
+class SummedCrossEntropy(Loss):
     """Cross-entropy of the last axis."""
 
     def __init__(self, parameters: MXNetParameters) -> None:
@@ -59,5 +59,5 @@ class SoftmaxOfRows(nn.Module):
 
 
 OPERATORS: Operators = {"softmax_cross_entropy": softmax_cross_entropy}
-LOSSES: Losses = {"softmax_cross_entropy": CrossEntropyLoss}
+LOSSES: Losses = {"softmax_cross_entropy": SummedCrossEntropy}
 RESULTS: Losses = {"softmax_cross_entropy": SoftmaxOfRows}
