@@ -16,6 +16,7 @@ from mxrun.base.tensor import Shape, TensorSpec, unpacked
 from mxrun.codegen.scalar_value import ScalarGraph
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import Sequences, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -63,6 +64,10 @@ class AddNProperty(OperatorProperty[AddNParameters]):
         names = (*self.list_arguments(), "output")
         *shapes, output = same_shape(names, [*inputs, *outputs], "elementwise addition")
         return PartialInference(shapes, [output], [])
+
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """That of all inputs."""
+        return shared_axis(sequences.axes)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

@@ -10,6 +10,7 @@ import numpy as np
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
+from mxrun.operator.incremental import Sequences
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source, target
 from mxrun.operator.operator import Operator
@@ -52,6 +53,20 @@ class BroadcastProperty(SimpleProperty[NoParameters]):
         left, right, out = (tuple(sizes) for sizes in zip(*filter(None, axes), strict=True))
         output = unify("output", output, out, "the larger size of lhs and rhs on every axis")
         return PartialInference([left[rank - len(lhs) :], right[rank - len(rhs) :]], [output], [])
+
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """That of both sides, of which one may have one element for all positions."""
+        rank = max(map(len, sequences.shapes))
+        aligned = [
+            axis if axis is None else axis + rank - len(shape)
+            for axis, shape in zip(sequences.axes, sequences.shapes, strict=True)
+        ]
+        found = next((axis for axis in aligned if axis is not None), None)
+        for axis, shape in zip(aligned, sequences.shapes, strict=True):
+            own = (1,) * (rank - len(shape)) + shape
+            if found is None or (axis != found and (axis is not None or own[found] != 1)):
+                return None
+        return found
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""

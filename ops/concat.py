@@ -14,6 +14,7 @@ from mxrun.base.dtype import item_size
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec, unpacked
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import Sequences, shared_axis
 from mxrun.operator.kernel import (
     BackwardRequest,
     ConcatLayout,
@@ -99,6 +100,10 @@ class ConcatProperty(OperatorProperty[ConcatParameters]):
         if len(unknown) == 1 and total is not None:
             completed[unknown[0]] = total - known
         return [*completed, total]
+
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """That of all inputs, unless they are joined along it."""
+        return shared_axis(sequences.axes, self.axis(len(sequences.shapes[0])))
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

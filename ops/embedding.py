@@ -14,6 +14,7 @@ from mxrun.base.tensor import PLAIN, Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Int32s, Integer
 from mxrun.codegen.jit import native, share
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import Sequences
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -89,6 +90,10 @@ class EmbeddingProperty(OperatorProperty[EmbeddingParameters]):
         """Default ids to int32; weight and output have the same dtype."""
         common = inputs[1] or outputs[0] or self.parameters.dtype
         return [inputs[0] or "int32", common], [common]
+
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """That of the ids."""
+        return sequences.axes[0] if sequences.axes[1] is None else None
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """Only the weight has a computed gradient."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeVar
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import Sequences
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import InPlaceProperty
+from mxrun.operator.shape import require_complete
 
 P = TypeVar("P", bound=Parameters)
 T = TypeVar("T")
@@ -25,6 +28,14 @@ class ViewProperty(InPlaceProperty[P]):
     family = OperatorFamily.SHAPE
     is_view = True
 
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """That of the output's axis that holds the elements of data's."""
+        (shape,), (axis,) = sequences.shapes, sequences.axes
+        output = self.infer_shape([shape], [None]).outputs[0]
+        if axis is None or output is None:
+            return None
+        return moved_axis(shape, axis, require_complete(output), sequences.positions)
+
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
@@ -38,6 +49,23 @@ class ViewProperty(InPlaceProperty[P]):
     def create_operator(self) -> Operator:
         """Create the NumPy body."""
         return Reshaping()
+
+
+def moved_axis(shape: Shape, axis: int, output: Shape, positions: int) -> int | None:
+    """Return the axis of a view that holds an axis of data, or a part of it of all positions.
+
+    None if several axes of the view share it.
+    """
+    begin = math.prod(shape[axis + 1 :])
+    end = begin * shape[axis]
+    found = []
+    for candidate, size in enumerate(output):
+        lower = math.prod(output[candidate + 1 :])
+        if max(lower, begin) < min(lower * size, end):
+            found.append(candidate)
+    if len(found) > 1:
+        found = [candidate for candidate in found if output[candidate] % positions == 0]
+    return found[0] if len(found) == 1 else None
 
 
 class Reshaping(Operator):

@@ -11,6 +11,7 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import Sequences, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -68,6 +69,10 @@ class WhereProperty(OperatorProperty[WhereParameters]):
     def list_arguments(self) -> tuple[str, ...]:
         """condition, x and y."""
         return ("condition", "x", "y")
+
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """That of all inputs."""
+        return shared_axis(sequences.axes)
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """condition has a zero gradient."""

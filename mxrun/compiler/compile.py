@@ -21,7 +21,7 @@ from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, ValueId
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.lower import lower
-from mxrun.graph.phases import ACCUMULATE, EVALUATE, PREPARE, TRAIN, UPDATE
+from mxrun.graph.phases import ACCUMULATE, EVALUATE, GENERATE, PREPARE, TRAIN, UPDATE
 from mxrun.graph.reverse import reverse
 from mxrun.graph.symbol import Symbol
 from mxrun.graph.update_rule import Clipping, UpdateRule, accumulated, averaged
@@ -68,7 +68,7 @@ class CompileRequest:
     chooser: times the candidates of AUTO; without it, AUTO is PREFERRED.
     autotuned: by phase and step, names of implementations autotuned before, which are used again.
     precision: dtype of the activations that may be bfloat16, where a node names none.
-    constant_parameters: if true, no phase (EVALUATE alone) changes parameters or states, and a
+    constant_parameters: if true, the only phase (EVALUATE or GENERATE) changes no parameters, and a
         phase PREPARE computes the values that depend on them alone.
     fuse: if true, chains of operators are fused and, in a fixed plan, batch normalisations are
         folded into the products before them.
@@ -181,10 +181,11 @@ def _selected(graph: Graph, request: CompileRequest, phase: str) -> Graph:
 def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) -> Plan:
     """Schedule and place graphs with kernels; started: when planning began, for its time."""
     if request.constant_parameters:
-        if set(graphs) != {EVALUATE}:
-            raise InternalError("a plan of other phases than evaluation changes its parameters")
-        prepare, evaluate = fold_parameter_constants(graphs[EVALUATE])
-        graphs = ({PREPARE: prepare} if prepare.steps else {}) | {EVALUATE: evaluate}
+        if set(graphs) not in ({EVALUATE}, {GENERATE}):
+            raise InternalError("a plan of other phases than inference changes its parameters")
+        ((phase, graph),) = graphs.items()
+        prepare, remaining = fold_parameter_constants(graph)
+        graphs = ({PREPARE: prepare} if prepare.steps else {}) | {phase: remaining}
     pinned = place_pinned(list(graphs.values()), request.staged)
     sharing = Sharing(request.in_place, request.join, request.add_to)
     plain = {
@@ -240,7 +241,7 @@ def _phase_graph(
 ) -> Graph:
     if phase == UPDATE:
         return _update_graph(request, inference)
-    if phase == EVALUATE:
+    if phase in (EVALUATE, GENERATE):
         averages = {name: averaged(name) for name in request.rules}
         stand_ins = {} if request.average is None else averages
         graph = lower(symbol, inference, request.inputs.keys(), False, stand_ins)

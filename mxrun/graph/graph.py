@@ -27,6 +27,8 @@ class MemoryClass(Enum):
     GRADIENTS = "gradients"
     OPTIMIZER = "optimizer"
     AUXILIARY = "auxiliary"
+    # States that every run changes: caches of earlier positions, states of recurrences.
+    CARRIED = "carried"
     # Computed once from parameters and states that no longer change.
     CONSTANTS = "constants"
     ACTIVATIONS = "activations"

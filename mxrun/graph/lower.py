@@ -6,6 +6,7 @@ Needs: complete inference. Provides: a forward graph whose sources are the varia
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
@@ -43,11 +44,12 @@ def lower(
     _check_complete(inference)
     builder = GraphBuilder(Graph(is_train=is_train))
     entries: dict[NodeEntry, ValueId] = {}
-    auxiliary = set(symbol.list_auxiliary_states())
+    auxiliary, carried = set(symbol.list_auxiliary_states()), _carried(symbol)
     for node in symbol.nodes:
         if node.prop is None:
             entry = NodeEntry(node)
             kind = _memory_class(node.name, inputs, auxiliary, stand_ins)
+            kind = MemoryClass.CARRIED if entry in carried else kind
             name = stand_ins.get(node.name, node.name)
             entries[entry] = builder.source(name, inference.spec(entry), kind)
             continue
@@ -58,6 +60,11 @@ def lower(
                 entry.name, inference.spec(entry), MemoryClass.ACTIVATIONS
             )
             outputs.append(entries[entry])
+        for source, target in node.prop.list_mutated_inputs().items():
+            before = entries[node.inputs[source]]
+            kind, after = builder.values[before].memory_class, builder.values[outputs[target]]
+            builder.values[outputs[target]] = replace(after, memory_class=kind)
+            builder.mutations[outputs[target]] = before
         reads = [entries[entry] for entry in node.inputs]
         arguments = [builder.values[entries[entry]].spec for entry in node.argument_entries()]
         if any(r.kind is ResourceKind.RANDOM for r in node.prop.forward_resource(arguments)):
@@ -91,6 +98,16 @@ def lower(
                 )
             )
     return builder.build()
+
+
+def _carried(symbol: Symbol) -> set[NodeEntry]:
+    """Return the variables that operators of the network overwrite."""
+    return {
+        node.inputs[source]
+        for node in symbol.nodes
+        if node.prop is not None
+        for source in node.prop.list_mutated_inputs()
+    }
 
 
 def _memory_class(

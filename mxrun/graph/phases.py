@@ -10,5 +10,7 @@ ACCUMULATE = "accumulate"
 # gradients of its own part of a batch.
 UPDATE = "update"
 EVALUATE = "evaluate"
+# Computes one position of a sequence with what earlier runs have stored.
+GENERATE = "generate"
 # Computes once the values that depend on parameters alone, for a plan that changes no parameter.
 PREPARE = "prepare"

@@ -15,6 +15,7 @@ from mxrun.base.params import Parameters
 from mxrun.base.regression import Regression
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import IncrementalForm, Sequences
 from mxrun.operator.operator import Operator
 from mxrun.operator.shape import unify
 
@@ -197,8 +198,8 @@ class OperatorProperty(ABC, Generic[P]):
         return False
 
     def list_mutated_inputs(self) -> dict[int, int]:
-        """Inputs that this operator overwrites, as {input index: output index}; update operators
-        only.
+        """Inputs that this operator overwrites, as {input index: output index}; update operators,
+        and incremental forms, whose auxiliary states come after the arguments.
         """
         return {}
 
@@ -223,6 +224,26 @@ class OperatorProperty(ABC, Generic[P]):
         This concerns dependencies that shapes do not show, such as batch statistics.
         """
         return bool(self.list_state_updates())
+
+    # -- sequences ---------------------------------------------------------------------------
+
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """Axis of the outputs' positions, if what they hold at a position depends on the inputs at
+        that position alone; None if it may depend on others.
+
+        None unless overridden. In a network that generates a sequence the operator then runs
+        unchanged on one position after the other.
+        """
+        return None
+
+    def incremental(self, sequences: Sequences) -> IncrementalForm | None:
+        """Return the operator that computes one position a run; None if there is none.
+
+        The operator itself unless overridden, if it has a `position_axis`. Raises UserError, saying
+        why, for parameters with which a position depends on later ones.
+        """
+        axis = self.position_axis(sequences)
+        return None if axis is None else IncrementalForm(self, axis)
 
     # -- inference ---------------------------------------------------------------------------
 

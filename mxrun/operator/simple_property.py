@@ -10,6 +10,7 @@ import numpy as np
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import Sequences, shared_axis
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
@@ -69,6 +70,10 @@ class SimpleProperty(OperatorProperty[P]):
             raise entry_error(shape_of, problem, "a tuple of sizes, which are integers from 0")
         output = unify("output", outputs[0], tuple(map(int, shape)), "the shape function")
         return PartialInference(inputs, [output], [])
+
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """The inputs', unless a shape function says that the output has another shape."""
+        return shared_axis(sequences.axes) if self.entry.shape is None else None
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """COMPUTES for each input with a gradient function, else the registered kind."""

@@ -19,7 +19,12 @@ from mxrun.graph.graph import Graph, MemoryClass, Step, Value
 from mxrun.operator.property import Precision
 
 # Memory classes that are always float32.
-ALWAYS_FLOAT32 = (MemoryClass.PARAMETERS, MemoryClass.AUXILIARY, MemoryClass.OPTIMIZER)
+ALWAYS_FLOAT32 = (
+    MemoryClass.PARAMETERS,
+    MemoryClass.AUXILIARY,
+    MemoryClass.CARRIED,
+    MemoryClass.OPTIMIZER,
+)
 
 
 def precision(graph: Graph, dtype: str) -> Graph:

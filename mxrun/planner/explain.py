@@ -15,6 +15,7 @@ _PINNED_REASONS = {
     MemoryClass.GRADIENTS: "gradient summed over batches",
     MemoryClass.OPTIMIZER: "optimizer state",
     MemoryClass.AUXILIARY: "auxiliary state",
+    MemoryClass.CARRIED: "carried from one run to the next",
     MemoryClass.CONSTANTS: "computed from parameters before the first step",
     MemoryClass.IO: "written by the loop before each step",
 }

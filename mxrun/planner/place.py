@@ -21,6 +21,7 @@ _PINNED_ORDER = (
     MemoryClass.GRADIENTS,
     MemoryClass.OPTIMIZER,
     MemoryClass.AUXILIARY,
+    MemoryClass.CARRIED,
     MemoryClass.CONSTANTS,
     MemoryClass.IO,
 )

@@ -35,6 +35,7 @@ MEMORY_COLOURS: Mapping[str, str] = {
     MemoryClass.GRADIENTS.value: "#d55e00",
     MemoryClass.OPTIMIZER.value: "#009e73",
     MemoryClass.AUXILIARY.value: "#cc79a7",
+    MemoryClass.CARRIED.value: "#1ca3a3",
     MemoryClass.CONSTANTS.value: "#b8860b",
     MemoryClass.ACTIVATIONS.value: "#56b4e9",
     MemoryClass.ACTIVATION_GRADIENTS.value: "#8a6fd1",

@@ -13,6 +13,7 @@ from pydantic import Field
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PartialShape, Shape
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import Sequences
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import PartialInference, PartialShapes, Precision
 from mxrun.operator.register import register
@@ -86,6 +87,12 @@ class FullyConnectedProperty(LinearProperty[FullyConnectedParameters]):
         data = unify("data", data, (*output[:-1], None), "output")
         features = features if data[-1] is None else data[-1]
         return (*data[:-1], features), output, features
+
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """That of data, whose rows are multiplied one by one; None if the positions are columns."""
+        axis, *others = sequences.axes
+        is_row = axis == 0 if self.parameters.flatten else axis != len(sequences.shapes[0]) - 1
+        return axis if is_row and others == [None] * len(others) else None
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """Two per multiply-add."""

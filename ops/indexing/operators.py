@@ -14,6 +14,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Float32, Int32, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import Sequences, shared_axis
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
@@ -104,6 +105,12 @@ class TakeProperty(SelectionProperty[TakeParameters]):
             indices = unify("indices", indices, output[axis:end], "output")
         return PartialInference([a, indices], [output], [])
 
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """The place of the indices' in the output, if `a` is the same at all positions."""
+        given, indices = sequences.axes
+        axis = self.parameters.axis % len(sequences.shapes[0])
+        return axis + indices if given is None and indices is not None else None
+
     def create_operator(self) -> Operator:
         """Create the NumPy body."""
         return Take(self.parameters)
@@ -189,6 +196,10 @@ class OneHotProperty(OperatorProperty[OneHotParameters]):
     ) -> tuple[list[PartialType], list[PartialType]]:
         """Default indices to int32; the output has the parameter's dtype."""
         return [inputs[0] or "int32"], [self.parameters.dtype]
+
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """That of the indices."""
+        return shared_axis(sequences.axes)
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """The gradient is zero."""

@@ -13,6 +13,7 @@ from pydantic import Field
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import Sequences, shared_axis
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
@@ -161,6 +162,11 @@ class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
     def is_map(self) -> bool:
         """True if act_type is an elementwise map, which has an entry."""
         return self.parameters.act_type in _ENTRIES
+
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """That of data, unless prelu's channels lie along it."""
+        axis, *gamma = sequences.axes
+        return shared_axis([axis], 1 if gamma else None)
 
     def list_passed_gradients(self) -> dict[int, int]:
         """Empty: no function here is the identity."""

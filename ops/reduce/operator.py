@@ -16,6 +16,7 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import Sequences, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -186,6 +187,14 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
     def _output_shape(self, data: tuple[int | None, ...], reduced: Sequence[int]) -> PartialShape:
         axes = self._output_axes(len(data), reduced)
         return tuple(1 if axis in reduced else data[axis] for axis in axes) or (1,)
+
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """That of data, unless it is reduced along it."""
+        rank = len(sequences.shapes[0])
+        kept = self._output_axes(rank, self.parameters.reduced(rank))
+        axis = shared_axis(sequences.axes)
+        is_kept = axis in kept and axis not in self.parameters.reduced(rank)
+        return kept.index(axis) if axis is not None and is_kept else None
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

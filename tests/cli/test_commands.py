@@ -134,6 +134,7 @@ def test_inspect_memory_needs_no_data(tmp_path: Path) -> None:
         "gradients",
         "optimizer",
         "auxiliary",
+        "carried",
         "constants",
         "activations",
         "activation_gradients",

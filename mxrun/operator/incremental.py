@@ -1,0 +1,69 @@
+"""Incremental forms of operators: how they compute a sequence one position a run.
+
+A network over sequences [batch, T, ...] becomes one over [batch, 1, ...] that is run once for each
+position, so that a text can be generated. An operator whose results at a position depend on that
+position alone stays as it is: `OperatorProperty.position_axis` says along which axis its outputs'
+positions lie. One that looks back returns another operator from `OperatorProperty.incremental`,
+which keeps what it needs of earlier positions in states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mxrun.base.tensor import Shape, TensorSpec
+
+if TYPE_CHECKING:
+    from mxrun.operator.property import OperatorProperty
+
+# Argument of an incremental form that takes the number of the present position, int32 [1].
+POSITION = "position"
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Arguments of an operator in a network over sequences.
+
+    inputs: specs of the arguments. axes: by argument, the axis along which its positions lie, alone
+    or merged with the batch; None for an argument that is the same at all positions, such as a
+    weight. positions: number of positions in `inputs`. length: number of positions that a state
+    must be able to hold.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    axes: tuple[int | None, ...]
+    positions: int
+    length: int
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Shapes of the arguments."""
+        return tuple(spec.shape for spec in self.inputs)
+
+
+@dataclass(frozen=True)
+class IncrementalForm:
+    """Operator that computes one position a run.
+
+    prop: takes the arguments of the original by their names, and the present position under the
+    name `position`. Its auxiliary states are those of the original, or new ones, which begin as
+    zeros; it overwrites those that `list_mutated_inputs` names. Its first outputs are those of the
+    original. axis: axis of the outputs' positions. carried: {auxiliary state: output} of states
+    that take an output's value after each run. limit: largest number of positions, if any.
+    """
+
+    prop: OperatorProperty[Any]
+    axis: int
+    carried: Mapping[str, str] = field(default_factory=dict)
+    limit: int | None = None
+
+
+def shared_axis(axes: Sequence[int | None], mixed: int | None = None) -> int | None:
+    """Return the axis along which all inputs have their positions.
+
+    None if one has none, if they differ, or if it is `mixed`, an axis whose elements are combined.
+    """
+    axis, *others = axes
+    return None if axis == mixed or any(other != axis for other in others) else axis

@@ -1,0 +1,165 @@
+"""Attention over a cache as a compiled loop over the heads of keys and values, in float32.
+
+The keys of 16 positions are stored element by element, so that the products with all of them are
+sums of vectors. Neither product sums within a vector, and nothing depends on the team size. The
+exponentials are a map's code, which the loop calls for all positions of a head.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, Float32s, Int32s, Int64s, Integer, Real
+from mxrun.codegen.jit import call_address, inlined, native, reduced_run, share
+from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, multiply_lanes, store_lanes
+
+# Argument block of the map's code, in words: after the header the number of elements, the
+# addresses of output and operand, and the shift. A thread's scores follow.
+_COUNT = HEADER_SLOTS
+BLOCK_WORDS = 16
+
+
+class CachedHeads(Arguments):
+    """Heads of one position, and the caches that hold those of the earlier ones.
+
+    query, key, value: rows of `query_pitch`, `key_pitch` and `value_pitch` elements, of which the
+    head begins at `..._begin`. code: that computes exp(x - shift). words, cells, address: the
+    team's scratch space of `words_per_thread` words for each thread.
+    """
+
+    batch: Integer
+    groups: Integer
+    shared: Integer
+    size: Integer
+    value_size: Integer
+    length: Integer
+    scale: Real
+    position: Int32s
+    query: Float32s
+    query_pitch: Integer
+    key: Float32s
+    key_begin: Integer
+    key_pitch: Integer
+    value: Float32s
+    value_begin: Integer
+    value_pitch: Integer
+    key_cache: Float32s
+    value_cache: Float32s
+    output: Float32s
+    code: Integer
+    words_per_thread: Integer
+    team: Integer
+    words: Int64s
+    cells: Float32s
+    address: Integer
+
+
+@inlined
+def store_head(call: CachedHeads, n: int, group: int, keys: int, values: int, last: int) -> None:
+    """Store the key and the value of one head at their position."""
+    source = n * call.key_pitch + call.key_begin + group * call.size
+    to = keys + last // LANES * call.size * LANES + last % LANES
+    for d in range(call.size):
+        call.key_cache[to + d * LANES] = call.key[source + d]
+    source = n * call.value_pitch + call.value_begin + group * call.value_size
+    to = values + last * call.value_size
+    for d in range(call.value_size):
+        call.value_cache[to + d] = call.value[source + d]
+
+
+@inlined
+def score_head(call: CachedHeads, query: int, keys: int, scores: int, count: int) -> None:
+    """Write scale * (query x key) of `count` positions to the scores."""
+    factor = lanes(call.scale)
+    for first in range(0, count, LANES):
+        at = keys + first * call.size
+        even, odd = lanes(0.0), lanes(0.0)
+        for d in range(0, call.size - 1, 2):
+            term = multiply_lanes(
+                lanes(call.query[query + d]), load_lanes(call.key_cache, at + d * LANES, LANES)
+            )
+            even = add_lanes(even, term)
+            term = multiply_lanes(
+                lanes(call.query[query + d + 1]),
+                load_lanes(call.key_cache, at + (d + 1) * LANES, LANES),
+            )
+            odd = add_lanes(odd, term)
+        if call.size % 2 > 0:
+            d = call.size - 1
+            term = multiply_lanes(
+                lanes(call.query[query + d]), load_lanes(call.key_cache, at + d * LANES, LANES)
+            )
+            even = add_lanes(even, term)
+        total = multiply_lanes(add_lanes(even, odd), factor)
+        store_lanes(call.cells, scores + first, total, count - first)
+
+
+@inlined
+def mix_columns(
+    call: CachedHeads, to: int, values: int, scores: int, count: int, total: float, width: int
+) -> None:
+    """Write up to 16 columns of the values, weighted by the exponentials of the scores."""
+    even, odd = lanes(0.0), lanes(0.0)
+    for t in range(0, count - 1, 2):
+        at = values + t * call.value_size
+        term = multiply_lanes(
+            lanes(call.cells[scores + t]), load_lanes(call.value_cache, at, width)
+        )
+        even = add_lanes(even, term)
+        term = multiply_lanes(
+            lanes(call.cells[scores + t + 1]),
+            load_lanes(call.value_cache, at + call.value_size, width),
+        )
+        odd = add_lanes(odd, term)
+    if count % 2 > 0:
+        at = values + (count - 1) * call.value_size
+        term = multiply_lanes(
+            lanes(call.cells[scores + count - 1]), load_lanes(call.value_cache, at, width)
+        )
+        even = add_lanes(even, term)
+    factor = lanes(np.float32(1 / total))
+    store_lanes(call.output, to, multiply_lanes(add_lanes(even, odd), factor), width)
+
+
+@inlined
+def attend(
+    call: CachedHeads, query: int, keys: int, values: int, to: int, own: int, count: int
+) -> None:
+    """Compute one head of the output from `count` positions; own: the thread's argument block."""
+    scores = 2 * (own + BLOCK_WORDS)
+    score_head(call, query, keys, scores, count)
+    most = np.float32(reduced_run(1, -math.inf, call.cells, scores, count, 0.0, 0))
+    address = call.address + 4 * scores
+    call.words[own + _COUNT] = count
+    call.words[own + _COUNT + 1] = address
+    call.words[own + _COUNT + 2] = address
+    call.cells[2 * (own + _COUNT + 3)] = most
+    call_address(call.code, call.address + 8 * own, 0, 0, 0, 0, 0)
+    total = reduced_run(0, 0.0, call.cells, scores, count, 0.0, 0)
+    for first in range(0, call.value_size, LANES):
+        width = min(call.value_size - first, LANES)
+        mix_columns(call, to + first, values + first, scores, count, total, width)
+
+
+@native
+def cached_attention_loop(call: CachedHeads) -> None:
+    """Store each head's key and value, then attend to all positions so far."""
+    last = np.int64(call.position[0])
+    blocks = (call.length + LANES - 1) // LANES
+    # share() splits at multiples of 16, so each thread and each head count as 16 elements.
+    thread, _ = share(call.team * 16)
+    own = thread // 16 * call.words_per_thread
+    for index in range(BLOCK_WORDS):
+        call.words[own + index] = 0
+    begin, end = share(call.batch * call.groups * 16)
+    for head in range(begin // 16, end // 16):
+        n, group = head // call.groups, head % call.groups
+        keys = head * blocks * call.size * LANES
+        values = head * call.length * call.value_size
+        store_head(call, n, group, keys, values, last)
+        for each in range(group * call.shared, (group + 1) * call.shared):
+            query = n * call.query_pitch + each * call.size
+            to = (n * call.groups * call.shared + each) * call.value_size
+            attend(call, query, keys, values, to, own, last + 1)

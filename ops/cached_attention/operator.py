@@ -1,0 +1,194 @@
+"""_cached_attention: causal attention at one position over the keys and values of earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from mxrun.base.params import Float32, Parameters
+from mxrun.base.tensor import PartialShape, Shape
+from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import POSITION
+from mxrun.operator.operator import ForwardCall, Operator
+from mxrun.operator.property import (
+    GradientKind,
+    OperatorProperty,
+    PartialInference,
+    PartialShapes,
+    PartialType,
+    Precision,
+)
+from mxrun.operator.register import register
+from mxrun.operator.shape import is_known, require_complete, unify
+
+Array = npt.NDArray[Any]
+Count = Annotated[int, Field(ge=1)]
+
+# Positions whose keys are stored together, element by element: the lanes of a vector.
+BLOCK = 16
+PROJECTIONS = ("query", "key", "value")
+
+
+class CachedAttentionParameters(Parameters):
+    """Parameters of _cached_attention."""
+
+    num_heads: Count = Field(description="Number of heads of the queries.", examples=[2])
+    num_kv_heads: Count = Field(description="Number of heads of keys and values.", examples=[2])
+    scale: Float32 = Field(description="Factor of the products of queries and keys.", examples=[1])
+    packed: bool = Field(default=False, description="Read one tensor with all three side by side.")
+    length: Count = Field(description="Number of positions that the caches hold.", examples=[16])
+
+
+@dataclass(frozen=True)
+class CacheSizes:
+    """Sizes of attention over a cache.
+
+    groups: heads of keys and values, each of which `heads // groups` heads of queries read. size,
+    value_size: elements of a head of queries and keys, and of values.
+    """
+
+    batch: int
+    heads: int
+    groups: int
+    size: int
+    value_size: int
+    length: int
+
+    @property
+    def key_cache(self) -> Shape:
+        """Shape of the key cache: blocks of positions, each with one row for every element."""
+        return (self.batch, self.groups, -(-self.length // BLOCK), self.size, BLOCK)
+
+    @property
+    def value_cache(self) -> Shape:
+        """Shape of the value cache."""
+        return (self.batch, self.groups, self.length, self.value_size)
+
+
+@register("_cached_attention")
+class CachedAttentionProperty(OperatorProperty[CachedAttentionParameters]):
+    """output = softmax(scale * query x keys^T) x values over the positions 0 to `position`.
+
+    query [N, 1, num_heads * D], key [N, 1, num_kv_heads * D], value [N, 1, num_kv_heads * Dv], or
+    data [N, 1, (num_heads + 2 num_kv_heads) * D] with all three side by side; position [1], int32,
+    less than `length`; output [N, 1, num_heads * Dv]. The key and the value are first stored in the
+    caches, at their position, which also hold those of the earlier positions. The states key_cache
+    [N, num_kv_heads, ceil(length / 16), D, 16] and value_cache [N, num_kv_heads, length, Dv] are
+    overwritten by the hidden outputs of the same names. No gradient.
+    """
+
+    type_string = "_cached_attention"
+    family = OperatorFamily.DENSE
+    parameter_type = CachedAttentionParameters
+    precision = Precision.FLOAT32
+    reads_only_data = True
+    is_internal = True
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """query, key and value, or data; and the position."""
+        return (*(("data",) if self.parameters.packed else PROJECTIONS), POSITION)
+
+    def list_auxiliary_states(self) -> tuple[str, ...]:
+        """The caches."""
+        return ("key_cache", "value_cache")
+
+    def list_outputs(self) -> tuple[str, ...]:
+        """The output and the new caches."""
+        return ("output", "key_cache_output", "value_cache_output")
+
+    @property
+    def num_visible_outputs(self) -> int:
+        """1: the caches are hidden."""
+        return 1
+
+    def list_mutated_inputs(self) -> dict[int, int]:
+        """The caches are overwritten."""
+        first = len(self.list_arguments())
+        return {first: 1, first + 1: 2}
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        """Infer the output and the caches from complete queries, keys and values."""
+        *given, position = inputs
+        position = unify(POSITION, position, (1,), "one number")
+        if not all(map(is_known, given)):
+            return PartialInference([*given, position], outputs, [None, None])
+        sizes = self.sizes([require_complete(shape) for shape in given])
+        output: PartialShape = (sizes.batch, 1, sizes.heads * sizes.value_size)
+        output = unify("output", outputs[0], output, "heads of the query and sizes of values")
+        caches: list[PartialShape] = [sizes.key_cache, sizes.value_cache]
+        return PartialInference([*given, position], [output, *caches], caches)
+
+    def infer_type(
+        self, inputs: list[PartialType], outputs: list[PartialType]
+    ) -> tuple[list[PartialType], list[PartialType]]:
+        """All tensors have one dtype, but the position is int32."""
+        common = next((dtype for dtype in (*inputs[:-1], *outputs) if dtype is not None), None)
+        return [*[common] * len(inputs[:-1]), "int32"], [common] * len(outputs)
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """No input has a gradient."""
+        return (GradientKind.NONE,) * len(self.list_arguments())
+
+    def sizes(self, shapes: Sequence[Shape]) -> CacheSizes:
+        """Return the sizes; shapes: of query, key and value, or of data."""
+        p, width = self.parameters, shapes[0][-1]
+        if p.packed:
+            size = value_size = width // (p.num_heads + 2 * p.num_kv_heads)
+        else:
+            size, value_size = width // p.num_heads, shapes[2][-1] // p.num_kv_heads
+        return CacheSizes(shapes[0][0], p.num_heads, p.num_kv_heads, size, value_size, p.length)
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Two per multiply-add of both products over half of the positions, their mean number."""
+        p, sizes = self.parameters, self.sizes(in_shapes)
+        return sizes.batch * p.num_heads * p.length * (sizes.size + sizes.value_size)
+
+    def create_operator(self) -> Operator:
+        """Create the NumPy body."""
+        return CachedAttention(self)
+
+
+class CachedAttention(Operator):
+    """NumPy body."""
+
+    def __init__(self, prop: CachedAttentionProperty) -> None:
+        self.prop, self.parameters = prop, prop.parameters
+
+    def forward(self, call: ForwardCall) -> None:
+        """Store the key and the value, then attend to all positions so far."""
+        *given, position = call.inputs
+        sizes, t = self.prop.sizes([array.shape for array in given]), int(position[0])
+        keys, values = self._stored(call, sizes, given, t)
+        query = self._parts(sizes, given)[0]
+        shape = (sizes.batch, sizes.groups, sizes.heads // sizes.groups, sizes.size)
+        scores = np.einsum("nghd,ngdt->nght", query.reshape(shape), keys[..., : t + 1])
+        scores *= scores.dtype.type(self.parameters.scale)
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        result = np.einsum("nght,ngtd->nghd", weights, values[:, :, : t + 1])
+        call.store(output=result.reshape(call.outputs.output.shape))
+
+    def _stored(
+        self, call: ForwardCall, sizes: CacheSizes, given: Sequence[Array], t: int
+    ) -> tuple[Array, Array]:
+        """Store the position's key and value; return keys [N, G, D, T] and values [N, G, T, Dv]."""
+        keys, values = call.outputs.key_cache_output, call.outputs.value_cache_output
+        np.copyto(keys, call.auxiliary.key_cache)
+        np.copyto(values, call.auxiliary.value_cache)
+        _, key, value = self._parts(sizes, given)
+        keys[:, :, t // BLOCK, :, t % BLOCK] = key.reshape(*keys.shape[:2], -1)
+        values[:, :, t] = value.reshape(*values.shape[:2], -1)
+        batch, groups, blocks, size, _ = keys.shape
+        return keys.transpose(0, 1, 3, 2, 4).reshape(batch, groups, size, blocks * BLOCK), values
+
+    def _parts(self, sizes: CacheSizes, given: Sequence[Array]) -> Sequence[Array]:
+        """Return query, key and value."""
+        if not self.parameters.packed:
+            return given
+        ends = (sizes.heads * sizes.size, (sizes.heads + sizes.groups) * sizes.size)
+        return np.split(given[0], ends, axis=-1)
