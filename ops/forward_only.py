@@ -24,7 +24,9 @@ class ForwardOnlyImplementation(Implementation):
             tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             request.requests,
             request.device,
-            flops=prop.flops([spec.shape for spec in request.inputs], []),
+            flops=prop.flops(
+                [spec.shape for spec in request.inputs], [spec.shape for spec in request.outputs]
+            ),
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
