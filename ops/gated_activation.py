@@ -17,6 +17,7 @@ from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, Int64s, Integer, Ta
 from mxrun.codegen.jit import call_address, integer, native, share
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import Sequences, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.launch import Code
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot, native_kernel, source, target
@@ -104,6 +105,10 @@ class GatedActivationProperty(OperatorProperty[GatedActivationParameters]):
             half = None if data[-1] is None else data[-1] // 2
             result = unify("output", output, (*data[:-1], half), "data")
         return PartialInference([data], [result], [])
+
+    def position_axis(self, sequences: Sequences) -> int | None:
+        """That of data, unless it is the channels'."""
+        return shared_axis(sequences.axes, len(sequences.shapes[0]) - 1)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

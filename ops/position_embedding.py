@@ -16,11 +16,12 @@ from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer
 from mxrun.codegen.jit import native, share
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, stored_lanes
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import IncrementalForm, Sequences
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes, Precision
-from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.register import AnyProperty, Implementation, create, implement, register
 from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import ShapeContradiction, show, unify
 from mxrun.ops.copy_part import copy_part
@@ -68,6 +69,13 @@ class PositionEmbeddingProperty(InPlaceProperty[PositionEmbeddingParameters]):
             rule = "max_length"
             raise ShapeContradiction("data", show(data), f"at most {rows} positions", rule)
         return PartialInference([data, weight], [data], [])
+
+    def incremental(self, sequences: Sequences) -> IncrementalForm | None:
+        """Return the sum with the vector of the present position."""
+        if sequences.axes != (1, None):
+            return None
+        form = create("_present_position_embedding", {})
+        return IncrementalForm(form, 1, limit=self.parameters.max_length)
 
     def list_passed_gradients(self) -> dict[int, int]:
         """The gradient of data is the output's."""

@@ -25,11 +25,12 @@ from mxrun.codegen.vectors import (
     stored_lanes,
     subtract_lanes,
 )
+from mxrun.operator.incremental import IncrementalForm, Sequences, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes, Precision
-from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.register import AnyProperty, Implementation, create, implement, register
 from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import ShapeContradiction, show, unify
 
@@ -88,6 +89,13 @@ class RotaryEmbeddingProperty(InPlaceProperty[RotaryEmbeddingParameters]):
                 rule = f"a multiple of 2 * num_heads = {2 * self.parameters.num_heads} channels"
                 raise ShapeContradiction("data", show(data), rule, "pairs of each head")
         return PartialInference([data], [data], [])
+
+    def incremental(self, sequences: Sequences) -> IncrementalForm | None:
+        """Return the rotation at the present position."""
+        if shared_axis(sequences.axes) != 1:
+            return None
+        parameters = {**self.parameters.model_dump(), "length": sequences.length}
+        return IncrementalForm(create("_present_rotary_embedding", parameters), 1)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

@@ -12,9 +12,11 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import IncrementalForm, Sequences, shared_axis
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
     GradientKind,
@@ -24,7 +26,7 @@ from mxrun.operator.property import (
     PartialType,
     Precision,
 )
-from mxrun.operator.register import register
+from mxrun.operator.register import create, register
 from mxrun.ops.attention.shapes import AttentionSizes, infer_shapes
 
 T = TypeVar("T")
@@ -122,6 +124,27 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
     def num_visible_outputs(self) -> int:
         """1: logsumexp is hidden."""
         return 1
+
+    def incremental(self, sequences: Sequences) -> IncrementalForm | None:
+        """Return attention over a cache of keys and values.
+
+        Raises UserError unless only earlier positions are read.
+        """
+        p = self.parameters
+        if not p.causal or p.use_mask or p.use_lengths:
+            problem = "attention that reads later positions cannot compute one after the other"
+            hint = "causal: true, without use_mask and use_lengths"
+            raise UserError(Diagnostic(problem, hint=hint))
+        if shared_axis(sequences.axes) != 1:
+            return None
+        parameters = {
+            "num_heads": p.num_heads,
+            "num_kv_heads": p.kv_heads,
+            "scale": self.scale_of(self.sizes(sequences.shapes)),
+            "packed": p.packed,
+            "length": sequences.length,
+        }
+        return IncrementalForm(create("_cached_attention", parameters), 1)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Unify batch, steps and the sizes of heads between all tensors."""

@@ -1,0 +1,259 @@
+"""Incremental forms of the position operators: at the position of the present run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import PLAIN, Shape
+from mxrun.codegen.arguments import Arguments, Float32s, Floats, Int32s, Integer
+from mxrun.codegen.jit import NativeFunction, native
+from mxrun.codegen.vectors import (
+    LANES,
+    add_lanes,
+    load_lanes,
+    multiply_lanes,
+    store_lanes,
+    subtract_lanes,
+)
+from mxrun.operator.incremental import POSITION
+from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import LoopPart, source, target
+from mxrun.operator.operator import ForwardCall, Operator
+from mxrun.operator.property import (
+    GradientKind,
+    InPlaceProperty,
+    PartialInference,
+    PartialShapes,
+    PartialType,
+    Precision,
+)
+from mxrun.operator.register import AnyProperty, implement, register
+from mxrun.operator.shape import unify
+from mxrun.ops.forward_only import ForwardOnlyImplementation
+from mxrun.ops.rotary_embedding import RotaryEmbeddingParameters, rotations
+
+
+class _PresentPosition(InPlaceProperty[Any]):
+    """Operator on data [N, 1, C] at the position that its last argument gives, int32 [1]."""
+
+    precision = Precision.INHERIT
+    is_internal = True
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        """Unify data and output."""
+        data = unify("data", inputs[0], outputs[0], "output")
+        data = unify("data", data, (None, 1, None), "one position")
+        position = unify(POSITION, inputs[-1], (1,), "one number")
+        return PartialInference([data, *inputs[1:-1], position], [data], [])
+
+    def infer_type(
+        self, inputs: list[PartialType], outputs: list[PartialType]
+    ) -> tuple[list[PartialType], list[PartialType]]:
+        """All tensors have one dtype, but the position is int32."""
+        common = next((dtype for dtype in (*inputs[:-1], *outputs) if dtype is not None), None)
+        return [*(dtype or common for dtype in inputs[:-1]), "int32"], [outputs[0] or common]
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """No input has a gradient."""
+        return (GradientKind.NONE,) * len(self.list_arguments())
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Three per element, as for a rotation."""
+        return 3 * math.prod(in_shapes[0])
+
+
+class PresentPositionEmbeddingParameters(Parameters):
+    """Parameters of _present_position_embedding: none."""
+
+
+@register("_present_position_embedding")
+class PresentPositionEmbeddingProperty(_PresentPosition):
+    """output = data + weight[position]; data, output [N, 1, C], weight [length, C]. No gradient."""
+
+    type_string = "_present_position_embedding"
+    parameter_type = PresentPositionEmbeddingParameters
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """data, weight and position."""
+        return ("data", "weight", POSITION)
+
+    def create_operator(self) -> Operator:
+        """Create the NumPy body."""
+        return PresentPositionEmbedding()
+
+
+class PresentPositionEmbedding(Operator):
+    """NumPy body."""
+
+    def forward(self, call: ForwardCall) -> None:
+        """output = data + weight[position]."""
+        call.store(output=call.inputs.data + call.inputs.weight[int(call.inputs.position[0])])
+
+
+class PresentRotationParameters(RotaryEmbeddingParameters):
+    """Parameters of _present_rotary_embedding: those of rotary_embedding, and the length."""
+
+    length: Annotated[int, Field(ge=1)] = Field(
+        description="Number of positions of which angles are stored.", examples=[16]
+    )
+
+
+@register("_present_rotary_embedding")
+class PresentRotationProperty(_PresentPosition):
+    """rotary_embedding of data [N, 1, num_heads * D] at `position`, less than `length`. No
+    gradient.
+    """
+
+    type_string = "_present_rotary_embedding"
+    parameter_type = PresentRotationParameters
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """data and position."""
+        return ("data", POSITION)
+
+    def create_operator(self) -> Operator:
+        """Create the NumPy body."""
+        return PresentRotation(self.parameters)
+
+
+class PresentRotation(Operator):
+    """NumPy body."""
+
+    def __init__(self, parameters: PresentRotationParameters) -> None:
+        self.parameters = parameters
+
+    def forward(self, call: ForwardCall) -> None:
+        """output = data, of which the rotated heads are rotated."""
+        p, data = self.parameters, call.inputs.data
+        pairs = data.shape[2] // (2 * p.num_heads)
+        at = int(call.inputs.position[0])
+        cosine, sine = (
+            table[at].astype(data.dtype) for table in rotations(p.length, pairs, p.base)
+        )
+        result = data.reshape(-1, p.num_heads, 2, pairs).copy()
+        rotated = result[:, : p.rotated]
+        first, second = rotated[:, :, 0].copy(), rotated[:, :, 1].copy()
+        rotated[:, :, 0] = first * cosine - second * sine
+        rotated[:, :, 1] = second * cosine + first * sine
+        call.store(output=result.reshape(data.shape))
+
+
+class PresentSum(Arguments):
+    """Data [rows, columns], to which the row of the weight at the position is added."""
+
+    rows: Integer
+    columns: Integer
+    position: Int32s
+    data: Floats
+    weight: Float32s
+    output: Floats
+
+
+@native
+def present_sum_loop(call: PresentSum) -> None:
+    """output[n, :] = data[n, :] + weight[position, :]; it may overwrite data."""
+    columns = call.columns
+    own = np.int64(call.position[0]) * columns
+    for row in range(call.rows):
+        at = row * columns
+        for j in range(0, columns, LANES):
+            count = columns - j
+            value = load_lanes(call.data, at + j, count)
+            value = add_lanes(value, load_lanes(call.weight, own + j, count))
+            store_lanes(call.output, at + j, value, count)
+
+
+class PresentPairs(Arguments):
+    """Data [rows, heads, 2, pairs]; table [positions, 2, pairs] holds cosines and sines."""
+
+    rows: Integer
+    heads: Integer
+    rotated: Integer
+    pairs: Integer
+    position: Int32s
+    table: Float32s
+    data: Floats
+    output: Floats
+
+
+@native
+def present_rotation_loop(call: PresentPairs) -> None:
+    """Rotate the pairs of the first heads and copy the others; the output may overwrite data."""
+    pairs = call.pairs
+    own = np.int64(call.position[0]) * 2 * pairs
+    for head in range(call.rows * call.heads):
+        at = head * 2 * pairs
+        for j in range(0, pairs, LANES):
+            count = pairs - j
+            first = load_lanes(call.data, at + j, count)
+            second = load_lanes(call.data, at + pairs + j, count)
+            low, high = first, second
+            if head % call.heads < call.rotated:
+                cosine = load_lanes(call.table, own + j, count)
+                sine = load_lanes(call.table, own + pairs + j, count)
+                low = subtract_lanes(multiply_lanes(first, cosine), multiply_lanes(second, sine))
+                high = add_lanes(multiply_lanes(second, cosine), multiply_lanes(first, sine))
+            store_lanes(call.output, at + j, low, count)
+            store_lanes(call.output, at + pairs + j, high, count)
+
+
+class _OnePass(ForwardOnlyImplementation):
+    """Loop over float32 or bfloat16 data on one thread: it is one position of each sequence."""
+
+    def kernel(
+        self, prop: AnyProperty, request: ForwardRequest, loop: NativeFunction, call: Arguments
+    ) -> Kernel | None:
+        """Return the kernel of the loop; None for other dtypes and add-to requests."""
+        dtype, output = request.inputs[0].dtype, request.outputs[0].dtype
+        if dtype not in (FLOAT32, BFLOAT16) or output != dtype or OpReqType.ADD in request.requests:
+            return None
+        chosen = loop.bfloat16 if dtype == BFLOAT16 else loop
+        return self.plain_kernel(prop, request, [LoopPart(chosen, call, 1)])
+
+
+@implement("_present_position_embedding", backend="jit")
+class CompiledPresentPositionEmbedding(_OnePass):
+    """One sum."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """Prepare the sum with a float32 weight."""
+        rows, _, columns = request.inputs[0].shape
+        call = PresentSum(
+            rows=rows,
+            columns=columns,
+            position=source(2),
+            data=source(0),
+            weight=source(1),
+            output=target(0),
+        )
+        is_served = request.inputs[1].dtype == FLOAT32
+        return self.kernel(prop, request, present_sum_loop, call) if is_served else None
+
+
+@implement("_present_rotary_embedding", backend="jit")
+class CompiledPresentRotation(_OnePass):
+    """One rotation, with a table of all angles."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """Prepare the rotation."""
+        p, (rows, _, channels) = prop.parameters, request.inputs[0].with_layout(PLAIN).shape
+        pairs = channels // (2 * p.num_heads)
+        cosine, sine = rotations(p.length, pairs, p.base)
+        call = PresentPairs(
+            rows=rows,
+            heads=p.num_heads,
+            rotated=p.rotated,
+            pairs=pairs,
+            position=source(1),
+            table=np.stack([cosine, sine], axis=1).astype(np.float32),
+            data=source(0),
+            output=target(0),
+        )
+        return self.kernel(prop, request, present_rotation_loop, call)
