@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from mxrun.base import flags
 from mxrun.base.device import ONE_THREAD, DeviceDescription
@@ -16,6 +17,8 @@ from mxrun.base.keywords import PREFERRED
 from mxrun.base.machine import Machine
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.loop import with_loops
+from mxrun.compiler.recurrence.body import BodyPasses
+from mxrun.compiler.recurrence.expand import expand_recurrences
 from mxrun.compiler.verify import verify_graph, verify_plan
 from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, ValueId
@@ -159,23 +162,34 @@ def forward_graph(
 
 
 def _selected(graph: Graph, request: CompileRequest, phase: str) -> Graph:
-    """Return the graph with kernels."""
-
-    def body(graph: Graph) -> Graph:
-        return _selected(graph, request, phase)
-
-    def place_body(graph: Graph, pinned: tuple[Block, ...]) -> PhasePlan:
-        sharing = Sharing(request.in_place, request.join, request.add_to)
-        return _placed(phase, graph, pinned, request, sharing).plan
-
-    graph = with_loops(graph, body, place_body)
-    choice = _choice(request, phase)
-    graph = select(graph, request.device, choice, request.constant_parameters)
+    """Return the graph of a phase with kernels."""
+    graph = _with_kernels(graph, request, phase)
     if phase == TRAIN and UPDATE in request.phases and ACCUMULATE not in request.phases:
         graph = _verify(
             pinned_gradients(graph, tuple(request.rules), request.device), "pinned_gradients"
         )
     return graph
+
+
+def _with_kernels(graph: Graph, request: CompileRequest, phase: str) -> Graph:
+    """Return the graph, or the body of a loop, with kernels; recurrences become loops."""
+
+    def kernels(graph: Graph) -> Graph:
+        return _with_kernels(graph, request, phase)
+
+    def place_body(graph: Graph, pinned: tuple[Block, ...]) -> PhasePlan:
+        sharing = Sharing(request.in_place, request.join, request.add_to)
+        return _placed(phase, graph, pinned, request, sharing).plan
+
+    passes = BodyPasses(
+        partial(_fused, request=replace(request, precision=FLOAT32)),
+        BACKWARDS[request.backward],
+        kernels,
+    )
+    graph = _verify(expand_recurrences(graph, passes), "expand_recurrences")
+    graph = with_loops(graph, kernels, place_body)
+    choice = _choice(request, phase)
+    return select(graph, request.device, choice, request.constant_parameters)
 
 
 def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) -> Plan:

@@ -55,7 +55,8 @@ def _kernel(
     if (len(step.reads), len(step.writes)) != (len(loop.inputs), len(loop.outputs)):
         raise InternalError(f"{step.name}: a tensor of the loop is absent")
     # Selection changes the dtypes of values, so everything else is checked after it.
-    loop = replace(loop, body=select(_within(step.name, loop.body)))
+    if any(each.kernel is None for each in loop.body.steps):
+        loop = replace(loop, body=select(_within(step.name, loop.body)))
     tensors = _Tensors.of(step, memory)
     in_place = _check(step.name, loop, tensors)
     graph, places = _with_slots(loop, in_place)
@@ -268,7 +269,7 @@ class _Binding:
         for step in self.body.steps:
             assert step.kernel is not None
             program += step.kernel.bind(self.body.handles(step, partial(self._place, handles)))
-        return (Repeat(self.count, tuple(program)),)
+        return (Repeat(self.count, tuple(program)),) if self.count > 1 else tuple(program)
 
     def _place(self, outside: Handles, offset: int) -> Handle:
         """Return the handle of an offset in the body's plan."""
@@ -279,9 +280,10 @@ class _Binding:
                 handle = group[place.slice.tensor]
                 assert handle is not None
                 within = handle + (place.slice.begin + offset - block.offset)
-                return within.within(place.slice.stride)
+                return within.within(place.slice.stride) if self.count > 1 else within
         assert outside.workspace is not None
-        return (outside.workspace + (offset - self._pinned_bytes)).within(0)
+        within = outside.workspace + (offset - self._pinned_bytes)
+        return within.within(0) if self.count > 1 else within
 
     @property
     def _pinned_bytes(self) -> int:

@@ -18,7 +18,14 @@ from mxrun.graph.attributes import declared_shape, declared_type
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.operator.property import PartialInference, PartialType
 from mxrun.operator.register import AnyProperty
-from mxrun.operator.shape import ShapeContradiction, is_known, require_complete, show, unify
+from mxrun.operator.shape import (
+    NestedContradiction,
+    ShapeContradiction,
+    is_known,
+    require_complete,
+    show,
+    unify,
+)
 
 
 @dataclass(frozen=True)
@@ -56,14 +63,16 @@ def infer(
     heads: Sequence[NodeEntry],
     shapes: Mapping[str, PartialShape],
     types: Mapping[str, str] | None = None,
+    entries: Mapping[NodeEntry, PartialShape] | None = None,
 ) -> InferredSpecs:
     """Infer the specs of all entries reachable from `heads`.
 
     shapes, types: known ones of variables by name; others are those that the variables' attributes
-    declare.
+    declare. entries: further known shapes.
     """
     nodes = topological(heads)
     state = _ShapeInference(nodes, shapes)
+    state.shapes.update((entry, each) for entry, each in (entries or {}).items() if each is not None)
     state.run()
     inferred, mistyped = _infer_types(nodes, types or {}, state.shapes)
     return InferredSpecs(
@@ -141,7 +150,10 @@ class _ShapeInference:
             return self._learn(node, arguments, auxiliary, outputs, inferred)
         except ShapeContradiction as contradiction:
             self.failed.add(node)
-            self.diagnostics.append(self._explain(node, contradiction))
+            if isinstance(contradiction, NestedContradiction):
+                self.diagnostics += contradiction.diagnostics
+            else:
+                self.diagnostics.append(self._explain(node, contradiction))
             return False
 
     def _learn(

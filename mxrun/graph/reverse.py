@@ -10,7 +10,7 @@ Needs: a forward graph. Provides: the same values as `gradient`, at a higher cos
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from mxrun.graph.gradient import (
     Contributions,
@@ -19,16 +19,24 @@ from mxrun.graph.gradient import (
     backward_step,
     require_trainable,
 )
-from mxrun.graph.graph import Graph, GraphBuilder
+from mxrun.graph.graph import Graph, GraphBuilder, ValueId
 from mxrun.graph.trainability import has_backward
 from mxrun.operator.property import GradientKind
 
 
-def reverse(graph: Graph, requested: Collection[str]) -> Differentiated:
-    """Append a backward step for every forward step. Raises UserError as `gradient` does."""
-    require_trainable(graph, requested)
+def reverse(
+    graph: Graph, requested: Collection[str], heads: Mapping[ValueId, ValueId] | None = None
+) -> Differentiated:
+    """Append a backward step for every forward step.
+
+    heads: gradients from outside, as of `gradient`. Raises UserError as `gradient` does.
+    """
+    heads = heads or {}
+    require_trainable(graph, requested, heads)
     builder = GraphBuilder(graph)
     contributions = Contributions(builder, graph)
+    for value, given in heads.items():
+        contributions.enter(value, given)
     for step in reversed(graph.steps):
         assert step.prop is not None
         out_grad = tuple(

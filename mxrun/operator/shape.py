@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import overload
 
+from mxrun.base.errors import Diagnostic
 from mxrun.base.tensor import PartialShape, Shape
 
 Dimensions = tuple[int | None, ...]
@@ -20,6 +21,14 @@ class ShapeContradiction(Exception):
     def __init__(self, argument: str, given: object, inferred: object, rule: str = "") -> None:
         self.argument, self.given, self.inferred, self.rule = argument, given, inferred, rule
         super().__init__(f"{argument} is {given}, but {rule or 'inference'} gives {inferred}")
+
+
+class NestedContradiction(ShapeContradiction):
+    """Contradictions within a network that is an operator's body; `diagnostics` describe them."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("body", "", self.diagnostics[0].problem)
 
 
 @overload

@@ -1,0 +1,237 @@
+"""Expansion of recurrences: each becomes a forward step and a backward step that are loops.
+
+What backward reads of the iterations becomes further outputs of the forward step: the histories of
+the memories, and one tensor for each value that backward reads, with a row for every iteration.
+
+Needs: a graph with its backward steps. Provides: loops in place of recurrences, whose bodies have
+kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mxrun.base.errors import InternalError
+from mxrun.base.tensor import TensorSpec
+from mxrun.compiler.recurrence.body import (
+    BackwardRequestOfBody,
+    BodyPasses,
+    DividedBody,
+    divide,
+    forward_body,
+    joint_body,
+    next_name,
+    output_name,
+    requested_gradients,
+    gradient_name,
+)
+from mxrun.compiler.recurrence.loops import (
+    Recurrence,
+    backward_graph,
+    forward_graph,
+    history_name,
+)
+from mxrun.compiler.recurrence.tensors import loop_step
+from mxrun.graph.graph import (
+    Graph,
+    GraphBuilder,
+    GraphLoop,
+    MemoryClass,
+    Slice,
+    Step,
+    ValueId,
+)
+from mxrun.graph.lower import RANDOM_STATE
+from mxrun.graph.recurrence.operator import RecurrenceProperty
+
+# Memory classes of variables of the network, which a body reads as parameters.
+_PARAMETERS = (MemoryClass.PARAMETERS, MemoryClass.AUXILIARY, MemoryClass.OPTIMIZER)
+
+
+def expand_recurrences(graph: Graph, passes: BodyPasses) -> Graph:
+    """Return the graph with loops in place of recurrences."""
+    if not any(isinstance(step.prop, RecurrenceProperty) for step in graph.steps):
+        return graph
+    builder = GraphBuilder(graph)
+    builder.steps = []
+    backward = {step.forward: step for step in graph.steps if step.forward is not None}
+    expansions: dict[str, _Expansion] = {}
+    for step in graph.steps:
+        if not isinstance(step.prop, RecurrenceProperty):
+            builder.step(step)
+        elif step.forward is None:
+            expansion = _Expansion(builder, step, step.prop, backward.get(step.name), passes)
+            expansions[step.name] = expansion
+            expansion.add_forward(graph.is_train)
+        else:
+            expansions[step.forward].add_backward(step, graph.is_train)
+    return builder.build()
+
+
+class _Expansion:
+    """One recurrence of a graph: its body, and its steps in the enclosing graph."""
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        step: Step,
+        prop: RecurrenceProperty,
+        backward: Step | None,
+        passes: BodyPasses,
+    ) -> None:
+        self._builder, self._step, self._prop = builder, step, prop
+        self._backward, self._passes = backward, passes
+        names = list(prop.list_arguments())
+        if len(step.inputs) > len(names):
+            names.append(RANDOM_STATE)
+        values = dict(zip(names, step.inputs, strict=True))
+        self._arguments = {name: value for name, value in values.items() if value is not None}
+        self._results = self._named_outputs(step.outputs)
+        self._handed_on: dict[str, ValueId] = {}
+
+    def _named_outputs(self, values: tuple[ValueId | None, ...]) -> dict[str, ValueId]:
+        """Return the outputs that exist by the names of `forward_graph`'s results."""
+        names = [output_name(index) for index in range(len(self._prop.stacked))]
+        names += [memory.name for memory in self._prop.memories if memory.is_final]
+        pairs = zip(names, values, strict=True)
+        return {name: value for name, value in pairs if value is not None}
+
+    def _spec(self, value: ValueId) -> TensorSpec:
+        return self._builder.values[value].spec
+
+    def _specs(self, values: Mapping[str, ValueId]) -> dict[str, TensorSpec]:
+        return {name: self._spec(value) for name, value in values.items()}
+
+    def add_forward(self, is_train: bool) -> None:
+        """Append the forward step."""
+        prop, arguments = self._prop, self._specs(self._arguments)
+        data = {
+            name
+            for name, value in self._arguments.items()
+            if self._builder.values[value].memory_class not in _PARAMETERS
+        }
+        body = forward_body(
+            prop,
+            [arguments[name] for name in prop.list_arguments()],
+            {*prop.parameters.sequences, *prop.parameters.memories, *data},
+            is_train,
+            self._passes.fuse,
+        )
+        stacked = (output_name(index) for index in range(len(prop.stacked)))
+        unread = {name for name in stacked if name not in self._results}
+        results = {name: value for name, value in body.results.items() if name not in unread}
+        self._gradients: dict[str, ValueId] = {}
+        if self._backward is not None:
+            given = self._backward.inputs[: len(prop.list_outputs())]
+            self._gradients = self._named_outputs(given)
+            missing = {name for name in unread if name in self._gradients}
+            results |= {name: body.results[name] for name in missing}
+        body = replace(body, results=results)
+        self._wanted = self._wanted_gradients(body)
+        inner = {name: body.spec(value) for name, value in results.items()}
+        self._recurrence = Recurrence(prop, arguments, self._count(), inner)
+        self._divided = self._division(body)
+        outer = forward_graph(
+            self._recurrence,
+            self._divided.forward,
+            self._divided.kept,
+            histories=self._backward is not None,
+            is_train=is_train,
+        )
+        outer = replace(
+            outer,
+            results={
+                name: value
+                for name, value in outer.results.items()
+                if name in self._results or name not in (*inner, *prop.parameters.final)
+            },
+        )
+        outputs = {}
+        for name, value in outer.results.items():
+            if name in self._results:
+                outputs[name] = self._results[name]
+            else:
+                spec = outer.spec(value)
+                made = self._builder.value(
+                    f"{self._step.name}/{name}", spec, MemoryClass.ACTIVATIONS
+                )
+                outputs[name] = self._handed_on[name] = made
+        self._handed_on |= self._results
+        self._append(self._step, outer, self._arguments, outputs)
+
+    def _count(self) -> int:
+        prop = self._prop
+        if prop.parameters.sequences:
+            return self._spec(self._arguments[prop.parameters.sequences[0]]).shape[0]
+        value = self._step.outputs[0]
+        if value is None or not prop.stacked:
+            raise InternalError(f"{self._step.name}: the number of steps is unknown")
+        return self._spec(value).shape[0]
+
+    def _wanted_gradients(self, body: Graph) -> BackwardRequestOfBody | None:
+        if self._backward is None:
+            return None
+        names = self._prop.list_arguments()
+        outputs = zip(names, self._backward.outputs, strict=True)
+        requested = {name for name, value in outputs if value is not None}
+        heads = [
+            next_name(name) if name in self._prop.parameters.final else name
+            for name in self._gradients
+        ]
+        return requested_gradients(self._prop, body, heads, requested)
+
+    def _division(self, body: Graph) -> DividedBody:
+        if self._wanted is None:
+            return DividedBody(self._passes.select(body), Graph(), {})
+        offsets = {memory.name: memory.offset for memory in self._prop.memories}
+        carried = [name for name in self._wanted.memories if offsets[name] == 1]
+        joint = joint_body(body, self._wanted, carried, self._passes)
+        return divide(joint, body.results.keys())
+
+    def add_backward(self, step: Step, is_train: bool) -> None:
+        """Append the backward step."""
+        assert self._wanted is not None
+        names = self._prop.list_arguments()
+        outputs = {
+            name: value
+            for name, value in zip(names, step.outputs, strict=True)
+            if value is not None
+        }
+        outer = backward_graph(
+            self._recurrence,
+            self._divided,
+            self._wanted,
+            self._specs(self._gradients),
+            self._specs(outputs),
+            is_train,
+        )
+        given = {**self._arguments, **self._handed_on}
+        for name, value in self._gradients.items():
+            is_final = name in self._prop.parameters.final
+            given[gradient_name(f"{name}:final" if is_final else name)] = value
+        self._append(step, outer, given, outputs)
+
+    def _append(
+        self,
+        step: Step,
+        outer: Graph,
+        given: Mapping[str, ValueId],
+        outputs: Mapping[str, ValueId],
+    ) -> None:
+        """Append the step that runs a graph once."""
+        inputs = {name: given[name] for name in outer.sources}
+        values = list(dict.fromkeys(inputs.values()))
+        made = list(outputs.values())
+        loop = GraphLoop(
+            count=1,
+            body=outer,
+            reads={name: Slice(values.index(value)) for name, value in inputs.items()},
+            writes={name: Slice(made.index(value)) for name, value in outputs.items()},
+            inputs=tuple(map(self._spec, values)),
+            outputs=tuple(map(self._spec, made)),
+        )
+        new = loop_step(step.name, step.kind, loop, tuple(values), tuple(made))
+        self._builder.step(
+            replace(new, forward=step.forward, order=step.order, place=step.place)
+        )

@@ -1,0 +1,1 @@
+"""Recurrences: nodes whose operator is a network of its own, applied at every time step."""

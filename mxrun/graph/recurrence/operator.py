@@ -1,0 +1,334 @@
+"""Recurrence as an operator: a body that is applied to every time step of its sequences.
+
+With `time` the first axis of sequences and outputs, and T its size, for t = 0 .. T - 1, or from
+T - 1 to 0 if reversed:
+
+    heads(t) = body(sequences[t], memories(t), others)
+    memory(t) = head(t - offset), or its initial value where t < offset
+
+The initial value of a memory with offset 1 has the head's shape; with a larger offset the values
+before the first step are stacked, the oldest first, and so are the last values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from mxrun.base.errors import UserError
+from mxrun.base.tensor import PartialShape, Shape, TensorSpec
+from mxrun.graph.infer import InferredSpecs, infer
+from mxrun.graph.node import Node, NodeEntry, topological
+from mxrun.graph.recurrence.parameters import RecurrenceParameters
+from mxrun.operator.operator import Operator
+from mxrun.operator.property import (
+    GradientKind,
+    OperatorProperty,
+    PartialInference,
+    PartialShapes,
+    PartialType,
+    ResourceKind,
+    ResourceRequest,
+)
+from mxrun.operator.shape import NestedContradiction, require_complete, unify
+
+T = TypeVar("T")
+SEQUENCE_LENGTH = "sequence_length"
+# A shape may have to pass from a memory to its head as often as there are memories.
+_MIN_SWEEPS = 2
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Variable that reads `head` of the body `offset` steps before."""
+
+    name: str
+    head: NodeEntry
+    offset: int
+    has_initial: bool
+    is_final: bool
+
+
+class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
+    """Body applied to every step; arguments are its variables, outputs are stacked heads.
+
+    Arguments: sequences [T, ...], initial values, variables with one value for all steps, and the
+    lengths of the records [N] int32. Outputs: stacked heads [T, ...] and final memories.
+    """
+
+    type_string = "_recurrent"
+    parameter_type = RecurrenceParameters
+    reads_only_data = True
+    unchecked = "A recurrence is a network of checked operators."
+
+    def __init__(self, parameters: RecurrenceParameters, body: Sequence[NodeEntry]) -> None:
+        super().__init__(parameters)
+        self.body = tuple(body)
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Nodes of the body, inputs before users."""
+        return tuple(topological(self.body))
+
+    @cached_property
+    def stacked(self) -> tuple[NodeEntry, ...]:
+        """Heads of the body that are stacked."""
+        return self.body[: self.parameters.num_outputs]
+
+    @cached_property
+    def memories(self) -> tuple[Memory, ...]:
+        """Memories with their heads."""
+        given = self.parameters
+        heads = self.body[given.num_outputs :]
+        return tuple(
+            Memory(name, head, offset, name in given.initial, name in given.final)
+            for name, head, offset in zip(given.memories, heads, given.offsets, strict=True)
+        )
+
+    @cached_property
+    def others(self) -> tuple[str, ...]:
+        """Names of the variables that have one value for all steps."""
+        own = {*self.parameters.sequences, *self.parameters.memories}
+        variables = (node.name for node in self.nodes if node.is_variable)
+        return tuple(name for name in variables if name not in own)
+
+    # -- interface ---------------------------------------------------------------------------
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """Sequences, initial values, other variables, and lengths."""
+        given = self.parameters
+        initial = tuple(memory.name for memory in self.memories if memory.has_initial)
+        lengths = (SEQUENCE_LENGTH,) if given.use_sequence_length else ()
+        return (*given.sequences, *initial, *self.others, *lengths)
+
+    def list_outputs(self) -> tuple[str, ...]:
+        """Stacked heads as output0, output1, ..., then the names of the final memories."""
+        stacked = tuple(f"output{index}" for index in range(len(self.stacked)))
+        final = tuple(memory.name.rpartition("/")[2] for memory in self.memories if memory.is_final)
+        return ("output", *final) if len(stacked) == 1 else (*stacked, *final)
+
+    @property
+    def mixes_samples(self) -> bool:
+        """True if an operator of the body does."""
+        return any(node.prop is not None and node.prop.mixes_samples for node in self.nodes)
+
+    # -- inference ---------------------------------------------------------------------------
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        """Complete all shapes through the body, in both directions."""
+        return _Shapes(self, inputs, outputs).run()
+
+    def infer_type(
+        self, inputs: list[PartialType], outputs: list[PartialType]
+    ) -> tuple[list[PartialType], list[PartialType]]:
+        """Complete the dtypes through the body; a memory has the dtype of its head."""
+        types = dict(zip(self.list_arguments(), inputs, strict=True))
+        types.pop(SEQUENCE_LENGTH, None)
+        known = {name: dtype for name, dtype in types.items() if dtype is not None}
+        found = self._body_types(known)
+        heads = (*self.stacked, *(memory.head for memory in self.memories if memory.is_final))
+        arguments = [
+            "int32" if name == SEQUENCE_LENGTH else found.get(name)
+            for name in self.list_arguments()
+        ]
+        given = zip(outputs, heads, strict=True)
+        return arguments, [dtype or found.get(head.name) for dtype, head in given]
+
+    def _body_types(self, known: dict[str, str]) -> dict[str, PartialType]:
+        """Return the dtypes of the body's entries by name; None where nothing decides it."""
+        for _ in range(len(self.memories) + _MIN_SWEEPS):
+            inferred = infer(self.body, {}, known)
+            if inferred.mistyped:
+                raise UserError(inferred.mistyped)
+            before = len(known)
+            for memory in self.memories:
+                own, head = NodeEntry(self.variable(memory.name)), memory.head
+                for entry, other in ((own, head), (head, own)):
+                    if other.node.is_variable and entry not in inferred.assumed:
+                        known.setdefault(other.node.name, inferred.types[entry])
+            if len(known) == before:
+                break
+        return {
+            entry.name: None if entry in inferred.assumed else dtype
+            for entry, dtype in inferred.types.items()
+        }
+
+    def body_specs(self, arguments: Sequence[TensorSpec]) -> InferredSpecs:
+        """Return the specs of all tensors of the body, given those of the arguments.
+
+        Raises ShapeContradiction if they contradict each other.
+        """
+        shapes = _Shapes(self, [spec.shape for spec in arguments], [None] * len(self.list_outputs()))
+        shapes.run()
+        named = dict(zip(self.list_arguments(), arguments, strict=True))
+        types = {name: spec.dtype for name, spec in named.items() if name != SEQUENCE_LENGTH}
+        types |= {name: dtype for name, dtype in self._body_types(types).items() if dtype}
+        return infer(self.body, shapes.variables(), types)
+
+    def variable(self, name: str) -> Node:
+        """Return the body's variable of a name; a new one if no operator reads it."""
+        return self._variables.get(name) or self._variables.setdefault(name, Node(name))
+
+    @cached_property
+    def _variables(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes if node.is_variable}
+
+    # -- needs and hints -----------------------------------------------------------------------
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """Kind of each argument's gradient: that of the body's variable."""
+        return tuple(self._kinds.get(name, GradientKind.ZERO) for name in self.list_arguments())
+
+    @cached_property
+    def _kinds(self) -> dict[str, GradientKind]:
+        """Gradient kinds of the body's variables: the strongest over their readers.
+
+        An entry has a zero gradient if every path from it to a head does.
+        """
+        kinds: dict[NodeEntry, GradientKind] = dict.fromkeys(self.body, GradientKind.COMPUTES)
+        for node in reversed(self.nodes):
+            outputs = {kinds.get(NodeEntry(node, index)) for index in range(node.num_outputs)}
+            outputs -= {None, GradientKind.ZERO}
+            if node.prop is None or not outputs:
+                continue
+            for entry, kind in zip(node.inputs, node.prop.list_gradients(), strict=False):
+                if kind is not GradientKind.ZERO:
+                    kinds[entry] = kind
+        return {
+            entry.node.name: kind for entry, kind in kinds.items() if entry.node.is_variable
+        }
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """Return out_grad and the inputs; what the body's steps made is kept by the compiler."""
+        return [*out_grad, *in_data]
+
+    def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
+        """Return a request for random numbers if an operator of the body has one."""
+        for node in self.nodes:
+            if node.prop is not None:
+                specs = [TensorSpec(()) for _ in node.argument_entries()]
+                requests = node.prop.forward_resource(specs)
+                if any(each.kind is ResourceKind.RANDOM for each in requests):
+                    return [ResourceRequest(ResourceKind.RANDOM)]
+        return []
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Return the operations of all steps."""
+        shapes = _Shapes(self, [*in_shapes], [None] * len(self.list_outputs()))
+        shapes.run()
+        inferred = infer(self.body, shapes.variables())
+        total = 0
+        for node in self.nodes:
+            if node.prop is not None:
+                outputs = (NodeEntry(node, index) for index in range(node.num_outputs))
+                total += node.prop.flops(
+                    [require_complete(inferred.shapes[entry]) for entry in node.inputs],
+                    [require_complete(inferred.shapes[entry]) for entry in outputs],
+                )
+        return total * (shapes.steps or 0)
+
+    def create_operator(self) -> Operator:
+        """Raise TypeError: the kernels of a recurrence are those of its body."""
+        raise TypeError("a recurrence has no NumPy body")
+
+
+class _Shapes:
+    """Inference of one recurrence's shapes: those of its arguments, outputs and body."""
+
+    def __init__(
+        self, prop: RecurrenceProperty, inputs: PartialShapes, outputs: PartialShapes
+    ) -> None:
+        self.prop = prop
+        self.outputs = outputs
+        self.steps: int | None = None
+        self.given = dict(zip(prop.list_arguments(), inputs, strict=True))
+        self.entries: dict[NodeEntry, PartialShape] = {}
+
+    def run(self) -> PartialInference:
+        """Infer until nothing changes; raises ShapeContradiction."""
+        prop, given = self.prop, self.given
+        sequences = prop.parameters.sequences
+        stacked = self.outputs[: len(prop.stacked)]
+        for name, shape in (*((name, given[name]) for name in sequences), *zip(
+            prop.list_outputs(), stacked, strict=False
+        )):
+            if shape:
+                (self.steps,) = unify(name, (shape[0],), (self.steps,), "steps") or (None,)
+        for name in sequences:
+            self._know(name, NodeEntry(prop.variable(name)), _inner(name, given[name]))
+        for name in prop.others:
+            self._know(name, NodeEntry(prop.variable(name)), given[name])
+        for name, head, shape in zip(prop.list_outputs(), prop.stacked, stacked, strict=False):
+            self._know(name, head, _inner(name, shape))
+        finals = iter(self.outputs[len(stacked) :])
+        for memory in prop.memories:
+            own = NodeEntry(prop.variable(memory.name))
+            shapes = [given[memory.name]] if memory.has_initial else []
+            shapes += [next(finals)] if memory.is_final else []
+            for shape in shapes:
+                is_stacked = memory.offset > 1
+                self._know(memory.name, own, _inner(memory.name, shape) if is_stacked else shape)
+        self._sweep()
+        return self._result()
+
+    def variables(self) -> dict[str, PartialShape]:
+        """Return the shapes of the body's variables by name."""
+        return {e.node.name: shape for e, shape in self.entries.items() if e.node.is_variable}
+
+    def _know(self, name: str, entry: NodeEntry, shape: PartialShape) -> None:
+        self.entries[entry] = unify(name, self.entries.get(entry), shape, "the body")
+
+    def _sweep(self) -> None:
+        prop = self.prop
+        for _ in range(len(prop.memories) + _MIN_SWEEPS):
+            before = dict(self.entries)
+            inferred = infer(prop.body, {}, entries=self.entries)
+            if inferred.contradictions:
+                raise NestedContradiction(inferred.contradictions)
+            for entry, shape in inferred.shapes.items():
+                self._know(entry.name, entry, shape)
+            for memory in prop.memories:
+                own = NodeEntry(prop.variable(memory.name))
+                self._know(memory.name, own, self.entries.get(memory.head))
+                self._know(memory.head.name, memory.head, self.entries[own])
+            if self.entries == before:
+                return
+
+    def _result(self) -> PartialInference:
+        prop, shapes = self.prop, self.entries
+
+        def outer(entry: NodeEntry, rows: int | None) -> PartialShape:
+            shape = shapes.get(entry)
+            return None if shape is None else (rows, *shape)
+
+        def block(memory: Memory) -> PartialShape:
+            entry = NodeEntry(prop.variable(memory.name))
+            return shapes.get(entry) if memory.offset == 1 else outer(entry, memory.offset)
+
+        blocks = {memory.name: block(memory) for memory in prop.memories}
+        arguments: dict[str, PartialShape] = {
+            name: outer(NodeEntry(prop.variable(name)), self.steps)
+            for name in prop.parameters.sequences
+        }
+        arguments |= {memory.name: blocks[memory.name] for memory in prop.memories}
+        arguments |= {name: shapes.get(NodeEntry(prop.variable(name))) for name in prop.others}
+        arguments[SEQUENCE_LENGTH] = unify(
+            SEQUENCE_LENGTH, self.given.get(SEQUENCE_LENGTH), (None,), "one number for each record"
+        )
+        finals = [blocks[memory.name] for memory in prop.memories if memory.is_final]
+        return PartialInference(
+            [arguments[name] for name in prop.list_arguments()],
+            [*(outer(head, self.steps) for head in prop.stacked), *finals],
+            [],
+        )
+
+
+def _inner(name: str, shape: PartialShape) -> PartialShape:
+    """Return the shape of one step's tensor."""
+    if shape == ():
+        unify(name, shape, (None,), "steps on the first axis")
+    return None if shape is None else shape[1:]
