@@ -32,6 +32,7 @@ class StepRandomParameters(Parameters):
     """Parameters of `_step_random`."""
 
     steps: int = Field(1, ge=1, description="Number of steps.")
+    first: int = Field(0, ge=0, description="Number of the first step.")
 
 
 @register("_step_random")
@@ -55,7 +56,7 @@ class StepRandomProperty(OperatorProperty[StepRandomParameters]):
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""
-        return StepRandom(self.parameters.steps)
+        return StepRandom(self.parameters)
 
 
 def step_key(key: int, step: int) -> int:
@@ -68,19 +69,20 @@ def step_key(key: int, step: int) -> int:
 class StepRandom(Operator):
     """NumPy body."""
 
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
+    def __init__(self, parameters: StepRandomParameters) -> None:
+        self._numbers = range(parameters.first, parameters.first + parameters.steps)
 
     def forward(self, call: ForwardCall) -> None:
         """output[t] = data with the key of step t."""
         key, *rest = (int(number) for number in call.inputs.data)
-        rows = [[step_key(key, step), *rest] for step in range(self._steps)]
+        rows = [[step_key(key, step), *rest] for step in self._numbers]
         call.store(output=np.array(rows, np.int64))
 
 
 class StepKeys(Arguments):
     """Arguments of `step_keys_loop`."""
 
+    start: Integer
     count: Integer
     first: Integer
     second: Integer
@@ -93,7 +95,7 @@ class StepKeys(Arguments):
 def step_keys_loop(call: StepKeys) -> None:
     """Compute the states of all steps, as `step_key`."""
     for step in range(call.count):
-        mixed = (call.state[0] ^ ((step + 1) * call.first)) & call.mask
+        mixed = (call.state[0] ^ ((call.start + step + 1) * call.first)) & call.mask
         mixed = ((mixed ^ (mixed >> 30)) * call.second) & call.mask
         call.output[3 * step] = mixed ^ (mixed >> 27)
         call.output[3 * step + 1] = call.state[1]
@@ -107,6 +109,7 @@ class CompiledStepRandom(ForwardOnlyImplementation):
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the loop."""
         keys = StepKeys(
+            start=prop.parameters.first,
             count=prop.parameters.steps,
             first=_FIRST,
             second=_SECOND,

@@ -11,13 +11,16 @@ Needs: a forward graph. Provides: values named `<variable>_grad`, in the returne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from mxrun.base.errors import InternalError, UserError
 from mxrun.graph.graph import (
     Graph,
     GraphBuilder,
+    Iteration,
     MemoryClass,
     Step,
     StepKind,
@@ -34,7 +37,19 @@ from mxrun.graph.trainability import (
 from mxrun.operator.property import GradientKind
 from mxrun.operator.register import create
 
-# Position in the summation order, before that of every reader.
+
+@dataclass(frozen=True, order=True)
+class _Part:
+    """Contribution to a gradient: the position of its reader, and the reader's iterations.
+
+    The position of a gradient from outside is before that of every reader.
+    """
+
+    position: tuple[int, int]
+    value: ValueId
+    iterations: tuple[Iteration, ...] = field(default=(), compare=False)
+
+
 _FROM_OUTSIDE = (-1, 0)
 
 
@@ -91,7 +106,7 @@ class Contributions:
             for value in graph.sources.values()
             if graph.values[value].memory_class is MemoryClass.PARAMETERS
         }
-        self._parts: dict[ValueId, list[tuple[int, int, ValueId]]] = {}
+        self._parts: dict[ValueId, list[_Part]] = {}
         self._totals: dict[ValueId, ValueId] = {}
 
     def enter(self, value: ValueId, given: ValueId) -> None:
@@ -102,7 +117,7 @@ class Contributions:
         own, other = (self._builder.values[each].spec for each in (value, given))
         if (own.shape, own.dtype) != (other.shape, other.dtype):
             raise InternalError(f"a gradient {other} for {self._values[value].name}, {own}")
-        self._parts.setdefault(value, []).append((*_FROM_OUTSIDE, given))
+        self._parts.setdefault(value, []).append(_Part(_FROM_OUTSIDE, given))
 
     def give(self, value: ValueId, reader: Step, argument: int, part: ValueId) -> bool:
         """Use an existing tensor as one reader's contribution; return whether that is possible.
@@ -113,7 +128,7 @@ class Contributions:
         given, own = self._builder.values[part].spec, self._values[value].spec
         if value in self._parameters or (given.shape, given.dtype) != (own.shape, own.dtype):
             return False
-        self._parts.setdefault(value, []).append((*_reading(reader, argument), part))
+        self._parts.setdefault(value, []).append(_part(reader, argument, part))
         return True
 
     def new(self, value: ValueId, reader: Step, argument: int) -> ValueId:
@@ -125,18 +140,42 @@ class Contributions:
         if parts:
             name += f"_{len(parts)}"
         part = self._builder.value(name, source.spec, kind)
-        parts.append((*_reading(reader, argument), part))
+        parts.append(_part(reader, argument, part))
         return part
 
     def total(self, value: ValueId) -> ValueId | None:
-        """Return the sum over all readers, folded in their order; None without contributions."""
+        """Return the sum over all readers, folded in their order; None without contributions.
+
+        The readers in an unrolled recurrence are summed at the place of the first: those of one
+        iteration, then these sums from the last iteration to the first.
+        """
         if value in self._totals or value not in self._parts:
             return self._totals.get(value)
-        _, _, total = min(self._parts[value])
-        for _, _, part in sorted(self._parts[value])[1:]:
-            total = self._add(value, total, part)
-        self._totals[value] = total
-        return total
+        self._totals[value] = self._folded(value, sorted(self._parts[value]), 0)
+        return self._totals[value]
+
+    def _folded(self, value: ValueId, parts: Sequence[_Part], depth: int) -> ValueId:
+        """Return the sum of sorted parts, which are in the same `depth` iterations."""
+        groups: dict[object, list[_Part]] = {}
+        for part in parts:
+            own = part.iterations[depth : depth + 1]
+            groups.setdefault(own[0].recurrence if own else part, []).append(part)
+        terms = []
+        for key, group in groups.items():
+            if isinstance(key, _Part):
+                terms.append(key.value)
+                continue
+            by_number: dict[int, list[_Part]] = {}
+            for part in group:
+                by_number.setdefault(part.iterations[depth].number, []).append(part)
+            numbers = sorted(by_number, reverse=True)
+            sums = (self._folded(value, by_number[number], depth + 1) for number in numbers)
+            terms.append(self._sum(value, sums))
+        return self._sum(value, terms)
+
+    def _sum(self, value: ValueId, terms: Iterable[ValueId]) -> ValueId:
+        """Return the sum of terms in their order."""
+        return functools.reduce(partial(self._add, value), terms)
 
     def of(self, requested: Collection[str]) -> dict[str, ValueId]:
         """Return the gradients of the named sources; further steps add up their parts.
@@ -173,12 +212,13 @@ class Contributions:
         return MemoryClass.ACTIVATION_GRADIENTS
 
 
-def _reading(reader: Step, argument: int) -> tuple[int, int]:
-    """Return the position at which the original network reads an argument: the summation order.
+def _part(reader: Step, argument: int, value: ValueId) -> _Part:
+    """Return a contribution at the position at which the original network reads an argument.
 
     Fusion moves readers, and must not change a bit.
     """
-    return reader.readings[argument] if reader.readings else (reader.order, argument)
+    position = reader.readings[argument] if reader.readings else (reader.order, argument)
+    return _Part(position, value, reader.iterations)
 
 
 def backward_inputs(step: Step, out_grad: tuple[ValueId | None, ...]) -> tuple[ValueId | None, ...]:

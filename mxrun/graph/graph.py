@@ -60,6 +60,14 @@ class Value:
 
 
 @dataclass(frozen=True)
+class Iteration:
+    """Iteration `number` of the unrolled recurrence whose first step has the order `recurrence`."""
+
+    recurrence: int
+    number: int
+
+
+@dataclass(frozen=True)
 class Step:
     """Application of an operator.
 
@@ -86,6 +94,10 @@ class Step:
     precision: str | None = None
     # Position of a forward step in the original network.
     order: int = 0
+    # Iterations of the unrolled recurrences that the step belongs to, the outermost first.
+    iterations: tuple[Iteration, ...] = ()
+    # Name of the step's random stream; its own name if None.
+    stream: str | None = None
     # Of a fused step: (order, argument) at which the original network reads each of its arguments.
     readings: tuple[tuple[int, int], ...] = ()
     # Whether the step may be fused with others.

@@ -6,19 +6,16 @@ Needs: complete inference. Provides: a forward graph whose sources are the varia
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.tensor import TensorSpec
-from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId, writes
+from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, ValueId
 from mxrun.graph.infer import InferredSpecs
+from mxrun.graph.lower_node import RANDOM_STATE, Iterations, add_node
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.symbol import Symbol
-from mxrun.operator.property import ResourceKind
 
-# Tensor with the key of the run, the step's number and the index of the micro-batch, which every
-# random operator reads.
-RANDOM_STATE = "random:state"
+__all__ = ["RANDOM_STATE", "UNTRAINED", "lower"]
+
 # Step number without training; training steps count from 1. In every evaluation the records of a
 # data set draw the same random numbers, whatever the batch size.
 UNTRAINED = 0
@@ -34,8 +31,9 @@ def lower(
     """Return the forward graph of `symbol`.
 
     Variables named in `inputs` are io slots, others parameters or auxiliary states. Every head is a
-    result under its name, and so are output and loss of every operator with a loss. stand_ins:
-    optimizer states by the names of the parameters that they replace.
+    result under its name, and so are output and loss of every operator with a loss. A recurrence
+    is one step, or the steps of all its iterations if it is unrolled. stand_ins: optimizer states
+    by the names of the parameters that they replace.
 
     Raises UserError if a shape is unknown or two nodes share a name.
     """
@@ -53,38 +51,7 @@ def lower(
             name = stand_ins.get(node.name, node.name)
             entries[entry] = builder.source(name, inference.spec(entry), kind)
             continue
-        outputs = []
-        for index in range(node.num_outputs):
-            entry = NodeEntry(node, index)
-            entries[entry] = builder.value(
-                entry.name, inference.spec(entry), MemoryClass.ACTIVATIONS
-            )
-            outputs.append(entries[entry])
-        for source, target in node.prop.list_mutated_inputs().items():
-            before = entries[node.inputs[source]]
-            kind, after = builder.values[before].memory_class, builder.values[outputs[target]]
-            builder.values[outputs[target]] = replace(after, memory_class=kind)
-            builder.mutations[outputs[target]] = before
-        reads = [entries[entry] for entry in node.inputs]
-        arguments = [builder.values[entries[entry]].spec for entry in node.argument_entries()]
-        if any(r.kind is ResourceKind.RANDOM for r in node.prop.forward_resource(arguments)):
-            spec = TensorSpec((3,), "int64")
-            reads.append(builder.source(RANDOM_STATE, spec, MemoryClass.IO))
-        builder.step(
-            Step(
-                name=node.name,
-                kind=StepKind.FORWARD,
-                prop=node.prop,
-                inputs=tuple(reads),
-                outputs=tuple(outputs),
-                requests=writes(outputs),
-                implementation=node.implementation,
-                precision=node.precision,
-                fused=node.fused,
-                order=len(builder.steps),
-                place=node.place,
-            )
-        )
+        add_node(builder, node, inference, entries, Iterations())
         if node.prop.loss_output is not None:
             for loss in (NodeEntry(node), NodeEntry(node, node.prop.loss_output)):
                 builder.results[loss.name] = entries[loss]

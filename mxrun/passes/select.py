@@ -207,7 +207,7 @@ class Selection:
             is_train=self.graph.is_train,
             differentiated=step.name in self.differentiated,
             device=self.device,
-            stream=stream_of(step.name),
+            stream=stream_of(step.stream or step.name),
             fixed=frozenset(i for i, v in enumerate(step.reads) if v in self.fixed),
         )
         inputs, outputs = _all_wide(request.inputs), _all_wide(request.outputs)
