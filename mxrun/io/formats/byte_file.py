@@ -28,6 +28,11 @@ class ByteFile:
         if not stays_open:
             self.close()
 
+    @property
+    def descriptor(self) -> int:
+        """Descriptor of the open file; negative for a file that is opened for each read."""
+        return self._descriptor
+
     def read(self, offset: int, count: int) -> bytes:
         """Return the `count` bytes from `offset`; raises UserError if the file has fewer."""
         if offset < 0 or count < 0 or offset + count > self.size:

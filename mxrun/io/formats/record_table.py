@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,16 +15,19 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
+from mxrun.io.dataset.fields import ArrayReader
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.files import fail
 from mxrun.io.formats.byte_file import MAX_OPEN_FILES, ByteFile
 from mxrun.io.formats.content_digest import content_digest
+from mxrun.io.formats.extents import Int64, small_extents
 from mxrun.io.formats.image_record import (
     HEADER_BYTES,
     labels_end,
     read_labels,
 )
 from mxrun.io.formats.labels import LabelNumbers
+from mxrun.io.formats.record_arrays import RecordArrays
 from mxrun.io.formats.recordio import RecordHead, read_index, read_record, scan_records
 from mxrun.io.formats.stored_images import HEAD_BYTES, array_shape, stored_image
 from mxrun.io.images.encoded import EncodedImage
@@ -38,7 +42,7 @@ class RecordTable:
 
     file_numbers, numbers, starts, sizes: int64 [records]: the file of a record, its number in it,
     and the extent of its bytes. labels: of all records. shapes: the shapes of the images that are
-    arrays; None among them stands for image files.
+    arrays; None among them stands for image files. headers: the bytes before the arrays.
     """
 
     files: tuple[ByteFile, ...]
@@ -48,6 +52,7 @@ class RecordTable:
     sizes: NDArray[np.int64]
     labels: LabelNumbers
     shapes: frozenset[Shape | None]
+    headers: frozenset[bytes]
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -57,6 +62,9 @@ class RecordTable:
         file = self.files[self.file_numbers[record]]
         number, start = int(self.numbers[record]), int(self.starts[record])
         return RecordLocation(str(file.path), number, start)
+
+    def _extents(self, records: Int64) -> tuple[Int64, Int64, Int64]:
+        return self.file_numbers[records], self.starts[records], self.sizes[records]
 
     def digest(self) -> str:
         """Return the SHA-256 of the files' content and of the records that count."""
@@ -74,6 +82,16 @@ class RecordTable:
             fail(file.path, start, "the record changed after the file was opened")
         return stored_image(payload[labels_end(payload) :], channels, where)
 
+    def array_reader(self, shape: Shape) -> ArrayReader | None:
+        """Return the reader of many arrays of one shape at once; None if that takes no less time
+        than one after the other, or is not possible.
+        """
+        extents = small_extents(self.files, self._extents, int(self.sizes.max()))
+        if len(self.headers) != 1 or extents is None:
+            return None
+        (header,) = self.headers
+        return RecordArrays(extents, header, shape).read
+
 
 @dataclass
 class _ScannedColumns:
@@ -85,6 +103,7 @@ class _ScannedColumns:
     counts: array[int] = field(default_factory=lambda: array("q"))
     labels: array[float] = field(default_factory=lambda: array("d"))
     shapes: set[Shape | None] = field(default_factory=set)
+    headers: set[bytes] = field(default_factory=set)
 
 
 def open_records(paths: Sequence[Path], indexes: Sequence[Path]) -> RecordTable:
@@ -129,7 +148,11 @@ def _append(columns: _ScannedColumns, file: ByteFile, number: int, head: RecordH
     columns.sizes.append(head.size)
     columns.counts.append(len(labels))
     columns.labels.extend(labels)
-    columns.shapes.add(array_shape(start[end : end + HEAD_BYTES], head.payload - end, where))
+    content = start[end : end + HEAD_BYTES]
+    shape = array_shape(content, head.payload - end, where)
+    columns.shapes.add(shape)
+    if shape is not None:
+        columns.headers.add(bytes(content[: head.payload - end - math.prod(shape)]))
 
 
 def _selected(path: Path, starts: NDArray[np.int64], index: Path | None) -> NDArray[np.int64]:
@@ -178,4 +201,5 @@ def _table(
         np.array(columns.sizes, np.int64)[rows],
         LabelNumbers(values, counts[rows]),
         frozenset(columns.shapes),
+        frozenset(columns.headers),
     )

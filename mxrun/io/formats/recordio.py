@@ -21,8 +21,9 @@ from mxrun.io.files import fail, read_all_bytes
 from mxrun.io.formats.byte_file import ByteFile
 
 MAXIMUM_PAYLOAD = (1 << 29) - 1
-_MAGIC = b"\x0a\x23\xd7\xce"
+MAGIC = b"\x0a\x23\xd7\xce"
 _HEADER = struct.Struct("<4sI")
+PART_HEADER_BYTES = _HEADER.size
 _LENGTH_BITS = 29
 _LENGTH = (1 << _LENGTH_BITS) - 1
 # Which part of a record a part is.
@@ -65,16 +66,16 @@ def encode_record(payload: bytes) -> bytes:
         raise UserError(Diagnostic("the record is too large for RecordIO", None, expected, got))
     pieces: list[bytes] = []
     start = 0
-    at = payload.find(_MAGIC)
+    at = payload.find(MAGIC)
     while at >= 0:
         if at % 4:
-            at = payload.find(_MAGIC, at + 1)
+            at = payload.find(MAGIC, at + 1)
             continue
         kind = _MIDDLE if pieces else _FIRST
         # Parts before the last have a length that is a multiple of 4: no padding.
         pieces += (_part_header(kind, at - start), payload[start:at])
         start = at + 4
-        at = payload.find(_MAGIC, start)
+        at = payload.find(MAGIC, start)
     kind = _LAST if pieces else _WHOLE
     padding = b"\0" * (-len(payload) % 4)
     pieces += (_part_header(kind, len(payload) - start), payload[start:], padding)
@@ -82,7 +83,7 @@ def encode_record(payload: bytes) -> bytes:
 
 
 def _part_header(kind: int, length: int) -> bytes:
-    return _HEADER.pack(_MAGIC, kind << _LENGTH_BITS | length)
+    return _HEADER.pack(MAGIC, kind << _LENGTH_BITS | length)
 
 
 class RecordHead(NamedTuple):
@@ -107,12 +108,12 @@ def scan_records(file: ByteFile, head_bytes: int) -> Iterator[RecordHead]:
     start = 0
     while start < file.size:
         kind, length, head = _read_part(file, start, _STARTS, head_bytes)
-        end = start + _HEADER.size + _padded(length)
+        end = start + PART_HEADER_BYTES + _padded(length)
         payload = length
         while kind in (_FIRST, _MIDDLE):
             kind, length, _ = _read_part(file, end, _CONTINUATIONS, 0)
-            end += _HEADER.size + _padded(length)
-            payload += len(_MAGIC) + length
+            end += PART_HEADER_BYTES + _padded(length)
+            payload += len(MAGIC) + length
         yield RecordHead(start, end - start, payload, head)
         start = end
 
@@ -130,7 +131,7 @@ def read_record(file: ByteFile, start: int, size: int) -> memoryview:
     kinds: tuple[int, ...] = _STARTS
     while at < size:
         kind, length = _parse_header(file, start + at, view[at:], kinds)
-        first = at + _HEADER.size
+        first = at + PART_HEADER_BYTES
         if first + length > size or _has_magic(content, first, first + length):
             fail(file.path, start + at + 4, "the length of a record is damaged", got=f"{length:,}")
         pieces.append(view[first : first + length])
@@ -138,14 +139,14 @@ def read_record(file: ByteFile, start: int, size: int) -> memoryview:
         kinds = _CONTINUATIONS if kind in (_FIRST, _MIDDLE) else ()
     if at != size or kinds:
         fail(file.path, start, "the record changed after the file was opened", f"{size} bytes")
-    return pieces[0] if len(pieces) == 1 else memoryview(_MAGIC.join(pieces))
+    return pieces[0] if len(pieces) == 1 else memoryview(MAGIC.join(pieces))
 
 
 def _has_magic(content: bytes, start: int, end: int) -> bool:
     """Return whether the magic number is at a multiple of 4 bytes from `start`, before `end`."""
-    at = content.find(_MAGIC, start, end)
+    at = content.find(MAGIC, start, end)
     while at >= 0 and (at - start) % 4:
-        at = content.find(_MAGIC, at + 1, end)
+        at = content.find(MAGIC, at + 1, end)
     return at >= 0
 
 
@@ -177,26 +178,26 @@ def _read_part(
     file: ByteFile, start: int, kinds: tuple[int, ...], head_bytes: int
 ) -> tuple[int, int, bytes]:
     """Read a part's header and the first bytes after it; checks that the part is complete."""
-    content = file.read(start, min(_HEADER.size + head_bytes, file.size - start))
+    content = file.read(start, min(PART_HEADER_BYTES + head_bytes, file.size - start))
     kind, length = _parse_header(file, start, content, kinds)
-    end = start + _HEADER.size + _padded(length)
+    end = start + PART_HEADER_BYTES + _padded(length)
     if end > file.size:
-        got = f"{file.size - start - _HEADER.size:,} bytes"
+        got = f"{file.size - start - PART_HEADER_BYTES:,} bytes"
         fail(file.path, start, "the file ends within a record", f"{length:,} bytes", got)
-    return kind, length, content[_HEADER.size : _HEADER.size + length]
+    return kind, length, content[PART_HEADER_BYTES : PART_HEADER_BYTES + length]
 
 
 def _parse_header(
     file: ByteFile, start: int, content: bytes | memoryview, kinds: tuple[int, ...]
 ) -> tuple[int, int]:
     """Return which part of a record a part is, one of `kinds`, and its length."""
-    if len(content) < _HEADER.size:
+    if len(content) < PART_HEADER_BYTES:
         got = f"{len(content)} bytes"
         fail(file.path, start, "the file ends within a record's header", "8 bytes", got)
     magic, word = _HEADER.unpack_from(content)
-    if magic != _MAGIC:
+    if magic != MAGIC:
         problem = "no record begins here" if start else "not a RecordIO file"
-        fail(file.path, start, problem, _MAGIC.hex(" "), magic.hex(" "))
+        fail(file.path, start, problem, MAGIC.hex(" "), magic.hex(" "))
     kind, length = word >> _LENGTH_BITS, word & _LENGTH
     if kind not in kinds:
         expected = f"part of kind {' or '.join(map(str, kinds))}"

@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.tensor import TensorSpec
+from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
-from mxrun.io.dataset.fields import LazyField
+from mxrun.io.dataset.fields import ArrayReader, LazyField
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.files import fail
 from mxrun.io.formats.byte_file import ByteFile
 from mxrun.io.formats.content_digest import content_digest
+from mxrun.io.formats.extents import Int64, PlainArrays, small_extents
 from mxrun.io.formats.npy import NpyHeader, find_member, open_archive, read_npy_header
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
@@ -121,8 +122,27 @@ def array_column(parts: Sequence[StoredArray], spec: TensorSpec, scale: float | 
         "uint8" if is_scaled else spec.dtype,
         scale if is_scaled else None,
         content=partial(_digest, parts),
+        read_arrays=_array_reader(parts, ends, rows, convert),
         locate=partial(_locate, parts, ends),
     )
+
+
+def _array_reader(
+    parts: Sequence[StoredArray], ends: Int64, shape: Shape, convert: str | None
+) -> ArrayReader | None:
+    """Return the reader of many records at once, if there is one for small ones of this dtype."""
+    dtype, size = parts[0].header.dtype, parts[0].record_bytes
+    if convert is not None and dtype != np.dtype(convert):
+        return None
+    starts = np.array([part.start for part in parts])
+    begins = np.concatenate([[0], ends[:-1]])
+
+    def find(numbers: Int64) -> tuple[Int64, Int64, Int64]:
+        at = np.searchsorted(ends, numbers, side="right")
+        return at, starts[at] + (numbers - begins[at]) * size, np.full(len(numbers), size)
+
+    extents = small_extents([part.file for part in parts], find, size)
+    return None if extents is None else PlainArrays(extents, b"", shape, dtype).read
 
 
 def _stored(file: ByteFile, name: str, start: int, size: int) -> StoredArray:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
-from mxrun.io.dataset.fields import LazyField
+from mxrun.io.dataset.fields import ArrayReader, LazyField
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.formats.npy import MAGIC, NpyHeader, read_npy_header
 from mxrun.io.images.encoded import EncodedImage
@@ -37,6 +37,9 @@ class ImageTable(Protocol):
     def image(self, channels: int, record: int) -> EncodedImage | NDArray[Any]:
         """Return the image of a record."""
 
+    def array_reader(self, shape: Shape) -> ArrayReader | None:
+        """Return the reader of many arrays of one shape at once, if there is one."""
+
     def locate(self, record: int) -> RecordLocation:
         """Return the place of a record."""
 
@@ -58,6 +61,7 @@ def stored_column(table: ImageTable, channels: int) -> LazyField:
         1 / 255,
         content=table.digest,
         locate=table.locate,
+        read_arrays=table.array_reader(shape) if shape and shape[0] == channels else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.base.tensor import Shape
+from mxrun.io.dataset.fields import ArrayReader
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.files import fail
 from mxrun.io.formats.byte_file import MAX_OPEN_FILES, ByteFile
 from mxrun.io.formats.content_digest import content_digest
+from mxrun.io.formats.extents import Int64, PlainArrays, small_extents
 from mxrun.io.formats.labels import LabelValue
 from mxrun.io.formats.stored_images import HEAD_BYTES, array_shape, stored_image
 from mxrun.io.formats.tar_shards import TarMember, TarRecord, scan_tar_records
@@ -54,7 +57,8 @@ class TarTable:
 
     file_numbers, numbers, starts, sizes: int64 [records]: the file of a record, its number in it,
     and the extent of its image. labels: of all records; empty if the first one has none. shapes:
-    the shapes of the images that are arrays; None among them stands for image files.
+    the shapes of the images that are arrays; None among them stands for image files. headers: the
+    bytes before the arrays.
     """
 
     files: tuple[ByteFile, ...]
@@ -64,6 +68,7 @@ class TarTable:
     sizes: NDArray[np.int64]
     labels: Sequence[LabelValue]
     shapes: frozenset[Shape | None]
+    headers: frozenset[bytes]
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -78,6 +83,19 @@ class TarTable:
         file = self.files[self.file_numbers[record]]
         content = file.read(int(self.starts[record]), int(self.sizes[record]))
         return stored_image(memoryview(content), channels, str(self.locate(record)))
+
+    def array_reader(self, shape: Shape) -> ArrayReader | None:
+        """Return the reader of many arrays of one shape at once; None if that takes no less time
+        than one after the other, or is not possible.
+        """
+        extents = small_extents(self.files, self._extents, int(self.sizes.max()))
+        if len(self.headers) != 1 or extents is None:
+            return None
+        (header,) = self.headers
+        return PlainArrays(extents, header, shape, np.dtype(np.uint8)).read
+
+    def _extents(self, records: Int64) -> tuple[Int64, Int64, Int64]:
+        return self.file_numbers[records], self.starts[records], self.sizes[records]
 
     def digest(self) -> str:
         """Return the SHA-256 of the files' content."""
@@ -94,6 +112,7 @@ class _ScannedImages:
     sizes: array[int] = field(default_factory=lambda: array("q"))
     labels: list[LabelValue] = field(default_factory=list)
     shapes: set[Shape | None] = field(default_factory=set)
+    headers: set[bytes] = field(default_factory=set)
 
 
 def open_tar_records(paths: Sequence[Path], layout: TarLayout) -> TarTable:
@@ -121,6 +140,7 @@ def open_tar_records(paths: Sequence[Path], layout: TarLayout) -> TarTable:
         np.array(columns.sizes, np.int64),
         columns.labels,
         frozenset(columns.shapes),
+        frozenset(columns.headers),
     )
 
 
@@ -133,6 +153,8 @@ def _append(columns: _ScannedImages, file: ByteFile, record: TarRecord, layout: 
     if image.name.lower().endswith(_ARRAY):
         head = file.read(image.start, min(HEAD_BYTES, image.size))
         shape = array_shape(head, image.size, f"{file.path}: {image.name}")
+        if shape is not None:
+            columns.headers.add(head[: image.size - math.prod(shape)])
     columns.shapes.add(shape)
     label = record.members.get(layout.label)
     is_first = len(columns.starts) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,32 +27,83 @@ Numbers = NDArray[np.int64]
 
 # Field of the images, whose boxes labels may hold.
 _IMAGES = "data"
+# Position of a record that is read alone.
+_FIRST = np.zeros(1, np.int64)
+
+
+@dataclass
+class _Reading:
+    """Records that a thread is reading, of which it has come to that at `position` [1].
+
+    since: time at which the record at position `seen` was found to be read.
+    """
+
+    column: LazyField
+    numbers: Sequence[int] | Numbers
+    position: Numbers
+    since: float
+    seen: int = 0
+
+    def seconds(self, now: float) -> float:
+        """Return for how long the record at the position has been read, as far as it is known."""
+        at = int(self.position[0])
+        if at != self.seen:
+            self.seen, self.since = at, now
+        return now - self.since
+
+    def place(self) -> str:
+        """Return the file of the record, or its number."""
+        number = int(self.numbers[self.seen])
+        place = None if self.column.locate is None else self.column.locate(number)
+        return f"record {number}" if place is None else place.file
 
 
 class ReadsInProgress:
     """Records that threads are reading, and the bytes that they have read."""
 
     def __init__(self) -> None:
-        # By thread: the time at which the record was begun, its column, and its number there.
-        self._current: dict[int, tuple[float, LazyField, int]] = {}
+        # By thread.
+        self._current: dict[int, _Reading] = {}
         self._bytes: dict[int, int] = {}
         self.is_cancelled: Callable[[], bool] = lambda: False
 
     def watched(self, column: LazyField) -> LazyField:
         """Return the column with its reads recorded here."""
-        return replace(column, read=partial(self._read, guarded(column)))
+        read = partial(self._read, guarded(column))
+        if column.read_arrays is None:
+            return replace(column, read=read)
+        return replace(column, read=read, read_arrays=partial(self._read_arrays, column))
 
     def _read(self, column: LazyField, number: int) -> Any:
         if self.is_cancelled():
             raise UserError("reading is cancelled")
         thread = threading.get_ident()
-        self._current[thread] = (time.monotonic(), column, number)
+        self._current[thread] = _Reading(column, (number,), _FIRST, time.monotonic())
         try:
             content = column.read(number)
         finally:
             del self._current[thread]
-        self._bytes[thread] = self._bytes.get(thread, 0) + _size(content)
+        self._add(thread, _size(content))
         return content
+
+    def _read_arrays(
+        self, column: LazyField, numbers: Numbers, position: Numbers
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        assert column.read_arrays is not None
+        if self.is_cancelled():
+            # Each of them then has the error.
+            return np.empty(0), np.zeros(len(numbers), np.bool_)
+        thread = threading.get_ident()
+        self._current[thread] = _Reading(column, numbers, position, time.monotonic())
+        try:
+            arrays, is_read = column.read_arrays(numbers, position)
+        finally:
+            del self._current[thread]
+        self._add(thread, arrays.nbytes // len(numbers) * int(np.count_nonzero(is_read)))
+        return arrays, is_read
+
+    def _add(self, thread: int, size: int) -> None:
+        self._bytes[thread] = self._bytes.get(thread, 0) + size
 
     def taken_bytes(self) -> int:
         """Return the bytes that this thread has read since the last call."""
@@ -63,13 +114,12 @@ class ReadsInProgress:
 
         It is the record that takes longest; without one, no time and an empty text.
         """
-        current = list(self._current.values())
-        if not current:
+        now = time.monotonic()
+        found = [(each.seconds(now), each) for each in list(self._current.values())]
+        if not found:
             return 0.0, ""
-        since, column, number = min(current, key=lambda each: each[0])
-        place = None if column.locate is None else column.locate(number)
-        name = f"record {number}" if place is None else place.file
-        return time.monotonic() - since, name
+        seconds, reading = max(found, key=lambda each: each[0])
+        return seconds, reading.place()
 
 
 def _size(content: Any) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,14 +90,21 @@ class RowProgram:
         if self._records is not None:
             return Raw(Stack(self._records, records))
         assert isinstance(self._column, LazyField)
-        items: list[Item] = []
+        items: list[Item] = [None] * len(records)
+        left: Iterable[int] = range(len(records))
         failed: dict[int, UserError] = {}
-        for row, record in enumerate(records.tolist()):
+        if self._has_code and (found := self._column.arrays(records)) is not None:
+            arrays, is_read = found
+            if is_read.all():
+                return Raw(Stack(arrays, np.arange(len(records))))
+            for row in np.flatnonzero(is_read).tolist():
+                items[row] = arrays[row]
+            left = np.flatnonzero(~is_read).tolist()
+        for row in left:
             try:
-                item = self._column.record(record)
-                items.append(item if isinstance(item, EncodedImage) else np.asarray(item))
+                item = self._column.record(int(records[row]))
+                items[row] = item if isinstance(item, EncodedImage) else np.asarray(item)
             except UserError as error:
-                items.append(None)
                 failed[row] = error
         return Raw(items if failed else stacked(items, self._column.shape), failed)
 
