@@ -1678,13 +1678,14 @@ def softmax_cross_entropy(
     label: NDArray,
     sample_weight: NDArray | None = None,
     *,
+    grad_scale: float = 1.0,
+    use_ignore: bool = False,
+    ignore_label: float = -1.0,
     use_sample_weight: bool = False,
     out: Any = None,
     name: str | None = None,
 ) -> NDArray:
-    """output = sum over n of weight[n] * -log(max(p[n, label[n]], 1e-8)), p = softmax of data's
-    rows.
-    """
+    """output = sum over rows of weight * -log(max(p[label], 1e-8)), p = softmax of data's rows."""
 
 def softsign(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray:
     """output = data / (1 + |data|), elementwise."""
