@@ -7,15 +7,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, MxrunError, UserError
+from mxrun.base.params import from_strings
 from mxrun.graph.node import Node, NodeEntry, topological
-from mxrun.operator.register import create_from_strings
+from mxrun.graph.recurrence.operator import RecurrenceProperty
+from mxrun.graph.recurrence.parameters import RecurrenceParameters
+from mxrun.operator.register import AnyProperty, create_from_strings
 
 # MXNet version of the format; MXNet's loader upgrades files of older versions.
 _VERSION = 10901
 
 
 def dump(heads: Sequence[NodeEntry]) -> str:
-    """Return the graph in MXNet's JSON: explicit parameters as strings, depth-first order."""
+    """Return the graph in MXNet's JSON: explicit parameters as strings, depth-first order.
+
+    The body of a recurrence is the only item of its node's `subgraphs`.
+    """
+    return json.dumps(_document(heads), indent=2)
+
+
+def _document(heads: Sequence[NodeEntry]) -> dict[str, object]:
     nodes = topological(heads)
     index = {node: position for position, node in enumerate(nodes)}
     entries: list[dict[str, object]] = []
@@ -26,16 +36,17 @@ def dump(heads: Sequence[NodeEntry]) -> str:
         if strings or node.attributes:
             record["attrs"] = dict(sorted({**strings, **node.attributes}.items()))
         record["inputs"] = [[index[entry.node], entry.index, 0] for entry in node.inputs]
+        if isinstance(node.prop, RecurrenceProperty):
+            record["subgraphs"] = [_document(node.prop.body)]
         entries.append(record)
         row_pointer.append(row_pointer[-1] + node.num_outputs)
-    document = {
+    return {
         "nodes": entries,
         "arg_nodes": [index[node] for node in nodes if node.is_variable],
         "node_row_ptr": row_pointer,
         "heads": [[index[head.node], head.index, 0] for head in heads],
         "attrs": {"mxnet_version": ["int", _VERSION]},
     }
-    return json.dumps(document, indent=2)
 
 
 def load(text: str) -> tuple[NodeEntry, ...]:
@@ -44,15 +55,17 @@ def load(text: str) -> tuple[NodeEntry, ...]:
     Raises UserError naming the node that cannot be used, and the reason.
     """
     try:
-        document = json.loads(text)
-        records, heads = document["nodes"], document["heads"]
-        nodes: list[Node] = []
-        for record in records:
-            nodes.append(_node(record, nodes))
-        return tuple(_entry(nodes, head, "heads") for head in heads)
+        return _heads(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(Diagnostic("not a symbol in MXNet's JSON form", got=reason)) from error
+
+
+def _heads(document: Mapping[str, Any]) -> tuple[NodeEntry, ...]:
+    nodes: list[Node] = []
+    for record in document["nodes"]:
+        nodes.append(_node(record, nodes))
+    return tuple(_entry(nodes, head, "heads") for head in document["heads"])
 
 
 def _node(record: Mapping[str, Any], nodes: list[Node]) -> Node:
@@ -67,7 +80,7 @@ def _node(record: Mapping[str, Any], nodes: list[Node]) -> Node:
     hidden = {key: value for key, value in attributes.items() if key.startswith("__")}
     strings = {key: value for key, value in attributes.items() if key not in hidden}
     try:
-        prop = create_from_strings(operator, strings)
+        prop = _property(operator, strings, record)
     except MxrunError as error:
         raise UserError(Diagnostic(f"node {name!r}: {error}")) from error
     expected = (*prop.list_arguments(), *prop.list_auxiliary_states())
@@ -79,6 +92,19 @@ def _node(record: Mapping[str, Any], nodes: list[Node]) -> Node:
             )
         )
     return Node(name, prop, inputs, hidden)
+
+
+def _property(operator: str, strings: Mapping[str, str], record: Mapping[str, Any]) -> AnyProperty:
+    """Return the property of an operator; of a recurrence, with its body."""
+    if operator != RecurrenceProperty.type_string:
+        return create_from_strings(operator, strings)
+    parameters, problems = from_strings(RecurrenceParameters, strings)
+    if parameters is None:
+        raise UserError(problems)
+    (body,) = record["subgraphs"]
+    prop = RecurrenceProperty(parameters, _heads(body))
+    prop.require_consistent()
+    return prop
 
 
 def _entry(nodes: list[Node], reference: Any, owner: str) -> NodeEntry:

@@ -25,6 +25,7 @@ def recurrent_node(
     lengths that are not given.
     """
     prop = RecurrenceProperty(parameters, body)
+    prop.require_consistent()
     names = prop.list_arguments()
     if len(set(names)) < len(names):
         twice = next(each for each in names if names.count(each) > 1)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from mxrun.base.errors import UserError
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry, topological
@@ -66,6 +66,27 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
     def __init__(self, parameters: RecurrenceParameters, body: Sequence[NodeEntry]) -> None:
         super().__init__(parameters)
         self.body = tuple(body)
+
+    def require_consistent(self) -> None:
+        """Raise UserError unless the parameters fit the body and each other."""
+        given = self.parameters
+        memories, names = given.memories, (*given.sequences, *given.memories)
+        problem = ""
+        if len(self.body) != given.num_outputs + len(memories):
+            heads = given.num_outputs + len(memories)
+            problem = f"the body has {len(self.body)} heads, not {heads}"
+        elif len(given.offsets) != len(memories):
+            problem = f"there are {len(memories)} memories, but {len(given.offsets)} offsets"
+        elif len(set(names)) < len(names):
+            problem = "two sequences or memories have one name"
+        elif not {*given.initial, *given.final} <= {*memories}:
+            problem = "an initial or final value is of no memory"
+        elif not given.sequences:
+            problem = "there is no sequence"
+        elif any(node.prop is not None and node.prop.list_auxiliary_states() for node in self.nodes):
+            problem = "an operator of the body has states"
+        if problem:
+            raise UserError(Diagnostic(f"{self.type_string}: {problem}"))
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
