@@ -25,3 +25,11 @@ class Classification:
     def predictions(self) -> int:
         """Number of predictions in a batch."""
         return self.samples * self.positions
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """View of a loss that is the sum of the cross-entropies of its labels, and gives nothing else.
+
+    The probabilities of which it is made are not stored, so only their sum can be measured.
+    """

@@ -138,7 +138,7 @@ def _watch(
         f"{loss.name}.{kind.figure}" if several else kind.figure: kind
         for loss in model.losses
         for kind in metrics
-        if not kind.why_unsupported(loss.task)
+        if not kind.why_unsupported(loss.measured)
     }
     known = {name: kind for name, kind in measured.items() if not kind.is_table}
     stopping, best = train.early_stopping, train.checkpoint.best
@@ -216,7 +216,7 @@ def _impossible(
 
 def _metrics(train: Train, model: Model | None, diagnostics: Diagnostics) -> tuple[MetricKind, ...]:
     """Return the metrics to measure besides the losses; add problems to `diagnostics`."""
-    seen = () if model is None else tuple(loss.task for loss in model.losses)
+    seen = () if model is None else tuple(loss.measured for loss in model.losses)
     if train.metrics is None:
         return default_metrics(seen)
     kinds: dict[str, MetricKind] = {}
@@ -241,12 +241,12 @@ def _metrics(train: Train, model: Model | None, diagnostics: Diagnostics) -> tup
 
 def _unmeasured(choice: Choice, kind: MetricKind, model: Model) -> Diagnostic:
     """Describe why a metric fits no loss, and list the metrics that do."""
-    fit = supported_metrics(loss.task for loss in model.losses)
+    fit = supported_metrics(loss.measured for loss in model.losses)
     return Diagnostic(
         f"the metric {choice.kind!r} fits no loss of the network",
         choice.place,
         hint=f"metrics that fit: {', '.join(fit)}" if fit else "train.metrics: []",
-        chain=tuple(f"{loss.name!r} {kind.why_unsupported(loss.task)}" for loss in model.losses),
+        chain=tuple(f"{loss.name!r} {kind.why_unsupported(loss.measured)}" for loss in model.losses),
     )
 
 

@@ -179,14 +179,14 @@ def _with_split(
     Of other files all records are read, of the same split if they have one of its name.
     """
     given = _entries(section)
+    if "split" not in given and request.format.learns_vocabulary and _is_changed_path(given):
+        # A part of one text is no part of another.
+        return replace(request, split=Split(ALL))
     if "split" in given or own is None or own.format is not request.format:
         return request
     if not _is_changed_path(given):
         return replace(request, split=own.split, role=own.role)
     find, named = request.format.find_split, own.split.of
-    if request.format.learns_vocabulary and ALL in request.format.splits:
-        # A part of one text is no part of another.
-        return replace(request, split=Split(ALL))
     if find is None:
         return replace(request, split=Split(named))
     try:
@@ -221,13 +221,23 @@ def _section(trained: TrainedModel, part: DataPart, role: str) -> SourceNode:
     if "path" in given:
         given["path"] = _absolute(given["path"])
     if given.get("dataset", own["dataset"]).value != own["dataset"].value:
-        own = {}
+        train = _entries(parsed.tree.find("data", TRAIN))
+        own = _text_options({**train, **own}, str(given["dataset"].value))
     elif role == TRAIN or config.data.eval is None:
         # Options of the data set are inherited from data.train.
         own = {"dataset": own["dataset"]}
     kept = {key: value for key, value in own.items() if key not in _OF_THE_RUN}
     kept |= {} if transforms is None else {"transforms": transforms}
     return SourceNode({**kept, **given}, place)
+
+
+def _text_options(own: Mapping[str, SourceNode], dataset: str) -> dict[str, SourceNode]:
+    """Return the options of a text that another data set of texts, `dataset`, has as well."""
+    kinds = [name for name in (str(own["dataset"].value), dataset) if name in list(DATASETS)]
+    if len(kinds) < 2 or not all(DATASETS.get(kind).learns_vocabulary for kind in kinds):
+        return {}
+    fields = DATASETS.get(dataset).options.model_fields
+    return {key: value for key, value in own.items() if key in fields}
 
 
 def _absolute(path: SourceNode) -> SourceNode:
@@ -267,7 +277,7 @@ def _refuse_twice(part: DataPart, given: Mapping[str, SourceNode]) -> None:
 def dataset_for(built: ModelDefinition, path: str, own: object) -> str:
     """Return the data set that reads `path`: the section's `own` if it reads such paths.
 
-    The ending tells files of one format. Folders are image folders and text files lists of images
+    A run on text reads text. The ending tells files of one format. Folders are image folders and text files lists of images
     if the network takes images; other text files are tables. Raises UserError if nothing is there.
     """
     place = user_path(path)
@@ -277,6 +287,8 @@ def dataset_for(built: ModelDefinition, path: str, own: object) -> str:
     images = any(map(takes_images, built.model.records.values()))
     own = str(own)
     reads_path = own in list(DATASETS) and "path" in DATASETS.get(own).options.model_fields
+    if own in list(DATASETS) and DATASETS.get(own).learns_vocabulary and place.is_file():
+        return own if reads_path else "text"
     if place.is_dir():
         return own if reads_path and own not in _OF_FILES else "image_folder"
     found = _FORMATS.get(place.suffix.lower())

@@ -11,10 +11,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
-from mxrun.base.classification import Classification
+from mxrun.base.classification import Classification, Likelihood
 from mxrun.base.params import Int32
 from mxrun.train.class_loop import BEST, LIMITED_LOG, LOG
-from mxrun.train.metric_kind import Figure, MeanOfValues, Metric, MetricKind, SummedMean
+from mxrun.train.metric_kind import CROSS_ENTROPY, Figure, MeanOfValues, Metric, MetricKind, SummedMean
 from mxrun.train.predictions import Array, ClassPredictions, LossPredictions, Task
 
 # A confusion matrix of more classes would write millions of numbers into every line of metrics.
@@ -26,11 +26,15 @@ class ClassMetricKind(MetricKind):
 
     # Whether it needs all probabilities, not only the predicted class and the label's probability.
     needs_distribution: ClassVar[bool] = False
+    # Whether it follows from the mean loss, if that is a cross-entropy.
+    follows_from_loss: ClassVar[bool] = False
 
     def why_unsupported(self, task: Task) -> str:
         """Return why the loss cannot be measured; a class metric needs one label per prediction."""
         if task is None:
             return "has no labels to compare predictions with"
+        if isinstance(task, Likelihood):
+            return "" if self.follows_from_loss else "gives its loss alone, and no predictions"
         if isinstance(task, Classification):
             if not task.labelled:
                 return "has labels that do not name one class for each prediction"
@@ -96,21 +100,54 @@ class TopK(ClassMetricKind):
 class CrossEntropy(ClassMetricKind):
     """Mean of -ln(probability of the label + 1e-12)."""
 
+    follows_from_loss: ClassVar[bool] = True
+
     @property
     def figure(self) -> str:
         """Name of the figure: cross_entropy."""
-        return "cross_entropy"
+        return CROSS_ENTROPY
 
     def create(self, predictions: LossPredictions) -> Metric:
         """Return a metric over the labels' probabilities."""
         return MeanCrossEntropy(predictions.classes)
 
+    def of_mean(self, loss: float) -> float:
+        """Return the mean loss."""
+        return loss
+
+
+class BitsPerCharacter(ClassMetricKind):
+    """Mean of -log2(probability of the label + 1e-12).
+
+    Of a text whose tokens are characters or bytes these are the bits that a character or byte takes
+    when the network compresses the text; of other tokens, bits per token. Labels that the loss
+    ignores do not count.
+    """
+
+    follows_from_loss: ClassVar[bool] = True
+
+    @property
+    def figure(self) -> str:
+        """Name of the figure: bits_per_character."""
+        return "bits_per_character"
+
+    def create(self, predictions: LossPredictions) -> Metric:
+        """Return a metric over the labels' probabilities."""
+        return MeanCrossEntropy(predictions.classes, unit=math.log(2))
+
+    def of_mean(self, loss: float) -> float:
+        """Return the mean loss in bits."""
+        return loss / math.log(2)
+
 
 class Perplexity(ClassMetricKind):
     """Exponential of the mean of -ln(max(probability of the label, 1e-10)).
 
-    Labels that the loss ignores do not count.
+    Labels that the loss ignores do not count. Of a loss that stores no probabilities, such as
+    softmax_cross_entropy, it is the exponential of the mean loss.
     """
+
+    follows_from_loss: ClassVar[bool] = True
 
     @property
     def figure(self) -> str:
@@ -120,6 +157,10 @@ class Perplexity(ClassMetricKind):
     def create(self, predictions: LossPredictions) -> Metric:
         """Return a metric over the labels' probabilities."""
         return ExponentialMean(predictions.classes)
+
+    def of_mean(self, loss: float) -> float:
+        """Return the exponential of the mean loss."""
+        return math.exp(loss)
 
 
 class ConfusionMatrix(ClassMetricKind):
@@ -166,14 +207,15 @@ class MeanTopK(MeanOfValues):
 
 
 class MeanCrossEntropy(SummedMean):
-    """Cross entropy: minus the mean of the logarithms."""
+    """Cross entropy: minus the mean of the logarithms, in units of `unit`."""
 
-    def __init__(self, predictions: ClassPredictions) -> None:
+    def __init__(self, predictions: ClassPredictions, unit: float = 1.0) -> None:
         super().__init__(predictions, LOG)
+        self._unit = unit
 
     def value(self) -> float:
         """Return the mean over everything since the last reset; NaN if nothing was measured."""
-        return -super().value()
+        return -super().value() / self._unit
 
 
 class ExponentialMean(SummedMean):

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.base.classification import Classification
+from mxrun.base.classification import Classification, Likelihood
 from mxrun.base.regression import Regression
 from mxrun.executor.executor import Executor
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.train.class_weights import ClassWeights
-from mxrun.train.metric_kind import Figure, MetricKind, Metrics
+from mxrun.train.metric_kind import CROSS_ENTROPY, Figure, MetricKind, Metrics
 from mxrun.train.predictions import Array, Task
 
 
@@ -39,9 +39,16 @@ class LossTensors:
     equal_metric: str = ""
 
     @property
-    def task(self) -> Task:
-        """Task that the metrics measure."""
+    def task(self) -> Classification | Regression | None:
+        """Task whose predictions are outputs of the loss."""
         return self.classification or self.regression
+
+    @property
+    def measured(self) -> Task:
+        """Task that the metrics of training measure: the loss itself, if it has no predictions."""
+        if self.task is None and self.label_classes and self.equal_metric == CROSS_ENTROPY:
+            return Likelihood()
+        return self.task
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ class MeasuredLoss:
         # Sum of the loss, and number of predictions in it, or sum of their weights.
         self._totals = np.zeros(2)
         self.is_finite = True
-        self._metrics = Metrics(phase.metrics, loss.task, rows)
+        self._metrics = Metrics(phase.metrics, loss.measured, rows, self._totals)
         self.metrics = self._metrics.by_figure
         self._bind(executor, slots)
         self.reset()
@@ -94,7 +101,7 @@ class MeasuredLoss:
         rows = len(self._weight)
         # Rows that are records, for metrics; with class weights those of the loss differ.
         self._is_record = self._weight if phase.class_weights is None else np.zeros(rows, "f4")
-        if self.metrics:
+        if self.metrics and self._metrics.reads_output:
             self._outputs = {name: executor.result(name, loss.output).mirror() for name in programs}
         if loss.label:
             self._label = slots[loss.label]
@@ -128,7 +135,7 @@ class MeasuredLoss:
         else:
             np.not_equal(self._labels_by_row, self._ignored, out=self._counted)
             self._totals[1] += int(np.count_nonzero(self._counted[:valid]))
-        if self.metrics:
+        if self.metrics and self._metrics.reads_output:
             output = self._outputs[program]
             output.load()
             self._metrics.update(self._label, output.array, self._is_record)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from mxrun.base.classification import Likelihood
 from mxrun.base.registry import Registry
 from mxrun.base.regression import Regression
 from mxrun.train.auc import AreaUnderCurve
 from mxrun.train.classification_metrics import (
     Accuracy,
+    BitsPerCharacter,
     ConfusionMatrix,
     CrossEntropy,
     Perplexity,
@@ -38,6 +40,7 @@ METRICS.add("accuracy", Accuracy)
 METRICS.add("top_k", TopK)
 METRICS.add("cross_entropy", CrossEntropy)
 METRICS.add("perplexity", Perplexity)
+METRICS.add("bits_per_character", BitsPerCharacter)
 METRICS.add("precision", PositivePredictiveValue)
 METRICS.add("recall", Sensitivity)
 METRICS.add("f1", F1)
@@ -58,15 +61,16 @@ def default_metrics(losses: Iterable[Task]) -> tuple[MetricKind, ...]:
     """Return the metrics used if a config names none, given the views of its losses.
 
     These are accuracy and cross_entropy for losses over classes, and mse for losses over numbers,
-    with accuracy if these are single probabilities. A loss without labels for its predictions has
-    none.
+    with accuracy if these are single probabilities. A loss without labels for its predictions, or
+    without predictions, has none.
     """
     kinds: dict[str, MetricKind] = {}
     for task in losses:
         usual: tuple[MetricKind, ...] = (Accuracy(), CrossEntropy())
         if isinstance(task, Regression):
             usual = (Accuracy(), MeanSquaredErrorKind())
-        kinds |= {kind.figure: kind for kind in usual if not kind.why_unsupported(task)}
+        if not isinstance(task, Likelihood):
+            kinds |= {kind.figure: kind for kind in usual if not kind.why_unsupported(task)}
     return tuple(kinds.values())
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from mxrun.base.classification import Likelihood
 from mxrun.base.params import Parameters
 from mxrun.train.predictions import (
     Array,
@@ -16,6 +17,9 @@ from mxrun.train.predictions import (
     Predictions,
     Task,
 )
+
+CROSS_ENTROPY = "cross_entropy"
+"""The figure that is the mean of a loss, if the loss is a cross-entropy."""
 
 Table = list[list[float]]
 Figure = float | Table
@@ -111,18 +115,42 @@ class MetricKind(Parameters):
     def create(self, predictions: LossPredictions) -> Metric:
         """Return the sums over the predictions of a supported loss."""
 
+    def of_mean(self, loss: float) -> float:
+        """Return the figure for the mean `loss` of a cross-entropy without stored predictions."""
+        raise NotImplementedError
+
+
+class OfLoss(Mean):
+    """Metric that follows from the mean of a cross-entropy; totals are those of the loss."""
+
+    def __init__(self, kind: MetricKind, totals: Array) -> None:
+        self._kind, self.totals = kind, totals
+
+    def update(self) -> None:
+        """Do nothing: the loss itself is summed."""
+
+    def value(self) -> float:
+        """Return the figure; NaN if nothing was measured."""
+        return self._kind.of_mean(super().value())
+
 
 class Metrics:
     """Metrics of one loss by figure: those of `kinds` that support its `task`."""
 
-    def __init__(self, kinds: Iterable[MetricKind], task: Task, rows: int) -> None:
+    def __init__(
+        self, kinds: Iterable[MetricKind], task: Task, rows: int, totals: Array | None = None
+    ) -> None:
+        """`totals`: sum of the loss, and number of labels in it; needed for a `Likelihood` only."""
         self._predictions = LossPredictions(task, rows)
-        self.by_figure = {
-            kind.figure: kind.create(self._predictions)
-            for kind in kinds
-            if not kind.why_unsupported(task)
-        }
-
+        fitting = [kind for kind in kinds if not kind.why_unsupported(task)]
+        self.by_figure: dict[str, Metric] = {}
+        # Whether outputs of the loss are read.
+        self.reads_output = not isinstance(task, Likelihood)
+        for kind in fitting:
+            if self.reads_output:
+                self.by_figure[kind.figure] = kind.create(self._predictions)
+            elif totals is not None:
+                self.by_figure[kind.figure] = OfLoss(kind, totals)
         self._metrics = tuple(self.by_figure.values())
         self._may_warn = any(metric.may_warn for metric in self._metrics)
 

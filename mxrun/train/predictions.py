@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.base.classification import Classification
+from mxrun.base.classification import Classification, Likelihood
 from mxrun.base.errors import InternalError
 from mxrun.base.regression import Regression
 from mxrun.codegen.host_loop import HostLoop
@@ -22,7 +22,7 @@ from mxrun.train.class_loop import LABELS, ROWS, Reading, read_classes_loop
 Array = npt.NDArray[Any]
 
 # Task of a loss, which its metrics measure; None for a loss without labels to compare with.
-Task = Classification | Regression | None
+Task = Classification | Regression | Likelihood | None
 
 P = TypeVar("P", bound="Predictions")
 
@@ -219,7 +219,7 @@ class LossPredictions:
     @cached_property
     def classes(self) -> ClassPredictions:
         """Predictions of classes, also for a single probability."""
-        assert self._task is not None
+        assert isinstance(self._task, (Classification, Regression))
         return self._use(ClassPredictions(self._task, self._rows))
 
     @cached_property

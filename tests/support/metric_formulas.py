@@ -128,6 +128,8 @@ def expected(
         return sum(hits) / len(found)
     if name == "cross_entropy":
         return sum(-math.log(row[label] + 1e-12) for label, row in found) / len(found)
+    if name == "bits_per_character":
+        return sum(-math.log2(row[label] + 1e-12) for label, row in found) / len(found)
     if name == "perplexity":
         return math.exp(sum(-math.log(max(row[label], 1e-10)) for label, row in found) / len(found))
     pairs = [(label, int(row.argmax())) for label, row in found]

@@ -15,6 +15,7 @@ CLASSES: list[tuple[str, dict[str, Any]]] = [
     ("accuracy", {}),
     ("cross_entropy", {}),
     ("perplexity", {}),
+    ("bits_per_character", {}),
     ("f1", {"average": "macro"}),
     ("confusion_matrix", {}),
 ]

@@ -23,6 +23,7 @@ CLASS_METRICS: list[tuple[str, dict[str, Any]]] = [
     ("top_k", {"k": 2}),
     ("cross_entropy", {}),
     ("perplexity", {}),
+    ("bits_per_character", {}),
     ("f1", {"average": "macro"}),
     ("f1", {"average": "micro"}),
     ("precision", {"average": "macro"}),

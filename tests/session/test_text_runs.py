@@ -1,0 +1,138 @@
+"""Language models from training to evaluation: tokens, streams, kills, and metrics of the loss."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import refused
+from interrupted_runs import go_on, left
+from killed_runs import Moment, chain
+from training import run_training
+
+from mxrun.base.errors import UserError
+from mxrun.commands.evaluate import DataPart, EvaluateRequest, Evaluation, evaluate
+from mxrun.io.text.saved import VOCABULARY_FILE
+from mxrun.session.trained_model import TrainedModel
+
+LENGTH = 16
+CONFIG = f"""\
+name: killed
+threads: 1
+network:
+  inputs: {{data: [{LENGTH}], label: [{LENGTH}]}}
+  layers:
+    - Embedding: {{name: embed, input_dim: 62, output_dim: 24}}
+    - FullyConnected: {{name: fc, num_hidden: 62, flatten: false}}
+    - SoftmaxOutput: {{name: softmax, label: label, preserve_shape: true}}
+data:
+  batch_size: 100
+  train: {{dataset: shakespeare, order: stream}}
+  eval: {{dataset: shakespeare}}
+train:
+  epochs: 1
+  optimizer: {{adam: {{lr: 0.02}}}}
+  metrics: [perplexity, bits_per_character, accuracy]
+  checkpoint: {{every: 7 steps, keep: 2, best: bits_per_character}}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+def evaluated(**part: Any) -> Evaluation:
+    return evaluate("runs/killed", EvaluateRequest(DataPart(**part))).run()
+
+
+def figures(folder: Path) -> dict[str, float]:
+    lines = (folder / "runs/killed/metrics.jsonl").read_text().splitlines()
+    found: dict[str, float] = json.loads(lines[-1])["eval"]
+    return found
+
+
+def test_a_bigram_model_learns_and_has_the_vocabulary_of_its_run(here: Path) -> None:
+    run_training()
+    found = figures(here)
+    # Of the characters alone it would be 3.3.
+    assert found["loss"] < 2.7
+    assert found["perplexity"] == pytest.approx(math.exp(found["loss"]), rel=1e-5)
+    assert found["bits_per_character"] == pytest.approx(found["loss"] / math.log(2), rel=1e-5)
+    own = evaluated()
+    assert own.loss == pytest.approx(found["loss"], rel=1e-5)
+    # Another text, in other words: its characters have the ids of training.
+    Path("other.txt").write_text("zeal, yet zest\n" * 20)
+    other = evaluated(path="other.txt")
+    assert (other.records, other.source) == ((300 - 1) // LENGTH, "text other.txt, all")
+    trained = TrainedModel.open(Path("runs/killed"))
+    assert trained.vocabulary is not None
+    assert trained.vocabulary.decode(trained.vocabulary.encode("zeal")) == "zeal"
+    Path("other.txt").write_text("10 %\n" * 20)
+    with pytest.raises(UserError, match="the vocabulary does not have these characters: '1', '0'"):
+        evaluated(path="other.txt")
+
+
+def test_a_changed_vocabulary_is_refused(here: Path) -> None:
+    run_training("train.max_steps=3")
+    saved = here / "runs/killed" / VOCABULARY_FILE
+    saved.write_text(saved.read_text().replace('"a"', '"á"'))
+    assert "is not the vocabulary of the checkpoint" in refused("evaluate", "killed", cwd=here)
+    saved.unlink()
+    assert "no such file" in refused("evaluate", "killed", cwd=here)
+    run_training("train.max_steps=5", existing="resume")
+    assert evaluated(split="train").records
+    (here / "net.yaml").write_text(CONFIG.replace("order: stream", "order: stream, lower: true"))
+    with pytest.raises(UserError, match="vocabulary: the tokens of the text have changed"):
+        run_training("train.max_steps=7", existing="resume")
+
+
+def test_a_stream_has_one_order(here: Path) -> None:
+    with pytest.raises(UserError, match="the records of a stream follow each other"):
+        run_training("data.train.shuffle=true")
+
+
+def test_a_text_with_more_tokens_than_classes_is_refused(here: Path) -> None:
+    with pytest.raises(UserError, match=r"labels that the network has no class for.* 62 outputs"):
+        run_training("data.train.unknown=?!")
+
+
+def test_killed_runs_on_a_stream_go_on_to_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("uninterrupted", "killed"):
+        (tmp_path / name).mkdir()
+    go_on(tmp_path / "uninterrupted", config=CONFIG)
+    chain(tmp_path / "killed", [Moment(9), Moment(40, operation=4)], "data.workers=3", config=CONFIG)
+    assert left(tmp_path / "killed") == left(tmp_path / "uninterrupted")
+    assert VOCABULARY_FILE in left(tmp_path / "killed")
+
+
+def test_metrics_follow_from_a_loss_without_predictions(here: Path) -> None:
+    """softmax_cross_entropy gives the sum of the losses alone."""
+    config = CONFIG.replace("SoftmaxOutput", "softmax_cross_entropy")
+    config = config.replace(f"data: [{LENGTH}], label: [{LENGTH}]", "data: [1], label: []")
+    config = config.replace(", preserve_shape: true", "").replace("flatten: false", "flatten: true")
+    config = config.replace("dataset: shakespeare", "dataset: npz, path: a.npz")
+    config = config.replace(", order: stream", "").replace(", accuracy", ", cross_entropy")
+    (here / "net.yaml").write_text(config)
+    random = np.random.default_rng(0)
+    data = random.integers(0, 62, (430, 1)).astype(np.int32)
+    np.savez("a.npz", data=data, label=(data[:, 0] * 7 + 3) % 62)
+    run_training()
+    for found in (figures(here), json.loads(Path("runs/killed/metrics.jsonl").read_text())):
+        found = found.get("train", found)
+        assert found["perplexity"] == pytest.approx(math.exp(found["loss"]), rel=1e-9)
+        assert found["bits_per_character"] == pytest.approx(found["loss"] / math.log(2), rel=1e-9)
+        assert found["cross_entropy"] == found["loss"]
+    (head,) = evaluated().heads
+    assert "accuracy" in head.metrics
+    with pytest.raises(UserError) as raised:
+        run_training("train.metrics=[accuracy]", existing="overwrite")
+    (problem,) = raised.value.diagnostics
+    assert problem.hint == "metrics that fit: bits_per_character, cross_entropy, perplexity"
+    assert "gives its loss alone, and no predictions" in "".join(problem.chain)
