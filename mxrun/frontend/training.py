@@ -246,7 +246,9 @@ def _unmeasured(choice: Choice, kind: MetricKind, model: Model) -> Diagnostic:
         f"the metric {choice.kind!r} fits no loss of the network",
         choice.place,
         hint=f"metrics that fit: {', '.join(fit)}" if fit else "train.metrics: []",
-        chain=tuple(f"{loss.name!r} {kind.why_unsupported(loss.measured)}" for loss in model.losses),
+        chain=tuple(
+            f"{loss.name!r} {kind.why_unsupported(loss.measured)}" for loss in model.losses
+        ),
     )
 
 

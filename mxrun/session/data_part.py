@@ -277,8 +277,9 @@ def _refuse_twice(part: DataPart, given: Mapping[str, SourceNode]) -> None:
 def dataset_for(built: ModelDefinition, path: str, own: object) -> str:
     """Return the data set that reads `path`: the section's `own` if it reads such paths.
 
-    A run on text reads text. The ending tells files of one format. Folders are image folders and text files lists of images
-    if the network takes images; other text files are tables. Raises UserError if nothing is there.
+    A run on text reads text. The ending tells files of one format. Folders are image folders and
+    text files lists of images if the network takes images; other text files are tables. Raises
+    UserError if nothing is there.
     """
     place = user_path(path)
     if not os.path.exists(place):

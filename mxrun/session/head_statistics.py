@@ -126,7 +126,9 @@ class HeadStatistics(ABC):
 
         The run's evaluation computes those that support the loss's own view of its tensors.
         """
-        known = {kind.figure for kind in configured if not kind.why_unsupported(self._loss.measured)}
+        known = {
+            kind.figure for kind in configured if not kind.why_unsupported(self._loss.measured)
+        }
         kinds = {kind.figure: kind for kind in (*configured, *self._usual()) if not kind.is_table}
         missing = [
             kind

@@ -14,7 +14,14 @@ from pydantic import Field
 from mxrun.base.classification import Classification, Likelihood
 from mxrun.base.params import Int32
 from mxrun.train.class_loop import BEST, LIMITED_LOG, LOG
-from mxrun.train.metric_kind import CROSS_ENTROPY, Figure, MeanOfValues, Metric, MetricKind, SummedMean
+from mxrun.train.metric_kind import (
+    CROSS_ENTROPY,
+    Figure,
+    MeanOfValues,
+    Metric,
+    MetricKind,
+    SummedMean,
+)
 from mxrun.train.predictions import Array, ClassPredictions, LossPredictions, Task
 
 # A confusion matrix of more classes would write millions of numbers into every line of metrics.

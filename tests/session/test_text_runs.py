@@ -107,7 +107,9 @@ def test_killed_runs_on_a_stream_go_on_to_the_same_bytes(tmp_path: Path) -> None
     for name in ("uninterrupted", "killed"):
         (tmp_path / name).mkdir()
     go_on(tmp_path / "uninterrupted", config=CONFIG)
-    chain(tmp_path / "killed", [Moment(9), Moment(40, operation=4)], "data.workers=3", config=CONFIG)
+    chain(
+        tmp_path / "killed", [Moment(9), Moment(40, operation=4)], "data.workers=3", config=CONFIG
+    )
     assert left(tmp_path / "killed") == left(tmp_path / "uninterrupted")
     assert VOCABULARY_FILE in left(tmp_path / "killed")
 
