@@ -22,6 +22,19 @@ from mxrun.cli.arguments import (
     batch_size,
     divide_settings,
 )
+from mxrun.cli.generate import (
+    Length,
+    ModelOptions,
+    Prompt,
+    Prompts,
+    Seed,
+    Temperature,
+    TextOptions,
+    TopK,
+    TopP,
+    batch_number,
+    generate,
+)
 from mxrun.report.streams import results
 
 if TYPE_CHECKING:
@@ -95,6 +108,13 @@ def infer(
     checkpoint: CheckpointName = None,
     top: Top = None,
     classes: ClassesFile = None,
+    prompt: Prompt = None,
+    prompts: Prompts = None,
+    length: Length = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: Seed = None,
     outputs: Outputs = None,
     output: OutputForm = None,
     to: To = None,
@@ -112,6 +132,9 @@ def infer(
     config's evaluation transforms are applied. If training computed moving averages of the weights,
     these are used. Results are in the order of the inputs; the files of a folder are sorted.
 
+    With --prompt or --prompts, a network that was trained on text continues them, one token after
+    the other; the same seed gives the same text.
+
     \b
     Examples:
       mxrun infer runs/digits_lenet seven.png --top 3
@@ -120,6 +143,8 @@ def infer(
       mxrun infer runs/digits_lenet images/ --outputs fc1 --to features.npy
       mxrun infer runs/flowers flowers.csv label=kind --output csv
       cat rows.csv | mxrun infer runs/regression -
+      mxrun infer runs/gpt_tiny --prompt "ROMEO:" --length 200 --temperature 0.8 --top-k 20
+      mxrun infer runs/gpt_tiny --prompts questions.txt --temperature 0 --json
     """
     from mxrun.base.files import check_writable
     from mxrun.base.flags import runs_folder
@@ -128,6 +153,15 @@ def infer(
     from mxrun.report.notes import write_note, write_notes
     from mxrun.report.status import status
 
+    text = TextOptions(prompt, prompts, length, temperature, top_k, top_p, seed)
+    if text.is_requested:
+        others = {"split": split, "top": top, "classes": classes, "outputs": outputs}
+        text.check(inputs or (), {**others, "output": output, "to": to}, batch)
+        model = ModelOptions(
+            run, checkpoint, batch_number(batch), threads, precision, allow_changes, allow_plugins
+        )
+        generate(model, text, runs, json)
+        return
     check_writable(to)
     form = _output_format(output, to, top)
     files, settings = divide_settings(inputs or ())

@@ -369,7 +369,7 @@ def _compile_request(
     """Return the symbol and the compile request; work: batch size, and whether to measure."""
     built = trained.built
     batch_size, measured = work
-    threads = team_size(built, training=False, threads=request.threads or _team_of(trained))
+    threads = team_size(built, training=False, threads=request.threads or team_of(trained))
     device = describe(built.config, threads)
     losses = built.model.symbol.heads if measured else ()
     return subgraph(selected, losses), CompileRequest(
@@ -387,7 +387,7 @@ def _compile_request(
     )
 
 
-def _team_of(trained: TrainedModel) -> int | None:
+def team_of(trained: TrainedModel) -> int | None:
     """Return the team size of the run, on which the last bits depend, limited by the cores.
 
     None if the config sets a team size, and for a run on another kind of device.

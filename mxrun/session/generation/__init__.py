@@ -1,0 +1,1 @@
+"""Generation of text with a trained network: its plan, sampling, prompts and the loop."""

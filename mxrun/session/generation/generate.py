@@ -1,0 +1,256 @@
+"""The loop of generation: one run of the plan for each position, and one token of each row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+
+from mxrun.codegen.compilation import noted_compilations
+from mxrun.executor.executor import Executor
+from mxrun.graph.graph import MemoryClass
+from mxrun.graph.phases import GENERATE
+from mxrun.io.text.vocabulary import TokenDecoder
+from mxrun.passes.incremental import PRESENT
+from mxrun.planner.plan import Plan
+from mxrun.runtime.engine.default import engine_of
+from mxrun.session.device import host_loops, open_device
+from mxrun.session.generation.network import PlannedGeneration, language_model, plan_generation
+from mxrun.session.generation.prompts import Tokens
+from mxrun.session.generation.sampling import Sampling, uniforms
+from mxrun.session.inference import team_of
+from mxrun.session.notes import Notify, ignore_note, note_missing_library
+from mxrun.session.parameter_init import zero_pinned
+from mxrun.session.planning import check_fits
+from mxrun.session.trained_model import TrainedModel
+from mxrun.train.operations import LoopOperations
+
+Array = npt.NDArray[Any]
+Row = dict[str, Any]
+
+# Rows that are generated at once, unless requested otherwise.
+_MAX_ROWS = 32
+
+
+@dataclass(frozen=True)
+class GenerateRequest:
+    """Options of generation.
+
+    prompts: one text or more. length: number of tokens to add to each. seed: of the draws, by
+    default the config's. batch: number of prompts to go on with at once. threads, precision:
+    replace the config's.
+    """
+
+    prompts: tuple[str, ...]
+    length: int
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int | None = None
+    batch: int | None = None
+    threads: int | None = None
+    precision: str | None = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Text that one token adds to a prompt; empty while a character is not complete."""
+
+    row: int
+    text: str
+
+
+@dataclass
+class GeneratedText:
+    """Prompt and the tokens that follow it.
+
+    ended: why there are no more: `length`, `end` after the vocabulary's token for the end of a
+    text, or empty while it is being generated.
+    """
+
+    prompt: str
+    prompt_ids: list[int]
+    ids: list[int] = field(default_factory=list)
+    text: str = ""
+    ended: str = ""
+
+    def to_json(self) -> Row:
+        """Return the text as JSON."""
+        return {
+            "prompt": self.prompt,
+            "text": self.text,
+            "prompt_tokens": self.prompt_ids,
+            "tokens": self.ids,
+            "ended": self.ended,
+        }
+
+
+class Generation:
+    """Trained network that is ready to continue prompts, which is done once.
+
+    texts: one for each prompt, in order; complete after `run`.
+    """
+
+    def __init__(
+        self,
+        trained: TrainedModel,
+        request: GenerateRequest,
+        tokens: Tokens,
+        planned: PlannedGeneration,
+        executor: Executor,
+    ) -> None:
+        self.trained, self.request, self.tokens = trained, request, tokens
+        self.planned, self._executor = planned, executor
+        self.texts = [GeneratedText(text, tokens.encode(text)) for text in request.prompts]
+        self.seed = trained.built.config.seed if request.seed is None else request.seed
+        self._seconds, self._runs = 0.0, 0
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of one position."""
+        return self.planned.plan
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the user about the weights."""
+        return self.trained.notes
+
+    def run(self) -> Iterator[Piece]:
+        """Generate all texts; yield each token's text as soon as it is drawn."""
+        size = self.planned.batch
+        started = time.perf_counter()
+        for first in range(0, len(self.texts), size):
+            for piece in _Rows(self, self._executor, range(first, first + size)).run():
+                self._seconds = time.perf_counter() - started
+                yield piece
+        self._seconds = time.perf_counter() - started
+
+    def summary(self) -> Row:
+        """Return the run, its options, its memory and its speed as JSON; complete after `run`."""
+        checkpoint, sampling = self.trained.checkpoint, self.request.sampling
+        made = sum(len(text.ids) for text in self.texts)
+        return {
+            "run": self.trained.built.config.name,
+            "checkpoint": str(checkpoint.folder),
+            "step": checkpoint.manifest.progress.step,
+            "averaged": self.trained.averaged,
+            "length": self.request.length,
+            "temperature": sampling.temperature,
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "seed": self.seed,
+            "batch_size": self.planned.batch,
+            "threads": self.plan.device.threads,
+            "planned_bytes": self.plan.planned_bytes,
+            "carried_bytes": self.plan.classes()[MemoryClass.CARRIED.value].total_bytes,
+            "tokens": made,
+            "seconds": self._seconds,
+            "tokens_per_s": made / max(self._seconds, 1e-9),
+        }
+
+    def to_json(self) -> Row:
+        """Return the summary and the texts as JSON."""
+        return {**self.summary(), "results": [text.to_json() for text in self.texts]}
+
+
+class _Rows:
+    """Rows of one batch, which are at the same position in every run.
+
+    A shorter prompt is continued earlier. A row without a text, or with a finished one, repeats its
+    last token: rows do not depend on each other.
+    """
+
+    def __init__(self, generation: Generation, executor: Executor, numbers: Sequence[int]) -> None:
+        self._generation, self._executor = generation, executor
+        texts, planned = generation.texts, generation.planned
+        self._numbers = [number for number in numbers if number < len(texts)]
+        self._texts = [texts[number] for number in self._numbers]
+        self._decoders: list[TokenDecoder] = [
+            generation.tokens.decoder(text.prompt_ids) for text in self._texts
+        ]
+        self._draws = [
+            uniforms(generation.seed, number, planned.length) for number in self._numbers
+        ]
+        for name in planned.network.states:
+            executor.tensor(name).write(0)
+
+    def run(self) -> Iterator[Piece]:
+        """Yield the pieces of all rows, position by position."""
+        executor, planned = self._executor, self._generation.planned
+        operations = LoopOperations(engine_of(self._generation.trained.built.config.engine))
+        compute = operations.train(lambda _: executor.run(GENERATE), GENERATE)
+        data = executor.tensor(planned.model.data).mirror()
+        position = executor.tensor(PRESENT).mirror() if PRESENT in planned.plan.specs else None
+        head = planned.network.symbol.heads[0].name
+        logits = executor.result(GENERATE, head).mirror()
+        rows = logits.array.reshape(planned.batch, planned.model.tokens)
+        known = rows[:, : self._generation.tokens.count]
+        data.array[...] = 0
+        data.array[: len(self._texts), 0] = [text.prompt_ids[0] for text in self._texts]
+        for present in range(planned.length):
+            data.store()
+            if position is not None:
+                position.array[0] = present
+                position.store()
+            operations.run(compute)
+            logits.load()
+            for row in range(len(self._texts)):
+                token, piece = self._next(row, present, known)
+                data.array[row, 0] = token
+                if piece is not None:
+                    yield piece
+            if all(text.ended for text in self._texts):
+                return
+
+    def _next(self, row: int, present: int, logits: Array) -> tuple[int, Piece | None]:
+        """Return a row's token at the next position, and its piece if the token is new."""
+        text, following = self._texts[row], present + 1
+        if following < len(text.prompt_ids):
+            return text.prompt_ids[following], None
+        if text.ended:
+            return (text.ids or text.prompt_ids)[-1], None
+        sampling, tokens = self._generation.request.sampling, self._generation.tokens
+        token = sampling.choose(logits[row], self._draws[row][following - 1])
+        decoder = self._decoders[row]
+        if token == tokens.end:
+            text.ended, added = "end", decoder.finish()
+        else:
+            text.ids.append(token)
+            added = decoder.push(token)
+            if len(text.ids) == self._generation.request.length:
+                text.ended, added = "length", added + decoder.finish()
+        text.text += added
+        return token, Piece(self._numbers[row], added)
+
+
+def prepare_generation(
+    trained: TrainedModel, request: GenerateRequest, notify: Notify = ignore_note
+) -> Generation:
+    """Plan and prepare the generation that `request` describes.
+
+    notify: receives notes about long waits. Raises UserError for prompts with unknown tokens, for
+    networks that cannot generate, and for more positions than the network has.
+    """
+    built = trained.built
+    note_missing_library(built.config, notify)
+    with host_loops(built.config):
+        model = language_model(built)
+        tokens = Tokens(trained.vocabulary, model.tokens)
+        longest = max(len(tokens.encode(prompt)) for prompt in request.prompts)
+        batch = min(request.batch or _MAX_ROWS, len(request.prompts))
+        planned = plan_generation(
+            built,
+            batch,
+            longest + request.length,
+            request.threads or team_of(trained),
+            request.precision,
+            notify,
+        )
+        check_fits(planned.plan)
+        with noted_compilations(notify):
+            executor = Executor(planned.plan, open_device(built.config, planned.plan.device))
+        zero_pinned(executor, built)
+        trained.copy_into(executor)
+        executor.prepare()
+        return Generation(trained, request, tokens, planned, executor)

@@ -1,0 +1,107 @@
+"""Prompts: their texts, their tokens, and files that hold several."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.files import unreadable_error
+from mxrun.io.text.vocabulary import TokenDecoder, Vocabulary
+
+# Tokens that end a text, by the names that vocabularies give them.
+END_TOKENS = ("<|endoftext|>", "</s>", "<eos>", "<end>")
+
+_JSONL = ".jsonl"
+
+
+class Tokens:
+    """Tokens of prompts and texts: those of a vocabulary, or ids written as numbers without one.
+
+    count: number of tokens that the network predicts. end: id of the token that ends a text.
+    """
+
+    def __init__(self, vocabulary: Vocabulary | None, count: int) -> None:
+        self.vocabulary = vocabulary
+        self.count = count if vocabulary is None else min(count, len(vocabulary))
+        self.end = None if vocabulary is None else _end(vocabulary, self.count)
+
+    def encode(self, prompt: str) -> list[int]:
+        """Return the ids of a prompt; raises UserError for unknown tokens, and for no tokens."""
+        if self.vocabulary is None:
+            ids = _numbers(prompt, self.count)
+        else:
+            ids = self.vocabulary.encode(prompt).tolist()
+        if not ids:
+            raise UserError(
+                Diagnostic("a prompt is empty", None, "one token or more", repr(prompt))
+            )
+        return ids
+
+    def decoder(self, before: Sequence[int]) -> TokenDecoder:
+        """Return the decoder of the tokens that follow those `before`."""
+        return _NumberDecoder() if self.vocabulary is None else self.vocabulary.decoder(before)
+
+
+class _NumberDecoder(TokenDecoder):
+    """Decoder of ids into numbers."""
+
+    def push(self, token: int) -> str:
+        return f" {token}"
+
+
+def _end(vocabulary: Vocabulary, count: int) -> int | None:
+    """Return the id of the token that ends a text, if the vocabulary has one."""
+    found = (number for number in range(count) if vocabulary.token(number) in END_TOKENS)
+    return next(found, None)
+
+
+def _numbers(prompt: str, count: int) -> list[int]:
+    """Return ids that a prompt lists; raises UserError."""
+    words = prompt.split()
+    wrong = [w for w in words if not (w.isascii() and w.isdecimal() and int(w[:12]) < count)]
+    if wrong:
+        raise UserError(
+            Diagnostic(
+                "the run has no vocabulary: a prompt lists the ids of tokens",
+                expected=f"numbers from 0 to {count - 1}, such as '3 1 4'",
+                got=repr(wrong[0]),
+            )
+        )
+    return [int(word) for word in words]
+
+
+def read_prompts(path: Path) -> list[str]:
+    """Return the prompts of a file: one a line or, in .jsonl, one value a line.
+
+    Such a value is a string, or an object with the key `prompt`. Blank lines are left out. Raises
+    UserError naming the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError) as error:
+        raise unreadable_error(path, error) from error
+    numbered = [
+        (number, line.removesuffix("\r")) for number, line in enumerate(lines, 1) if line.strip()
+    ]
+    if not numbered:
+        raise UserError(Diagnostic(f"{path} has no prompts", None, "one prompt a line"))
+    if path.suffix != _JSONL:
+        return [line for _, line in numbered]
+    return [_prompt_of(path, number, line) for number, line in numbered]
+
+
+def _prompt_of(path: Path, number: int, line: str) -> str:
+    """Return the prompt of a line of JSON."""
+    problem = f"{path}, line {number}: not a prompt"
+    expected = '"text", or {"prompt": "text"}'
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserError(Diagnostic(problem, None, expected, str(error))) from error
+    if isinstance(value, dict):
+        value = value.get("prompt")
+    if not isinstance(value, str):
+        raise UserError(Diagnostic(problem, None, expected, line[:60]))
+    return value

@@ -1,0 +1,84 @@
+"""Choice of the next token from its logits: greedy, or a draw from the most likely ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.runtime import random
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn: with the probabilities softmax(logits / temperature), restricted to the
+    `top_k` most likely tokens, and of these to the fewest that together have the probability
+    `top_p`.
+
+    temperature: 0 for the most likely token. Of equal tokens the lower ids come first.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def choose(self, logits: Array, uniform: float) -> int:
+        """Return a token.
+
+        logits: [tokens]. uniform: a random number in [0, 1). Raises UserError for logits that are
+        not numbers.
+        """
+        highest = int(logits.argmax())
+        if not np.isfinite(logits[highest]):
+            raise UserError(
+                Diagnostic(
+                    "the network's logits are not finite",
+                    got=str(logits[highest]),
+                    hint="the weights have diverged in training: use another checkpoint",
+                )
+            )
+        if not self.temperature:
+            return highest
+        ids, values = None, logits
+        if self.top_k is not None and self.top_k < len(logits):
+            ids = most_likely(logits, self.top_k)
+            values = logits[ids]
+        weights = np.subtract(values, logits[highest], dtype=np.float64)
+        weights /= self.temperature
+        np.exp(weights, out=weights)
+        if self.top_p is not None and self.top_p < 1:
+            kept = nucleus(weights, self.top_p)
+            ids, weights = kept if ids is None else ids[kept], weights[kept]
+        sums = weights.cumsum()
+        drawn = int(sums.searchsorted(uniform * sums[-1], "right"))
+        drawn = min(drawn, len(sums) - 1)
+        return drawn if ids is None else int(ids[drawn])
+
+
+def most_likely(values: Array, count: int) -> Array:
+    """Return the indices of the `count` largest values, ascending; of equal ones the first."""
+    limit = np.partition(values, len(values) - count)[len(values) - count]
+    chosen = np.flatnonzero(values >= limit)
+    if len(chosen) > count:
+        equal = chosen[values[chosen] == limit]
+        surplus = equal[len(equal) - (len(chosen) - count) :]
+        chosen = chosen[~np.isin(chosen, surplus)]
+    return chosen
+
+
+def nucleus(weights: Array, share: float) -> Array:
+    """Return the indices, ascending, of the fewest largest weights with this share of their sum."""
+    order = np.argsort(-weights, kind="stable")
+    sums = weights[order].cumsum()
+    count = int(sums.searchsorted(share * sums[-1])) + 1
+    return np.sort(order[:count])
+
+
+def uniforms(seed: int, row: int, count: int) -> Array:
+    """Return the random numbers of a row, float64 [count]: one for each position."""
+    return random.uniform(seed, f"generate/{row}", (count,))
