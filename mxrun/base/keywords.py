@@ -15,7 +15,10 @@ REST = "rest"
 REPEAT = "repeat"
 """Key that repeats layers, in place of an operator's name."""
 
-_KEPT = frozenset((*RESERVED_KEYS, REPEAT))
+RECURRENT = "recurrent"
+"""Key of layers that are applied to every step of a sequence, in place of an operator's name."""
+
+_KEPT = frozenset((*RESERVED_KEYS, REPEAT, RECURRENT))
 
 OPERATOR_NAME = f"letters, digits and _, and none of {', '.join(sorted(_KEPT))}"
 """Names that `is_operator_name` accepts, in words."""

@@ -69,7 +69,7 @@ def _kernel(
         implementation="loop",
         inputs=loop.inputs,
         outputs=loop.outputs,
-        bind=_Binding(step.name, loop.count, body, pinned, places, tensors.shared()).launches,
+        bind=_Binding(step.name, loop, body, pinned, places, tensors.shared()).launches,
         workspace_bytes=align(body.reusable_bytes),
         flops=loop.count * sum(kernel.flops for kernel in kernels),
         bytes_moved=loop.count * sum(kernel.bytes_moved for kernel in kernels),
@@ -247,14 +247,14 @@ class _Binding:
     """
 
     name: str
-    count: int
+    loop: GraphLoop
     body: PhasePlan
     pinned: tuple[Block, ...]
     places: Mapping[str, _Place]
     shared: tuple[tuple[int, int], ...]
 
     def launches(self, handles: Handles) -> tuple[Launch, ...]:
-        """Return one `Repeat` of the body's launches.
+        """Return one `Repeat` of the body's launches, or these alone for one iteration.
 
         Raises InternalError if an output is not in the memory of the input that it overwrites.
         """
@@ -269,7 +269,15 @@ class _Binding:
         for step in self.body.steps:
             assert step.kernel is not None
             program += step.kernel.bind(self.body.handles(step, partial(self._place, handles)))
-        return (Repeat(self.count, tuple(program)),) if self.count > 1 else tuple(program)
+        if not self._repeats:
+            return tuple(program)
+        loop = self.loop
+        limit = None if loop.limit is None else handles.inputs[loop.limit]
+        return (Repeat(loop.count, tuple(program), limit, loop.from_end),)
+
+    @property
+    def _repeats(self) -> bool:
+        return self.loop.count > 1 or self.loop.limit is not None
 
     def _place(self, outside: Handles, offset: int) -> Handle:
         """Return the handle of an offset in the body's plan."""
@@ -280,10 +288,10 @@ class _Binding:
                 handle = group[place.slice.tensor]
                 assert handle is not None
                 within = handle + (place.slice.begin + offset - block.offset)
-                return within.within(place.slice.stride) if self.count > 1 else within
+                return within.within(place.slice.stride) if self._repeats else within
         assert outside.workspace is not None
         within = outside.workspace + (offset - self._pinned_bytes)
-        return within.within(0) if self.count > 1 else within
+        return within.within(0) if self._repeats else within
 
     @property
     def _pinned_bytes(self) -> int:

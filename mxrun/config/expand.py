@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 
 from mxrun.base.description import describe_value
 from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, SourceLocation
-from mxrun.base.keywords import REPEAT
+from mxrun.base.keywords import RECURRENT, REPEAT
 from mxrun.base.near_names import Suggestions, nearest
 from mxrun.config.arithmetic import RESERVED
 from mxrun.config.interpolate import Interpolator, mentions
@@ -43,6 +43,7 @@ from mxrun.config.layers import LayerConfig
 from mxrun.config.load import MAX_VALUES
 from mxrun.config.marked import SourceNode
 from mxrun.config.names import LONGEST_NAME, Names, automatic_stem, is_name, is_word, scope_of
+from mxrun.config.recurrent import BodyChains, Chain
 
 RESERVED_PARAMETERS = frozenset({"name", "inputs", "input", "i", *RESERVED})
 
@@ -105,7 +106,7 @@ class Expanded:
 
     root: SourceNode
     layers: tuple[SourceNode, ...]
-    chains: tuple[tuple[str, ...], ...]
+    chains: tuple[Chain, ...]
     blocks: Mapping[str, SourceLocation]
     removed: Mapping[str, SourceLocation] = field(default_factory=dict)
 
@@ -160,8 +161,8 @@ def _blocks(node: SourceNode | None, diagnostics: Diagnostics) -> dict[str, Bloc
 
 def _block(name: str, body: SourceNode, diagnostics: Diagnostics) -> BlockDefinition | None:
     before = len(diagnostics)
-    if not is_word(name) or name == REPEAT:
-        expected = "letters, digits, _ . -, not 'repeat'"
+    if not is_word(name) or name in (REPEAT, RECURRENT):
+        expected = f"letters, digits, _ . -, not {REPEAT!r} or {RECURRENT!r}"
         diagnostics.add(Diagnostic("not a name for a block", body.start, expected, repr(name)))
     entries = _entries(body)
     for key, part in entries.items():
@@ -201,7 +202,7 @@ class _Expander:
         diagnostics: Diagnostics,
     ) -> None:
         self.flat: list[SourceNode] = []
-        self.chains: list[tuple[str, ...]] = []
+        self.chains: list[Chain] = []
         self.removed: dict[str, SourceLocation] = {}
         self._blocks = blocks
         self._interpolator = interpolator
@@ -255,15 +256,26 @@ class _Expander:
             self._repeat(body, frame)
         else:
             takes_input = mentions(body, "input")
-            body = self._interpolator.interpolate(body, frame.names, frame.chain)
+            body = self._interpolated(operator, body, frame)
             name = self._full_name(operator, body, frame)
             self._edited(_NamedItem(operator, body, name, takes_input), frame, frame.edits)
+
+    def _interpolated(self, kind: str, body: SourceNode, frame: _Frame) -> SourceNode:
+        """Return an item's keys with values for expressions; layers within it keep theirs."""
+        entries = dict(_entries(body))
+        layers = entries.pop("layers", None) if kind == RECURRENT else None
+        rest = replace(body, value=entries)
+        rest = self._interpolator.interpolate(rest, frame.names, frame.chain)
+        return rest if layers is None else replace(rest, value={**_entries(rest), "layers": layers})
 
     def _edited(self, item: _NamedItem, frame: _Frame, edits: tuple[_ScopedEdits, ...]) -> None:
         """Expand a layer or block as `edits` make it; what they add is subject to later edits."""
         if not edits:
-            expand_item = self._use if item.kind in self._blocks else self._layer
-            expand_item(item, frame)
+            if item.kind == RECURRENT:
+                self._recurrent(item, frame)
+            else:
+                expand_item = self._use if item.kind in self._blocks else self._layer
+                expand_item(item, frame)
             return
         own, name = edits[0], str(item.name.value)
         local = name[len(own.scope) + 1 :] if own.scope else name
@@ -326,6 +338,35 @@ class _Expander:
         self.chains.append(frame.chain)
         self._names.add(str(name.value))
         self._previous = f"/{name.value}"
+
+    def _recurrent(self, item: _NamedItem, frame: _Frame) -> None:
+        """Append a recurrence, whose layers are expanded under names relative to its own."""
+        name, entries = str(item.name.value), dict(_entries(item.body))
+        layers = entries.pop("layers", None)
+        if layers is None or not isinstance(layers.value, tuple) or not layers.value:
+            place = item.body.start if layers is None else layers.place
+            self._problem(frame, f"{RECURRENT} needs layers", place, expected="a list of layers")
+            layers = SourceNode((), place)
+        own = {key: part for key, part in entries.items() if key not in ("name", "layers")}
+        sequences = _entries(entries.get("sequences"))
+        for key in (*sequences, *_entries(entries.get("memories"))):
+            self._names.add(f"{name}/{key}")
+        outside = self.flat, self.chains
+        self.flat, self.chains, self._given_input = [], [], None
+        self._previous = next((f"/{name}/{key}" for key in sequences), self._previous)
+        chain = (*frame.chain, f"a layer of {RECURRENT} {name!r} at {item.body.start}")
+        self.layers(layers, replace(frame, scope=name, chain=chain, prefix=""))
+        inner = tuple(_relative(layer, f"{name}/") for layer in self.flat)
+        chains = BodyChains(frame.chain, tuple(self.chains))
+        self.flat, self.chains = outside
+        body = replace(layers, value=inner)
+        keys = SourceNode(
+            {"name": item.name, **own, "layers": body}, item.body.place, item.body.key_place
+        )
+        self.flat.append(SourceNode({RECURRENT: keys}, item.body.start))
+        self.chains.append(chains)
+        self._names.add(name)
+        self._previous = f"/{name}"
 
     def _full_name(self, kind: str, body: SourceNode, frame: _Frame) -> SourceNode:
         """Return the name given in `body`, or a numbered one per kind, with the frame's scope."""
@@ -440,6 +481,14 @@ class _Expander:
                 names[key] = self._interpolator.interpolate(default, names, frame.chain)
             self._interpolator.check_depth(names[key])
         return names
+
+
+def _relative(layer: SourceNode, prefix: str) -> SourceNode:
+    """Return an expanded layer whose name is relative to a scope."""
+    ((kind, body),) = _entries(layer).items()
+    name = _entries(body)["name"]
+    own = replace(name, value=str(name.value).removeprefix(prefix))
+    return replace(layer, value={kind: replace(body, value={**_entries(body), "name": own})})
 
 
 def removal_hint(reference: str, scope: str, removed: Mapping[str, SourceLocation]) -> str:

@@ -1,7 +1,8 @@
-"""Keys that the expansion of a config reads: `extends`, `blocks`, `repeat` and every layer's own.
+"""Keys that the expansion of a config reads: `extends`, `blocks`, `repeat`, `recurrent` and every
+layer's own.
 
-They are gone before the sections are validated, so these models only describe them, for the JSON
-Schema and the reference.
+They are gone before the sections are validated. But for those of `recurrent`, these models only
+describe them, for the JSON Schema and the reference.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from mxrun.base.description import Written
-from mxrun.config.fields import AnyLayer, Reference, Word
+from mxrun.config.fields import AnyLayer, Reference, Shape, Word
 from mxrun.config.section import Section
 
 Layers = Annotated[
@@ -61,6 +62,93 @@ class RepeatKeys(Section):
     layers: Layers = Field(
         description="The layers to repeat; a name in them contains `${i}`, so that names differ.",
         examples=[[{"FullyConnected": {"name": "fc${i}", "num_hidden": 64}}]],
+    )
+
+
+class MemoryKeys(Section):
+    """Memory of a recurrence: a layer's output at an earlier step."""
+
+    layer: Reference = Field(
+        description="The layer of the recurrence whose output is remembered.", examples=["next"]
+    )
+    shape: Shape | None = Field(
+        default=None,
+        description="The shape of the memory for one record; default: that of the layer.",
+        examples=[[128]],
+    )
+    initial: Reference | None = Field(
+        default=None,
+        description="The layer or input outside that gives the memory before the first step; "
+        "with an offset above 1, as many values on the axis after the batch, the oldest first; "
+        "default: zeros.",
+        examples=["encoder"],
+    )
+    offset: Annotated[int, Field(ge=1)] = Field(
+        default=1, description="The number of steps between the layer's output and its reading."
+    )
+
+
+class RecurrentKeys(Section):
+    """Layers that are applied to every step of a sequence, one step after the other.
+
+    They read the values of the sequences at the present step, memories of earlier steps, layers and
+    inputs outside, which are the same at every step, and each other. Their weights are shared by
+    all steps, and called `rnn/fc_weight` for the layer `fc` of a recurrence `rnn`. Sequences and
+    outputs have the batch on the first axis and the steps on the second.
+    """
+
+    sequences: dict[Word, Reference] = Field(
+        description="The sequences that are read step by step: names for use in the recurrence, "
+        "and the layers or inputs outside; the first layer reads the first of them.",
+        examples=[{"x": "data"}],
+        min_length=1,
+    )
+    memories: dict[Word, MemoryKeys] = Field(
+        default={},
+        description="The memories, by the names under which layers of the recurrence read them.",
+        examples=[{"h": {"layer": "next"}}],
+    )
+    layers: Layers = Field(
+        description="The layers of one step.",
+        examples=[
+            [
+                {"Concat": {"name": "both", "inputs": ["x", "h"]}},
+                {"FullyConnected": {"name": "fc", "num_hidden": 128}},
+                {"Activation": {"name": "next", "act_type": "tanh"}},
+            ]
+        ],
+    )
+    outputs: tuple[Reference, ...] | None = Field(
+        default=None,
+        description="The layers of the recurrence whose values at all steps are its outputs "
+        "`rnn[0]`, `rnn[1]`, ...; default: its last layer.",
+        examples=[["next"]],
+    )
+    final: tuple[Word, ...] = Field(
+        default=(),
+        description="The memories whose values after the last step are outputs, such as `rnn[h]`.",
+        examples=[["h"]],
+    )
+    reverse: bool = Field(
+        default=False, description="Whether the steps run from the last to the first."
+    )
+    bidirectional: bool = Field(
+        default=False,
+        description="Whether a second copy of the layers, with weights of its own, runs from the "
+        "last step to the first; outputs of both are joined on the last axis. The copies are "
+        "called `rnn/forward` and `rnn/backward`.",
+    )
+    lengths: Reference | None = Field(
+        default=None,
+        description="The layer or input with the number of steps of each record. Steps beyond "
+        "change no result: outputs are 0 there, and final memories are those of a record's last "
+        "step; default: all records have all steps.",
+        examples=["lengths"],
+    )
+    unroll: bool = Field(
+        default=False,
+        description="Whether every step has operators of its own; the results are the same, bit "
+        "for bit.",
     )
 
 

@@ -11,7 +11,7 @@ from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.keywords import AUTO, PREFERRED, RESERVED_KEYS
 from mxrun.base.near_names import nearest
 from mxrun.config.marked import SourceNode
-from mxrun.config.names import is_reference, scope_of
+from mxrun.config.names import is_reference, joined, scope_of
 
 IMPLEMENTATIONS = (PREFERRED, AUTO, "numpy", "onednn")
 PRECISIONS = ("float32", "bfloat16")
@@ -59,16 +59,13 @@ class LayerConfig:
         return self.parameters[key].start if key in self.parameters else self.place
 
 
-def read_layers(
-    layers: Sequence[SourceNode], chains: Sequence[tuple[str, ...]], diagnostics: Diagnostics
-) -> tuple[LayerConfig, ...]:
-    """Convert expanded layers; problems are added to `diagnostics`."""
-    return tuple(
-        _read_layer(item, chain, diagnostics) for item, chain in zip(layers, chains, strict=True)
-    )
+def read_layer(
+    item: SourceNode, chain: tuple[str, ...], diagnostics: Diagnostics, scope: str = ""
+) -> LayerConfig:
+    """Convert an expanded layer; problems are added to `diagnostics`.
 
-
-def _read_layer(item: SourceNode, chain: tuple[str, ...], diagnostics: Diagnostics) -> LayerConfig:
+    scope: that to which the layer's name is relative.
+    """
     assert isinstance(item.value, Mapping)
     ((operator, body),) = item.value.items()
     assert isinstance(body.value, Mapping)
@@ -79,7 +76,7 @@ def _read_layer(item: SourceNode, chain: tuple[str, ...], diagnostics: Diagnosti
             diagnostics.add(Diagnostic(problem, entries[key].start, chain=chain))
     return LayerConfig(
         operator=operator,
-        name=str(entries["name"].value),
+        name=joined(scope, str(entries["name"].value)),
         parameters={key: part for key, part in entries.items() if key not in RESERVED_KEYS},
         inputs=_inputs(entries.get("inputs"), chain, diagnostics),
         implementation=_implementation(entries.get("implementation"), chain, diagnostics),

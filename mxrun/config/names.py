@@ -3,7 +3,7 @@
 A name consists of words joined by `/`. The part before the last `/` is the layer's scope: the block
 that contains it. A reference `conv1` inside the scope `a/b` is resolved to `a/b/conv1`, else
 `a/conv1`, else `conv1`; `/conv1` only to the last. The name of a block refers to its last layer.
-`split[1]` is the second output of `split`.
+`split[1]` is the second output of `split`, `rnn[h]` the output `h` of `rnn`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 
 WORD = r"[A-Za-z_][A-Za-z0-9_.-]*"
 NAME = rf"{WORD}(/{WORD})*"
-REFERENCE = rf"/?{NAME}(\[[0-9]{{1,4}}\])?"
+REFERENCE = rf"/?{NAME}(\[([0-9]{{1,4}}|{WORD})\])?"
 LONGEST_NAME = 200
 
-_REFERENCE = re.compile(rf"(?P<root>/?)(?P<name>{NAME})(\[(?P<output>[0-9]{{1,4}})\])?")
+_REFERENCE = re.compile(rf"(?P<root>/?)(?P<name>{NAME})(\[(?P<output>[0-9]{{1,4}}|{WORD})\])?")
 
 
 def is_name(value: object) -> bool:
@@ -41,6 +41,11 @@ def _matches(pattern: str, text: str) -> bool:
 def scope_of(name: str) -> str:
     """Return the scope of a full name; empty at the top level."""
     return name.rpartition("/")[0]
+
+
+def joined(scope: str, name: str) -> str:
+    """Return the full name of what is called `name` in a scope."""
+    return f"{scope}/{name}" if scope else name
 
 
 def automatic_stem(kind: str) -> str:
@@ -70,15 +75,16 @@ class Names:
     def __iter__(self) -> Iterator[str]:
         return iter(self._last)
 
-    def resolve(self, reference: str, scope: str = "") -> tuple[str, int] | None:
-        """Return the full name and output number of a reference written in `scope`.
+    def resolve(self, reference: str, scope: str = "") -> tuple[str, int | str] | None:
+        """Return the full name, and the number or name of the output, of a reference in `scope`.
 
         Returns None if no such name exists or the text is not a valid reference.
         """
         match = _REFERENCE.fullmatch(reference)
         if match is None:
             return None
-        output = int(match["output"] or 0)
+        written = match["output"] or "0"
+        output: int | str = int(written) if written.isdecimal() else written
         while not match["root"] and scope:
             if found := self._last.get(f"{scope}/{match['name']}"):
                 return found, output

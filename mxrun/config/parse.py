@@ -20,9 +20,10 @@ from mxrun.config.data import Data, DatasetSection
 from mxrun.config.dump import dump
 from mxrun.config.expand import Expanded, expand
 from mxrun.config.interpolate import depth_of
-from mxrun.config.layers import LayerConfig, read_layers
+from mxrun.config.layers import LayerConfig
 from mxrun.config.load import DEEPEST, LARGEST_FILE, MAX_VALUES
 from mxrun.config.marked import REQUIRED, SourceNode, located
+from mxrun.config.recurrent import read_layers
 from mxrun.config.schema import NetworkSection, Settings, are_plugins
 from mxrun.config.section import Section
 from mxrun.config.sources import PATHLESS, Overrides, read_sources

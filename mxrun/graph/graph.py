@@ -247,6 +247,8 @@ class GraphLoop:
     place of each result that the enclosing graph needs. inputs, outputs: specs of the enclosing
     graph's tensors, in plain layout and with the dtypes of the body's. An output that is also read,
     such as a history, is the new version of the input that holds its first row (`Graph.mutations`).
+    limit: number among `inputs` of a tensor [1] of int64; at most so many iterations run, the first
+    ones, or the last ones if `from_end`.
     """
 
     count: int
@@ -255,6 +257,8 @@ class GraphLoop:
     writes: Mapping[str, Slice]
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
+    limit: int | None = None
+    from_end: bool = False
 
 
 class GraphBuilder:

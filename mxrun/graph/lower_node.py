@@ -17,7 +17,7 @@ from mxrun.graph.graph import (
 )
 from mxrun.graph.infer import InferredSpecs
 from mxrun.graph.node import Node, NodeEntry
-from mxrun.graph.recurrence.operator import Memory, RecurrenceProperty
+from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH, Memory, RecurrenceProperty
 from mxrun.operator.property import ResourceKind
 from mxrun.operator.register import create
 
@@ -119,6 +119,7 @@ class _Unrolled:
         sequences = {
             name: self._rows(self._given[name], name) for name in prop.parameters.sequences
         }
+        sequences |= {name: self._valid(steps, name) for name in prop.parameters.valid}
         values = {memory.name: self._initial(memory) for memory in prop.memories}
         stacked: dict[int, list[ValueId]] = {index: [] for index in range(len(prop.stacked))}
         order = range(steps - 1, -1, -1) if prop.parameters.reverse else range(steps)
@@ -166,6 +167,16 @@ class _Unrolled:
         row = replace(spec, shape=spec.shape[1:])
         parameters = {"num_outputs": rows, "axis": 0, "squeeze_axis": True}
         return self._apply("SliceChannel", parameters, [value], [row] * rows, self._at.name(f"{name}:rows"))
+
+    def _valid(self, steps: int, name: str) -> list[ValueId]:
+        """Return the masks of the records that have a step, by the number of the iteration."""
+        lengths = self._given[SEQUENCE_LENGTH]
+        records = self._builder.values[lengths].spec.shape
+        specs = [TensorSpec((steps, *records)), TensorSpec((1,), "int64")]
+        name = self._at.name(name)
+        mask, _ = self._apply("_valid_steps", {"steps": steps}, [lengths], specs, name)
+        rows = self._rows(mask, name)
+        return rows[::-1] if self._prop.parameters.reverse else rows
 
     def _initial(self, memory: Memory) -> list[ValueId]:
         """Return the values of a memory before the first step, the oldest first."""

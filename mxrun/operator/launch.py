@@ -111,10 +111,20 @@ class ProviderLaunch:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Program that runs `count` times; its handles move by their strides."""
+    """Program that runs `count` times; its handles move by their strides.
+
+    limit: handle of an int64 number; at most so many iterations run, the first ones, or the last
+    ones if `from_end`.
+    """
 
     count: int
     program: tuple[Launch, ...]
+    limit: Handle | None = None
+    from_end: bool = False
+
+    def rank(self, iteration: int) -> int:
+        """Return the number of iterations that are preferred to one, given a limit."""
+        return self.count - 1 - iteration if self.from_end else iteration
 
 
 Launch: TypeAlias = PythonLaunch | LoopLaunch | ProviderLaunch | Repeat

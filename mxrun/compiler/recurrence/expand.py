@@ -114,7 +114,7 @@ class _Expansion:
         body = forward_body(
             prop,
             [arguments[name] for name in prop.list_arguments()],
-            {*prop.parameters.sequences, *prop.parameters.memories, *data},
+            {*prop.parameters.sequences, *prop.parameters.memories, *prop.parameters.valid, *data},
             is_train,
             self._passes.fuse,
         )

@@ -24,7 +24,7 @@ from mxrun.compiler.recurrence.body import (
 from mxrun.compiler.recurrence.tensors import LoopPlaces, Rows, SurroundingGraph
 from mxrun.graph.graph import Graph, StepKind, ValueId
 from mxrun.graph.lower import RANDOM_STATE
-from mxrun.graph.recurrence.operator import Memory, RecurrenceProperty
+from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH, Memory, RecurrenceProperty
 
 _STEP_RANDOM = "_step_random"
 
@@ -141,6 +141,28 @@ def _read_arguments(
         parameters = {"steps": recurrence.steps}
         keys = graph.apply(_STEP_RANDOM, (state,), "step_random", spec, parameters)
         places.reads[RANDOM_STATE] = recurrence.in_order(keys, 0, backward)
+    if prop.parameters.use_sequence_length:
+        _read_lengths(recurrence, body, graph, places, backward)
+
+
+def _read_lengths(
+    recurrence: Recurrence,
+    body: Graph,
+    graph: SurroundingGraph,
+    places: LoopPlaces,
+    backward: bool,
+) -> None:
+    """Add the mask of valid steps if the body reads it, and limit the iterations."""
+    spec, steps = recurrence.arguments[SEQUENCE_LENGTH], recurrence.steps
+    specs = (TensorSpec((steps, *spec.shape)), TensorSpec((1,), "int64"))
+    lengths = graph.source(SEQUENCE_LENGTH, spec)
+    mask, count = graph.outputs(
+        "_valid_steps", (lengths,), "valid_steps", specs, {"steps": steps}
+    )
+    for name in recurrence.prop.parameters.valid:
+        if name in body.sources:
+            places.reads[name] = recurrence.in_order(mask, 0, backward)
+    places.limit, places.from_end = count, backward
 
 
 def backward_graph(

@@ -38,12 +38,15 @@ class LoopPlaces:
     """Places of a body's sources and results in the tensors around a loop.
 
     overwritten: {new version: old version} of tensors that the loop writes, whose old content it
-    keeps.
+    keeps. limit: tensor with the number of iterations that run at most, the first ones, or the last
+    ones if `from_end`.
     """
 
     reads: dict[str, Rows] = field(default_factory=dict)
     writes: dict[str, Rows] = field(default_factory=dict)
     overwritten: dict[ValueId, ValueId] = field(default_factory=dict)
+    limit: ValueId | None = None
+    from_end: bool = False
 
 
 class SurroundingGraph:
@@ -74,9 +77,20 @@ class SurroundingGraph:
         parameters: Mapping[str, object] | None = None,
     ) -> ValueId:
         """Return the output of an operator."""
-        made = self.value(name, spec)
+        return self.outputs(operator, inputs, name, (spec,), parameters)[0]
+
+    def outputs(
+        self,
+        operator: str,
+        inputs: tuple[ValueId, ...],
+        name: str,
+        specs: Sequence[TensorSpec],
+        parameters: Mapping[str, object] | None = None,
+    ) -> tuple[ValueId, ...]:
+        """Return the outputs of an operator."""
+        made = tuple(self.value(f"{name}{index or ''}", spec) for index, spec in enumerate(specs))
         prop = create(operator, parameters or {})
-        self.builder.step(Step(name, self._kind, prop, inputs, (made,), writes((made,))))
+        self.builder.step(Step(name, self._kind, prop, inputs, made, writes(made)))
         return made
 
     def zeros(self, name: str, spec: TensorSpec) -> ValueId:
@@ -108,6 +122,7 @@ class SurroundingGraph:
     def loop(self, name: str, count: int, body: Graph, places: LoopPlaces) -> None:
         """Append a loop over a body."""
         inputs = list(dict.fromkeys(rows.value for rows in places.reads.values()))
+        inputs += [] if places.limit is None else [places.limit]
         inputs += [old for old in places.overwritten.values() if old not in inputs]
         outputs = list(dict.fromkeys(rows.value for rows in places.writes.values()))
         self.builder.mutations.update(places.overwritten)
@@ -122,6 +137,8 @@ class SurroundingGraph:
                     writes=self._slices(places.writes, outputs),
                     inputs=tuple(map(self.spec, inputs)),
                     outputs=tuple(map(self.spec, outputs)),
+                    limit=None if places.limit is None else inputs.index(places.limit),
+                    from_end=places.from_end,
                 ),
                 tuple(inputs),
                 tuple(outputs),

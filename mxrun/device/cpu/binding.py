@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.errors import InternalError
+from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Arguments, Int64s, Integer, Table
 from mxrun.codegen.jit import int64s, native
 from mxrun.device.cpu.call import (
@@ -109,9 +110,10 @@ def _repeated(
     prepare: PrepareBody,
 ) -> tuple[Call, ...]:
     """Return one native call for a loop; one after the other for a loop with Python bodies."""
+    limit = None if repeat.limit is None else _address(repeat.limit, iterations)
     if runs_python(repeat):
         return tuple(
-            call
+            _limited(call, repeat, iteration, limit, iterations)
             for iteration in range(repeat.count)
             for launch in repeat.program
             for call in calls_of(launch, threads, (*iterations, iteration), depth + 1, prepare)
@@ -122,18 +124,47 @@ def _repeated(
         for call in calls_of(launch, threads, iterations, depth + 1, prepare)
         if isinstance(call, NativeCall)
     ]
-    return (_loop(repeat.count, inner, depth),)
+    return (_loop(repeat.count, inner, depth, limit, repeat.from_end),)
+
+
+def _limited(
+    call: Call, repeat: Repeat, iteration: int, limit: int | None, iterations: tuple[int, ...]
+) -> Call:
+    """Return a call of one iteration of an unrolled loop, which is made within its limit alone."""
+    if repeat.limit is None or limit is None:
+        return call
+    rank = repeat.rank(iteration)
+    if isinstance(call, NativeCall):
+        return _loop(1, [call], len(iterations), limit, first=rank)
+    return PythonCall(limited_body(call.function, repeat.limit, rank, iterations))
+
+
+def limited_body(
+    function: Callable[[], None], limit: Handle, rank: int, iterations: tuple[int, ...]
+) -> Callable[[], None]:
+    """Return a function that does nothing unless the number at `limit` is above `rank`."""
+    number = array_of(limit, TensorSpec((1,), "int64"), iterations)
+
+    def run() -> None:
+        if rank < number[0]:
+            function()
+
+    return run
 
 
 class RepeatedCalls(Arguments):
     """Arguments of `repeat_loop`.
 
-    calls: `call_count` packed rows. words: the addresses of words in the memory of the calls;
-    strides [word_count]: bytes by which each moves per iteration. failed [1]: set to 1 if a call
-    fails, and left as it is otherwise.
+    limit: None, or the number of iterations that run at most, of which `first` have run in earlier
+    loops. from_end: whether they are the last ones. calls: `call_count` packed rows. words: the
+    addresses of words in the memory of the calls; strides [word_count]: bytes by which each moves
+    per iteration. failed [1]: set to 1 if a call fails, and left as it is otherwise.
     """
 
     count: Integer
+    limit: Int64s
+    first: Integer
+    from_end: Integer
     calls: Int64s
     call_count: Integer
     words: Table
@@ -144,25 +175,44 @@ class RepeatedCalls(Arguments):
 
 @native
 def repeat_loop(call: RepeatedCalls) -> None:
-    """Make all calls `count` times, then move the words back."""
-    for _ in range(call.count):
+    """Make all calls for each iteration that runs, then move the words back."""
+    number = call.count
+    if call.limit is not None:
+        number = min(max(call.limit[0] - call.first, 0), call.count)
+    skipped = call.count - number if call.from_end != 0 else 0
+    for word in range(call.word_count):
+        int64s(call.words, word)[0] += skipped * call.strides[word]
+    for _ in range(number):
         for i in range(call.call_count):
             if made_call(call.calls, i) != 0:
                 call.failed[0] = 1
         for word in range(call.word_count):
             int64s(call.words, word)[0] += call.strides[word]
     for word in range(call.word_count):
-        int64s(call.words, word)[0] -= call.count * call.strides[word]
+        int64s(call.words, word)[0] -= (skipped + number) * call.strides[word]
 
 
-def _loop(count: int, calls: Sequence[NativeCall], depth: int) -> NativeCall:
-    """Return the call that repeats `calls`, the loop number `depth` from outside."""
+def _loop(
+    count: int,
+    calls: Sequence[NativeCall],
+    depth: int,
+    limit: int | None = None,
+    from_end: bool = False,
+    first: int = 0,
+) -> NativeCall:
+    """Return the call that repeats `calls`, the loop number `depth` from outside.
+
+    limit: address of the number of iterations that run at most.
+    """
     packed = pack(calls)
     moves = tuple(words_of(calls, packed))
     own = [move for move in moves if len(move.strides) > depth and move.strides[depth]]
     failed: Failure = np.zeros(1, np.int64)
     repetition = RepeatedCalls(
         count=count,
+        limit=limit,
+        first=first,
+        from_end=from_end,
         calls=packed,
         call_count=len(calls),
         words=tuple(move.word for move in own),
@@ -174,7 +224,9 @@ def _loop(count: int, calls: Sequence[NativeCall], depth: int) -> NativeCall:
     outer = tuple(move for move in moves if move.movable is not None or any(move.strides[:depth]))
     failures = (failed, *(each for call in calls for each in call.failed))
     number = 1 + count * sum(call.count for call in calls)
-    return replace(made, owner=(made.owner, calls), count=number, moves=outer, failed=failures)
+    return replace(
+        made, owner=(made.owner, calls), count=number, moves=(*made.moves, *outer), failed=failures
+    )
 
 
 def start_call(threads: int) -> tuple[NativeCall, ...]:

@@ -55,7 +55,9 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
     """Body applied to every step; arguments are its variables, outputs are stacked heads.
 
     Arguments: sequences [T, ...], initial values, variables with one value for all steps, and the
-    lengths of the records [N] int32. Outputs: stacked heads [T, ...] and final memories.
+    lengths of the records [N] int32. Outputs: stacked heads [T, ...] and final memories. With
+    lengths only the steps of the longest record run; later rows of outputs are undefined, and so
+    are their gradients.
     """
 
     type_string = "_recurrent"
@@ -81,6 +83,10 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
             problem = "two sequences or memories have one name"
         elif not {*given.initial, *given.final} <= {*memories}:
             problem = "an initial or final value is of no memory"
+        elif given.valid and not given.use_sequence_length:
+            problem = "a mask of valid steps needs lengths"
+        elif given.final and given.use_sequence_length:
+            problem = "the values after the last steps of records are rows of an output"
         elif not given.sequences:
             problem = "there is no sequence"
         elif any(node.prop is not None and node.prop.list_auxiliary_states() for node in self.nodes):
@@ -111,7 +117,8 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
     @cached_property
     def others(self) -> tuple[str, ...]:
         """Names of the variables that have one value for all steps."""
-        own = {*self.parameters.sequences, *self.parameters.memories}
+        given = self.parameters
+        own = {*given.sequences, *given.memories, *given.valid}
         variables = (node.name for node in self.nodes if node.is_variable)
         return tuple(name for name in variables if name not in own)
 
@@ -148,6 +155,7 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
         types = dict(zip(self.list_arguments(), inputs, strict=True))
         types.pop(SEQUENCE_LENGTH, None)
         known = {name: dtype for name, dtype in types.items() if dtype is not None}
+        known |= dict.fromkeys(self.parameters.valid, "float32")
         found = self._body_types(known)
         heads = (*self.stacked, *(memory.head for memory in self.memories if memory.is_final))
         arguments = [
@@ -185,6 +193,7 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
         shapes.run()
         named = dict(zip(self.list_arguments(), arguments, strict=True))
         types = {name: spec.dtype for name, spec in named.items() if name != SEQUENCE_LENGTH}
+        types |= dict.fromkeys(self.parameters.valid, "float32")
         types |= {name: dtype for name, dtype in self._body_types(types).items() if dtype}
         return infer(self.body, shapes.variables(), types)
 
@@ -285,6 +294,8 @@ class _Shapes:
             self._know(name, NodeEntry(prop.variable(name)), given[name])
         for name, head, shape in zip(prop.list_outputs(), prop.stacked, stacked, strict=False):
             self._know(name, head, _inner(name, shape))
+        for name in prop.parameters.valid:
+            self._know(name, NodeEntry(prop.variable(name)), given[SEQUENCE_LENGTH])
         finals = iter(self.outputs[len(stacked) :])
         for memory in prop.memories:
             own = NodeEntry(prop.variable(memory.name))
@@ -337,9 +348,13 @@ class _Shapes:
         }
         arguments |= {memory.name: blocks[memory.name] for memory in prop.memories}
         arguments |= {name: shapes.get(NodeEntry(prop.variable(name))) for name in prop.others}
-        arguments[SEQUENCE_LENGTH] = unify(
+        lengths = unify(
             SEQUENCE_LENGTH, self.given.get(SEQUENCE_LENGTH), (None,), "one number for each record"
         )
+        for name in prop.parameters.valid:
+            valid = shapes.get(NodeEntry(prop.variable(name)))
+            lengths = unify(SEQUENCE_LENGTH, lengths, valid, "the records of the body")
+        arguments[SEQUENCE_LENGTH] = lengths
         finals = [blocks[memory.name] for memory in prop.memories if memory.is_final]
         return PartialInference(
             [arguments[name] for name in prop.list_arguments()],

@@ -39,6 +39,11 @@ class RecurrenceParameters(Parameters):
     use_sequence_length: bool = Field(
         False, description="Whether an argument gives the number of steps of each record."
     )
+    valid: tuple[str, ...] = Field(
+        (),
+        max_length=1,
+        description="Variable [N] float32 that is 1 for records with a step at this time, else 0.",
+    )
     unroll: bool = Field(
         False, description="Whether every step has operators of its own instead of one loop."
     )
