@@ -8,6 +8,7 @@ from mxrun.config.layers import LayerConfig
 from mxrun.config.marked import SourceNode
 from mxrun.config.names import Names
 from mxrun.config.parse import ConfigSource, Parsed, RunConfig, load_config, parse
+from mxrun.config.recurrent import RecurrentConfig
 from mxrun.config.schema import NetworkSection, VariableSection
 from mxrun.config.sources import COMMAND_LINE, PATHLESS, Overrides, overridden
 from mxrun.config.training import StartFrom, Train
@@ -24,6 +25,7 @@ __all__ = [
     "NetworkSection",
     "Overrides",
     "Parsed",
+    "RecurrentConfig",
     "RunConfig",
     "SourceNode",
     "StartFrom",

@@ -27,7 +27,7 @@ from mxrun.base.description import describe_value
 from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.keywords import RECURRENT, REPEAT
 from mxrun.base.near_names import Suggestions, nearest
-from mxrun.config.arithmetic import RESERVED
+from mxrun.config.blocks import BlockDefinition, read_blocks
 from mxrun.config.interpolate import Interpolator, mentions
 from mxrun.config.layer_edits import (
     CHANGE,
@@ -41,23 +41,11 @@ from mxrun.config.layer_edits import (
 )
 from mxrun.config.layers import LayerConfig
 from mxrun.config.load import MAX_VALUES
-from mxrun.config.marked import SourceNode
-from mxrun.config.names import LONGEST_NAME, Names, automatic_stem, is_name, is_word, scope_of
+from mxrun.config.marked import SourceNode, entries_of
+from mxrun.config.names import LONGEST_NAME, Names, automatic_stem, is_name, scope_of
 from mxrun.config.recurrent import BodyChains, Chain
 
-RESERVED_PARAMETERS = frozenset({"name", "inputs", "input", "i", *RESERVED})
-
 _DEEPEST_BLOCKS = 32
-
-
-@dataclass(frozen=True)
-class BlockDefinition:
-    """Parameterised group of layers; a parameter whose default is null must be given."""
-
-    place: SourceLocation
-    parameters: Mapping[str, SourceNode]
-    layers: SourceNode
-    edits: tuple[LayerEdits, ...]
 
 
 @dataclass(frozen=True)
@@ -114,19 +102,19 @@ class Expanded:
 def expand(root: SourceNode, diagnostics: Diagnostics) -> Expanded:
     """Expand a complete config; raises UserError if it exceeds the limits."""
     interpolator = Interpolator(diagnostics)
-    entries = dict(_entries(root))
-    blocks = _blocks(entries.pop("blocks", None), diagnostics)
+    entries = dict(entries_of(root))
+    blocks = read_blocks(entries.pop("blocks", None), diagnostics)
     places = {name: block.place for name, block in blocks.items()}
     network = entries.get("network")
-    layers = _entries(network).get("layers")
+    layers = entries_of(network).get("layers")
     if network is not None and layers is not None:
-        rest = {key: part for key, part in _entries(network).items() if key != "layers"}
+        rest = {key: part for key, part in entries_of(network).items() if key != "layers"}
         entries["network"] = replace(network, value=rest)
     root = interpolator.interpolate(replace(root, value=entries), {})
     if network is None or layers is None:
         return Expanded(root, (), (), places)
-    network = _entries(root)["network"]
-    inputs = _entries(_entries(network).get("inputs"))
+    network = entries_of(root)["network"]
+    inputs = entries_of(entries_of(network).get("inputs"))
     expander = _Expander(blocks, tuple(inputs), interpolator, diagnostics)
     if isinstance(layers.value, tuple):
         edits = read_edits(layers, diagnostics)
@@ -136,59 +124,9 @@ def expand(root: SourceNode, diagnostics: Diagnostics) -> Expanded:
         layers = SourceNode(tuple(expander.flat), layers.place, layers.key_place)
     elif isinstance(layers.value, Mapping):
         diagnostics.add(without_list("network.layers", layers))
-    network = replace(network, value={**_entries(network), "layers": layers})
-    root = replace(root, value={**_entries(root), "network": network})
+    network = replace(network, value={**entries_of(network), "layers": layers})
+    root = replace(root, value={**entries_of(root), "network": network})
     return Expanded(root, tuple(expander.flat), tuple(expander.chains), places, expander.removed)
-
-
-def _entries(node: SourceNode | None) -> Mapping[str, SourceNode]:
-    return node.value if node is not None and isinstance(node.value, Mapping) else {}
-
-
-def _blocks(node: SourceNode | None, diagnostics: Diagnostics) -> dict[str, BlockDefinition]:
-    if node is None or node.value is None:
-        return {}
-    if not isinstance(node.value, Mapping):
-        diagnostics.add(
-            Diagnostic(
-                "blocks: must be a mapping", node.place, "a mapping", describe_value(node.value)
-            )
-        )
-        return {}
-    found = {name: _block(name, body, diagnostics) for name, body in node.value.items()}
-    return {name: block for name, block in found.items() if block is not None}
-
-
-def _block(name: str, body: SourceNode, diagnostics: Diagnostics) -> BlockDefinition | None:
-    before = len(diagnostics)
-    if not is_word(name) or name in (REPEAT, RECURRENT):
-        expected = f"letters, digits, _ . -, not {REPEAT!r} or {RECURRENT!r}"
-        diagnostics.add(Diagnostic("not a name for a block", body.start, expected, repr(name)))
-    entries = _entries(body)
-    for key, part in entries.items():
-        if key not in ("parameters", "layers"):
-            hint = nearest(key, ("parameters", "layers")) or "a block has parameters and layers"
-            diagnostics.add(Diagnostic(f"unknown key {key!r}", part.start, hint=hint))
-    layers = entries.get("layers")
-    if layers is not None and isinstance(layers.value, Mapping):
-        diagnostics.add(without_list(f"block {name!r}", layers))
-    elif layers is None or not isinstance(layers.value, tuple) or not layers.value:
-        place = layers.place if layers else body.start
-        diagnostics.add(Diagnostic(f"block {name!r} needs layers", place, "a list of layers"))
-    parameters = entries.get("parameters")
-    if parameters is not None and not isinstance(parameters.value, (Mapping, type(None))):
-        got = describe_value(parameters.value)
-        diagnostics.add(
-            Diagnostic("parameters: must be a mapping", parameters.place, "a mapping", got)
-        )
-    for key, part in _entries(parameters).items():
-        if not is_word(key) or key in RESERVED_PARAMETERS:
-            problem = f"a parameter of a block cannot be named {key!r}"
-            diagnostics.add(Diagnostic(problem, part.start, hint="choose another name"))
-    if layers is None or len(diagnostics) > before:
-        return None
-    edits = read_edits(layers, diagnostics)
-    return BlockDefinition(body.start, _entries(parameters), layers, edits)
 
 
 class _Expander:
@@ -262,11 +200,13 @@ class _Expander:
 
     def _interpolated(self, kind: str, body: SourceNode, frame: _Frame) -> SourceNode:
         """Return an item's keys with values for expressions; layers within it keep theirs."""
-        entries = dict(_entries(body))
+        entries = dict(entries_of(body))
         layers = entries.pop("layers", None) if kind == RECURRENT else None
         rest = replace(body, value=entries)
         rest = self._interpolator.interpolate(rest, frame.names, frame.chain)
-        return rest if layers is None else replace(rest, value={**_entries(rest), "layers": layers})
+        return (
+            rest if layers is None else replace(rest, value={**entries_of(rest), "layers": layers})
+        )
 
     def _edited(self, item: _NamedItem, frame: _Frame, edits: tuple[_ScopedEdits, ...]) -> None:
         """Expand a layer or block as `edits` make it; what they add is subject to later edits."""
@@ -321,14 +261,14 @@ class _Expander:
     def _changed(self, item: _NamedItem, change: SourceNode, frame: _Frame) -> _NamedItem:
         """Return an item with the parameters of `change` instead of its own."""
         takes_input = item.takes_input or mentions(change, "input")
-        given = _entries(self._interpolator.interpolate(change, frame.names, frame.chain))
-        body = replace(item.body, value={**_entries(item.body), **given})
+        given = entries_of(self._interpolator.interpolate(change, frame.names, frame.chain))
+        body = replace(item.body, value={**entries_of(item.body), **given})
         name = self._full_name(item.kind, body, frame) if "name" in given else item.name
         return _NamedItem(item.kind, body, name, takes_input)
 
     def _layer(self, item: _NamedItem, frame: _Frame) -> None:
         operator, body, name = item.kind, item.body, item.name
-        entries = {"name": name, **{k: v for k, v in _entries(body).items() if k != "name"}}
+        entries = {"name": name, **{k: v for k, v in entries_of(body).items() if k != "name"}}
         if self._given_input and not item.takes_input and "inputs" not in entries:
             given = SourceNode(self._given_input, body.start)
             entries["inputs"] = SourceNode((given,), body.start, body.start)
@@ -341,15 +281,15 @@ class _Expander:
 
     def _recurrent(self, item: _NamedItem, frame: _Frame) -> None:
         """Append a recurrence, whose layers are expanded under names relative to its own."""
-        name, entries = str(item.name.value), dict(_entries(item.body))
+        name, entries = str(item.name.value), dict(entries_of(item.body))
         layers = entries.pop("layers", None)
         if layers is None or not isinstance(layers.value, tuple) or not layers.value:
             place = item.body.start if layers is None else layers.place
             self._problem(frame, f"{RECURRENT} needs layers", place, expected="a list of layers")
             layers = SourceNode((), place)
         own = {key: part for key, part in entries.items() if key not in ("name", "layers")}
-        sequences = _entries(entries.get("sequences"))
-        for key in (*sequences, *_entries(entries.get("memories"))):
+        sequences = entries_of(entries.get("sequences"))
+        for key in (*sequences, *entries_of(entries.get("memories"))):
             self._names.add(f"{name}/{key}")
         outside = self.flat, self.chains
         self.flat, self.chains, self._given_input = [], [], None
@@ -370,7 +310,7 @@ class _Expander:
 
     def _full_name(self, kind: str, body: SourceNode, frame: _Frame) -> SourceNode:
         """Return the name given in `body`, or a numbered one per kind, with the frame's scope."""
-        given = _entries(body).get("name")
+        given = entries_of(body).get("name")
         prefix = f"{frame.scope}/" if frame.scope else ""
         if given is not None:
             full = prefix + str(given.value)
@@ -391,7 +331,7 @@ class _Expander:
         return SourceNode(f"{stem}{number}", body.start, body.start)
 
     def _repeat(self, body: SourceNode, frame: _Frame) -> None:
-        entries = _entries(body)
+        entries = entries_of(body)
         for key, part in entries.items():
             if key not in ("count", "layers"):
                 hint = nearest(key, ("count", "layers")) or "repeat has count and layers"
@@ -434,7 +374,7 @@ class _Expander:
         self.layers(block.layers, _Frame(name, names, chain, blocks, edits=edits))
 
     def _take_inputs(self, kind: str, body: SourceNode, frame: _Frame) -> None:
-        given = _entries(body).get("inputs")
+        given = entries_of(body).get("inputs")
         if given is None:
             return
         items = given.value
@@ -461,7 +401,7 @@ class _Expander:
         self, kind: str, block: BlockDefinition, body: SourceNode, frame: _Frame
     ) -> dict[str, SourceNode]:
         """Return the values of a block's parameters for the use in `body`."""
-        given = _entries(body)
+        given = entries_of(body)
         known = (*block.parameters, "name", "inputs")
         for key, part in given.items():
             if key not in known:
@@ -485,10 +425,10 @@ class _Expander:
 
 def _relative(layer: SourceNode, prefix: str) -> SourceNode:
     """Return an expanded layer whose name is relative to a scope."""
-    ((kind, body),) = _entries(layer).items()
-    name = _entries(body)["name"]
+    ((kind, body),) = entries_of(layer).items()
+    name = entries_of(body)["name"]
     own = replace(name, value=str(name.value).removeprefix(prefix))
-    return replace(layer, value={kind: replace(body, value={**_entries(body), "name": own})})
+    return replace(layer, value={kind: replace(body, value={**entries_of(body), "name": own})})
 
 
 def removal_hint(reference: str, scope: str, removed: Mapping[str, SourceLocation]) -> str:

@@ -67,3 +67,8 @@ def located(value: Any, place: SourceLocation) -> SourceNode:
     if isinstance(value, (list, tuple)):
         return SourceNode(tuple(located(part, place) for part in value), place)
     return SourceNode(value, place)
+
+
+def entries_of(node: SourceNode | None) -> Mapping[str, SourceNode]:
+    """Return the entries of a mapping; none for any other value."""
+    return node.value if node is not None and isinstance(node.value, Mapping) else {}

@@ -72,7 +72,7 @@ def read_layers(
 
     scope: that to which their names are relative.
     """
-    found = []
+    found: list[LayerConfig] = []
     for item, chain in zip(layers, chains, strict=True):
         if isinstance(chain, BodyChains):
             layer = _recurrent(item, chain, diagnostics, scope)
@@ -124,7 +124,9 @@ def _inconsistent(layer: RecurrentConfig) -> Sequence[Diagnostic]:
             place, problem = layer.node.find("final", position).place, f"no memory {name!r}"
             expected = f"one of {', '.join(keys.memories)}" if keys.memories else ""
             found.append(
-                Diagnostic(f"{layer.name!r} has {problem}", place, expected, name, hint, layer.chain)
+                Diagnostic(
+                    f"{layer.name!r} has {problem}", place, expected, name, hint, layer.chain
+                )
             )
     if keys.reverse and keys.bidirectional:
         place = layer.node.find("reverse").start

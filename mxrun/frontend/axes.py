@@ -58,8 +58,12 @@ class Ranks:
 
     def __init__(self, inputs: Mapping[str, PartialShape]) -> None:
         """`inputs`: the shapes of the network's inputs."""
-        self._inputs = inputs
+        self._inputs = dict(inputs)
         self._shapes: dict[Node, PartialShapes] = {}
+
+    def add(self, name: str, shape: PartialShape) -> None:
+        """Set the shape of a further variable."""
+        self._inputs[name] = shape
 
     def of(self, entry: NodeEntry) -> int | None:
         """Return the rank of an entry, or None if it does not follow from the inputs."""

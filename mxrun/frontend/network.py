@@ -9,11 +9,19 @@ from mxrun.base.dtype import BFLOAT16
 from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.near_names import Suggestions, listed
 from mxrun.base.params import check
-from mxrun.config import LayerConfig, Names, Parsed, SourceNode, removal_hint
+from mxrun.config import (
+    LayerConfig,
+    Names,
+    Parsed,
+    RecurrentConfig,
+    SourceNode,
+    removal_hint,
+)
 from mxrun.frontend.axes import Ranks, with_axes
 from mxrun.frontend.instantiate import ParameterPlaces
-from mxrun.frontend.model import is_loss
-from mxrun.graph.node import Node, NodeEntry, topological
+from mxrun.frontend.network_checks import labels_as_data, missing_gradients, repeated_names
+from mxrun.frontend.recurrent import Outputs, no_such_output, wire_recurrent
+from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.operator.numpy_kernel import NUMPY
@@ -55,6 +63,9 @@ class _Wiring:
         self.variables: dict[str, Node] = {}
         self.previous: NodeEntry | None = None
         self.names = Names()
+        # Outputs of recurrences, and the recurrence of each layer within one.
+        self.outputs: dict[str, Outputs] = {}
+        self.inside: dict[str, str] = {}
         self.later = {layer.name: layer for layer in parsed.layers}
         self.defined: dict[str, SourceLocation] = {}
         network = parsed.network
@@ -75,7 +86,8 @@ class _Wiring:
     def add(self, layer: LayerConfig) -> None:
         """Build one layer; if that fails, the following layers are checked nevertheless."""
         self.later.pop(layer.name, None)
-        prop = self._property(layer)
+        recurrent = layer if isinstance(layer, RecurrentConfig) else None
+        prop = None if recurrent is not None else self._property(layer)
         if layer.name in self.nodes:
             first = self.defined.get(layer.name)
             what = f"the layer at {first}" if first else "an input"
@@ -84,6 +96,9 @@ class _Wiring:
             return
         self.defined[layer.name] = layer.name_place
         self._check_reserved(layer.name, layer.name_place, layer.chain)
+        if recurrent is not None:
+            wire_recurrent(self, recurrent)
+            return
         if prop is None or self.parsed.network is None:
             node = Node(layer.name, place=layer.place)
         else:
@@ -97,15 +112,17 @@ class _Wiring:
         heads = []
         for position, reference in enumerate(outputs):
             place = self.parsed.place("network", "outputs", position)
-            entry = self._resolve(reference, "", place, ())
+            entry = self.resolve(reference, "", place, ())
             if entry is not None:
                 heads.append(entry)
         if not heads and self.previous is not None:
             heads = [self.previous]
         if len(self.diagnostics) == self.before:
-            self._check_names()
-            self._check_labels()
-            self._check_gradients()
+            nodes = self.nodes.values()
+            everything = (*nodes, *self.variables.values())
+            self.diagnostics += repeated_names(everything, self.defined)
+            self.diagnostics += labels_as_data(nodes, self.inputs)
+            self.diagnostics += missing_gradients(nodes)
         reached = set(Symbol(heads).nodes)
         unread = [n for n in self.nodes.values() if n not in reached and not n.is_variable]
         if len(self.diagnostics) == self.before:
@@ -165,9 +182,16 @@ class _Wiring:
         found = (
             self.names.resolve(given.value, layer.scope) if isinstance(given.value, str) else None
         )
-        if found is None or found[1] >= self.nodes[found[0]].num_outputs:
+        return None if found is None else self._output(*found)
+
+    def _output(self, name: str, output: int | str) -> NodeEntry | None:
+        """Return an output of a layer or input; None if it has no such output."""
+        if name in self.outputs:
+            return self.outputs[name].find(output)
+        node = self.nodes.get(name)
+        if node is None or isinstance(output, str) or output >= node.num_outputs:
             return None
-        return NodeEntry(self.nodes[found[0]], found[1])
+        return NodeEntry(node, output)
 
     def _check_precision(self, layer: LayerConfig, property_class: type[AnyProperty]) -> None:
         """Report a layer that requests bfloat16 but would run in float32."""
@@ -317,74 +341,6 @@ class _Wiring:
             self.diagnostics.add(Diagnostic(text, place, hint="choose another name", chain=chain))
         return name == SAMPLE_WEIGHT
 
-    def _check_names(self) -> None:
-        """Report tensors of different nodes with the same name."""
-        first: dict[str, Node] = {}
-        for node in (*self.nodes.values(), *self.variables.values()):
-            tensors = (node.entry_name(index) for index in range(node.num_outputs))
-            for name in dict.fromkeys((node.name, *tensors)):
-                other = first.setdefault(name, node)
-                if other is not node:
-                    self.diagnostics.add(
-                        Diagnostic(
-                            f"two tensors are named {name!r}: of {_described(other)} and of "
-                            f"{_described(node)}",
-                            place=self.defined.get(other.name, other.place),
-                            hint="rename one of the layers",
-                        )
-                    )
-
-    def _check_labels(self) -> None:
-        """Report class labels that a layer reads as data; regression targets are permitted."""
-        labels: set[Node] = set()
-        others: list[tuple[Node, Node]] = []
-        for node in self.nodes.values():
-            if node.prop is None:
-                continue
-            names, outputs = node.prop.list_arguments(), node.prop.list_outputs()
-            types, _ = node.prop.infer_type([None] * len(names), [None] * len(outputs))
-            for name, dtype, entry in zip(names, types, node.argument_entries(), strict=True):
-                if name not in node.prop.label_arguments:
-                    others.append((entry.node, node))
-                elif dtype != "float32":
-                    labels.add(entry.node)
-        self.diagnostics += (
-            Diagnostic(
-                f"{read.name!r} is a label, yet {reader.operator} {reader.name!r} reads it as data",
-                place=reader.place,
-                expected="an input that is not a label",
-                got=read.name,
-                hint="a layer reads the layer before it, the first one the first input",
-            )
-            for read, reader in others
-            if read in labels and read.name in self.inputs
-        )
-
-    def _check_gradients(self) -> None:
-        """Report losses that read an output gradient which no later loss provides."""
-        losses = [node for node in self.nodes.values() if is_loss(node)]
-        before = {found for loss in losses for found in topological(loss.inputs)}
-        for loss in losses:
-            assert loss.prop is not None
-            assert loss.prop.loss_output is not None
-            if loss.prop.loss_output < loss.prop.num_visible_outputs:
-                # The output is the loss itself, whose gradient is 1 by default.
-                continue
-            gradients = [f"gradient {index}" for index in range(loss.num_outputs)]
-            outputs = [f"output {index}" for index in range(loss.num_outputs)]
-            tensors = [f"input {index}" for index in range(len(loss.inputs))]
-            read = loss.prop.declare_backward_dependency(gradients, tensors, outputs)
-            if loss not in before and set(read) & set(gradients):
-                self.diagnostics.add(
-                    Diagnostic(
-                        f"{loss.operator} {loss.name!r} needs the gradient of its output "
-                        "(out_grad), which no layer provides",
-                        place=loss.place,
-                        expected="a loss after it that reads its output",
-                        hint="leave out_grad out: a loss at the end computes its own gradient",
-                    )
-                )
-
     def _variable(self, name: str, place: SourceLocation | None) -> Node:
         if name in self.declared:
             place = self.parsed.key_place("network", "variables", name)
@@ -396,9 +352,9 @@ class _Wiring:
             text = f"{layer.operator} {layer.name!r}: {argument} takes the name of a layer"
             self._problem(layer, text, marked.place, "a name", repr(marked.plain()))
             return None
-        return self._resolve(reference, layer.scope, marked.place, layer.chain, layer)
+        return self.resolve(reference, layer.scope, marked.place, layer.chain, layer)
 
-    def _resolve(
+    def resolve(
         self,
         reference: str,
         scope: str,
@@ -415,11 +371,33 @@ class _Wiring:
                 return NodeEntry(self._variable(reference, place))
             self.diagnostics.add(self._dangling(reference, place, chain, layer))
             return None
-        node, index = self.nodes[found[0]], found[1]
-        if index >= (1 if node.prop is None else node.prop.num_visible_outputs):
-            self.diagnostics.add(_no_such_output(node, index, place, chain))
+        name, output = found
+        if name not in self.nodes:
+            self.diagnostics.add(self._within(name, place, chain))
             return None
-        return NodeEntry(node, index)
+        entry, node = self._output(name, output), self.nodes[name]
+        visible = 1 if node.prop is None else node.prop.num_visible_outputs
+        if entry is None and name in self.outputs:
+            given = self.outputs[name]
+            self.diagnostics.add(no_such_output(name, output, given, place, chain))
+        elif name not in self.outputs and (isinstance(output, str) or output >= visible):
+            self.diagnostics.add(_no_such_output(node, output, place, chain))
+            return None
+        return entry
+
+    def _within(
+        self, name: str, place: SourceLocation | None, chain: tuple[str, ...]
+    ) -> Diagnostic:
+        """Describe a reference to a layer of a recurrence from outside."""
+        recurrence = self.inside.get(name, name)
+        return Diagnostic(
+            f"{name!r} is within the recurrence {recurrence!r}",
+            place,
+            expected="a layer, an input or a variable outside",
+            got=name,
+            hint=f"add it to the outputs of {recurrence!r}, and read {recurrence}[0], ...",
+            chain=chain,
+        )
 
     def _dangling(
         self,
@@ -470,12 +448,8 @@ class _Wiring:
         self.diagnostics.add(Diagnostic(text, place, expected, got, hint, layer.chain))
 
 
-def _described(node: Node) -> str:
-    return f"{'variable' if node.is_variable else node.operator} {node.name!r} at {node.place}"
-
-
 def _no_such_output(
-    node: Node, index: int, place: SourceLocation | None, chain: tuple[str, ...]
+    node: Node, index: int | str, place: SourceLocation | None, chain: tuple[str, ...]
 ) -> Diagnostic:
     """Describe why output `index` of a node cannot be wired."""
     visible = 1 if node.prop is None else node.prop.num_visible_outputs
@@ -483,7 +457,7 @@ def _no_such_output(
     if visible > _MAX_NAMED_OUTPUTS:
         names[1:] = ["...", f"{node.name}[{visible - 1}]"]
     text = f"{node.name!r} has no output {index}"
-    if node.prop is not None and index < node.num_outputs:
+    if node.prop is not None and isinstance(index, int) and index < node.num_outputs:
         text = f"output {index} of {node.name!r}, {node.prop.list_outputs()[index]!r}, is hidden"
     expected = f"{visible} output{'s' if visible > 1 else ''}: {', '.join(names)}"
     return Diagnostic(text, place, expected, f"output {index}", chain=chain)

@@ -72,7 +72,9 @@ def infer(
     """
     nodes = topological(heads)
     state = _ShapeInference(nodes, shapes)
-    state.shapes.update((entry, each) for entry, each in (entries or {}).items() if each is not None)
+    state.shapes.update(
+        (entry, each) for entry, each in (entries or {}).items() if each is not None
+    )
     state.run()
     inferred, mistyped = _infer_types(nodes, types or {}, state.shapes)
     return InferredSpecs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mxrun.base.tensor import TensorSpec
@@ -17,7 +17,7 @@ from mxrun.graph.graph import (
 )
 from mxrun.graph.infer import InferredSpecs
 from mxrun.graph.node import Node, NodeEntry
-from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH, Memory, RecurrenceProperty
+from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH, RecurrentMemory, RecurrenceProperty
 from mxrun.operator.property import ResourceKind
 from mxrun.operator.register import create
 
@@ -166,7 +166,9 @@ class _Unrolled:
         rows = spec.shape[0]
         row = replace(spec, shape=spec.shape[1:])
         parameters = {"num_outputs": rows, "axis": 0, "squeeze_axis": True}
-        return self._apply("SliceChannel", parameters, [value], [row] * rows, self._at.name(f"{name}:rows"))
+        return self._apply(
+            "SliceChannel", parameters, [value], [row] * rows, self._at.name(f"{name}:rows")
+        )
 
     def _valid(self, steps: int, name: str) -> list[ValueId]:
         """Return the masks of the records that have a step, by the number of the iteration."""
@@ -178,7 +180,7 @@ class _Unrolled:
         rows = self._rows(mask, name)
         return rows[::-1] if self._prop.parameters.reverse else rows
 
-    def _initial(self, memory: Memory) -> list[ValueId]:
+    def _initial(self, memory: RecurrentMemory) -> list[ValueId]:
         """Return the values of a memory before the first step, the oldest first."""
         given = self._given.get(memory.name) if memory.has_initial else None
         if given is not None:
@@ -219,7 +221,7 @@ class _Unrolled:
     def _apply(
         self,
         operator: str,
-        parameters: dict[str, object],
+        parameters: Mapping[str, object],
         inputs: list[ValueId],
         specs: list[TensorSpec],
         name: str,

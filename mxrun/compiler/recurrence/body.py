@@ -152,7 +152,8 @@ def requested_gradients(
         memories.update(dict.fromkeys(new))
         live.update(dict.fromkeys(map(next_name, new)))
     wanted = [
-        name for name in (*prop.parameters.sequences, *prop.others)
+        name
+        for name in (*prop.parameters.sequences, *prop.others)
         if name in requested and name in forward.sources
     ]
     found = reached(forward, wanted, values)
@@ -302,9 +303,7 @@ class _Division:
         kept = {name: value for value, name in self._kept.items()}
         own = {name: value for name, value in kept.items() if name not in self._results}
         forward = _part(graph, self._forward, {}, {**self._results, **own})
-        others = {
-            name: value for name, value in graph.results.items() if name not in self._results
-        }
+        others = {name: value for name, value in graph.results.items() if name not in self._results}
         backward = _part(graph, tuple(self._steps), kept, others)
         return DividedBody(
             forward, backward, {name: graph.spec(value) for name, value in kept.items()}

@@ -20,17 +20,16 @@ from mxrun.compiler.recurrence.body import (
     DividedBody,
     divide,
     forward_body,
+    gradient_name,
     joint_body,
     next_name,
     output_name,
     requested_gradients,
-    gradient_name,
 )
 from mxrun.compiler.recurrence.loops import (
     Recurrence,
     backward_graph,
     forward_graph,
-    history_name,
 )
 from mxrun.compiler.recurrence.tensors import loop_step
 from mxrun.graph.graph import (
@@ -232,6 +231,4 @@ class _Expansion:
             outputs=tuple(map(self._spec, made)),
         )
         new = loop_step(step.name, step.kind, loop, tuple(values), tuple(made))
-        self._builder.step(
-            replace(new, forward=step.forward, order=step.order, place=step.place)
-        )
+        self._builder.step(replace(new, forward=step.forward, order=step.order, place=step.place))

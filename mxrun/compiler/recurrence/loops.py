@@ -21,10 +21,10 @@ from mxrun.compiler.recurrence.body import (
     output_name,
     sum_name,
 )
-from mxrun.compiler.recurrence.tensors import LoopPlaces, Rows, SurroundingGraph
+from mxrun.compiler.recurrence.tensors import LoopPlaces, TensorRows, SurroundingGraph
 from mxrun.graph.graph import Graph, StepKind, ValueId
 from mxrun.graph.lower import RANDOM_STATE
-from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH, Memory, RecurrenceProperty
+from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH, RecurrentMemory, RecurrenceProperty
 
 _STEP_RANDOM = "_step_random"
 
@@ -42,24 +42,24 @@ class Recurrence:
     steps: int
     inner: Mapping[str, TensorSpec]
 
-    def in_time(self, value: ValueId, backward: bool = False) -> Rows:
+    def in_time(self, value: ValueId, backward: bool = False) -> TensorRows:
         """Return the slices of a tensor over time, in the order of the iterations."""
         if self.prop.parameters.reverse != backward:
-            return Rows(value, self.steps - 1, -1)
-        return Rows(value, 0, 1)
+            return TensorRows(value, self.steps - 1, -1)
+        return TensorRows(value, 0, 1)
 
-    def in_order(self, value: ValueId, first: int, backward: bool = False) -> Rows:
+    def in_order(self, value: ValueId, first: int, backward: bool = False) -> TensorRows:
         """Return the slices of a tensor whose rows are in the order of the forward iterations."""
         if backward:
-            return Rows(value, self.steps - 1 + first, -1)
-        return Rows(value, first, 1)
+            return TensorRows(value, self.steps - 1 + first, -1)
+        return TensorRows(value, first, 1)
 
-    def block(self, memory: Memory) -> TensorSpec:
+    def block(self, memory: RecurrentMemory) -> TensorSpec:
         """Return the spec of the values of a memory before the first step."""
         inner = self.inner[next_name(memory.name)]
         return inner if memory.offset == 1 else buffer_spec(inner, memory.offset)
 
-    def history(self, memory: Memory) -> TensorSpec:
+    def history(self, memory: RecurrentMemory) -> TensorSpec:
         """Return the spec of all values of a memory."""
         inner = self.inner[next_name(memory.name)]
         return buffer_spec(inner, self.steps + memory.offset)
@@ -112,9 +112,7 @@ def forward_graph(
         results |= {history_name(name): value for name, value in after.items()}
     for memory in (memory for memory in prop.memories if memory.is_final):
         block = recurrence.block(memory)
-        results[memory.name] = graph.part(
-            f"{memory.name}:final", after[memory.name], steps, block
-        )
+        results[memory.name] = graph.part(f"{memory.name}:final", after[memory.name], steps, block)
     graph.builder.results.update(results)
     return graph.builder.build()
 
@@ -134,7 +132,7 @@ def _read_arguments(
             places.reads[name] = recurrence.in_time(value, backward)
     for name in prop.others:
         if name in body.sources:
-            places.reads[name] = Rows(graph.source(name, recurrence.arguments[name]))
+            places.reads[name] = TensorRows(graph.source(name, recurrence.arguments[name]))
     if RANDOM_STATE in body.sources:
         state = graph.source(RANDOM_STATE, recurrence.arguments[RANDOM_STATE])
         spec = TensorSpec((recurrence.steps, *graph.spec(state).shape), "int64")
@@ -156,9 +154,7 @@ def _read_lengths(
     spec, steps = recurrence.arguments[SEQUENCE_LENGTH], recurrence.steps
     specs = (TensorSpec((steps, *spec.shape)), TensorSpec((1,), "int64"))
     lengths = graph.source(SEQUENCE_LENGTH, spec)
-    mask, count = graph.outputs(
-        "_valid_steps", (lengths,), "valid_steps", specs, {"steps": steps}
-    )
+    mask, count = graph.outputs("_valid_steps", (lengths,), "valid_steps", specs, {"steps": steps})
     for name in recurrence.prop.parameters.valid:
         if name in body.sources:
             places.reads[name] = recurrence.in_order(mask, 0, backward)
@@ -212,8 +208,8 @@ def backward_graph(
         before = graph.zeros(f"{name}:zero", recurrence.arguments[name])
         made[name] = graph.value(gradient_name(name), recurrence.arguments[name])
         places.overwritten[made[name]] = before
-        places.reads[sum_name(name)] = Rows(before)
-        places.writes[sum_name(name)] = Rows(made[name])
+        places.reads[sum_name(name)] = TensorRows(before)
+        places.writes[sum_name(name)] = TensorRows(made[name])
     if body.steps:
         graph.loop("loop", recurrence.steps, body, places)
     for memory in (memory for memory in prop.memories if memory.name in requested):
@@ -233,7 +229,7 @@ def backward_graph(
 
 def _memory_gradient(
     recurrence: Recurrence,
-    memory: Memory,
+    memory: RecurrentMemory,
     graph: SurroundingGraph,
     body: Graph,
     places: LoopPlaces,
@@ -251,7 +247,7 @@ def _memory_gradient(
             else graph.apply("_copy", (final,), f"{own}:final", block)
         )
         after = graph.value(own, block)
-        places.reads[head], places.writes[own] = Rows(before), Rows(after)
+        places.reads[head], places.writes[own] = TensorRows(before), TensorRows(after)
     else:
         spec = recurrence.history(memory)
         before = graph.filled(f"{own}:final", spec, recurrence.steps, block, final)

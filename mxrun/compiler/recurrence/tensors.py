@@ -21,7 +21,7 @@ from mxrun.operator.register import create
 
 
 @dataclass(frozen=True)
-class Rows:
+class TensorRows:
     """Slice of a tensor: `first` and `step` count rows of the first axis, or bytes if `whole`.
 
     value: the tensor. first: row of the first iteration. step: rows from one iteration to the
@@ -42,8 +42,8 @@ class LoopPlaces:
     ones if `from_end`.
     """
 
-    reads: dict[str, Rows] = field(default_factory=dict)
-    writes: dict[str, Rows] = field(default_factory=dict)
+    reads: dict[str, TensorRows] = field(default_factory=dict)
+    writes: dict[str, TensorRows] = field(default_factory=dict)
     overwritten: dict[ValueId, ValueId] = field(default_factory=dict)
     limit: ValueId | None = None
     from_end: bool = False
@@ -107,15 +107,15 @@ class SurroundingGraph:
         made = self.value(name, spec)
         places = LoopPlaces()
         if given is not None:
-            places.reads["data"] = Rows(given)
-        places.writes["output"] = Rows(made, first)
+            places.reads["data"] = TensorRows(given)
+        places.writes["output"] = TensorRows(made, first)
         self.loop(f"{name}:fill", 1, _one_step(rows, given is None), places)
         return made
 
     def part(self, name: str, given: ValueId, first: int, rows: TensorSpec) -> ValueId:
         """Return a copy of the rows of a tensor from `first` on."""
         made = self.value(name, rows)
-        places = LoopPlaces({"data": Rows(given, first)}, {"output": Rows(made)})
+        places = LoopPlaces({"data": TensorRows(given, first)}, {"output": TensorRows(made)})
         self.loop(f"{name}:part", 1, _one_step(rows, is_zero=False), places)
         return made
 
@@ -145,8 +145,10 @@ class SurroundingGraph:
             )
         )
 
-    def _slices(self, places: Mapping[str, Rows], tensors: Sequence[ValueId]) -> dict[str, Slice]:
-        def placed(rows: Rows) -> Slice:
+    def _slices(
+        self, places: Mapping[str, TensorRows], tensors: Sequence[ValueId]
+    ) -> dict[str, Slice]:
+        def placed(rows: TensorRows) -> Slice:
             spec = self.spec(rows.value)
             row = spec.nbytes // spec.shape[0] if rows.first or rows.step else 0
             return Slice(tensors.index(rows.value), rows.first * row, rows.step * row)

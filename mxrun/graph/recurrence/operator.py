@@ -41,7 +41,7 @@ _MIN_SWEEPS = 2
 
 
 @dataclass(frozen=True)
-class Memory:
+class RecurrentMemory:
     """Variable that reads `head` of the body `offset` steps before."""
 
     name: str
@@ -89,7 +89,9 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
             problem = "the values after the last steps of records are rows of an output"
         elif not given.sequences:
             problem = "there is no sequence"
-        elif any(node.prop is not None and node.prop.list_auxiliary_states() for node in self.nodes):
+        elif any(
+            node.prop is not None and node.prop.list_auxiliary_states() for node in self.nodes
+        ):
             problem = "an operator of the body has states"
         if problem:
             raise UserError(Diagnostic(f"{self.type_string}: {problem}"))
@@ -105,12 +107,12 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
         return self.body[: self.parameters.num_outputs]
 
     @cached_property
-    def memories(self) -> tuple[Memory, ...]:
+    def memories(self) -> tuple[RecurrentMemory, ...]:
         """Memories with their heads."""
         given = self.parameters
         heads = self.body[given.num_outputs :]
         return tuple(
-            Memory(name, head, offset, name in given.initial, name in given.final)
+            RecurrentMemory(name, head, offset, name in given.initial, name in given.final)
             for name, head, offset in zip(given.memories, heads, given.offsets, strict=True)
         )
 
@@ -189,7 +191,9 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
 
         Raises ShapeContradiction if they contradict each other.
         """
-        shapes = _Shapes(self, [spec.shape for spec in arguments], [None] * len(self.list_outputs()))
+        shapes = _Shapes(
+            self, [spec.shape for spec in arguments], [None] * len(self.list_outputs())
+        )
         shapes.run()
         named = dict(zip(self.list_arguments(), arguments, strict=True))
         types = {name: spec.dtype for name, spec in named.items() if name != SEQUENCE_LENGTH}
@@ -226,9 +230,7 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
             for entry, kind in zip(node.inputs, node.prop.list_gradients(), strict=False):
                 if kind is not GradientKind.ZERO:
                     kinds[entry] = kind
-        return {
-            entry.node.name: kind for entry, kind in kinds.items() if entry.node.is_variable
-        }
+        return {entry.node.name: kind for entry, kind in kinds.items() if entry.node.is_variable}
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -283,9 +285,10 @@ class _Shapes:
         prop, given = self.prop, self.given
         sequences = prop.parameters.sequences
         stacked = self.outputs[: len(prop.stacked)]
-        for name, shape in (*((name, given[name]) for name in sequences), *zip(
-            prop.list_outputs(), stacked, strict=False
-        )):
+        for name, shape in (
+            *((name, given[name]) for name in sequences),
+            *zip(prop.list_outputs(), stacked, strict=False),
+        ):
             if shape:
                 (self.steps,) = unify(name, (shape[0],), (self.steps,), "steps") or (None,)
         for name in sequences:
@@ -337,7 +340,7 @@ class _Shapes:
             shape = shapes.get(entry)
             return None if shape is None else (rows, *shape)
 
-        def block(memory: Memory) -> PartialShape:
+        def block(memory: RecurrentMemory) -> PartialShape:
             entry = NodeEntry(prop.variable(memory.name))
             return shapes.get(entry) if memory.offset == 1 else outer(entry, memory.offset)
 
@@ -348,7 +351,7 @@ class _Shapes:
         }
         arguments |= {memory.name: blocks[memory.name] for memory in prop.memories}
         arguments |= {name: shapes.get(NodeEntry(prop.variable(name))) for name in prop.others}
-        lengths = unify(
+        lengths: PartialShape = unify(
             SEQUENCE_LENGTH, self.given.get(SEQUENCE_LENGTH), (None,), "one number for each record"
         )
         for name in prop.parameters.valid:
