@@ -39,7 +39,7 @@ def identity_of(body: Callable[..., Any], vocabulary: frozenset[str]) -> str | N
     None if a global is of a type that is not supported.
     """
     try:
-        return "\n".join(_Walk(body.__globals__, vocabulary).function(body.__code__))
+        return "\n".join(_Walk(body.__globals__, vocabulary).function(body))
     except _Unknown:
         return None
 
@@ -47,7 +47,8 @@ def identity_of(body: Callable[..., Any], vocabulary: frozenset[str]) -> str | N
 class _Walk:
     """Traversal of one function and the inlined functions it reaches, each once.
 
-    These are compiled with the global names of the function that they become part of.
+    These are compiled with the global names of the function that they become part of, and, for
+    names that it lacks, with their own.
     """
 
     def __init__(self, scope: Mapping[str, Any], vocabulary: frozenset[str]) -> None:
@@ -55,21 +56,22 @@ class _Walk:
         self._numbers: dict[types.CodeType, int] = {}
         self._lines: list[str] = []
 
-    def function(self, code: types.CodeType) -> list[str]:
+    def function(self, body: Callable[..., Any]) -> list[str]:
         """Return the lines of a function's code and of every inlined function it reaches."""
-        self._reach(code)
+        self._reach(body.__code__, body.__globals__)
         return self._lines
 
-    def _reach(self, code: types.CodeType) -> int:
+    def _reach(self, code: types.CodeType, own: Mapping[str, Any]) -> int:
         """Return the number of a code object among those reached, after adding it if it is new."""
         if code not in self._numbers:
             self._numbers[code] = number = len(self._numbers)
-            self._lines.append(f"code {number}: {self._code(code)}")
+            self._lines.append(f"code {number}: {self._code(code, own)}")
             for name in code.co_names:
-                if name not in self._scope:
+                scope = self._scope if name in self._scope else own
+                if name not in scope:
                     continue
                 try:
-                    value = self._value(self._scope[name])
+                    value = self._value(scope[name], own)
                 except _Unknown:
                     # The name may be an attribute's, such as that of an argument.
                     if _reads_global(code, name):
@@ -78,19 +80,19 @@ class _Walk:
                     self._lines.append(f"{number} {name}: {value}")
         return self._numbers[code]
 
-    def _code(self, code: types.CodeType) -> str:
-        constants = [self._value(constant) for constant in code.co_consts]
+    def _code(self, code: types.CodeType, own: Mapping[str, Any]) -> str:
+        constants = [self._value(constant, own) for constant in code.co_consts]
         names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
         counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
         # Python 3.10 has no exception table: there, exception handlers are instructions.
         handlers: bytes = getattr(code, "co_exceptiontable", b"")
         return f"{code.co_code.hex()} {handlers.hex()} {counts} {names} {constants}"
 
-    def _value(self, value: object) -> str:
+    def _value(self, value: object, own: Mapping[str, Any]) -> str:
         if isinstance(value, types.CodeType):
-            return f"code {self._reach(value)}"
+            return f"code {self._reach(value, own)}"
         if isinstance(value, (tuple, frozenset)):
-            parts = [self._value(each) for each in value]
+            parts = [self._value(each, own) for each in value]
             # The iteration order of a set of strings differs between processes.
             ordered = sorted(parts) if isinstance(value, frozenset) else parts
             return f"{type(value).__name__}({', '.join(ordered)})"
@@ -104,7 +106,7 @@ class _Walk:
         if isinstance(value, types.FunctionType) and home in self._vocabulary:
             return f"{home}.{value.__qualname__}"
         if isinstance(value, InlinedBody):
-            return f"inlined {self._reach(value.body.__code__)}"
+            return f"inlined {self._reach(value.body.__code__, value.body.__globals__)}"
         raise _Unknown(value)
 
 

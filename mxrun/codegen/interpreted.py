@@ -150,12 +150,23 @@ def _elements(array: npt.NDArray[Any], dtype: str) -> Float32View | memoryview:
 def _body(function: jit.NativeFunction) -> Callable[[Any], None]:
     """Return a function's body with Python definitions of the names that it uses.
 
-    As in machine code, the bodies of inlined functions read the same names.
+    As in machine code, the bodies of inlined functions read the same names, and their own.
     """
-    names: dict[str, Any] = {each.__name__: found for each, found in _INTRINSICS.items()}
-    for name, value in function.body.__globals__.items():
-        names[name] = _defined(value, names)
+    names: dict[str, Any] = {}
+    _define(function.body.__globals__, names)
+    for each, found in _INTRINSICS.items():
+        names.setdefault(each.__name__, found)
     return _with_names(function.body, names)
+
+
+def _define(scope: Mapping[str, Any], names: dict[str, Any]) -> None:
+    """Add the global names of a function, and of those that it inlines, unless they are known."""
+    added = {name: value for name, value in scope.items() if name not in names}
+    names |= added
+    for name, value in added.items():
+        names[name] = _defined(value, names)
+        if isinstance(value, jit.InlinedFunction):
+            _define(value.body.__globals__, names)
 
 
 def _defined(value: Any, names: dict[str, Any]) -> Any:

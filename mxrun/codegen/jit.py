@@ -34,7 +34,7 @@ from typing import Any, Protocol, get_type_hints
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import InternalError
-from mxrun.codegen import object_cache, vectors
+from mxrun.codegen import object_cache, products, vectors
 from mxrun.codegen.arguments import FLOATS, Arguments
 from mxrun.codegen.code_identity import InlinedBody, identity_of
 from mxrun.codegen.compilation import compilation
@@ -42,7 +42,7 @@ from mxrun.codegen.declaration import intrinsic, only_native
 from mxrun.codegen.object_cache import CompiledObject
 
 # Modules that declare the intrinsics.
-_VOCABULARY_MODULES = frozenset({__name__, vectors.__name__})
+_VOCABULARY_MODULES = frozenset({__name__, products.__name__, vectors.__name__})
 
 
 @intrinsic

@@ -83,6 +83,31 @@ def multiply_lanes(left: Any, right: Any) -> Any:
 
 
 @intrinsic
+def multiply_add_lanes(left: Any, right: Any, addend: Any) -> Any:
+    """Compute left * right + addend, rounded once."""
+
+
+@intrinsic
+def exp2_lanes(exponent: Any) -> Any:
+    """Compute two to the power of float32 lanes that are at most 127; 0 below -126, NaN for NaN."""
+
+
+@intrinsic
+def maximum_lanes(left: Any, right: Any) -> Any:
+    """Return the larger of two float32 lanes; if either is NaN, the right one."""
+
+
+@intrinsic
+def largest_lane(vector: Any) -> float:
+    """Return the float32 maximum of the lanes, by `maximum_lanes` of halves until one is left."""
+
+
+@intrinsic
+def keep_lanes(vector: Any, count: int, otherwise: Any) -> Any:
+    """Return the first `count` lanes of a float32 vector, and the other lanes of another one."""
+
+
+@intrinsic
 def sum_lanes(vector: Any, count: int) -> float:
     """Return the float32 sum of the first `count` lanes, or of all 16 if `count` is larger.
 

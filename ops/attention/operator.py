@@ -214,12 +214,41 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
 
 @dataclass(frozen=True)
 class _Heads:
-    """Query [N, K, G, Tq, D], key [N, K, 1, Tk, D] and value, for G = heads / K, and the scores."""
+    """Query [N, K, G, Tq, D], key [N, K, 1, Tk, D] and value, for G = heads / K, and the scores.
+
+    read: which keys are read, broadcast to the scores' shape; the scores of others are -inf.
+    """
 
     query: Array
     key: Array
     value: Array
     scores: Array
+    read: Array
+
+    def product(self, weights: Array, right: Array) -> Array:
+        """Return weights x right over the keys that are read, of which others have weight 0."""
+        return _product(weights, right, self.read)
+
+    def transposed_product(self, weights: Array, right: Array) -> Array:
+        """Return weights^T x right, summed over the heads that share keys."""
+        read = np.broadcast_to(self.read, self.scores.shape)
+        result: Array = _product(weights.swapaxes(-1, -2), right, read.swapaxes(-1, -2))
+        total: Array = result.sum(axis=2, keepdims=True)
+        return total
+
+
+def _product(weights: Array, right: Array, read: Array) -> Array:
+    """Return weights x right without the terms that are not read, even if these are not finite."""
+    if np.isfinite(right).all():
+        plain: Array = weights @ right
+        return plain
+    total: Array = np.zeros((), weights.dtype)
+    for inner in range(weights.shape[-1]):
+        column = slice(inner, inner + 1)
+        terms = weights[..., column] * right[..., column, :]
+        at = column if read.shape[-1] > 1 else slice(None)
+        total = total + np.where(read[..., at], terms, total.dtype.type(0))
+    return total
 
 
 class Attention(Operator):
@@ -237,7 +266,8 @@ class Attention(Operator):
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             weights = np.exp(scores - shift)
             total = weights.sum(axis=-1, keepdims=True)
-            result = weights @ heads.value / np.where(total == 0, total.dtype.type(1), total)
+            divisor = np.where(total == 0, total.dtype.type(1), total)
+            result = heads.product(weights, heads.value) / divisor
             logsumexp = shift + np.log(total)
         output, sums = call.outputs.output, call.outputs.logsumexp
         call.store(
@@ -250,15 +280,17 @@ class Attention(Operator):
         g = self._split(call.output_gradients.output, sizes.heads)
         output = self._split(call.outputs.output, sizes.heads)
         logsumexp = call.outputs.logsumexp.reshape(*heads.query.shape[:-1], 1)
+        zero = g.dtype.type(0)
         with np.errstate(invalid="ignore", over="ignore"):
-            p = np.exp(heads.scores - np.where(np.isneginf(logsumexp), 0, logsumexp))
+            p = np.exp(heads.scores - np.where(np.isneginf(logsumexp), zero, logsumexp))
+            p = np.where(heads.read, p, zero)
             inner = (g * output).sum(axis=-1, keepdims=True)
-            s = p * (g @ heads.value.swapaxes(-1, -2) - inner)
+            s = np.where(heads.read, p * (g @ heads.value.swapaxes(-1, -2) - inner), zero)
             s *= s.dtype.type(self.prop.scale_of(sizes))
             gradients = (
-                s @ heads.key,
-                (s.swapaxes(-1, -2) @ heads.query).sum(axis=2, keepdims=True),
-                (p.swapaxes(-1, -2) @ g).sum(axis=2, keepdims=True),
+                heads.product(s, heads.key),
+                heads.transposed_product(s, heads.query),
+                heads.transposed_product(p, g),
             )
         first = (sizes.batch, sizes.queries), *((sizes.batch, sizes.keys),) * 2
         results = [
@@ -295,10 +327,12 @@ class Attention(Operator):
                 mask = call.inputs.mask
                 shape = (sizes.batch, sizes.heads, *mask.shape[2:])
                 scores += np.broadcast_to(mask, shape).reshape(scores.shape)
-        return _Heads(query, key, value, np.where(self._read(call, sizes), scores, -np.inf))
+        read = self._read(call, sizes)
+        scores = np.where(read, scores, scores.dtype.type(-np.inf))
+        return _Heads(query, key, value, scores, read)
 
     def _read(self, call: OperatorCall, sizes: AttentionSizes) -> Array:
-        """Return which keys are read, broadcast to [N, K, G, Tq, Tk]."""
+        """Return which keys are read, for [N, K, G, Tq, Tk]."""
         keys = np.arange(sizes.keys)
         read = np.ones((1, 1, 1, 1, sizes.keys), bool)
         if self.parameters.causal:

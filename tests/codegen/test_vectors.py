@@ -16,8 +16,13 @@ from mxrun.codegen.vectors import (
     LANES,
     above,
     choose,
+    exp2_lanes,
+    keep_lanes,
     lanes,
+    largest_lane,
     load_lanes,
+    maximum_lanes,
+    multiply_add_lanes,
     pair_lanes,
     store_lanes,
     stored_lanes,
@@ -83,6 +88,12 @@ def stored_loop(call: Storing) -> None:
         store_lanes(call.wide, at, stored_lanes(call.data, value), call.count - at)
 
 
+class Widened(Arguments):
+    count: Integer
+    data: Float32s
+    output: Float32s
+
+
 class Pair(Arguments):
     left: Float32s
     right: Float32s
@@ -102,6 +113,24 @@ def pair_loop(call: Pair) -> None:
     """output = two times sixteen numbers, side by side."""
     pairs = pair_lanes(load_lanes(call.left, 0, LANES), load_lanes(call.right, 0, LANES))
     store_lanes(call.output, 0, pairs, LANES)
+
+
+@native
+def exp2_loop(call: Widened) -> None:
+    """output = 2 ** data for a number of elements."""
+    for at in range(0, call.count, LANES):
+        value = exp2_lanes(load_lanes(call.data, at, call.count - at))
+        store_lanes(call.output, at, value, call.count - at)
+
+
+@native
+def joined_loop(call: Pair) -> None:
+    """output = right * left + right, the maxima, the first five of left, and the maximum."""
+    left, right = load_lanes(call.left, 0, LANES), load_lanes(call.right, 0, LANES)
+    store_lanes(call.output, 0, multiply_add_lanes(right, left, right), LANES)
+    store_lanes(call.output, LANES, maximum_lanes(left, right), LANES)
+    store_lanes(call.output, 2 * LANES, keep_lanes(left, 5, right), LANES)
+    call.output[3 * LANES] = largest_lane(left)
 
 
 class Transposition(Arguments):
@@ -243,3 +272,33 @@ def test_rows_become_columns_and_nothing_else_is_written(rows: int, columns: int
     expected = np.full((16, 21), -1, np.float32)
     expected[:columns, 3 : 3 + rows] = data[:rows, 2 : 2 + columns].T
     np.testing.assert_array_equal(output, expected)
+
+
+def test_powers_of_two_are_right_to_one_unit_in_the_last_place() -> None:
+    data = np.linspace(-126, 127, 20_000, dtype=np.float32)
+    data = np.concatenate([data, np.array([np.nan, -np.inf, -126.5, 0], np.float32)])
+    output = np.zeros_like(data)
+    HostLoop(exp2_loop, Widened(count=len(data), data=data, output=output))()
+    exact = np.exp2(data[:-4].astype(np.float64))
+    assert np.abs(output[:-4] / exact - 1).max() < 2.0**-23
+    np.testing.assert_array_equal(output[-4:], np.array([np.nan, 0, 0, 1], np.float32))
+
+
+def test_vectors_are_joined_lane_by_lane() -> None:
+    random = np.random.default_rng(0)
+    left, right = random.standard_normal((2, LANES)).astype(np.float32)
+    output = np.zeros(3 * LANES + 1, np.float32)
+    HostLoop(joined_loop, Pair(left=left, right=right, output=output))()
+    exact = right.astype(np.float64) * left + right
+    np.testing.assert_array_equal(output[:LANES], exact.astype(np.float32))
+    np.testing.assert_array_equal(output[LANES : 2 * LANES], np.maximum(left, right))
+    kept = np.concatenate([left[:5], right[5:]])
+    np.testing.assert_array_equal(output[2 * LANES : 3 * LANES], kept)
+    assert output[-1] == left.max()
+
+
+def test_a_maximum_ignores_nan_on_the_left() -> None:
+    left, right = np.full(LANES, np.nan, np.float32), np.arange(LANES, dtype=np.float32)
+    output = np.zeros(3 * LANES + 1, np.float32)
+    HostLoop(joined_loop, Pair(left=left, right=right, output=output))()
+    np.testing.assert_array_equal(output[LANES : 2 * LANES], right)

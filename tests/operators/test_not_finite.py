@@ -35,6 +35,7 @@ KINDS = {"NaN": np.isnan, "+inf": np.isposinf, "-inf": np.isneginf}
 _OF_A_ROW = "oneDNN's softmax has NaN where the data have it, the body in the whole row"
 _OF_PADDING = "the body multiplies padding, zero times NaN is NaN; oneDNN leaves padding out"
 _OF_STATISTICS = "the loop's mean of data with an infinity is NaN, the body's is the infinity"
+_OF_STRIPS = "the loop multiplies some keys that are not read, zero times infinity is NaN"
 ELSEWHERE = {
     "softmax": _OF_A_ROW,
     "log_softmax": _OF_A_ROW,
@@ -44,6 +45,7 @@ ELSEWHERE = {
     "Deconvolution": _OF_PADDING,
     "BatchNorm": _OF_STATISTICS,
     "_batch_norm_limited": _OF_STATISTICS,
+    "scaled_dot_product_attention": _OF_STRIPS,
     "_power_scalar": "NumPy's power 0.5 is a square root, which of -inf is NaN and not inf",
 }
 

@@ -13,11 +13,12 @@ from mxrun.codegen.object_cache import CompiledObject
 from mxrun.codegen.sequential.basic_intrinsics import BASIC
 from mxrun.codegen.sequential.kinds import ARGUMENTS
 from mxrun.codegen.sequential.lowering import lowered
+from mxrun.codegen.sequential.product_intrinsics import PRODUCTS
 from mxrun.codegen.sequential.reduction_intrinsics import REDUCTIONS
 from mxrun.codegen.sequential.scan_intrinsics import SCANS
 from mxrun.codegen.sequential.vector_intrinsics import VECTORS
 
-INTRINSICS = {**BASIC, **REDUCTIONS, **SCANS, **VECTORS}
+INTRINSICS = {**BASIC, **PRODUCTS, **REDUCTIONS, **SCANS, **VECTORS}
 
 _DECLARED = {each.__name__: each for each in INTRINSICS}
 _OPTIMIZATION = 3
@@ -31,8 +32,9 @@ def compile_function(
 ) -> CompiledObject:
     """Compile a body to the function `void symbol(int64_t *block)`.
 
-    symbol: unique in a process. names: values of the body's global names, and of those of the
-    functions that it inlines. arguments: kinds of the arguments by name. Raises Untyped for code
+    symbol: unique in a process. names: values of the body's global names. The functions that it
+    inlines have the same ones; names that are missing there have their values in these functions'
+    own files. arguments: kinds of the arguments by name. Raises Untyped for code
     outside of the language.
     """
     # Inlined functions of other files use intrinsics that the body's file need not import.

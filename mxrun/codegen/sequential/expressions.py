@@ -46,11 +46,13 @@ class JumpTargets:
 class Scope:
     """Variables, loops and end of one inlined function.
 
-    number: counts the calls.
+    number: counts the calls. names: values of the function's own global names, for those that the
+    function lacks that it becomes part of.
     """
 
     number: int
     leave: Any
+    names: Mapping[str, Any]
     variables: dict[str, Operand] = field(default_factory=dict)
     loops: list[JumpTargets] = field(default_factory=list)
 
@@ -161,6 +163,8 @@ class Expressions(ABC):
             return self.read(node.id)
         if node.id in self._names:
             return _constant(self._names[node.id])
+        if node.id in self.scope.names:
+            return _constant(self.scope.names[node.id])
         builtin = _BUILTINS.get(node.id)
         if builtin is None:
             raise Untyped(f"{node.id} is not defined")

@@ -124,7 +124,7 @@ class _Statements(Expressions):
         self._depth += 1
         outer = getattr(self, "scope", None)
         leave = self.builder.append_basic_block("leave")
-        self.scope = scope = Scope(self._scopes, leave)
+        self.scope = scope = Scope(self._scopes, leave, body.__globals__)
         given = _bound(body, arguments, named)
         for name, value in given.items():
             self.assign_name(name, value)

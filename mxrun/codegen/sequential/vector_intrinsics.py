@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from llvmlite import ir
@@ -9,6 +10,7 @@ from llvmlite import ir
 from mxrun.codegen import vectors
 from mxrun.codegen.llvm_bfloat16 import rounded, widened
 from mxrun.codegen.llvm_target import call_function
+from mxrun.codegen.scalar_float32 import BIASED, EXP
 from mxrun.codegen.sequential.arithmetic import Untyped, converted
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of, typed
 from mxrun.codegen.sequential.kinds import (
@@ -26,7 +28,13 @@ from mxrun.codegen.sequential.kinds import (
     Pointer,
     TypedValue,
 )
-from mxrun.codegen.sequential.llvm_column import broadcast, first_lanes, joined, prefetch
+from mxrun.codegen.sequential.llvm_column import (
+    broadcast,
+    constant,
+    first_lanes,
+    joined,
+    prefetch,
+)
 from mxrun.codegen.vectors import LANES
 
 _POINTER = Pointer(FLOAT32)
@@ -35,6 +43,8 @@ _WORD = ir.IntType(64)
 _BYTES = ir.VectorType(ir.IntType(8), LANES)
 _HALVES = ir.VectorType(ir.IntType(16), LANES)
 _ALIGNED = _INDEX(1)
+# 2^r for |r| <= 1/2.
+_EXP2 = tuple(number * math.log(2) ** power for power, number in enumerate(EXP))
 
 
 def _place(builder: Any, pointer: Any, position: Any, vector: Any) -> Any:
@@ -162,6 +172,47 @@ subtract_lanes = typed(FLOATS, FLOATS, FLOATS)(ir.IRBuilder.fsub)
 multiply_lanes = typed(FLOATS, FLOATS, FLOATS)(ir.IRBuilder.fmul)
 
 
+@typed(FLOATS, FLOATS, FLOATS, FLOATS)
+def multiply_add_lanes(builder: Any, left: Any, right: Any, addend: Any) -> Any:
+    """Call LLVM's fused operation."""
+    return call_function(builder, f"llvm.fma.v{LANES}f32", FLOATS.code, [left, right, addend])
+
+
+@typed(FLOATS, FLOATS)
+def exp2_lanes(builder: Any, exponent: Any) -> Any:
+    """Multiply a polynomial of the fraction by a power of two, made of the integer's bits."""
+    # Adding BIASED leaves the nearest integer plus 127 in the lowest bits.
+    biased = builder.fadd(exponent, constant(FLOATS.code, BIASED))
+    rest = builder.fsub(exponent, builder.fsub(biased, constant(FLOATS.code, BIASED)))
+    total = constant(FLOATS.code, _EXP2[-1])
+    for coefficient in reversed(_EXP2[:-1]):
+        given = [rest, total, constant(FLOATS.code, coefficient)]
+        total = call_function(builder, f"llvm.fma.v{LANES}f32", FLOATS.code, given)
+    bits = builder.shl(builder.bitcast(biased, INTEGERS.code), constant(INTEGERS.code, 23))
+    result = builder.fmul(total, builder.bitcast(bits, FLOATS.code))
+    small = builder.fcmp_ordered("<", exponent, constant(FLOATS.code, -126.0))
+    return builder.select(small, ir.Constant(FLOATS.code, None), result)
+
+
+def _larger(builder: Any, left: Any, right: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", left, right), left, right)
+
+
+maximum_lanes = typed(FLOATS, FLOATS, FLOATS)(_larger)
+
+
+@typed(FLOAT32, FLOATS)
+def largest_lane(builder: Any, vector: Any) -> Any:
+    """Reduce halves of the vector."""
+    return joined(builder, _larger, vector)
+
+
+@typed(FLOATS, FLOATS, INT64, FLOATS)
+def keep_lanes(builder: Any, vector: Any, count: Any, otherwise: Any) -> Any:
+    """Select lane by lane."""
+    return builder.select(first_lanes(builder, count, LANES), vector, otherwise)
+
+
 @typed(FLOAT32, FLOATS, INT64)
 def sum_lanes(builder: Any, vector: Any, count: Any) -> Any:
     """Add halves of the vector, whose lanes from `count` on are replaced by 0."""
@@ -261,6 +312,11 @@ def pair_lanes(builder: Any, low: Any, high: Any) -> Any:
 
 
 VECTORS: dict[Any, Intrinsic] = {
+    vectors.exp2_lanes: exp2_lanes,
+    vectors.keep_lanes: keep_lanes,
+    vectors.largest_lane: largest_lane,
+    vectors.maximum_lanes: maximum_lanes,
+    vectors.multiply_add_lanes: multiply_add_lanes,
     vectors.above: above,
     vectors.add_lanes: add_lanes,
     vectors.choose: choose,

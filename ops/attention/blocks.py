@@ -1,0 +1,173 @@
+"""Blocks of attention in compiled loops: their sizes, their packing and their scores.
+
+A block has up to ROWS queries, and keys in panels of PANEL, which equals ROWS: the scores of a
+panel are [ROWS, PANEL]. With `causal`, the panel on the diagonal is computed in strips of STRIP
+queries, which leave out most of the pairs that are not read.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mxrun.codegen.arguments import Arguments, Float32s, Floats, Int32s, Integer, Real
+from mxrun.codegen.jit import inlined
+from mxrun.codegen.vectors import (
+    LANES,
+    add_lanes,
+    lanes,
+    load_lanes,
+    multiply_add_lanes,
+    multiply_lanes,
+    store_lanes,
+    stored_lanes,
+    transpose_lanes,
+)
+
+ROWS = PANEL = 64
+STRIP = 16
+CELLS = ROWS * PANEL
+LOG2_E = math.log2(math.e)
+LN2 = math.log(2)
+
+
+class AttentionTensors(Arguments):
+    """Arguments of all loops of attention.
+
+    query, key, value: heads side by side in rows `query_row`, `key_row` and `value_row` apart.
+    scale: factor of the scores, times log2(e). mask, lengths: None if not used; the mask of a
+    sequence begins `mask_sequence` elements after the one before, that of a head `mask_head`.
+    scratch: `scratch_words` of the team; each thread has `thread_words`, a multiple of 16. team:
+    number of threads.
+    """
+
+    batch: Integer
+    queries: Integer
+    keys: Integer
+    heads: Integer
+    kv_heads: Integer
+    head_size: Integer
+    value_size: Integer
+    query: Floats
+    query_row: Integer
+    key: Floats
+    key_row: Integer
+    value: Floats
+    value_row: Integer
+    logsumexp: Float32s
+    scale: Real
+    causal: Integer
+    mask: Float32s
+    mask_sequence: Integer
+    mask_head: Integer
+    lengths: Int32s
+    scratch: Float32s
+    scratch_words: Integer
+    thread_words: Integer
+    team: Integer
+
+
+@inlined
+def rounded_up(count: int, multiple: int) -> int:
+    """Return the smallest multiple that is not below a count."""
+    return (count + multiple - 1) // multiple * multiple
+
+
+@inlined
+def keys_of(call: AttentionTensors, sequence: int) -> int:
+    """Return the number of keys of a sequence."""
+    count: int = call.keys
+    if call.lengths is not None:
+        count = min(max(call.lengths[sequence], 0), count)
+    return count
+
+
+@inlined
+def keys_read(call: AttentionTensors, count: int, query: int) -> int:
+    """Return the number of keys that a query reads, of a sequence with `count` keys."""
+    return min(count, query + 1) if call.causal else count
+
+
+@inlined
+def strip_rows(call: AttentionTensors, query: int, panel: int) -> int:
+    """Return the rows of a strip: few where a panel of keys reaches beyond the queries."""
+    return STRIP if call.causal and panel + PANEL > query + 1 else ROWS
+
+
+@inlined
+def strip_keys(call: AttentionTensors, count: int, query: int, rows: int, panel: int) -> int:
+    """Return the number of keys of a panel that the last of `rows` queries reads."""
+    read: int = keys_read(call, count, query + rows - 1)
+    return max(min(read - panel, PANEL), 0)
+
+
+@inlined
+def copy_rows(
+    output: Any, to: int, step: int, data: Any, at: int, row: int, rows: int, columns: int
+) -> None:
+    """Copy rows; columns up to a multiple of 16 are filled with 0."""
+    for i in range(rows):
+        for j in range(0, columns, LANES):
+            vector = load_lanes(data, at + i * row + j, columns - j)
+            store_lanes(output, to + i * step + j, vector, LANES)
+
+
+@inlined
+def clear(output: Any, to: int, count: int) -> None:
+    """Fill with 0."""
+    for j in range(0, count, LANES):
+        store_lanes(output, to + j, lanes(np.float32(0)), count - j)
+
+
+@inlined
+def pack_panels(
+    output: Any, to: int, stage: int, data: Any, at: int, row: int, rows: int, size: int
+) -> None:
+    """Transpose rows [rows, size] to panels [size, PANEL], with columns of 0 up to 16.
+
+    stage: place of a copy of sixteen rows.
+    """
+    step = rounded_up(size, LANES)
+    for i in range(0, rows, LANES):
+        count = min(rows - i, LANES)
+        if count < LANES:
+            clear(output, stage, LANES * step)
+        copy_rows(output, stage, step, data, at + i * row, row, count, size)
+        panel = to + i // PANEL * PANEL * size + i % PANEL
+        for j in range(0, size, LANES):
+            place = panel + j * PANEL
+            transpose_lanes(output, stage + j, step, LANES, size - j, output, place, PANEL)
+
+
+@inlined
+def write_row(
+    output: Any, to: int, data: Any, at: int, columns: int, factor: Any, is_added: int
+) -> None:
+    """Write a row times a factor, or add it after the rounding that a store performs."""
+    for j in range(0, columns, LANES):
+        vector = multiply_lanes(load_lanes(data, at + j, LANES), factor)
+        if is_added:
+            before = load_lanes(output, to + j, columns - j)
+            vector = add_lanes(before, stored_lanes(output, vector))
+        store_lanes(output, to + j, vector, columns - j)
+
+
+@inlined
+def mask_at(call: AttentionTensors, sequence: int, head: int, query: int) -> int:
+    """Return the place of a query's row of the mask."""
+    place: int = sequence * call.mask_sequence + head * call.mask_head + query * call.keys
+    return place
+
+
+@inlined
+def scaled_scores(
+    call: AttentionTensors, scores: Any, at: int, mask: int, key: int, valid: int
+) -> Any:
+    """Return sixteen scores times log2(e), with the mask."""
+    vector = multiply_lanes(load_lanes(scores, at, LANES), lanes(call.scale))
+    if call.mask is not None:
+        added = load_lanes(call.mask, mask + key, valid)
+        vector = multiply_add_lanes(added, lanes(np.float32(LOG2_E)), vector)
+    return vector

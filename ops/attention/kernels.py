@@ -1,0 +1,189 @@
+"""Kernels of attention: compiled loops over float32 or bfloat16 tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
+from mxrun.operator.native_kernel import LoopPart, Scratch, Slot, native_kernel, source, target
+from mxrun.operator.register import AnyProperty, Implementation, implement
+from mxrun.operator.scalar import without_add_requests
+from mxrun.ops.attention.backward import AttentionBackward, attention_gradient_loop
+from mxrun.ops.attention.blocks import CELLS, LOG2_E, PANEL, ROWS
+from mxrun.ops.attention.forward import PANELS, AttentionForward, attention_loop
+from mxrun.ops.attention.operator import AttentionProperty
+from mxrun.ops.attention.shapes import AttentionSizes, padded
+
+_LANES = 16
+
+
+@implement("scaled_dot_product_attention", backend="jit")
+class CompiledAttention(Implementation):
+    """One loop over the heads for each direction; products of blocks stay in the cache."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """Prepare output and logsumexp."""
+        assert isinstance(prop, AttentionProperty)
+        given = (*request.inputs, *request.outputs)
+        dtype = request.outputs[0].dtype
+        if not all(spec.elements for spec in given) or dtype not in (FLOAT32, BFLOAT16):
+            return None
+        sizes = prop.sizes([spec.shape for spec in request.inputs])
+        flops = prop.flops([spec.shape for spec in request.inputs], [])
+        chunk = ROWS * 4
+        tasks = sizes.batch * sizes.heads * math.ceil(sizes.queries / chunk)
+        team = min(request.device.team_for_flops(flops), tasks)
+        wide = padded(sizes.value_size, _LANES)
+        keys = padded(sizes.keys, PANEL)
+        step = padded(sizes.head_size, _LANES)
+        words = keys * (sizes.head_size + wide) + PANELS * CELLS + 2 * ROWS + ROWS * (wide + step)
+        words = padded(words, _LANES)
+        arguments = AttentionForward(
+            **_tensors(prop, sizes, request.inputs, 0, dtype),
+            logsumexp=_slot(request.requests, 1),
+            scratch=Scratch(),
+            scratch_words=words * team,
+            thread_words=words,
+            team=team,
+            output=_slot(request.requests, 0),
+            is_added=int(request.requests[0] is OpReqType.ADD),
+            chunk=chunk,
+        )
+        loop = attention_loop.bfloat16 if dtype == BFLOAT16 else attention_loop
+        return native_kernel(
+            self.name,
+            [LoopPart(loop, arguments, team, 4 * words * team)],
+            _read(prop, request.inputs, dtype),
+            (request.outputs[0].with_layout(PLAIN), TensorSpec(request.outputs[1].shape)),
+            (*without_add_requests(request.requests[:1]), request.requests[1]),
+            request.device,
+            flops=flops,
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """Prepare the gradients of query, key and value, or of data."""
+        assert isinstance(prop, AttentionProperty)
+        shapes = [spec.shape for spec in request.in_grad]
+        sizes, count = prop.sizes(shapes), prop.num_projections
+        read = request.forward.inputs[0]
+        assert read is not None
+        dtype = read.dtype
+        flops = 5 * prop.flops(shapes, []) // 2
+        team = min(request.device.team_for_flops(flops), sizes.batch * sizes.kv_heads)
+        wide, step = padded(sizes.value_size, _LANES), padded(sizes.head_size, _LANES)
+        keys, queries = padded(sizes.keys, PANEL), padded(sizes.queries, 2)
+        words = (
+            keys * (2 * step + sizes.head_size + wide + sizes.value_size)
+            + queries * (2 * step + wide)
+            + padded(2 * queries, _LANES)
+            + max(2 * CELLS, _LANES * max(wide, step))
+        )
+        words = padded(words, _LANES)
+        first = len(request.out_grad)
+        outputs = first + len(request.in_data)
+        added = [int(each is OpReqType.ADD) for each in request.requests]
+        slots = [_slot(request.requests, index) for index in range(count)]
+        if prop.parameters.packed:
+            nbytes = 2 if dtype == BFLOAT16 else 4
+            slot = slots[0]
+            places = (0, *sizes.packed_places)
+            slots = [slot and replace(slot, offset=nbytes * place) for place in places]
+            added = added[:1] * 3
+        arguments = AttentionBackward(
+            **_tensors(prop, sizes, request.in_data, first, dtype),
+            logsumexp=source(outputs + 1),
+            scratch=Scratch(),
+            scratch_words=words * team,
+            thread_words=words,
+            team=team,
+            output=source(outputs),
+            output_grad=source(0),
+            query_grad=slots[0],
+            key_grad=slots[1],
+            value_grad=slots[2],
+            is_query_added=added[0],
+            is_key_added=added[1],
+            is_value_added=added[2],
+        )
+        loop = attention_gradient_loop
+        given = (*request.forward.inputs, *request.forward.outputs)
+        grads = tuple(
+            replace(spec.with_layout(PLAIN), dtype=dtype) if index < count else None
+            for index, spec in enumerate(request.in_grad)
+        )
+        output = request.forward.outputs[0]
+        return native_kernel(
+            self.name,
+            [
+                LoopPart(
+                    loop.bfloat16 if dtype == BFLOAT16 else loop, arguments, team, 4 * words * team
+                )
+            ],
+            (output, None, *given),
+            grads,
+            without_add_requests(request.requests),
+            request.device,
+            flops=flops,
+            adding=adding(partial(self.prepare_backward, prop), request, range(count)),
+        )
+
+
+def _slot(requests: tuple[OpReqType, ...], index: int) -> Slot | None:
+    return None if requests[index] is OpReqType.NULL else target(index)
+
+
+def _read(
+    prop: AttentionProperty, inputs: Sequence[TensorSpec], dtype: str
+) -> tuple[TensorSpec, ...]:
+    """Return the specs that the loops read: a float32 mask, int32 lengths."""
+    p = prop.parameters
+    types = [dtype] * prop.num_projections + [FLOAT32] * p.use_mask + ["int32"] * p.use_lengths
+    return tuple(TensorSpec(spec.shape, kind) for spec, kind in zip(inputs, types, strict=True))
+
+
+def _tensors(
+    prop: AttentionProperty,
+    sizes: AttentionSizes,
+    inputs: Sequence[TensorSpec | None],
+    first: int,
+    dtype: str,
+) -> dict[str, Any]:
+    """Return the arguments of all loops; `first` is the slot of the first input."""
+    p, nbytes = prop.parameters, 2 if dtype == BFLOAT16 else 4
+    others = first + prop.num_projections
+    if p.packed:
+        columns = (sizes.heads + 2 * sizes.kv_heads) * sizes.head_size
+        places = (0, *sizes.packed_places)
+        slots = [Slot("inputs", first, nbytes * place) for place in places]
+        rows = [columns] * 3
+    else:
+        slots = [source(first + index) for index in range(3)]
+        rows = [
+            sizes.heads * sizes.head_size,
+            sizes.kv_heads * sizes.head_size,
+            sizes.kv_heads * sizes.value_size,
+        ]
+    given = inputs[prop.num_projections] if p.use_mask else None
+    mask, pairs = (1, 1) if given is None else given.shape[:2], sizes.queries * sizes.keys
+    values = {field.name: getattr(sizes, field.name) for field in fields(sizes)}
+    return {
+        **values,
+        "query": slots[0],
+        "query_row": rows[0],
+        "key": slots[1],
+        "key_row": rows[1],
+        "value": slots[2],
+        "value_row": rows[2],
+        "scale": prop.scale_of(sizes) * LOG2_E,
+        "causal": int(p.causal),
+        "mask": source(others) if p.use_mask else None,
+        "mask_sequence": pairs * mask[1] * (mask[0] > 1),
+        "mask_head": pairs * (mask[1] > 1),
+        "lengths": source(others + p.use_mask) if p.use_lengths else None,
+    }

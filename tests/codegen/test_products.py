@@ -1,0 +1,103 @@
+"""Products of small matrices, in tiles of vector registers."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from mxrun.codegen.arguments import Arguments, Float32s, Integer
+from mxrun.codegen.host_loop import HostLoop
+from mxrun.codegen.jit import NativeFunction, native
+from mxrun.codegen.products import multiply_block
+
+Array = npt.NDArray[np.float32]
+GAP = 3
+
+
+class Product(Arguments):
+    output: Float32s
+    output_step: Integer
+    left: Float32s
+    row_step: Integer
+    inner_step: Integer
+    right: Float32s
+    right_step: Integer
+    rows: Integer
+    columns: Integer
+    inner: Integer
+    is_added: Integer
+
+
+@native
+def block_loop(call: Product) -> None:
+    """Compute output = left x right, or add it."""
+    multiply_block(
+        *(call.output, 1, call.output_step),
+        *(call.left, 2, call.row_step, call.inner_step),
+        *(call.right, 3, call.right_step),
+        *(call.rows, call.columns, call.inner, call.is_added),
+    )
+
+
+def within(matrix: Array, start: int) -> tuple[Array, int]:
+    """Return memory that holds a matrix from `start` on, with gaps, and the step of its rows."""
+    rows, columns = matrix.shape
+    memory = np.full((rows, columns + GAP), np.nan, np.float32)
+    memory[:, :columns] = matrix
+    return np.concatenate([np.full(start, np.nan, np.float32), memory.ravel()]), columns + GAP
+
+
+def run(
+    function: NativeFunction, left: Array, right: Array, before: Array, turned: bool, adds: bool
+) -> tuple[Array, Array]:
+    """Return the output and what lies around it."""
+    output, output_step = within(before, 1)
+    stored, step = within(left.T if turned else left, 2)
+    other, right_step = within(right, 3)
+    rows, inner = left.shape
+    columns = right.shape[1]
+    steps = (1, step) if turned else (step, 1)
+    product = Product(
+        output=output,
+        output_step=output_step,
+        left=stored,
+        row_step=steps[0],
+        inner_step=steps[1],
+        right=other,
+        right_step=right_step,
+        rows=rows,
+        columns=columns,
+        inner=inner,
+        is_added=int(adds),
+    )
+    HostLoop(function, product)()
+    grid = output[1:].reshape(rows, columns + GAP)
+    return grid[:, :columns], np.concatenate([output[:1], grid[:, columns:].ravel()])
+
+
+def exact(left: Array, right: Array, before: Array, adds: bool) -> Array:
+    """Return the product with every term added to the sum in order, rounded once."""
+    total = np.zeros(before.shape, np.float32)
+    for k in range(left.shape[1]):
+        term = left[:, k : k + 1].astype(np.float64) * right[k]
+        total = (term + total).astype(np.float32)
+    return before + total if adds else total
+
+
+@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "columns", "inner"),
+    [(2, 16, 1), (6, 64, 5), (4, 48, 8), (10, 32, 7), (16, 112, 3), (14, 80, 33), (8, 16, 0)],
+)
+def test_a_product_is_the_sum_of_its_terms_in_order(
+    rows: int, columns: int, inner: int, turned: bool, adds: bool
+) -> None:
+    random = np.random.default_rng(rows)
+    left = random.standard_normal((rows, inner)).astype(np.float32)
+    right = random.standard_normal((inner, columns)).astype(np.float32)
+    before = random.standard_normal((rows, columns)).astype(np.float32)
+    found, around = run(block_loop, left, right, before, turned, adds)
+    np.testing.assert_array_equal(found, exact(left, right, before, adds))
+    assert np.isnan(around).all()
