@@ -11,7 +11,7 @@ from llvmlite import ir
 from mxrun.codegen import products
 from mxrun.codegen.llvm_target import call_function
 from mxrun.codegen.sequential.intrinsic import Intrinsic, typed
-from mxrun.codegen.sequential.kinds import FLOAT32, FLOATS, INT64, Pointer
+from mxrun.codegen.sequential.kinds import FLOAT32, FLOATS, INT64, Kind, Pointer
 from mxrun.codegen.sequential.llvm_column import broadcast
 from mxrun.codegen.sequential.llvm_control import WORD, counted_loop
 from mxrun.codegen.vectors import LANES
