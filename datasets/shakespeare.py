@@ -25,7 +25,7 @@ class ShakespeareOptions(TextOptions):
     """Tokens and windows of the bundled plays."""
 
 
-@register("shakespeare", ShakespeareOptions, SPLITS, learns_vocabulary=True)
+@register("shakespeare", ShakespeareOptions, SPLITS, learns_vocabulary=True, of_files="text")
 def read(
     options: ShakespeareOptions, split: str, inputs: Inputs, vocabulary: Vocabulary | None = None
 ) -> Dataset:

@@ -222,7 +222,7 @@ def _section(trained: TrainedModel, part: DataPart, role: str) -> SourceNode:
         given["path"] = _absolute(given["path"])
     if given.get("dataset", own["dataset"]).value != own["dataset"].value:
         train = _entries(parsed.tree.find("data", TRAIN))
-        own = _text_options({**train, **own}, str(given["dataset"].value))
+        own = _common_options({**train, **own}, str(given["dataset"].value))
     elif role == TRAIN or config.data.eval is None:
         # Options of the data set are inherited from data.train.
         own = {"dataset": own["dataset"]}
@@ -231,10 +231,10 @@ def _section(trained: TrainedModel, part: DataPart, role: str) -> SourceNode:
     return SourceNode({**kept, **given}, place)
 
 
-def _text_options(own: Mapping[str, SourceNode], dataset: str) -> dict[str, SourceNode]:
-    """Return the options of a text that another data set of texts, `dataset`, has as well."""
-    kinds = [name for name in (str(own["dataset"].value), dataset) if name in list(DATASETS)]
-    if len(kinds) < 2 or not all(DATASETS.get(kind).learns_vocabulary for kind in kinds):
+def _common_options(own: Mapping[str, SourceNode], dataset: str) -> dict[str, SourceNode]:
+    """Return the options of a bundled data set if `dataset` reads files of the same kind."""
+    known = str(own["dataset"].value)
+    if known not in list(DATASETS) or DATASETS.get(known).of_files != dataset:
         return {}
     fields = DATASETS.get(dataset).options.model_fields
     return {key: value for key, value in own.items() if key in fields}
@@ -277,9 +277,9 @@ def _refuse_twice(part: DataPart, given: Mapping[str, SourceNode]) -> None:
 def dataset_for(built: ModelDefinition, path: str, own: object) -> str:
     """Return the data set that reads `path`: the section's `own` if it reads such paths.
 
-    A run on text reads text. The ending tells files of one format. Folders are image folders and
-    text files lists of images if the network takes images; other text files are tables. Raises
-    UserError if nothing is there.
+    For a bundled one it is the one that reads such files. The ending tells files of one format.
+    Folders are image folders and text files lists of images if the network takes images; other text
+    files are tables. Raises UserError if nothing is there.
     """
     place = user_path(path)
     if not os.path.exists(place):
@@ -288,8 +288,8 @@ def dataset_for(built: ModelDefinition, path: str, own: object) -> str:
     images = any(map(takes_images, built.model.records.values()))
     own = str(own)
     reads_path = own in list(DATASETS) and "path" in DATASETS.get(own).options.model_fields
-    if own in list(DATASETS) and DATASETS.get(own).learns_vocabulary and place.is_file():
-        return own if reads_path else "text"
+    if own in list(DATASETS) and (files := DATASETS.get(own).of_files) and place.is_file():
+        return files
     if place.is_dir():
         return own if reads_path and own not in _OF_FILES else "image_folder"
     found = _FORMATS.get(place.suffix.lower())

@@ -225,7 +225,11 @@ def test_a_text_is_cut_between_characters(tmp_path, at):
         (b"short", {}, "too short for one window"),
         (b"long enough text", {"held_out": 0.0, "split": "test"}, "held_out is 0"),
         (b"long enough text", {"tokens": "letters"}, "neither a kind of tokens nor"),
-        (b"long enough text", {"tokens": "bytes", "min_count": 2}, "min_count has no meaning"),
+        (
+            b"long enough text",
+            {"tokens": "bytes", "min_count": 2},
+            "min_count has no meaning",
+        ),
         (b"long enough text", {"min_count": 99}, "no characters of the text occur 99 times"),
         (b"long enough text", {"order": "stream", "stride": 2}, "follow each other without gaps"),
         (b"long enough text", {"tokens": "absent.json"}, "absent.json"),

@@ -30,6 +30,7 @@ from mxrun.io.dataset.split import (
 from mxrun.io.loading.batch import is_label
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.features import FeatureTable
+from mxrun.io.text.texts import TextColumn
 from mxrun.io.text.vocabulary import Vocabulary
 from mxrun.io.transforms.base import RecordShape, Scale
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
@@ -51,7 +52,8 @@ class Dataset:
     before `encoded` makes the field `data` of them, by `encoding`; `tally` counts what was missing
     or unknown. `name` and `split` (`test[0:9000]`)
     identify the records; `place` is where the config requests them. `numbers` are the records'
-    numbers in the complete split, if these are a part of it. `vocabulary`: the tokens of a text.
+    numbers in the complete split, if these are a part of it. `vocabulary`: the tokens of a text;
+    `texts` are those of records before `tokenized` makes fields of them.
     `is_stream`: whether the records are consecutive parts of one text, which the rows of a batch
     read in parallel, each from batch to batch.
     """
@@ -74,11 +76,13 @@ class Dataset:
     tally: Tally | None = None
     vocabulary: Vocabulary | None = None
     is_stream: bool = False
+    texts: TextColumn | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(column.records) for column in self.fields.values()}
         lengths |= {column.count for column in self.lazy.values()}
         lengths |= set() if self.features is None else {len(self.features)}
+        lengths |= set() if self.texts is None else {len(self.texts)}
         if len(lengths) != 1 or 0 in lengths:
             raise InternalError(f"data set {self.name!r} has fields of lengths {sorted(lengths)}")
 
@@ -87,6 +91,8 @@ class Dataset:
             return column.count
         if self.features is not None:
             return len(self.features)
+        if self.texts is not None:
+            return len(self.texts)
         return len(next(iter(self.fields.values())).records)
 
     @property
@@ -189,7 +195,8 @@ class Dataset:
         lazy = {name: column.part(rows) for name, column in self.lazy.items()}
         numbers = None if split.is_complete else np.arange(len(self))[rows]
         features = None if self.features is None else self.features.part(rows)
-        selected = replace(self, fields=fields, lazy=lazy, features=features)
+        texts = None if self.texts is None else self.texts.part(rows)
+        selected = replace(self, fields=fields, lazy=lazy, features=features, texts=texts)
         return replace(selected, split=str(split), numbers=numbers)
 
     def encoded(self, encoding: TableEncoding, role: str) -> Dataset:
@@ -207,6 +214,15 @@ class Dataset:
         fields = {"data": Field(rows), **self.fields}
         encoded = replace(self, fields=fields, features=None, encoding=encoding)
         return replace(encoded, tally=tally, notes=notes)
+
+    def tokenized(self, vocabulary: Vocabulary) -> Dataset:
+        """Return the data set with its texts as fields of token ids; raises UserError as `fields`
+        does.
+        """
+        if self.texts is None:
+            return self
+        fields = {**self.texts.fields(vocabulary, self.inputs), **self.fields}
+        return replace(self, fields=fields, texts=None, vocabulary=vocabulary)
 
     def check(
         self, inputs: Inputs, places: Places, pipeline: Pipeline = NO_TRANSFORMS

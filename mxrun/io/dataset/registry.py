@@ -32,7 +32,8 @@ class DatasetFormat:
     split. `follow(options, own, columns, label, encoding)` returns the options that select columns
     of the same names as in training, and treat them as `encoding` says; `own` are the option keys
     that the section sets itself. `learns_vocabulary`: whether `read` takes the vocabulary of
-    training as a fourth argument, or learns one if that is None.
+    training as a fourth argument, or learns one if that is None. `of_files`: the data set with the
+    same options that reads files, for one whose files are bundled.
     """
 
     name: str
@@ -45,6 +46,7 @@ class DatasetFormat:
     find_split: FindSplit | None = field(default=None, repr=False)
     follow: Follow | None = field(default=None, repr=False)
     learns_vocabulary: bool = False
+    of_files: str = ""
 
     def open(
         self, options: Any, split: str, inputs: Inputs, vocabulary: Vocabulary | None = None
@@ -74,12 +76,13 @@ def register(
     find_split: FindSplit | None = None,
     follow: Follow | None = None,
     learns_vocabulary: bool = False,
+    of_files: str = "",
 ) -> Callable[[R], R]:
     """Return a decorator that registers the reading function of the data set `name`."""
 
     def add(read: R) -> R:
         doc = read.__doc__ or ""
-        kinds = (lazy, synthetic, find_split, follow, learns_vocabulary)
+        kinds = (lazy, synthetic, find_split, follow, learns_vocabulary, of_files)
         DATASETS.add(name, DatasetFormat(name, doc, options, splits, read, *kinds))
         return read
 

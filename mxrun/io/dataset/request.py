@@ -145,16 +145,18 @@ def open_datasets(
             # since.
             problems += complete[key].check_empty(role, request.places) if classes is None else ()
             columns, label_column = complete[key].columns, complete[key].label_column
-            vocabulary = complete[key].vocabulary
+            vocabulary = vocabulary or complete[key].vocabulary
             trained[key[:3]] = split
         problems += complete[key].check_split(split, request.places)
         part: Dataset | None = None
         is_learned = complete[key].features is None or encoding is not None
+        is_learned &= complete[key].texts is None or vocabulary is not None
         # Without training's encoding there is nothing to say about the columns of evaluation.
         if not problems and (is_learned or role != "eval" or train is None):
-            part, problems = _part(complete[key].part(split), request, role, inputs, encoding)
+            learned = (encoding, vocabulary)
+            part, problems = _part(complete[key].part(split), request, role, inputs, *learned)
             if part is not None and role == "train":
-                encoding = part.encoding
+                encoding, vocabulary = part.encoding, part.vocabulary
         if role == "eval" and diagnostics and part is not None and part.encoding is not None:
             # What does not fit the network does not do so in training either.
             problems = ()
@@ -184,10 +186,13 @@ def _part(
     role: str,
     inputs: Inputs,
     encoding: TableEncoding | None,
+    vocabulary: Vocabulary | None,
 ) -> tuple[Dataset | None, tuple[Diagnostic, ...]]:
-    """Return a part with its table's columns encoded, or None, and the reasons why it does not fit.
+    """Return a part with its table's columns encoded and its texts as tokens, or None, and the
+    reasons why it does not fit.
 
-    encoding: that of training; None for training's own part, from which it is learned.
+    encoding, vocabulary: those of training; None for training's own part, from which they are
+    learned.
     """
     place = place_of(request.places, "dataset")
     part = replace(part, place=place, pipeline=request.pipeline, inputs=inputs)
@@ -196,6 +201,13 @@ def _part(
             part = part.encoded(encoding or learn_encoding(part.features), role)
         except (UserError, MemoryError) as error:
             where = place_of(request.places, "columns")
+            found = _problems(error, request.format.name)
+            return None, tuple(replace(each, place=each.place or where) for each in found)
+    if part.texts is not None:
+        try:
+            part = part.tokenized(vocabulary or part.texts.learn())
+        except (UserError, MemoryError) as error:
+            where = place_of(request.places, "tokens")
             found = _problems(error, request.format.name)
             return None, tuple(replace(each, place=each.place or where) for each in found)
     return part, part.check(inputs, request.places, request.pipeline)

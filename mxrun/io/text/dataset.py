@@ -9,11 +9,12 @@ from typing import Annotated, Literal
 from pydantic import Field as Option
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import listed
 from mxrun.base.params import Int32, Parameters
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.split import ALL
-from mxrun.io.text.form import KINDS, WORDS, TokenForm, check_form
+from mxrun.io.text.form import BYTES, KINDS, LISTED, WORDS, TokenForm
 from mxrun.io.text.spans import TextSpan, divided, require_text
 from mxrun.io.text.tokens import encoded, learn_vocabulary
 from mxrun.io.text.vocabulary import Vocabulary
@@ -24,6 +25,8 @@ SPLITS = (TRAIN, TEST, ALL)
 
 UNKNOWN = "<unk>"
 _DEFAULT_LENGTH = 64
+# Options of a vocabulary that is learned.
+_LEARNED = ("lower", "punctuation", "min_count", "vocabulary", "unknown")
 _Size = Annotated[Int32, Option(ge=1)]
 
 
@@ -33,7 +36,7 @@ class TokenOptions(Parameters):
     tokens: Annotated[str, Option(min_length=1)] = Option(
         default="characters",
         description="The tokens: characters, bytes, words, or the path of a tokenizer's file of "
-        "the tokenizers library (tokenizer.json), which starts at the working folder.",
+        "the tokenizers library (tokenizer.json), which starts at the config's folder.",
         examples=["words", "tokenizer.json"],
     )
     lower: bool = Option(default=False, description="Whether texts are read in lower case.")
@@ -61,27 +64,25 @@ class TokenOptions(Parameters):
         examples=["?"],
     )
 
-    def form(self, extra: tuple[str, ...] = ()) -> TokenForm:
-        """Form of the tokens. Raises UserError for options that the tokens do not have."""
-        unknown = self.unknown
-        if unknown is None and self.tokens == WORDS:
-            unknown = UNKNOWN
-        form = TokenForm(
-            self.tokens,
-            self.lower,
-            self.punctuation,
-            self.min_count,
-            self.vocabulary,
-            unknown,
-            extra,
-        )
-        if problems := check_form(form):
-            raise UserError(problems)
+    def form_of_tokens(self, extra: tuple[str, ...] = ()) -> TokenForm:
+        """Form of the tokens. Raises UserError for options that the tokens do not have.
+
+        extra: tokens of the first ids of a vocabulary that is learned.
+        """
         if self.tokens not in KINDS and not self.tokens.endswith(".json"):
             problem = f"tokens: {self.tokens!r} is neither a kind of tokens nor a tokenizer's file"
             expected = f"{', '.join(KINDS)}, or a file that ends in .json"
             raise UserError(Diagnostic(problem, None, expected))
-        return form
+        if self.tokens in LISTED:
+            unknown = self.unknown or (UNKNOWN if self.tokens == WORDS else None)
+            about = (self.lower, self.punctuation, self.min_count, self.vocabulary, unknown, extra)
+            return TokenForm(self.tokens, *about)
+        what = "bytes" if self.tokens == BYTES else "a tokenizer's file"
+        wrong = [name for name in _LEARNED if name in self.model_fields_set]
+        if wrong:
+            problem = f"tokens: {what}: the vocabulary is given, and {listed(wrong)} has no meaning"
+            raise UserError(Diagnostic(problem, hint=f"leave out {listed(wrong)}"))
+        return TokenForm(self.tokens)
 
 
 class TextOptions(TokenOptions):
@@ -125,7 +126,7 @@ def text_dataset(
     vocabulary: that of training; by default it is learned from the split train, or from the entire
     text if `split` is all. Raises UserError for text that cannot be read, or is too short.
     """
-    form, length = options.form(), _length(options, inputs)
+    form, length = options.form_of_tokens(), window_length(options.length, inputs)
     stride = options.stride or length
     if options.order == "stream" and stride != length:
         problem = "the windows of a stream follow each other without gaps"
@@ -156,9 +157,9 @@ def _joined(first: Sequence[TextSpan], last: Sequence[TextSpan]) -> tuple[TextSp
     return (*first, *last)
 
 
-def _length(options: TextOptions, inputs: Inputs) -> int:
-    """Return the number of tokens of a window."""
-    if options.length is not None:
-        return options.length
+def window_length(given: int | None, inputs: Inputs) -> int:
+    """Return the number of tokens of a record: the one given, or that of the network's input."""
+    if given is not None:
+        return given
     shape = inputs["data"].shape if "data" in inputs else ()
     return shape[0] if len(shape) == 1 else _DEFAULT_LENGTH

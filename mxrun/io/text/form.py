@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 
@@ -23,6 +22,8 @@ from mxrun.io.text.words import words_of
 
 BYTES, CHARACTERS, WORDS = "bytes", "characters", "words"
 KINDS = (CHARACTERS, BYTES, WORDS)
+LISTED = (CHARACTERS, WORDS)
+"""Kinds whose vocabulary is learned from training's text."""
 
 _CODE_POINTS = 0x110000
 _ASCII = 128
@@ -108,21 +109,3 @@ def _character_counts(texts: Iterable[str]) -> Counter[str]:
 def _word_counts(texts: Iterable[str], punctuation: bool) -> Counter[str]:
     """Return how often each word occurs."""
     return Counter(chain.from_iterable(words_of(text, punctuation) for text in texts))
-
-
-def check_form(form: TokenForm) -> tuple[Diagnostic, ...]:
-    """Return diagnostics, without a place, for parts of a form that the tokens do not have."""
-    given: Sequence[tuple[str, bool]] = (
-        ("min_count", form.min_count > 1),
-        ("vocabulary", form.size is not None),
-        ("unknown", form.unknown is not None),
-        ("lower", form.lower),
-    )
-    if form.tokens in (CHARACTERS, WORDS):
-        return ()
-    what = "bytes" if form.tokens == BYTES else f"the tokenizer {Path(form.tokens).name}"
-    return tuple(
-        Diagnostic(f"{what} have a vocabulary of their own: {name} has no meaning", hint="leave it")
-        for name, is_given in given
-        if is_given
-    )

@@ -1,0 +1,83 @@
+"""Data sets of texts with labels: their options, and their records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field as Option
+
+from mxrun.base.params import Int32
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Inputs
+from mxrun.io.dataset.location import RecordLocation
+from mxrun.io.formats.labels import LabelForm, label_fields
+from mxrun.io.paths import PathText
+from mxrun.io.text.dataset import UNKNOWN, TokenOptions, window_length
+from mxrun.io.text.texts import PADDING, TextColumn
+
+_Size = Annotated[Int32, Option(ge=1)]
+
+
+class LabelledTextOptions(TokenOptions):
+    """How texts and labels become records."""
+
+    tokens: Annotated[str, Option(min_length=1)] = Option(
+        default="words",
+        description="The tokens: words, characters, bytes, or the path of a tokenizer's file of "
+        "the tokenizers library (tokenizer.json), which starts at the config's folder.",
+        examples=["characters", "tokenizer.json"],
+    )
+    lower: bool = Option(default=True, description="Whether texts are read in lower case.")
+    unknown: Annotated[str, Option(min_length=1)] = Option(
+        default=UNKNOWN,
+        description="The token that stands for all words or characters that the vocabulary does "
+        "not have.",
+    )
+    length: _Size | None = Option(
+        default=None,
+        description="The number of tokens of a record: longer texts are cut, shorter ones padded; "
+        "default: that of the network's input data.",
+        examples=[64],
+    )
+    kept: Literal["start", "end"] = Option(
+        default="start", description="The part of longer texts that is kept."
+    )
+    padding: Annotated[Int32, Option(ge=0)] = Option(
+        default=0,
+        description="The id that follows a text's last token; a vocabulary that is learned has "
+        "the token <pad> there.",
+    )
+    separator: PathText | None = Option(
+        default=None,
+        description="Separator of several classes in one label, whose numbers are then 1 for each "
+        "class of the text and 0 for the others; default: a label is one class.",
+        examples=["|"],
+    )
+    classes: tuple[PathText, ...] = Option(
+        default=(),
+        description="Names of the classes in the order of their numbers; default: sorted.",
+        examples=[["ham", "spam"]],
+    )
+
+
+def labelled_dataset(
+    name: str,
+    texts: Sequence[str],
+    labels: Sequence[str],
+    options: LabelledTextOptions,
+    inputs: Inputs,
+    places: tuple[str, Callable[[int], RecordLocation], str],
+) -> Dataset:
+    """Return texts with their labels, without labels if there are none, as a data set.
+
+    places: the file of the texts, the place of each one, and the split. Raises UserError naming the
+    first record with a wrong label.
+    """
+    file, locate, split = places
+    form = LabelForm(options.separator, options.classes)
+    fields, classes = label_fields(list(labels), inputs, locate, form)
+    tokens = options.form_of_tokens((PADDING,))
+    length = window_length(options.length, inputs)
+    column = TextColumn(texts, tokens, length, options.kept, options.padding, file)
+    return Dataset(name, fields, classes, split, texts=column)

@@ -1,0 +1,214 @@
+"""Texts and their labels in files: a line each, rows of a table, or lines of JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import listed, nearest
+from mxrun.io.dataset.location import RecordLocation
+from mxrun.io.files import fail, read_all_bytes
+
+LINES, TABLE, JSON_LINES = "lines", "csv", "jsonl"
+Kind = Literal["lines", "csv", "jsonl"]
+Column = int | str
+
+_ENDINGS: dict[str, Kind] = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_DELIMITERS = ("\t", ";", ",")
+_TAB = "\t"
+# Names of the columns, of which the first that is there is read.
+TEXT_NAMES = ("text", "sentence", "content", "review", "message", "comment")
+LABEL_NAMES = ("label", "class", "category", "target", "sentiment")
+# The csv module refuses longer fields.
+_MAX_FIELD = 1 << 27
+
+
+@dataclass(frozen=True)
+class LineForm:
+    """Form of the files.
+
+    kind: None for that of the file's ending. delimiter: between label and text of a line, or
+    between the columns of a table; empty for a tab, or for that of a table's first row. text,
+    label: columns by name or number, or keys; None for the usual ones. labelled: whether there are
+    labels.
+    """
+
+    kind: Kind | None = None
+    delimiter: str = ""
+    text: Column | None = None
+    label: Column | None = None
+    labelled: bool = True
+
+    def kind_of(self, path: Path) -> Kind:
+        """Return the form of a file."""
+        return self.kind or _ENDINGS.get(path.suffix.lower(), "lines")
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Texts of files in their order, with a label for each, or none at all."""
+
+    texts: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    places: list[tuple[Path, int]] = field(default_factory=list)
+
+    def locate(self, record: int) -> RecordLocation:
+        """Return the place of a text: its file and line."""
+        path, line = self.places[record]
+        return RecordLocation(f"{path}:{line}")
+
+
+def read_texts(paths: Sequence[Path], form: LineForm) -> LabelledTexts:
+    """Read files; raises UserError naming the line without a text or a label."""
+    found = LabelledTexts()
+    for path in paths:
+        before = len(found.texts)
+        content = read_all_bytes(path)
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            got = f"the byte 0x{content[error.start]:02x}"
+            hint = "convert it: iconv -f LATIN1 -t UTF-8"
+            fail(path, error.start, "not UTF-8 text", "UTF-8", got, hint)
+        read = {LINES: _lines, TABLE: _table, JSON_LINES: _json_lines}[form.kind_of(path)]
+        for line, label, words in read(text, path, form):
+            if form.labelled and not label:
+                _refuse(path, line, "the label is missing", "a label and a text", words)
+            found.texts.append(words)
+            found.places.append((path, line))
+            if form.labelled:
+                found.labels.append(label)
+        if len(found.texts) == before:
+            raise UserError(Diagnostic(f"{path}: holds no texts", None, "a text a line"))
+    return found
+
+
+_Rows = Iterator[tuple[int, str, str]]
+
+
+def _lines(content: str, path: Path, form: LineForm) -> _Rows:
+    """Yield line, label and text of the lines that are not empty."""
+    delimiter = form.delimiter or _TAB
+    for line, text in enumerate(content.split("\n"), 1):
+        text = text.removesuffix("\r")
+        if not text.strip():
+            continue
+        label, found, words = text.partition(delimiter)
+        if not form.labelled:
+            yield line, "", text
+        elif not found:
+            expected = f"a label, {delimiter!r} and a text"
+            hint = "write label: null for texts without labels, or the delimiter that stands there"
+            _refuse(path, line, "the line is not divided", expected, text, hint)
+        else:
+            yield line, label.strip(), words.strip()
+
+
+def _table(content: str, path: Path, form: LineForm) -> _Rows:
+    """Yield line, label and text of the rows of a table."""
+    first = content.partition("\n")[0]
+    delimiter = form.delimiter or next((each for each in _DELIMITERS if each in first), ",")
+    csv.field_size_limit(_MAX_FIELD)
+    reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter)
+    try:
+        rows = [(reader.line_num, cells) for cells in reader if any(map(str.strip, cells))]
+    except csv.Error as error:
+        problem = f"{path}:{reader.line_num}: not a row of a table: {error}"
+        raise UserError(Diagnostic(problem)) from error
+    if not rows:
+        return
+    text, label, has_header = _columns(rows[0][1], path, form)
+    for line, cells in rows[has_header:]:
+        if len(cells) <= max(text, label):
+            expected = f"{max(text, label) + 1} columns or more"
+            _refuse(path, line, "the row has too few columns", expected, str(len(cells)))
+        yield line, cells[label].strip() if form.labelled else "", cells[text].strip()
+
+
+def _columns(first: Sequence[str], path: Path, form: LineForm) -> tuple[int, int, bool]:
+    """Return the numbers of the columns of text and label, and whether the first row names them."""
+    names = [cell.strip().lower() for cell in first]
+    usual_text = next((name for name in TEXT_NAMES if name in names), None)
+    usual_label = next((name for name in LABEL_NAMES if name in names), None)
+    given = (form.text, form.label)
+    has_header = any(isinstance(each, str) for each in given) or (
+        given == (None, None)
+        and usual_text is not None
+        and (usual_label is not None or not form.labelled)
+    )
+    if has_header:
+        text = form.text if form.text is not None else usual_text
+        label = form.label if form.label is not None else usual_label
+        text = _place(text, names, path, "text", TEXT_NAMES)
+        return text, _place(label, names, path, "label", LABEL_NAMES) if form.labelled else 0, True
+    if not form.labelled:
+        return (form.text if isinstance(form.text, int) else 0), 0, False
+    label = form.label if isinstance(form.label, int) else 0
+    text = form.text if isinstance(form.text, int) else int(label == 0)
+    return text, label, False
+
+
+def _place(
+    column: Column | None, names: Sequence[str], path: Path, role: str, usual: Sequence[str]
+) -> int:
+    """Return the number of a column of a table with a header."""
+    if isinstance(column, int):
+        return column
+    if column is not None and column.lower() in names:
+        return names.index(column.lower())
+    problem = f"{path}:1: the table has no column for the {role}"
+    expected = column or f"a column named {listed(usual)}"
+    hint = nearest(column or role, names) or f"name it: {role}: COLUMN"
+    raise UserError(Diagnostic(problem, None, expected, listed(names), hint))
+
+
+def _json_lines(content: str, path: Path, form: LineForm) -> _Rows:
+    """Yield line, label and text of lines that are JSON objects."""
+    for line, text in enumerate(content.split("\n"), 1):
+        if not text.strip():
+            continue
+        try:
+            entry = json.loads(text)
+        except (ValueError, RecursionError):
+            entry = None
+        if not isinstance(entry, dict):
+            _refuse(path, line, "not a JSON object", '{"text": ..., "label": ...}', text)
+        words = _entry(entry, form.text, TEXT_NAMES, path, line, "text")
+        if not isinstance(words, str):
+            _refuse(path, line, "the text is no string", "a string", str(words))
+        label = ""
+        if form.labelled:
+            value = _entry(entry, form.label, LABEL_NAMES, path, line, "label")
+            if isinstance(value, (dict, list)) or value is None:
+                _refuse(path, line, "the label is no class", "a string or a number", str(value))
+            label = str(value).lower() if isinstance(value, bool) else str(value)
+        yield line, label.strip(), words.strip()
+
+
+def _entry(
+    entry: dict[str, Any],
+    key: Column | None,
+    usual: Sequence[str],
+    path: Path,
+    line: int,
+    role: str,
+) -> Any:
+    """Return the value of a key, by default of the first usual one."""
+    keys = usual if key is None else (str(key),)
+    found = next((each for each in keys if each in entry), None)
+    if found is None:
+        hint = f"name it: {role}: KEY"
+        _refuse(path, line, f"the object has no {role}", listed(keys), listed(list(entry)), hint)
+    return entry[found]
+
+
+def _refuse(
+    path: Path, line: int, problem: str, expected: str, got: str, hint: str = ""
+) -> NoReturn:
+    raise UserError(Diagnostic(f"{path}:{line}: {problem}", None, expected, got[:80], hint))

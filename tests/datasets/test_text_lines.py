@@ -1,0 +1,182 @@
+"""Labelled texts in lines, tables and JSON, and the bundled speeches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mxrun.base.errors import UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.request import open_datasets, request_dataset
+
+INPUTS = {
+    "data": TensorSpec((6,), "int32"),
+    "mask": TensorSpec((6,)),
+    "lengths": TensorSpec((), "int32"),
+    "label": TensorSpec((), "int32"),
+}
+LINES = "ham\tSee you then, then!\nspam\tBUY now now now now\r\n\nham\tok\n"
+
+
+def open_lines(
+    path: Path, inputs: dict[str, TensorSpec] | None = None, split: object = None, **options: Any
+) -> Dataset:
+    request = request_dataset("text_lines", {"path": str(path), **options}, split)
+    return open_datasets({"train": request}, INPUTS if inputs is None else inputs)["train"]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_bytes(text.encode())
+    return path
+
+
+def tokens(dataset: Dataset) -> list[str]:
+    assert dataset.vocabulary is not None
+    return [dataset.vocabulary.token(number) for number in range(len(dataset.vocabulary))]
+
+
+def texts(dataset: Dataset) -> list[str]:
+    vocabulary, data = dataset.vocabulary, dataset.fields["data"].records
+    assert vocabulary is not None
+    rows = zip(data, dataset.fields["lengths"].records, strict=True)
+    return [vocabulary.decode(row[:length]) for row, length in rows]
+
+
+def test_words_of_lines_are_padded_and_cut(tmp_path):
+    dataset = open_lines(write(tmp_path / "a.txt", LINES))
+    assert dataset.classes == ("ham", "spam")
+    assert dataset.fields["label"].records.tolist() == [0, 1, 0]
+    assert tokens(dataset)[:4] == ["<pad>", "<unk>", "now", "then"]
+    assert texts(dataset) == ["see you then, then!", "buy now now now now", "ok"]
+    assert dataset.fields["lengths"].records.tolist() == [6, 5, 1]
+    assert dataset.fields["data"].records[2, 1:].tolist() == [0] * 5
+    assert dataset.specs == INPUTS
+    mask = dataset.fields["mask"]
+    assert (mask.records * mask.scale).tolist() == [[1] * 6, [1] * 5 + [0], [1] + [0] * 5]
+    start, end = (
+        texts(open_lines(tmp_path / "a.txt", smaller(2), kept=k)) for k in ("start", "end")
+    )
+    assert start == ["see you", "buy now", "ok"]
+    assert end == ["then!", "now now", "ok"]
+
+
+def smaller(length: int) -> dict[str, TensorSpec]:
+    return {**INPUTS, "data": TensorSpec((length,), "int32"), "mask": TensorSpec((length,))}
+
+
+def test_tables_and_json_hold_the_same_texts(tmp_path):
+    expected = ["one, two", 'a "b"\nc', "ü"]
+    table = 'id,Text,Label\n1,"one, two",x\n2,"a ""b""\nc",y\n3,ü,x\n'
+    rows = zip(expected, ("x", "y", "x"), strict=True)
+    objects = "".join(json.dumps({"label": y, "text": x}) + "\n" for x, y in rows)
+    plain = {
+        "a.csv": (table, {}),
+        "b.csv": (table.replace("Text", "Body"), {"text": "body", "label": "label"}),
+        "c.csv": (table.partition("\n")[2], {"text": 1, "label": 2}),
+        "d.tsv": ('x\t"one, two"\ny\t"a ""b""\nc"\nx\tü\n', {}),
+        "e.jsonl": (objects, {}),
+        "f.txt": (objects, {"form": "jsonl", "label": "label"}),
+        "g.txt": ("\ufeff" + table.replace(",", ";").replace("one;", "one,"), {"form": "csv"}),
+    }
+    for name, (content, options) in plain.items():
+        path = write(tmp_path / name, content)
+        dataset = open_lines(path, smaller(9), tokens="characters", **options)
+        assert texts(dataset) == expected, name
+        assert (dataset.classes, dataset.fields["label"].records.tolist()) == (
+            ("x", "y"),
+            [0, 1, 0],
+        )
+
+
+def test_texts_without_labels_and_with_several(tmp_path):
+    path = write(tmp_path / "a.txt", "one\ttwo\nthree\n")
+    without = {name: spec for name, spec in INPUTS.items() if name != "label"}
+    dataset = open_lines(path, without, label=None)
+    assert texts(dataset) == ["one two", "three"]
+    write(path, "a|c\tone\nb\ttwo\n")
+    several = {**INPUTS, "label": TensorSpec((3,))}
+    dataset = open_lines(path, several, separator="|", classes=["a", "b", "c"])
+    assert dataset.fields["label"].records.tolist() == [[1, 0, 1], [0, 1, 0]]
+
+
+def test_the_vocabulary_is_that_of_the_training_share(tmp_path):
+    lines = "".join(f"{number % 2}\tword{number} common\n" for number in range(20))
+    options = {"path": str(write(tmp_path / "a.txt", lines))}
+    share = {"share": 0.5, "stratify": True}
+    requests = {
+        "train": request_dataset("text_lines", options, share),
+        "eval": request_dataset("text_lines", options, {"range": [0, 20]}, role="eval"),
+    }
+    opened = open_datasets(requests, INPUTS)
+    vocabulary = opened["train"].vocabulary
+    assert vocabulary is not None
+    assert len(vocabulary) == 2 + 1 + 10
+    assert opened["eval"].vocabulary is vocabulary
+    assert sum("<unk>" in text for text in texts(opened["eval"])) == 10
+    again = open_datasets({"eval": requests["eval"]}, INPUTS, vocabulary=vocabulary)
+    assert texts(again["eval"]) == texts(opened["eval"])
+
+
+def test_bytes_are_padded_with_any_byte(tmp_path):
+    path = write(tmp_path / "a.txt", "0\tñ!\n1\tabcdefgh\n")
+    dataset = open_lines(path, tokens="bytes", padding=32)
+    assert dataset.fields["data"].records.tolist() == [[*"ñ!".encode(), 32, 32, 32], [*b"abcdef"]]
+
+
+def test_a_text_without_tokens_is_one_of_padding(tmp_path):
+    path = write(tmp_path / "a.csv", "label,text\n0,\n1,a b\n")
+    dataset = open_lines(path)
+    assert dataset.fields["lengths"].records.tolist() == [1, 2]
+    assert dataset.fields["data"].records[0].tolist() == [0] * 6
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("a.txt", "ham see you\n", {}, r"a.txt:1: the line is not divided"),
+        ("a.txt", "x\ty\n\tno label\n", {}, r"a.txt:2: the label is missing"),
+        ("a.txt", "", {}, "holds no texts"),
+        ("a.txt", "\n\r\n", {}, "holds no texts"),
+        ("a.csv", "body,kind\nx,y\n", {"text": "bdy"}, r"a.csv:1: the table has no column for the"),
+        ("a.csv", "a,b\nx\n", {}, r"a.csv:2: the row has too few columns"),
+        ("a.jsonl", '{"text": "x"}\n', {}, r"a.jsonl:1: the object has no label"),
+        ("a.jsonl", '{"text": 3, "label": 1}\n', {}, r"a.jsonl:1: the text is no string"),
+        ("a.jsonl", "[1]\n", {}, r"a.jsonl:1: not a JSON object"),
+        ("a.jsonl", "[" * 100_000, {}, r"a.jsonl:1: not a JSON object"),
+        ("a.txt", "x\ty\n", {"classes": ["z"]}, r"a.txt:1: the class is not known"),
+        ("a.txt", "x\ty\n", {"padding": 99}, "no token 99 for padding"),
+        ("a.txt", "x\ty\n", {"tokens": "bytes", "lower": True}, "lower has no meaning"),
+    ],
+)
+def test_files_that_cannot_be_used(tmp_path, name, content, options, message):
+    with pytest.raises(UserError, match=message):
+        open_lines(write(tmp_path / name, content), **options)
+
+
+def test_wrong_bytes_are_named(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"x\ty\nx\t\xe9\n")
+    with pytest.raises(UserError, match="byte 6: not UTF-8 text"):
+        open_lines(path)
+
+
+def open_speeches(split: str) -> Dataset:
+    request = request_dataset("shakespeare_speeches", {"vocabulary": 2000}, split)
+    return open_datasets({"train": request}, smaller(64))["train"]
+
+
+def test_the_bundled_speeches_are_those_of_three_plays():
+    both, train, test = map(open_speeches, ("all", "train", "test"))
+    assert len(both) == len(train) + len(test) == 1367
+    assert len(test) == 1367 // 5
+    assert both.classes == ("Coriolanus", "Romeo and Juliet", "The Taming of the Shrew")
+    assert np.bincount(both.fields["label"].records).tolist() == [452, 472, 443]
+    assert texts(both)[0] == "before we proceed any further, hear me speak."
+    lengths = both.fields["lengths"].records
+    assert test.fields["lengths"].records.tolist() == lengths[4::5].tolist()
+    assert len(tokens(train)) == 2000
