@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, InternalError, SourceLocation, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.io.dataset.buckets import Buckets
 from mxrun.io.dataset.classes import (
     class_count_texts,
     map_labels,
@@ -53,7 +54,7 @@ class Dataset:
     or unknown. `name` and `split` (`test[0:9000]`)
     identify the records; `place` is where the config requests them. `numbers` are the records'
     numbers in the complete split, if these are a part of it. `vocabulary`: the tokens of a text;
-    `texts` are those of records before `tokenized` makes fields of them.
+    `texts` are those of records before `tokenized` makes fields of them, in `buckets` by length.
     `is_stream`: whether the records are consecutive parts of one text, which the rows of a batch
     read in parallel, each from batch to batch.
     """
@@ -77,6 +78,7 @@ class Dataset:
     vocabulary: Vocabulary | None = None
     is_stream: bool = False
     texts: TextColumn | None = None
+    buckets: Buckets | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(column.records) for column in self.fields.values()}
@@ -221,8 +223,9 @@ class Dataset:
         """
         if self.texts is None:
             return self
-        fields = {**self.texts.fields(vocabulary, self.inputs), **self.fields}
-        return replace(self, fields=fields, texts=None, vocabulary=vocabulary)
+        found, buckets = self.texts.fields(vocabulary, self.inputs)
+        fields = {**found, **self.fields}
+        return replace(self, fields=fields, texts=None, vocabulary=vocabulary, buckets=buckets)
 
     def check(
         self, inputs: Inputs, places: Places, pipeline: Pipeline = NO_TRANSFORMS

@@ -46,8 +46,8 @@ class ArrayIterator(OrderedIterator):
         order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
         super().__init__(dataset, order)
         self.provide_data, self.provide_label = provided(dataset.specs, self.batch_size)
-        self._gathers: dict[str, _Gather | WindowGather] = {
-            name: (WindowGather if column.dtype else _Gather)(column, self.batch_size, loops)
+        self._gathers = {
+            name: gather_of(column, self.batch_size, loops)
             for name, column in dataset.fields.items()
         }
         # Rows of one epoch. Only the first `_rows` are valid if epochs differ in length.
@@ -102,14 +102,20 @@ class ArrayIterator(OrderedIterator):
         ]
 
 
-class RecordGathering(Arguments):
-    """Arguments of `gather_bytes_loop`: rows and records of `elements` elements.
+def gather_of(column: Field, batch_size: int, loops: HostLoops) -> _Gather | WindowGather:
+    """Return the gather of a field's records into slots of `batch_size` rows."""
+    return (WindowGather if column.dtype else _Gather)(column, batch_size, loops)
 
-    first: position in `indices` of the first row's record.
+
+class RecordGathering(Arguments):
+    """Arguments of `gather_bytes_loop`: rows of `elements` elements, the first ones of records.
+
+    stride: elements of a record. first: position in `indices` of the first row's record.
     """
 
     rows: Integer
     elements: Integer
+    stride: Integer
     scale: Real
     records: Uint8s
     target: Float32s
@@ -123,7 +129,7 @@ def gather_bytes_loop(call: RecordGathering) -> None:
     elements = call.elements
     begin, end = share(call.rows)
     for row in range(begin, end):
-        start = call.indices[call.first + row] * elements
+        start = call.indices[call.first + row] * call.stride
         for i in range(elements):
             call.target[row * elements + i] = np.float32(call.records[start + i]) * call.scale
 
@@ -141,7 +147,7 @@ class _Gather:
 
     def writer(self, order: NDArray[np.int64], slot: NDArray[Any]) -> Callable[[int], None]:
         """Return a function of `start` that sets slot[row] = record[order[start + row]], scaled in
-        float32.
+        float32; the slot may be shorter than scaled records of rank 1.
         """
         if self._scale is None:
             return partial(self._take, order, slot)
@@ -161,7 +167,7 @@ class _Gather:
     ) -> None:
         self._take(order, rows, start)
         # Two steps, as NumPy multiplies mixed dtypes through buffers.
-        np.copyto(slot, rows)
+        np.copyto(slot, rows[..., : slot.shape[-1]] if slot.ndim > 1 else rows)
         slot *= self._scale
 
     def _compiled(
@@ -170,10 +176,11 @@ class _Gather:
         """Return a writer that gathers, converts and scales bytes in one pass, in a fifth of the
         time.
         """
-        elements = self._records[0].size
+        elements = slot[0].size
         gathering = RecordGathering(
             rows=self._batch_size,
             elements=elements,
+            stride=self._records[0].size,
             scale=scale,
             records=self._records,
             target=slot,

@@ -36,12 +36,14 @@ class DataIterator(ABC):
     float32 [batch size]. `waited_seconds` is the total time that `next_into` has waited for
     records. `reads_records`: whether the iterator may wait for records and raise RecordError.
     `is_stream`: whether each row of a batch continues that of the batch before, from the first
-    batch of an epoch to the last.
+    batch of an epoch to the last. `bucket_lengths`: those of the buckets, of which each batch has
+    one; empty without buckets.
     """
 
     waited_seconds: float = 0.0
     reads_records: bool = False
     is_stream: bool = False
+    bucket_lengths: tuple[int, ...] = ()
     parts: int = 1
     batch_size: int
     provide_data: dict[str, TensorSpec]
@@ -91,6 +93,16 @@ class DataIterator(ABC):
         """Release the iterator's resources; it cannot be used afterwards. A second call does
         nothing.
         """
+
+    @property
+    def bucket(self) -> int:
+        """Number of the bucket of the next batch; 0 without buckets."""
+        return 0
+
+    def bucket_specs(self, bucket: int) -> dict[str, TensorSpec]:
+        """Return the specs of all arrays of a batch of a bucket."""
+        del bucket
+        return self.specs
 
     @property
     def specs(self) -> dict[str, TensorSpec]:

@@ -7,6 +7,8 @@ from mxrun.codegen.host_loop import HostLoops, loop_on_one_thread
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.io.loading.bad_records import BadRecords
+from mxrun.io.loading.bucket_iterator import BucketIterator
+from mxrun.io.loading.bucket_order import BucketOrder
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.io.loading.order import BatchOrder, LastBatch
 from mxrun.io.loading.prefetch import PrefetchIterator
@@ -54,6 +56,8 @@ def open_iterator(
     `parts`: number of equal parts in which each batch is delivered, staged batches too. Raises
     UserError if `last_batch` leaves no batch of the data set.
     """
+    if dataset.buckets is not None:
+        return _bucketed(dataset, batch_size, shuffle, seed, last_batch, parts, loops)
     if dataset.is_stream:
         shuffle = ContiguousRows()
     if dataset.lazy or dataset.pipeline:
@@ -77,3 +81,27 @@ def open_iterator(
         loops=loops,
         parts=parts,
     )
+
+
+def _bucketed(
+    dataset: Dataset,
+    batch_size: int,
+    shuffle: Shuffle,
+    seed: int,
+    last_batch: LastBatch,
+    parts: int,
+    loops: HostLoops,
+) -> DataIterator:
+    """Return the iterator of a data set in buckets; raises UserError for other orders."""
+    assert dataset.buckets is not None
+    wrong = ""
+    if not isinstance(shuffle, bool):
+        wrong = "records in buckets have no window and no balanced sampling"
+    elif dataset.pipeline:
+        wrong = "records in buckets have no transforms"
+    elif last_batch == "roll_over":
+        wrong = "records in buckets do not roll over to the next epoch"
+    if wrong:
+        raise UserError(Diagnostic(wrong, dataset.place, hint="leave out the buckets"))
+    order = BucketOrder(dataset.buckets, batch_size, shuffle is True, seed, last_batch)
+    return BucketIterator(dataset, order, parts, loops)

@@ -69,14 +69,17 @@ class WindowGather:
         self._batch_size, self._loops = batch_size, loops
 
     def writer(self, order: NDArray[np.int64], slot: NDArray[Any]) -> Callable[[int], None]:
-        """Return a function of `start` that sets slot[row] = record[order[start + row]]."""
+        """Return a function of `start` that sets slot[row] = record[order[start + row]].
+
+        If the slot is shorter than the records, it gets their beginnings.
+        """
         if not may_load_code():
             return self._interpreted(order, slot)
-        rows = self._records
-        count, length = rows.shape
-        stride = rows.strides[0] // rows.itemsize if count > 1 else length
+        rows, length = self._records, slot.shape[-1]
+        count, size = rows.shape
+        stride = rows.strides[0] // rows.itemsize if count > 1 else size
         elements = as_strided(
-            rows, ((count - 1) * stride + length,), (rows.itemsize,), writeable=False
+            rows, ((count - 1) * stride + size,), (rows.itemsize,), writeable=False
         )
         pointers: dict[str, NDArray[Any] | None] = dict.fromkeys(_ARGUMENTS.values())
         pointers[_ARGUMENTS[rows.dtype.name]] = elements
@@ -101,6 +104,7 @@ class WindowGather:
 
     def _interpreted(self, order: NDArray[np.int64], slot: NDArray[Any]) -> Callable[[int], None]:
         def write(start: int) -> None:
-            slot[...] = self._records[order[start : start + self._batch_size]]
+            rows = self._records[order[start : start + self._batch_size]]
+            slot[...] = rows[:, : slot.shape[-1]]
 
         return write

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field as Option
 
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Int32
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
@@ -48,6 +49,13 @@ class LabelledTextOptions(TokenOptions):
         description="The id that follows a text's last token; a vocabulary that is learned has "
         "the token <pad> there.",
     )
+    buckets: tuple[_Size, ...] = Option(
+        default=(),
+        description="Lengths, ascending and below the length of a record: a batch then holds texts "
+        "of one bucket, the shortest length that holds them, and is no longer than that; default: "
+        "all batches have the length of a record.",
+        examples=[[16, 32]],
+    )
     separator: PathText | None = Option(
         default=None,
         description="Separator of several classes in one label, whose numbers are then 1 for each "
@@ -79,5 +87,18 @@ def labelled_dataset(
     fields, classes = label_fields(list(labels), inputs, locate, form)
     tokens = options.form_of_tokens((PADDING,))
     length = window_length(options.length, inputs)
-    column = TextColumn(texts, tokens, length, options.kept, options.padding, file)
+    about = (length, options.kept, options.padding, _buckets(options, length), file)
+    column = TextColumn(texts, tokens, *about)
     return Dataset(name, fields, classes, split, texts=column)
+
+
+def _buckets(options: LabelledTextOptions, length: int) -> tuple[int, ...]:
+    """Return the lengths of all buckets; raises UserError if they do not ascend to `length`."""
+    if not options.buckets:
+        return ()
+    shorter = [each for each in options.buckets if each != length]
+    if shorter != sorted(set(shorter)) or shorter[-1:] > [length]:
+        problem = "the lengths of buckets do not ascend to the length of a record"
+        got = ", ".join(map(str, options.buckets))
+        raise UserError(Diagnostic(problem, None, f"ascending lengths below {length}", got))
+    return (*shorter, length)

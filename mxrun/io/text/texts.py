@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.dataset.buckets import Buckets
 from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.files import check_memory
 from mxrun.io.text.form import TokenForm
@@ -26,7 +27,8 @@ class TextColumn:
     """Texts of records before they become tokens.
 
     length: number of tokens of a record. kept: which tokens of a longer text are. padding: the id
-    after the last token. name: file of the texts, for messages.
+    after the last token. buckets: lengths of the buckets, ascending; the last one is `length`.
+    name: file of the texts, for messages.
     """
 
     texts: Sequence[str]
@@ -34,6 +36,7 @@ class TextColumn:
     length: int
     kept: Literal["start", "end"]
     padding: int
+    buckets: tuple[int, ...]
     name: str
 
     def __len__(self) -> int:
@@ -49,11 +52,14 @@ class TextColumn:
         """Return the vocabulary of these texts, which are those of training."""
         return self.form.learn(self.texts)
 
-    def fields(self, vocabulary: Vocabulary, inputs: Inputs) -> dict[str, Field]:
+    def fields(
+        self, vocabulary: Vocabulary, inputs: Inputs
+    ) -> tuple[dict[str, Field], Buckets | None]:
         """Return the fields of the texts: `data`, int32 [length], and what the network reads more.
 
         `lengths` are the numbers of tokens, at least 1; `mask`, float32 [length], is 1 for a token
-        and 0 for padding. Raises UserError for a padding that the vocabulary does not have.
+        and 0 for padding. Also returns the buckets of the records. Raises UserError for a padding
+        that the vocabulary does not have.
         """
         if self.padding >= len(vocabulary):
             problem = f"the vocabulary has no token {self.padding} for padding"
@@ -75,4 +81,8 @@ class TextColumn:
         if MASK in inputs:
             tokens = np.arange(self.length) < lengths[:, np.newaxis]
             found[MASK] = Field(tokens.astype(np.uint8), scale=1.0)
-        return found
+        buckets = None
+        if self.buckets:
+            padded = frozenset(name for name in (DATA, MASK) if name in found)
+            buckets = Buckets.of(self.buckets, lengths, padded)
+        return found, buckets
