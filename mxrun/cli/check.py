@@ -35,4 +35,8 @@ def check(
         from mxrun.report.tables import layer_table
 
         frozen = f"{report['trainable']:,} trainable, {report['frozen']:,} frozen"
-        write_tables([layer_table(report), *([frozen] if report["frozen"] else [])])
+        lines = [frozen] if report["frozen"] else []
+        if report["carried"]:
+            states = (f"{name} {list(shape)}" for name, shape in report["carried"].items())
+            lines.append(f"carried from batch to batch: {', '.join(states)}")
+        write_tables([layer_table(report), *lines])

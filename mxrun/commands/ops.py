@@ -81,6 +81,10 @@ def operator(name: str, settings: Sequence[str] = ()) -> Description:
             {"state": update.state, "output": update.output, "momentum": update.momentum}
             for update in prop.list_state_updates()
         ],
+        "carried_states": [
+            {"state": carried.state, "value": carried.value}
+            for carried in prop.list_carried_states()
+        ],
         "overwrites": {
             arguments[source]: outputs[target]
             for source, target in prop.list_mutated_inputs().items()

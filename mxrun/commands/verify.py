@@ -17,7 +17,7 @@ from mxrun.codegen.compilation import noted_compilations
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition
-from mxrun.graph.graph import MemoryClass
+from mxrun.graph.graph import STATES, MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.operator.fusion import FUSIONS
 from mxrun.passes.commute_maxpool import COMMUTE_MAXPOOL
@@ -40,7 +40,7 @@ LOW_TOLERANCE = 5e-2
 # Maximum number of blocks tried for early freeing, and the text if none of them matters.
 _MAX_CANDIDATES = 16
 NO_EARLY_BLOCK = "nothing to free early"
-_COMPARED = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
+_COMPARED = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, *STATES)
 
 
 @dataclass(frozen=True)

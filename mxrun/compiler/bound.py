@@ -17,7 +17,7 @@ from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_graphs, forward_graph
 from mxrun.graph.gradient import gradient
-from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId
+from mxrun.graph.graph import STATES, Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId
 from mxrun.graph.infer import infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.phases import EVALUATE, TRAIN
@@ -28,6 +28,7 @@ from mxrun.operator.kernel import OpReqType
 from mxrun.operator.launch import Handle
 from mxrun.operator.register import create
 from mxrun.passes.batch_norm_state import batch_norm_state
+from mxrun.passes.carried_states import carried_states
 from mxrun.passes.dead_code import eliminate_dead_code
 from mxrun.passes.pinned_results import PinnedTensor, pinned_results
 from mxrun.passes.split_backward import split_backward
@@ -116,9 +117,7 @@ class BoundPlan:
         """Return the names of the steps of TRAIN's forward and of its backward pass, in order."""
         graph = self.plan.phases[TRAIN].graph
         states = {
-            value
-            for value in graph.sources.values()
-            if graph.values[value].memory_class is MemoryClass.AUXILIARY
+            value for value in graph.sources.values() if graph.values[value].memory_class in STATES
         }
         entering = {graph.sources[name] for name in self.head_gradients.values()}
         forward = [step.name for step in forward_steps(graph.steps, states, entering)]
@@ -187,7 +186,8 @@ def _pinned(
 
 def _evaluation(graph: Graph, heads: list[str]) -> Graph:
     results = {head: graph.results[head] for head in heads}
-    return eliminate_dead_code(replace(graph, results=results))
+    graph = hoist_updates(carried_states(replace(graph, results=results)))
+    return eliminate_dead_code(graph)
 
 
 class _TrainingGraph:
@@ -212,7 +212,7 @@ class _TrainingGraph:
             graph = self._with_gradients(
                 split_backward(differentiated.graph), differentiated.gradients
             )
-        graph = eliminate_dead_code(hoist_updates(batch_norm_state(graph)))
+        graph = eliminate_dead_code(hoist_updates(carried_states(batch_norm_state(graph))))
         # The gradient of a variable may be that of an output itself.
         read = {value for step in graph.steps for value in step.reads} | {*graph.results.values()}
         used = {position: value for position, value in entering.items() if value in read}

@@ -20,6 +20,7 @@ from mxrun.compiler.loop import with_loops
 from mxrun.compiler.recurrence.body import BodyPasses
 from mxrun.compiler.recurrence.expand import expand_recurrences
 from mxrun.compiler.verify import verify_graph, verify_plan
+from mxrun.graph.carried import evaluation_state
 from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, ValueId
 from mxrun.graph.infer import InferredSpecs, infer
@@ -30,6 +31,7 @@ from mxrun.graph.symbol import Symbol
 from mxrun.graph.update_rule import Clipping, UpdateRule, accumulated, averaged
 from mxrun.passes.autotune_candidates import Chooser
 from mxrun.passes.batch_norm_state import batch_norm_state
+from mxrun.passes.carried_states import carried_states
 from mxrun.passes.commute_maxpool import COMMUTE_MAXPOOL, commute_maxpool
 from mxrun.passes.dead_code import eliminate_dead_code
 from mxrun.passes.fold_batch_norm import FOLDING, fold_batch_norm
@@ -258,8 +260,10 @@ def _phase_graph(
     if phase in (EVALUATE, GENERATE):
         averages = {name: averaged(name) for name in request.rules}
         stand_ins = {} if request.average is None else averages
+        stand_ins |= {name: evaluation_state(name) for name in symbol.list_carried_states()}
         graph = lower(symbol, inference, request.inputs.keys(), False, stand_ins)
-        return _verify(eliminate_dead_code(_fused(graph, request)), "dead_code")
+        graph = hoist_updates(carried_states(_fused(graph, request)))
+        return _verify(eliminate_dead_code(graph), "dead_code")
     graph = _fused(lower(symbol, inference, request.inputs.keys(), is_train=True), request)
     differentiated_names = dict.fromkeys((*request.rules, *request.gradients))
     gradients: Mapping[str, ValueId] = {}
@@ -270,7 +274,7 @@ def _phase_graph(
         graph = _verify(split_backward(graph), "split_backward")
         results = {f"{name}_grad": gradients[name] for name in request.gradients}
         graph = graph.with_results(results)
-    graph = batch_norm_state(graph)
+    graph = carried_states(batch_norm_state(graph))
     trained = {name: gradients[name] for name in request.rules}
     updates_apart = UPDATE in request.phases
     if updates_apart:

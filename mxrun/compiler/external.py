@@ -31,6 +31,7 @@ from mxrun.graph.phases import TRAIN
 from mxrun.operator.launch import Handle
 from mxrun.operator.register import create
 from mxrun.passes.batch_norm_state import batch_norm_state
+from mxrun.passes.carried_states import carried_states
 from mxrun.passes.dead_code import eliminate_dead_code
 from mxrun.passes.select import KernelSelection, SelectedKernel, select
 from mxrun.passes.select_recorded import select_backward, select_forward, source_name
@@ -142,7 +143,9 @@ def plan_forward(
     graph = builder.build()
     if graph.is_train:
         graph = batch_norm_state(graph)
-    graph, chosen = select_forward(eliminate_dead_code(graph), device, differentiated, plain)
+    graph, chosen = select_forward(
+        eliminate_dead_code(carried_states(graph)), device, differentiated, plain
+    )
     selected = chosen.get(step.name)
     if differentiated and selected is not None:
         results = {f"extra:{index}": value for index, value in enumerate(selected.extra)}

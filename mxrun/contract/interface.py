@@ -83,6 +83,15 @@ def _states(runner: CaseRunner) -> Iterator[Violation]:
         if state != outputs[update.output]:
             problem = f"the state {update.state} has another shape than the output it averages"
             yield Violation(problem, str(list(outputs[update.output])), str(list(state)))
+    tensors = {**dict(zip(case.arguments, shapes, strict=False)), **outputs}
+    for carried in prop.list_carried_states():
+        if carried.state not in states or carried.value not in tensors:
+            got = f"{carried.state} from {carried.value}"
+            expected = f"a state of {list(states)} and a tensor of {list(tensors)}"
+            yield Violation("list_carried_states names what does not exist", expected, got)
+        elif shapes[len(case.arguments) + states.index(carried.state)] != tensors[carried.value]:
+            problem = f"the state {carried.state} has another shape than {carried.value}"
+            yield Violation(problem, str(list(tensors[carried.value])))
     for source, target in prop.list_mutated_inputs().items():
         places = (source < len(case.arguments), target < len(case.outputs))
         if not all(places) or shapes[source] != case.output_shapes[target]:

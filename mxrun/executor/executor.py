@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.interface import Device, DeviceTensor, Program
 from mxrun.executor.bind import bind
 from mxrun.executor.profile import Profile
+from mxrun.graph.carried import state_of
+from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import PREPARE
 from mxrun.operator.launch import Handle
 from mxrun.planner.plan import Block, Plan
@@ -52,6 +54,24 @@ class Executor:
     def tensor_at(self, offset: int, spec: TensorSpec) -> DeviceTensor:
         """Return the tensor of `spec` at a byte offset."""
         return self.device.tensor(Handle(self.memory, offset), spec)
+
+    def carried(self, phase: str) -> dict[str, DeviceTensor]:
+        """Return the states that a phase carries from run to run, by their names in the network.
+
+        Evaluation has states of its own.
+        """
+        graph = self.plan.phases[phase].graph
+        return {
+            state_of(name): self.tensor(name)
+            for name, value in graph.sources.items()
+            if graph.values[value].memory_class is MemoryClass.CARRIED
+        }
+
+    def clear_carried(self, phase: str, names: Collection[str] | None = None) -> None:
+        """Set the states that a phase carries from run to run to zero; `names`: only these."""
+        for name, tensor in self.carried(phase).items():
+            if names is None or name in names:
+                tensor.write(0)
 
     def run(self, phase: str) -> None:
         """Run one phase once; raises InternalError if `prepare` has not run."""

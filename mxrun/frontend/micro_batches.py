@@ -74,6 +74,9 @@ def coupling(model: Model, twice: Model, may_mix: bool = False) -> Iterator[tupl
         if node.prop is None or not any(entry.node.name in sampled for entry in node.inputs):
             continue
         sampled.add(node.name)
+        if node.prop.list_carried_states():
+            yield node, "the layer carries a state of all samples to the next batch"
+            continue
         if node.prop.mixes_samples and not may_mix:
             yield node, "in training the layer mixes the samples of a batch"
             continue

@@ -74,7 +74,19 @@ class Model:
 
     @cached_property
     def learned(self) -> dict[str, TensorSpec]:
-        """Specs of all variables except inputs: parameters and auxiliary states."""
+        """Specs of parameters and of auxiliary states, except carried ones."""
+        return {
+            name: spec for name, spec in self._variable_specs.items() if name not in self.carried
+        }
+
+    @cached_property
+    def carried(self) -> dict[str, TensorSpec]:
+        """Specs of the states that carry values from each run to the next, batch axis included."""
+        return {name: self._variable_specs[name] for name in self.symbol.list_carried_states()}
+
+    @cached_property
+    def _variable_specs(self) -> dict[str, TensorSpec]:
+        """Specs of all variables except inputs."""
         return {
             node.name: self.inference.spec(NodeEntry(node))
             for node in self.symbol.nodes

@@ -306,7 +306,7 @@ class _Wiring:
         name = f"{layer.name}_{argument}"
         if self._check_reserved(name, layer.name_place, layer.chain):
             return NodeEntry(Node("", place=layer.place))
-        if prop.reads_only_data and name not in self.declared:
+        if prop.reads_only_data and argument in prop.list_arguments() and name not in self.declared:
             # As a parameter it would have the shape of the other tensors, batch included.
             hint = (
                 f"name a layer or an input, {argument}: NAME, in a block also "

@@ -27,7 +27,7 @@ class MemoryClass(Enum):
     GRADIENTS = "gradients"
     OPTIMIZER = "optimizer"
     AUXILIARY = "auxiliary"
-    # States that every run changes: caches of earlier positions, states of recurrences.
+    # States that each run leaves for the next: of recurrences, caches of earlier positions.
     CARRIED = "carried"
     # Computed once from parameters and states that no longer change.
     CONSTANTS = "constants"
@@ -35,6 +35,10 @@ class MemoryClass(Enum):
     ACTIVATION_GRADIENTS = "activation_gradients"
     WORKSPACE = "workspace"
     IO = "io"
+
+
+# Classes of the auxiliary states of operators.
+STATES = (MemoryClass.AUXILIARY, MemoryClass.CARRIED)
 
 
 class StepKind(Enum):

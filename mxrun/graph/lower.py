@@ -32,8 +32,9 @@ def lower(
 
     Variables named in `inputs` are io slots, others parameters or auxiliary states. Every head is a
     result under its name, and so are output and loss of every operator with a loss. A recurrence
-    is one step, or the steps of all its iterations if it is unrolled. stand_ins: optimizer states
-    by the names of the parameters that they replace.
+    is one step, or the steps of all its iterations if it is unrolled. stand_ins: by the names of
+    parameters, the optimizer states that replace them; by those of carried states, the names of
+    others in their place.
 
     Raises UserError if a shape is unknown or two nodes share a name.
     """
@@ -42,12 +43,13 @@ def lower(
     _check_complete(inference)
     builder = GraphBuilder(Graph(is_train=is_train))
     entries: dict[NodeEntry, ValueId] = {}
-    auxiliary, carried = set(symbol.list_auxiliary_states()), _carried(symbol)
+    states = dict.fromkeys(symbol.list_auxiliary_states(), MemoryClass.AUXILIARY)
+    carried = (*symbol.list_carried_states(), *_overwritten(symbol))
+    states |= dict.fromkeys(carried, MemoryClass.CARRIED)
     for node in symbol.nodes:
         if node.prop is None:
             entry = NodeEntry(node)
-            kind = _memory_class(node.name, inputs, auxiliary, stand_ins)
-            kind = MemoryClass.CARRIED if entry in carried else kind
+            kind = _memory_class(node.name, inputs, states, stand_ins)
             name = stand_ins.get(node.name, node.name)
             entries[entry] = builder.source(name, inference.spec(entry), kind)
             continue
@@ -67,24 +69,27 @@ def lower(
     return builder.build()
 
 
-def _carried(symbol: Symbol) -> set[NodeEntry]:
-    """Return the variables that operators of the network overwrite."""
-    return {
-        node.inputs[source]
+def _overwritten(symbol: Symbol) -> list[str]:
+    """Return the names of the variables that operators of the network overwrite."""
+    return [
+        node.inputs[source].name
         for node in symbol.nodes
         if node.prop is not None
         for source in node.prop.list_mutated_inputs()
-    }
+    ]
 
 
 def _memory_class(
-    variable: str, inputs: Collection[str], auxiliary: Collection[str], stand_ins: Collection[str]
+    variable: str,
+    inputs: Collection[str],
+    states: Mapping[str, MemoryClass],
+    stand_ins: Collection[str],
 ) -> MemoryClass:
     """Return the class of a variable: io slot, state, stand-in, else parameter."""
     if variable in inputs:
         return MemoryClass.IO
-    if variable in auxiliary:
-        return MemoryClass.AUXILIARY
+    if variable in states:
+        return states[variable]
     return MemoryClass.OPTIMIZER if variable in stand_ins else MemoryClass.PARAMETERS
 
 

@@ -115,6 +115,17 @@ class Symbol:
             )
         ]
 
+    def list_carried_states(self) -> list[str]:
+        """Return the names of the auxiliary states that carry values from each run to the next."""
+        found = []
+        for node in self.nodes:
+            if node.prop is not None:
+                names = {carried.state for carried in node.prop.list_carried_states()}
+                states = node.inputs[len(node.argument_entries()) :]
+                named = zip(node.prop.list_auxiliary_states(), states, strict=True)
+                found += [entry.node.name for name, entry in named if name in names]
+        return [*dict.fromkeys(found)]
+
     def list_inputs(self) -> list[str]:
         """Return the names of all variables, in depth-first order."""
         return [node.name for node in self.nodes if node.is_variable]

@@ -98,6 +98,21 @@ class PackedPart:
     shape: Shape
 
 
+@dataclass(frozen=True)
+class CarriedState:
+    """Auxiliary state that carries a value from one run of a network to the next.
+
+    After every run, in training and in evaluation, `state` holds `value`: one of the operator's
+    outputs, hidden or not, or one of its arguments, of the same shape and float32. The plan writes
+    it in a separate step, after everything that reads the state. Training and evaluation have
+    states of their own, which are zero where an epoch, an evaluation or a stream of records begins.
+    One axis of the state is that of the batch: each row belongs to a stream of its own.
+    """
+
+    state: str
+    value: str
+
+
 class OperatorProperty(ABC, Generic[P]):
     """Semantics of one operator with given parameters: shapes, requirements, hints, costs.
 
@@ -206,6 +221,12 @@ class OperatorProperty(ABC, Generic[P]):
     def list_state_updates(self) -> tuple[StateUpdate, ...]:
         """Updates of the auxiliary states in training; operators do not write these states
         themselves.
+        """
+        return ()
+
+    def list_carried_states(self) -> tuple[CarriedState, ...]:
+        """Auxiliary states that carry values from each run to the next; operators do not write
+        these states themselves.
         """
         return ()
 

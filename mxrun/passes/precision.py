@@ -15,16 +15,11 @@ from dataclasses import replace
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.graph.graph import Graph, MemoryClass, Step, Value
+from mxrun.graph.graph import STATES, Graph, MemoryClass, Step, Value
 from mxrun.operator.property import Precision
 
 # Memory classes that are always float32.
-ALWAYS_FLOAT32 = (
-    MemoryClass.PARAMETERS,
-    MemoryClass.AUXILIARY,
-    MemoryClass.CARRIED,
-    MemoryClass.OPTIMIZER,
-)
+ALWAYS_FLOAT32 = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, *STATES)
 
 
 def precision(graph: Graph, dtype: str) -> Graph:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import TensorSpec
+from mxrun.graph.carried import is_evaluation_state
 from mxrun.graph.graph import Graph, MemoryClass, Step, ValueId
 from mxrun.operator.kernel import Handles, Kernel
 from mxrun.operator.launch import Handle
@@ -236,6 +237,17 @@ class Plan:
     def offset(self, name: str) -> int:
         """Return the arena offset of a pinned tensor. Raises KeyError for an unknown name."""
         return self._offsets[name]
+
+    def persistent(self, *kinds: MemoryClass) -> list[str]:
+        """Return the names of the pinned tensors of some memory classes.
+
+        States that are carried within an evaluation are left out: none of them outlasts it.
+        """
+        return [
+            block.name
+            for block in self.pinned
+            if block.memory_class in kinds and not is_evaluation_state(block.name)
+        ]
 
     @cached_property
     def _offsets(self) -> dict[str, int]:

@@ -65,8 +65,10 @@ def _tensors(operator: Description) -> Table:
         notes += ["read by backward"] if name in reads else []
         _row(table, name, "argument", ", ".join(notes))
     updates = {update["state"]: update for update in operator["state_updates"]}
+    carried = {each["state"]: each["value"] for each in operator["carried_states"]}
     for name in operator["auxiliary_states"]:
-        _row(table, name, "auxiliary state", _state_note(updates.get(name)))
+        note = f"after every run {carried[name]}" if name in carried else ""
+        _row(table, name, "auxiliary state", note or _state_note(updates.get(name)))
     for output in operator["outputs"]:
         name = output["name"]
         notes = [] if output["visible"] else ["no layer can read it"]

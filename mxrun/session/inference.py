@@ -159,6 +159,7 @@ class Inference:
         Raises UserError naming the file if a record cannot be read.
         """
         started = time.perf_counter()
+        self._executor.clear_carried(EVALUATE)
         draws = RANDOM_STATE in self._executor.plan.specs
         random = self._executor.tensor(RANDOM_STATE).mirror() if draws else None
         results = {

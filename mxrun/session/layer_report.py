@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,7 +27,8 @@ class LayerRow:
 class CheckReport:
     """Layers and totals of a valid config.
 
-    trainable: elements that training changes; None if the config freezes none.
+    trainable: elements that training changes; None if the config freezes none. carried: shapes of
+    the states that carry values from each batch to the next, by name.
     """
 
     name: str
@@ -36,6 +37,7 @@ class CheckReport:
     parameters: int
     flops: int
     trainable: int | None
+    carried: Mapping[str, Shape]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON; `frozen` counts the parameters that are not trainable."""
@@ -53,6 +55,7 @@ def check_report(built: ModelDefinition) -> CheckReport:
         parameters=sum(row.parameters for row in rows),
         flops=sum(row.flops for row in rows),
         trainable=trainable_elements(built),
+        carried={name: spec.shape for name, spec in built.model.carried.items()},
     )
 
 

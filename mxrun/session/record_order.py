@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import DatasetSection, WindowSection
+from mxrun.frontend import ModelDefinition
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.loading.open import balanced
 from mxrun.io.loading.sampling import Shuffle, ShuffleWindow
@@ -21,3 +22,15 @@ def shuffle_of(section: DatasetSection, dataset: Dataset) -> Shuffle:
     if isinstance(section.shuffle, WindowSection):
         return ShuffleWindow(section.shuffle.window)
     return section.shuffle
+
+
+def carried_notes(built: ModelDefinition) -> list[str]:
+    """Return a note if states are carried from batch to batch although records are shuffled."""
+    states, section = [*built.model.carried], built.config.data.train
+    if not states or (not section.shuffle and section.sampling is None):
+        return []
+    return [
+        f"data.train: records are drawn in another order, but {states[0]!r} carries what a row of "
+        "the last batch left to the same row of the next: leave out `shuffle` and `sampling`, so "
+        "that these rows continue each other"
+    ]

@@ -76,9 +76,8 @@ def resume(run: Run, path: Path, allow_changes: bool, advice: Advice) -> RunStar
         raise _changed(directory, differences, advice)
     if differences:
         notes.append("this run differs from the saved one: " + "; ".join(differences))
-        saved_checkpoint, checkpoint = checkpoint, run.with_states(checkpoint)
-        if checkpoint is not saved_checkpoint:
-            notes.append("the checkpoint has no states of this optimizer: they are initialised")
+        checkpoint, replaced = run.with_states(checkpoint)
+        notes += replaced
     progress = checkpoint.manifest.progress
     is_same = saved is not None and saved.identity() == config.identity()
     finished = run.pace.is_over(progress) and not differences

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mxrun.base.array_file import Arrays
 from mxrun.base.context import Context
@@ -43,6 +44,7 @@ from mxrun.session.warm_start import WarmStartSource
 from mxrun.train.background import BackgroundWriter
 from mxrun.train.checkpoint import (
     AUXILIARY_FILE,
+    CARRIED_FILE,
     MEASURED_FILE,
     OPTIMIZER_FILE,
     PARAMETERS_FILE,
@@ -63,6 +65,7 @@ _FILE_OF = {
     MemoryClass.PARAMETERS: PARAMETERS_FILE,
     MemoryClass.OPTIMIZER: OPTIMIZER_FILE,
     MemoryClass.AUXILIARY: AUXILIARY_FILE,
+    MemoryClass.CARRIED: CARRIED_FILE,
 }
 
 
@@ -347,18 +350,30 @@ class Run:
         """Return the specs of all pinned tensors of a memory class."""
         return {name: self.plan.specs[name] for name in pinned(self.executor, kind)}
 
-    def with_states(self, checkpoint: Checkpoint) -> Checkpoint:
+    def with_states(self, checkpoint: Checkpoint) -> tuple[Checkpoint, list[str]]:
+        """Return the checkpoint with states of this run, and notes about those that are not its.
+
+        States of another optimizer, and carried states of other shapes, are replaced by zeros.
+        """
+        notes = []
+        adapted = self._with_optimizer_states(checkpoint)
+        if adapted is not checkpoint:
+            notes.append("the checkpoint has no states of this optimizer: they are initialised")
+        targets = self._specs(MemoryClass.CARRIED)
+        if _described(targets) != _described(_specs_of(checkpoint.carried)):
+            notes.append("the checkpoint carries no states of these shapes: they are zero")
+            adapted = replace(adapted, carried=_zeros(targets))
+        return adapted, notes
+
+    def _with_optimizer_states(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint with states of this run's optimizer.
 
-        If its states are those of another optimizer, they are replaced by zeros. Moving averages
-        are retained, or initialised with the parameters.
+        Moving averages are retained, or initialised with the parameters.
         """
         targets, saved = self._specs(MemoryClass.OPTIMIZER), checkpoint.optimizer
         if _described(targets) == _described(_specs_of(saved)):
             return checkpoint
-        states = {
-            name: np.zeros(spec.shape, numpy_dtype(spec.dtype)) for name, spec in targets.items()
-        }
+        states = _zeros(targets)
         for name, value in checkpoint.parameters.items():
             if averaged(name) in targets:
                 states[averaged(name)] = saved.get(averaged(name), value)
@@ -377,7 +392,12 @@ class Run:
             return
         self._zero_pinned()
         self.started_from = checkpoint.manifest.started_from
-        groups = (checkpoint.parameters, checkpoint.optimizer, checkpoint.auxiliary)
+        groups = (
+            checkpoint.parameters,
+            checkpoint.optimizer,
+            checkpoint.auxiliary,
+            checkpoint.carried,
+        )
         for kind, arrays in zip(_FILE_OF, groups, strict=True):
             _require_fit(checkpoint, arrays, self._specs(kind))
             for name, array in arrays.items():
@@ -418,6 +438,10 @@ def _require_fit(checkpoint: Checkpoint, arrays: Arrays, targets: Mapping[str, T
                 f"{checkpoint.folder} is of another network: {name!r} is {there} there and "
                 f"{here} here"
             )
+
+
+def _zeros(specs: Mapping[str, TensorSpec]) -> dict[str, npt.NDArray[Any]]:
+    return {name: np.zeros(spec.shape, numpy_dtype(spec.dtype)) for name, spec in specs.items()}
 
 
 def _specs_of(arrays: Arrays) -> dict[str, TensorSpec]:

@@ -25,8 +25,7 @@ class SaveCopy:
     @classmethod
     def of(cls, plan: Plan, contexts: int) -> SaveCopy:
         """Return the copy for a plan that runs on a number of contexts."""
-        names = [block.name for block in plan.pinned if block.memory_class in LEARNED]
-        nbytes = copy_bytes(plan.specs[name].nbytes for name in names)
+        nbytes = copy_bytes(plan.specs[name].nbytes for name in plan.persistent(*LEARNED))
         budget, arena_bytes = plan.budget_bytes, contexts * plan.planned_bytes
         return cls(nbytes, arena_bytes, budget is None or arena_bytes + nbytes <= contexts * budget)
 

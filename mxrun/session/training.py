@@ -26,6 +26,7 @@ from mxrun.session.micro_batches import micro_batch_notes, planned
 from mxrun.session.notes import Notify, ignore_note, note_missing_library
 from mxrun.session.planning import check_fits, is_timed
 from mxrun.session.profile import EngineProfile, RunProfile
+from mxrun.session.record_order import carried_notes
 from mxrun.session.resume import RunStart, is_abandoned, resume, saved_manifest
 from mxrun.session.run import Run
 from mxrun.session.storage_counters import StorageCounters
@@ -182,7 +183,8 @@ def _open_run(
     check_fits(planned_run.plan, planned_run.built.contexts)
     read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
     plan_notes = (*micro_batch_notes(planned_run), *budget_notes(planned_run.plan))
-    for note in (*read, *context_notes(planned_run.built), *plan_notes):
+    built_notes = (*context_notes(planned_run.built), *carried_notes(planned_run.built))
+    for note in (*read, *built_notes, *plan_notes):
         notify(note)
     run = Run(planned_run.built, planned_run.plan, datasets, runs)
     weighting = built.training.class_weights

@@ -52,7 +52,7 @@ def unsaved_model(
     state = _state(built, dataset)
     manifest = Manifest(**dict(state), format=FORMAT, files={})
     parameters, auxiliary = _groups(built, arrays)
-    checkpoint = Checkpoint(folder, manifest, parameters, {}, auxiliary, {})
+    checkpoint = Checkpoint(folder, manifest, parameters, {}, auxiliary, {}, {})
     vocabulary = None if dataset is None else dataset.vocabulary
     return TrainedModel(parsed, built, checkpoint, arrays, False, (), vocabulary)
 

@@ -1,9 +1,10 @@
 """Checkpoint format: a folder of plain arrays and a manifest, written atomically.
 
-`checkpoint-<step>/` holds `parameters.safetensors`, `optimizer.safetensors` and
-`auxiliary.safetensors` if there are such states, `measured.safetensors` with the sums of an epoch's
-metrics, and `manifest.json`. The manifest has the size and SHA-256 of each file, its own SHA-256,
-the progress of the run and the identity of the run. The same state gives the same bytes.
+`checkpoint-<step>/` holds `parameters.safetensors`, `optimizer.safetensors`,
+`auxiliary.safetensors` and `carried.safetensors` if there are such states, `measured.safetensors`
+with the sums of an epoch's metrics, and `manifest.json`. The manifest has the size and SHA-256 of
+each file, its own SHA-256, the progress of the run and the identity of the run. The same state
+gives the same bytes.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ from mxrun.train.progress import Count, Progress
 PARAMETERS_FILE = "parameters.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
 AUXILIARY_FILE = "auxiliary.safetensors"
+CARRIED_FILE = "carried.safetensors"
 MEASURED_FILE = "measured.safetensors"
 MANIFEST_FILE = "manifest.json"
-ARRAY_FILES = (PARAMETERS_FILE, OPTIMIZER_FILE, AUXILIARY_FILE, MEASURED_FILE)
+ARRAY_FILES = (PARAMETERS_FILE, OPTIMIZER_FILE, AUXILIARY_FILE, CARRIED_FILE, MEASURED_FILE)
 FILES = (*ARRAY_FILES, MANIFEST_FILE)
 FORMAT: Literal[3] = 3
 
@@ -141,6 +143,7 @@ class Checkpoint:
     parameters: Arrays
     optimizer: Arrays
     auxiliary: Arrays
+    carried: Arrays
     measured: Arrays
 
 

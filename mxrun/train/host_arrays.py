@@ -8,11 +8,11 @@ from typing import Any
 import numpy.typing as npt
 
 from mxrun.executor.executor import Executor
-from mxrun.graph.graph import MemoryClass
+from mxrun.graph.graph import STATES, MemoryClass
 from mxrun.io.loading.iterator import DataIterator
 
 # Tensors that persist from step to step.
-LEARNED = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
+LEARNED = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, *STATES)
 
 
 class HostArrays:
@@ -49,8 +49,11 @@ def copy_pinned(source: Executor, targets: Sequence[Executor], *kinds: MemoryCla
 
 
 def pinned(executor: Executor, *kinds: MemoryClass) -> list[str]:
-    """Return the names of a plan's pinned tensors of some memory classes."""
-    return [block.name for block in executor.plan.pinned if block.memory_class in kinds]
+    """Return the names of a plan's pinned tensors of some memory classes.
+
+    States that are carried within an evaluation are left out: none of them outlasts it.
+    """
+    return executor.plan.persistent(*kinds)
 
 
 def slots(executor: Executor, iterator: DataIterator) -> HostArrays:

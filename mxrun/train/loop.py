@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from mxrun.executor.executor import Executor
 from mxrun.executor.switch_interval import short_switch_interval
-from mxrun.graph.graph import MemoryClass
+from mxrun.graph.graph import STATES, MemoryClass
 from mxrun.graph.lower import UNTRAINED
-from mxrun.graph.phases import ACCUMULATE, TRAIN
+from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN
 from mxrun.io.loading.iterator import DataIterator, RecordError
 from mxrun.runtime.engine.interface import Engine, Variable
 from mxrun.train.data_parallel import ContextGroup, DataParallel, SingleContext, StepRunner
@@ -123,8 +123,8 @@ class TrainingLoop:
         )
         self._chunk = np.zeros((_RATES, 3), np.float32)
         self._states = HostArrays(executor, pinned(executor, *LEARNED))
-        auxiliary = HostArrays(executor, pinned(executor, MemoryClass.AUXILIARY))
-        self._partial = StepUndo(auxiliary, self.measure.state())
+        states = HostArrays(executor, pinned(executor, *STATES))
+        self._partial = StepUndo(states, self.measure.state())
         self.progress = Progress()
         # Steps taken and batches of the current epoch; `progress` is updated only at an epoch's
         # end.
@@ -256,6 +256,7 @@ class TrainingLoop:
             _give_up(saver, progress, error)
         if batch == 0:
             self.measure.reset()
+            self._clear_carried(TRAIN)
         steps = -(-(batches - batch) // self._pace.accumulate)
         if self._pace.max_steps is not None:
             steps = min(steps, max(0, self._pace.max_steps - step))
@@ -376,6 +377,7 @@ class TrainingLoop:
         iterator, measure = self._evaluation.iterator, self._evaluation_measure
         measure.reset()
         self._share_statistics()
+        self._clear_carried(EVALUATE)
         number = 0
         try:
             iterator.reset(self.progress.epoch)
@@ -389,6 +391,11 @@ class TrainingLoop:
         except (RecordError, WaitEnded) as error:
             _give_up(saver, self.progress, error)
         return measure.values()
+
+    def _clear_carried(self, phase: str) -> None:
+        """Set the states that a phase carries from run to run to zero: its records begin anew."""
+        for replica in self._replicas:
+            replica.executor.clear_carried(phase)
 
     def _share_statistics(self) -> None:
         """Evaluate with the auxiliary states of the first context, which checkpoints hold."""

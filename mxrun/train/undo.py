@@ -16,17 +16,17 @@ Array = npt.NDArray[Any]
 class StepUndo:
     """Copies of the values that the parts of a step change before the last part updates parameters.
 
-    These are auxiliary states and measured sums. Nothing is allocated per step.
+    These are auxiliary and carried states and measured sums. Nothing is allocated per step.
     """
 
-    def __init__(self, auxiliary: HostArrays, measured: Mapping[str, Array]) -> None:
-        self._auxiliary = auxiliary
-        self._arrays = [*auxiliary.arrays.values(), *measured.values()]
+    def __init__(self, states: HostArrays, measured: Mapping[str, Array]) -> None:
+        self._states = states
+        self._arrays = [*states.arrays.values(), *measured.values()]
         self._copies = [array.copy() for array in self._arrays]
 
     def begin(self) -> None:
         """Save the state before a step's first part."""
-        self._auxiliary.load()
+        self._states.load()
         for array, copy in zip(self._arrays, self._copies, strict=True):
             np.copyto(copy, array)
 
@@ -34,4 +34,4 @@ class StepUndo:
         """Restore the saved state."""
         for array, copy in zip(self._arrays, self._copies, strict=True):
             np.copyto(array, copy)
-        self._auxiliary.store()
+        self._states.store()

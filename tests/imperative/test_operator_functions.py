@@ -55,12 +55,13 @@ def test_functions_give_what_the_operators_give(operator: str) -> None:
 
 
 def check_inputs(row: Row, prop: AnyProperty, before: Any, arrays: Any, outputs: Any) -> None:
-    """N4: inputs are unchanged, but for the states that an update or a training step replaces."""
+    """N4: inputs are unchanged, but for the states that an update, a training step or a run replaces."""
     replaced = {source: outputs[target] for source, target in prop.list_mutated_inputs().items()}
     # The new weight goes to `out`.
     replaced.pop(0, None)
     arguments = len(prop.list_arguments())
     updated = {update.state for update in prop.list_state_updates()} if row.is_train else set()
+    updated |= {carried.state for carried in prop.list_carried_states()}
     for index, (array, value) in enumerate(zip(arrays, before, strict=True)):
         if index in replaced:
             agree(array.asnumpy(), replaced[index], row.agreement, str(row))

@@ -14,6 +14,7 @@ from mxrun.base.errors import SourceLocation
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
+from mxrun.graph.graph import MemoryClass
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol, apply, fresh_names, variable
@@ -165,7 +166,7 @@ def fill(executor: Executor, seed: int = 0) -> None:
         array = executor.tensor(block.name).mirror().array
         if array.dtype == np.int32:
             array[...] = generator.integers(0, 4, array.shape)
-        elif block.name.endswith(":mom"):
+        elif block.name.endswith(":mom") or block.memory_class is MemoryClass.CARRIED:
             array[...] = 0
         else:
             array[...] = generator.normal(size=array.shape) * 0.3

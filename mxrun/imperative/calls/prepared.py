@@ -294,14 +294,15 @@ def _updated(prop: AnyProperty, is_train: bool, count: int) -> tuple[int, ...]:
     """Return the positions of the inputs that a call overwrites."""
     visible = prop.num_visible_outputs
     states = [source for source, output in prop.list_mutated_inputs().items() if output >= visible]
-    if is_train and prop.list_state_updates():
-        arguments = len(prop.list_arguments())
-        named = {update.state for update in prop.list_state_updates()}
-        states += [
-            arguments + index
-            for index, name in enumerate(prop.list_auxiliary_states())
-            if name in named
-        ]
+    named = {carried.state for carried in prop.list_carried_states()}
+    if is_train:
+        named |= {update.state for update in prop.list_state_updates()}
+    arguments = len(prop.list_arguments())
+    states += [
+        arguments + index
+        for index, name in enumerate(prop.list_auxiliary_states())
+        if name in named
+    ]
     return tuple(states)
 
 

@@ -1114,6 +1114,15 @@ def broadcast_sub(
 ) -> Symbol:
     """output = lhs - rhs, with broadcasting."""
 
+def carry(
+    data: Symbol | None = None,
+    state: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = data of the previous run; zero in the first run of an epoch or an evaluation."""
+
 def cbrt(
     data: Symbol | None = None,
     *,

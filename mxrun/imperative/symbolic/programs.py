@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from mxrun.compiler.bound import BoundPlan
 from mxrun.device.interface import Device, Program
 from mxrun.executor.bind import placed_steps
-from mxrun.graph.graph import MemoryClass
+from mxrun.graph.graph import STATES, MemoryClass
 from mxrun.graph.lower import RANDOM_STATE
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.imperative.arrays.array import NDArrayBase
@@ -138,11 +138,12 @@ class Programs:
     def forward_access(self, is_train: bool, copies: Copies) -> Access:
         """Return the variables that a forward pass uses."""
         access = Access()
-        states = self._of_class(MemoryClass.AUXILIARY)
+        averages, carried = map(self._of_class, STATES)
         access.read(source for source, _ in copies)
         access.write(target for _, target in copies)
         access.read(self._variables())
-        (access.update if is_train else access.read)(states)
+        (access.update if is_train else access.read)(averages)
+        access.update(carried)
         access.write(self.arrays[name] for name in self.bound.outputs)
         access.writes[self.reusable.variable] = None
         return access
@@ -161,7 +162,7 @@ class Programs:
         """
         access = Access()
         access.read(self._variables())
-        access.read(self._of_class(MemoryClass.AUXILIARY))
+        access.read(self._of_class(*STATES))
         access.read(self.arrays[name] for name in self.bound.outputs)
         access.read(source for source, _ in copies)
         access.write(target for _, target in copies)
@@ -176,16 +177,16 @@ class Programs:
     def _variables(self) -> list[NDArrayBase]:
         gradients, outputs = self.bound.gradients.values(), self.bound.outputs
         others = {*gradients, *outputs, *self.bound.head_gradients.values(), RANDOM_STATE}
-        states = {id(state) for state in self._of_class(MemoryClass.AUXILIARY)}
+        states = {id(state) for state in self._of_class(*STATES)}
         return [
             array
             for name, array in self.arrays.items()
             if name not in others and id(array) not in states
         ]
 
-    def _of_class(self, kind: MemoryClass) -> list[NDArrayBase]:
+    def _of_class(self, *kinds: MemoryClass) -> list[NDArrayBase]:
         blocks = self.bound.plan.pinned
-        return [self.arrays[block.name] for block in blocks if block.memory_class is kind]
+        return [self.arrays[block.name] for block in blocks if block.memory_class in kinds]
 
 
 def _run(

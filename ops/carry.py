@@ -1,0 +1,200 @@
+"""Values that are carried from one run of a network to the next: `carry`, and the carrying step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import PLAIN, Shape
+from mxrun.operator.family import OperatorFamily
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.native_kernel import native_kernel, source, target
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
+from mxrun.operator.property import (
+    CarriedState,
+    GradientKind,
+    OperatorProperty,
+    PartialInference,
+    PartialShapes,
+    Precision,
+    same_shape,
+)
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.scalar import without_add_requests
+from mxrun.ops.copy_part import copy_part
+from mxrun.ops.forward_only import ForwardOnlyImplementation
+from mxrun.ops.rows import zero_part
+
+T = TypeVar("T")
+
+
+class CarryParameters(Parameters):
+    """Parameters of carry: none."""
+
+
+@register("carry")
+class CarryProperty(OperatorProperty[CarryParameters]):
+    """output = data of the previous run; zero in the first run of an epoch or an evaluation.
+
+    The state [shape of data] holds data for the next run. No gradient flows back to the previous
+    run (truncated back-propagation): that of data is zero, and backward reads nothing.
+    """
+
+    type_string = "carry"
+    parameter_type = CarryParameters
+    family = OperatorFamily.SHAPE
+    reads_only_data = True
+    is_floating = True
+    precision = Precision.INHERIT
+
+    def list_auxiliary_states(self) -> tuple[str, ...]:
+        """Data of the previous run."""
+        return ("state",)
+
+    def list_carried_states(self) -> tuple[CarriedState, ...]:
+        """The state becomes data."""
+        return (CarriedState("state", "data"),)
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        """Unify the shapes of data, state and output."""
+        names = (*self.list_arguments(), *self.list_outputs())
+        data, output = same_shape(names, [*inputs, *outputs], "carry")
+        return PartialInference([data], [output], [data])
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """The gradient is zero."""
+        return (GradientKind.ZERO,)
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """Return an empty list."""
+        return []
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Return 0: nothing is computed."""
+        return 0
+
+    def create_operator(self) -> Operator:
+        """Create the NumPy body."""
+        return Carry()
+
+
+class Carry(Operator):
+    """NumPy body: a copy of the state."""
+
+    def forward(self, call: ForwardCall) -> None:
+        """output = state."""
+        call.store(output=call.auxiliary.state)
+
+    def backward(self, call: BackwardCall) -> None:
+        """Gradient of data: zero."""
+        call.store(data=0)
+
+
+@implement("carry", backend="jit")
+class CompiledCarry(Implementation):
+    """One copy of the state, which is float32, to a float32 or bfloat16 output."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """Prepare the copy; data is not read."""
+        output, state = (spec.with_layout(PLAIN) for spec in (*request.outputs, request.inputs[1]))
+        types = [output.dtype, state.dtype]
+        if state.dtype != "float32" or not {*types} <= {"float32", "bfloat16"}:
+            return None
+        part = copy_part(
+            source(1),
+            target(0),
+            output.elements,
+            request.device,
+            request.requests[0],
+            stored=types,
+        )
+        requests = without_add_requests(request.requests)
+        return native_kernel(self.name, [part], (None, state), (output,), requests, request.device)
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """Prepare a zero gradient."""
+        data = request.in_grad[0].with_layout(PLAIN)
+        if data.dtype != "float32":
+            return None
+        zero = zero_part(target(0), data.elements, request.device)
+        return native_kernel(
+            self.name, [zero], (None, None, None), (data,), request.requests, request.device
+        )
+
+
+class CarryingParameters(Parameters):
+    """Parameters of _carry: none."""
+
+
+@register("_carry")
+class CarryingProperty(OperatorProperty[CarryingParameters]):
+    """next = value, which overwrites state.
+
+    All shapes are equal. No gradient.
+    """
+
+    type_string = "_carry"
+    parameter_type = CarryingParameters
+    is_internal = True
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """The state of the present run, and its value in the next one."""
+        return ("state", "value")
+
+    def list_outputs(self) -> tuple[str, ...]:
+        """The state of the next run."""
+        return ("next",)
+
+    def list_mutated_inputs(self) -> dict[int, int]:
+        """The state is overwritten."""
+        return {0: 0}
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """No input has a gradient."""
+        return (GradientKind.NONE, GradientKind.NONE)
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        """Unify all shapes."""
+        names = (*self.list_arguments(), *self.list_outputs())
+        state, value, after = same_shape(names, [*inputs, *outputs], "carried state")
+        return PartialInference([state, value], [after], [])
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """Pair the state with the next one."""
+        return [(in_data[0], out_data[0])]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """Return 0: nothing is computed."""
+        return 0
+
+    def create_operator(self) -> Operator:
+        """Create the NumPy body."""
+        return Carrying()
+
+
+class Carrying(Operator):
+    """NumPy body: a copy of the value."""
+
+    def forward(self, call: ForwardCall) -> None:
+        """next = value."""
+        call.store(next=call.inputs.value)
+
+
+@implement("_carry", backend="jit")
+class CompiledCarrying(ForwardOnlyImplementation):
+    """One copy of float32 numbers."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """Prepare the copy of a plain tensor."""
+        value = request.inputs[1]
+        if {spec.dtype for spec in request.inputs} != {"float32"}:
+            return None
+        if OpReqType.NULL in request.requests:
+            return None
+        part = copy_part(source(1), target(0), value.elements, request.device)
+        return self.plain_kernel(prop, request, [part])

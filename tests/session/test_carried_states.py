@@ -1,0 +1,162 @@
+"""States that a run of a network leaves for the next: zero at first, saved, and of one phase."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import mxrun, refused, result, succeeded
+from interrupted_runs import go_on, left
+from killed_runs import Moment, chain
+from training import NoteRecorder, metrics, newest, run_training
+
+from mxrun import load
+from mxrun.commands.check import check
+from mxrun.commands.inspect_memory import inspect_memory
+from mxrun.commands.verify import verify
+from mxrun.train.checkpoint import load_checkpoint
+
+BATCH, STEPS = 4, 5
+# The label of a record is the data one batch before. With these parameters the loss is exactly 0 if
+# the state is what it shall be, and so are all gradients.
+CONFIG = f"""\
+name: killed
+threads: 1
+network:
+  inputs: {{data: [2], label: [2]}}
+  layers:
+    - FullyConnected: {{name: fc, data: data, num_hidden: 2, no_bias: true}}
+    - carry: {{name: before, data: data}}
+    - elemwise_add: {{name: sum, lhs: before, rhs: fc}}
+    - LinearRegressionOutput: {{name: out, label: label}}
+  variables: {{fc_weight: {{init: {{constant: {{value: 0}}}}}}}}
+data:
+  batch_size: {BATCH}
+  train: {{dataset: npz, path: train.npz}}
+  eval: {{dataset: npz, path: test.npz}}
+train:
+  epochs: 3
+  optimizer: {{sgd: {{lr: 0.1}}}}
+  checkpoint: {{every: 2 steps, keep: 100}}
+"""
+# The same with another result of every step, if the state differs in a bit.
+LEARNING = CONFIG.replace("rhs: fc}", "rhs: fc}\n    - FullyConnected: {name: fc2, num_hidden: 2}")
+
+
+def write_streams(folder: Path) -> None:
+    """Write records of which each continues the one a batch before."""
+    random = np.random.default_rng(0)
+    for name, count in (("train", BATCH * STEPS), ("test", 3 * BATCH)):
+        data = random.normal(size=(count, 2)).astype("float32")
+        label = np.zeros_like(data)
+        label[BATCH:] = data[:-BATCH]
+        np.savez(folder / f"{name}.npz", data=data, label=label)
+
+
+@pytest.fixture
+def streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the config and its records."""
+    monkeypatch.chdir(tmp_path)
+    write_streams(tmp_path)
+    (tmp_path / "net.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+def test_an_epoch_and_an_evaluation_begin_with_zero_and_hold_the_last_batch(streams: Path) -> None:
+    run_training()
+    lines = [line for line in metrics("killed") if "epoch" in line]
+    assert len(lines) == 3
+    assert all(line["train"]["loss"] == 0 and line["eval"]["loss"] == 0 for line in lines)
+    last = np.load("train.npz")["data"][-BATCH:]
+    carried = newest("killed").carried
+    assert [*carried] == ["before_state"]
+    np.testing.assert_array_equal(carried["before_state"], last)
+    first = load_checkpoint(streams / "runs/killed/checkpoint-2")
+    np.testing.assert_array_equal(
+        first.carried["before_state"], np.load("train.npz")["data"][BATCH : 2 * BATCH]
+    )
+
+
+def test_an_evaluation_in_the_middle_of_an_epoch_leaves_the_state_of_training(
+    streams: Path,
+) -> None:
+    """The run that max_steps ends is evaluated there; it then goes on as if it had not been."""
+    (streams / "net.yaml").write_text(LEARNING)
+    run_training("name=whole")
+    run_training("train.max_steps=3")
+    np.testing.assert_array_equal(
+        newest("killed").carried["before_state"],
+        np.load("train.npz")["data"][2 * BATCH : 3 * BATCH],
+    )
+    run_training(existing="resume")
+    for name, array in newest("whole").parameters.items():
+        np.testing.assert_array_equal(newest("killed").parameters[name], array)
+
+
+def test_F5_a_run_killed_in_the_middle_of_epochs_resumes_with_its_states(tmp_path: Path) -> None:
+    """Killed in the first epoch, and within the checkpoint of a step of the second."""
+    whole, killed = tmp_path / "whole", tmp_path / "parts"
+    for folder in (whole, killed):
+        folder.mkdir()
+        write_streams(folder)
+    chain(killed, (Moment(3), Moment(8, operation=2)), config=LEARNING)
+    go_on(whole, config=LEARNING)
+    assert "checkpoint-4/carried.safetensors" in left(whole)
+    assert left(killed) == left(whole)
+
+
+def test_evaluate_and_infer_begin_with_zero(streams: Path) -> None:
+    run_training()
+    assert result("evaluate", "killed", cwd=streams)["loss"] == 0
+    records = np.load("test.npz")
+    model = load("runs/killed")
+    for _ in range(2):
+        predicted = model.predict(records["data"], outputs=["before"])
+        np.testing.assert_array_equal(predicted.values, records["label"])
+
+
+def test_gradient_accumulation_carries_from_batch_to_batch(streams: Path) -> None:
+    run_training("train.accumulate=2")
+    lines = [line for line in metrics("killed") if "epoch" in line]
+    assert all(line["train"]["loss"] == 0 for line in lines)
+
+
+def test_states_are_shown_and_verified(streams: Path) -> None:
+    assert check("net.yaml").to_json()["carried"] == {"before_state": (BATCH, 2)}
+    shown = succeeded(mxrun("check", "net.yaml", cwd=streams))
+    assert "carried from batch to batch: before_state [4, 2]" in shown.stdout
+    memory = inspect_memory("net.yaml").to_json()
+    # One state of training and one of evaluation.
+    assert memory["classes"]["carried"]["total_bytes"] == 2 * 64
+    assert memory["planned_bytes"] == memory["lower_bound_bytes"]
+    assert verify("net.yaml", steps=3)["passed"]
+
+
+def test_batches_that_are_split_are_refused(streams: Path) -> None:
+    split = ("memory.budget=50%", "memory.micro_batches=true")
+    for settings, key in (
+        (split, "memory.micro_batches"),
+        (("context=[cpu:0, cpu:1]",), "context"),
+    ):
+        errors = refused("check", "net.yaml", *settings, cwd=streams)
+        assert key in errors
+        assert "carries a state of all samples to the next batch" in errors
+        assert "carry 'before'" in errors
+
+
+def test_a_note_says_that_shuffled_records_do_not_continue(streams: Path) -> None:
+    recorder = NoteRecorder()
+    run_training("data.train.shuffle=true", observer=recorder)
+    (note,) = [note for note in recorder.notes if "before_state" in note]
+    assert note.startswith("data.train: records are drawn in another order")
+    recorder = NoteRecorder()
+    run_training(observer=recorder, existing="overwrite")
+    assert not [note for note in recorder.notes if "before_state" in note]
+
+
+def test_a_run_resumed_with_another_batch_size_begins_with_zeros(streams: Path) -> None:
+    run_training("train.max_steps=2")
+    recorder = NoteRecorder()
+    run_training("data.batch_size=2", existing="resume", allow_changes=True, observer=recorder)
+    assert any("carries no states of these shapes" in note for note in recorder.notes)
