@@ -55,7 +55,7 @@ def test_functions_give_what_the_operators_give(operator: str) -> None:
 
 
 def check_inputs(row: Row, prop: AnyProperty, before: Any, arrays: Any, outputs: Any) -> None:
-    """N4: inputs are unchanged, but for the states that an update, a training step or a run replaces."""
+    """N4: inputs are unchanged, but for the states that an update or a call replaces."""
     replaced = {source: outputs[target] for source, target in prop.list_mutated_inputs().items()}
     # The new weight goes to `out`.
     replaced.pop(0, None)
