@@ -1117,6 +1117,9 @@ def broadcast_sub(
 ) -> NDArray:
     """output = lhs - rhs, with broadcasting."""
 
+def carry(data: NDArray, state: NDArray, *, out: Any = None, name: str | None = None) -> NDArray:
+    """output = data of the previous run; zero in the first run of an epoch or an evaluation."""
+
 def cbrt(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray:
     """output = the real cube root of data, elementwise."""
 
