@@ -16,7 +16,7 @@ from mxrun.base.tensor import Shape, TensorSpec, unpacked
 from mxrun.codegen.scalar_value import ScalarGraph
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -65,7 +65,7 @@ class AddNProperty(OperatorProperty[AddNParameters]):
         *shapes, output = same_shape(names, [*inputs, *outputs], "elementwise addition")
         return PartialInference(shapes, [output], [])
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of all inputs."""
         return shared_axis(sequences.axes)
 

@@ -10,7 +10,7 @@ import numpy as np
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
-from mxrun.operator.incremental import Sequences
+from mxrun.operator.incremental import SequenceArguments
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source, target
 from mxrun.operator.operator import Operator
@@ -54,7 +54,7 @@ class BroadcastProperty(SimpleProperty[NoParameters]):
         output = unify("output", output, out, "the larger size of lhs and rhs on every axis")
         return PartialInference([left[rank - len(lhs) :], right[rank - len(rhs) :]], [output], [])
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of both sides, of which one may have one element for all positions."""
         rank = max(map(len, sequences.shapes))
         aligned = [

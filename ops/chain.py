@@ -1,4 +1,4 @@
-"""Sequences of kernel parts that pass tensors to each other in scratch space."""
+"""SequenceArguments of kernel parts that pass tensors to each other in scratch space."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from mxrun.base.dtype import item_size
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec, unpacked
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.kernel import (
     BackwardRequest,
     ConcatLayout,
@@ -101,7 +101,7 @@ class ConcatProperty(OperatorProperty[ConcatParameters]):
             completed[unknown[0]] = total - known
         return [*completed, total]
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of all inputs, unless they are joined along it."""
         return shared_axis(sequences.axes, self.axis(len(sequences.shapes[0])))
 

@@ -17,7 +17,7 @@ from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Real
 from mxrun.codegen.jit import native, random_words, share
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -121,7 +121,7 @@ class DropoutProperty(InPlaceProperty[DropoutParameters]):
     def _mask(self, data: tuple[int | None, ...], axes: set[int]) -> tuple[int | None, ...]:
         return tuple(1 if axis in axes else size for axis, size in enumerate(data))
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of data: nothing is dropped in inference."""
         return shared_axis(sequences.axes) if self.parameters.mode == "training" else None
 

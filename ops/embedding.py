@@ -14,7 +14,7 @@ from mxrun.base.tensor import PLAIN, Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Int32s, Integer
 from mxrun.codegen.jit import native, share
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences
+from mxrun.operator.incremental import SequenceArguments
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -91,7 +91,7 @@ class EmbeddingProperty(OperatorProperty[EmbeddingParameters]):
         common = inputs[1] or outputs[0] or self.parameters.dtype
         return [inputs[0] or "int32", common], [common]
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of the ids."""
         return sequences.axes[0] if sequences.axes[1] is None else None
 

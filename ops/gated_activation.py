@@ -17,7 +17,7 @@ from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, Int64s, Integer, Ta
 from mxrun.codegen.jit import call_address, integer, native, share
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.launch import Code
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot, native_kernel, source, target
@@ -106,7 +106,7 @@ class GatedActivationProperty(OperatorProperty[GatedActivationParameters]):
             result = unify("output", output, (*data[:-1], half), "data")
         return PartialInference([data], [result], [])
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of data, unless it is the channels'."""
         return shared_axis(sequences.axes, len(sequences.shapes[0]) - 1)
 

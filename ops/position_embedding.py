@@ -16,7 +16,7 @@ from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer
 from mxrun.codegen.jit import native, share
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, stored_lanes
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import IncrementalForm, Sequences
+from mxrun.operator.incremental import IncrementalForm, SequenceArguments
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -70,7 +70,7 @@ class PositionEmbeddingProperty(InPlaceProperty[PositionEmbeddingParameters]):
             raise ShapeContradiction("data", show(data), f"at most {rows} positions", rule)
         return PartialInference([data, weight], [data], [])
 
-    def incremental(self, sequences: Sequences) -> IncrementalForm | None:
+    def incremental(self, sequences: SequenceArguments) -> IncrementalForm[AnyProperty] | None:
         """Return the sum with the vector of the present position."""
         if sequences.axes != (1, None):
             return None

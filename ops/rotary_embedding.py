@@ -25,7 +25,7 @@ from mxrun.codegen.vectors import (
     stored_lanes,
     subtract_lanes,
 )
-from mxrun.operator.incremental import IncrementalForm, Sequences, shared_axis
+from mxrun.operator.incremental import IncrementalForm, SequenceArguments, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -90,7 +90,7 @@ class RotaryEmbeddingProperty(InPlaceProperty[RotaryEmbeddingParameters]):
                 raise ShapeContradiction("data", show(data), rule, "pairs of each head")
         return PartialInference([data], [data], [])
 
-    def incremental(self, sequences: Sequences) -> IncrementalForm | None:
+    def incremental(self, sequences: SequenceArguments) -> IncrementalForm[AnyProperty] | None:
         """Return the rotation at the present position."""
         if shared_axis(sequences.axes) != 1:
             return None

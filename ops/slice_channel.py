@@ -11,7 +11,7 @@ from pydantic import Field
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -94,7 +94,7 @@ class SliceChannelProperty(OperatorProperty[SliceChannelParameters]):
             raise ShapeContradiction("data", f"rank {rank}", f"axis {axis} inside", "axis")
         return axis % rank
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of data, unless it is sliced along it."""
         axis, own = self.axis(len(sequences.shapes[0])), shared_axis(sequences.axes)
         if own is None or own == axis:

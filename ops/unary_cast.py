@@ -17,7 +17,7 @@ from mxrun.base.tensor import PLAIN, TensorSpec, unpacked
 from mxrun.codegen.scalar_value import MAP_DTYPES
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -69,7 +69,7 @@ class CastProperty(InPlaceProperty[CastParameters]):
         data, output = same_shape(("data", "output"), [*inputs, *outputs], "elementwise")
         return PartialInference([data], [output], [])
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of data."""
         return shared_axis(sequences.axes)
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences
+from mxrun.operator.incremental import SequenceArguments
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import InPlaceProperty
 from mxrun.operator.shape import require_complete
@@ -28,7 +28,7 @@ class ViewProperty(InPlaceProperty[P]):
     family = OperatorFamily.SHAPE
     is_view = True
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of the output's axis that holds the elements of data's."""
         (shape,), (axis,) = sequences.shapes, sequences.axes
         output = self.infer_shape([shape], [None]).outputs[0]

@@ -11,7 +11,7 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -70,7 +70,7 @@ class WhereProperty(OperatorProperty[WhereParameters]):
         """condition, x and y."""
         return ("condition", "x", "y")
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of all inputs."""
         return shared_axis(sequences.axes)
 

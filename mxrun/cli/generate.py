@@ -12,8 +12,6 @@ import typer
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.cli.arguments import PrecisionName
 
-# Tokens without --length.
-DEFAULT_LENGTH = 128
 _GROUP = "Text"
 
 Prompt = Annotated[
@@ -41,7 +39,7 @@ Length = Annotated[
         metavar="N",
         rich_help_panel=_GROUP,
         help="Number of tokens to generate.",
-        show_default=str(DEFAULT_LENGTH),
+        show_default="128, or what the network has positions for",
     ),
 ]
 Temperature = Annotated[
@@ -86,7 +84,7 @@ Seed = Annotated[
 
 
 @dataclass(frozen=True)
-class TextOptions:
+class PromptOptions:
     """Values of the options for text; None for those that are absent."""
 
     prompt: str | None
@@ -165,7 +163,7 @@ def batch_number(batch: str | None) -> int | None:
     return None if batch is None else int(batch)
 
 
-def generate(model: ModelOptions, text: TextOptions, runs: Path | None, json: bool) -> None:
+def generate(model: ModelOptions, text: PromptOptions, runs: Path | None, json: bool) -> None:
     """Continue the prompts and write the texts: a single one while it is generated."""
     from mxrun.base.flags import runs_folder
     from mxrun.commands import generate as command
@@ -178,8 +176,8 @@ def generate(model: ModelOptions, text: TextOptions, runs: Path | None, json: bo
     temperature = 1.0 if text.temperature is None else text.temperature
     request = command.GenerateRequest(
         tuple(prompts),
-        text.length or DEFAULT_LENGTH,
-        command.Sampling(temperature, text.top_k, text.top_p),
+        text.length,
+        command.TokenSampling(temperature, text.top_k, text.top_p),
         text.seed,
         model.batch,
         model.threads,
@@ -208,7 +206,7 @@ def generate(model: ModelOptions, text: TextOptions, runs: Path | None, json: bo
     write_notes([generation_text(generation.summary())])
 
 
-def _file(text: TextOptions) -> Path:
+def _file(text: PromptOptions) -> Path:
     """Return the file of prompts."""
     assert text.prompts is not None
     return text.prompts

@@ -26,10 +26,10 @@ from mxrun.cli.generate import (
     Length,
     ModelOptions,
     Prompt,
+    PromptOptions,
     Prompts,
     Seed,
     Temperature,
-    TextOptions,
     TopK,
     TopP,
     batch_number,
@@ -153,7 +153,7 @@ def infer(
     from mxrun.report.notes import write_note, write_notes
     from mxrun.report.status import status
 
-    text = TextOptions(prompt, prompts, length, temperature, top_k, top_p, seed)
+    text = PromptOptions(prompt, prompts, length, temperature, top_k, top_p, seed)
     if text.is_requested:
         others = {"split": split, "top": top, "classes": classes, "outputs": outputs}
         text.check(inputs or (), {**others, "output": output, "to": to}, batch)

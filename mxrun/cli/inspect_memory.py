@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,6 @@ from mxrun.cli.arguments import (
     ConfigOrNone,
     Json,
     Overrides,
-    PhaseName,
     Threads,
     batch_size,
 )
@@ -26,9 +26,17 @@ from mxrun.cli.memory_problem import memory_problem
 _ABOVE = 1
 # Options that apply to networks, not to a file of blocks.
 _FOR_NETWORKS = (
-    *("CONFIG", "--phase", "--batch", "--threads", "--diff"),
+    *("CONFIG", "--phase", "--length", "--batch", "--threads", "--diff"),
     *("--svg", "--html", "--csv", "--fail-above", "--what-if"),
 )
+
+
+class PlannedPhase(str, Enum):
+    """What is planned: training with evaluation, inference, or the generation of text."""
+
+    TRAIN = "train"
+    INFER = "infer"
+    GENERATE = "generate"
 
 
 def _size(text: str) -> int:
@@ -39,9 +47,20 @@ def _size(text: str) -> int:
 
 
 Phase = Annotated[
-    PhaseName | None,
+    PlannedPhase | None,
     typer.Option(
-        help="Plan training with evaluation, or inference.", show_default=PhaseName.TRAIN.value
+        help="Plan training with evaluation, inference, or the generation of text.",
+        show_default=PlannedPhase.TRAIN.value,
+    ),
+]
+Length = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=1 << 24,
+        metavar="N",
+        help="With --phase generate: tokens of a text, its prompt included.",
+        show_default="the context",
     ),
 ]
 WhatIf = Annotated[
@@ -91,6 +110,7 @@ def inspect_memory(
     phase: Phase = None,
     batch: BatchOrMax = None,
     threads: Threads = None,
+    length: Length = None,
     allow_plugins: AllowPlugins = False,
     what_if: WhatIf = False,
     diff: Diff = None,
@@ -115,6 +135,7 @@ def inspect_memory(
       mxrun inspect-memory net.yaml --phase infer --batch 1
       mxrun inspect-memory net.yaml data.batch_size=256 --threads 4
       mxrun inspect-memory net.yaml "memory.budget=512 MiB" --batch max
+      mxrun inspect-memory gpt_tiny --phase generate --length 64
       mxrun inspect-memory net.yaml --what-if
       mxrun inspect-memory net.yaml --html arena.html --svg arena.svg
       mxrun inspect-memory old.yaml --diff new.yaml
@@ -126,7 +147,19 @@ def inspect_memory(
     from mxrun.report.status import status
 
     if problem is not None:
-        given = (config, phase, batch, threads, diff, svg, html, csv, fail_above, what_if or None)
+        given = (
+            config,
+            phase,
+            length,
+            batch,
+            threads,
+            diff,
+            svg,
+            html,
+            csv,
+            fail_above,
+            what_if or None,
+        )
         options = zip(_FOR_NETWORKS, given, strict=True)
         unusable = [name for name, value in options if value is not None]
         memory_problem(problem, unusable, time_limit, json)
@@ -134,13 +167,15 @@ def inspect_memory(
     if time_limit is not None:
         raise UserError("--time-limit requires --problem FILE")
     config = _checked_config(config, diff, what_if)
+    _check_phase(phase, length, what_if)
     with status(f"planning {config}"):
         from mxrun.commands import inspect_memory as command
 
         request = command.InspectRequest(
-            (phase or PhaseName.TRAIN).value,
+            (phase or PlannedPhase.TRAIN).value,
             batch_size(batch),
             threads,
+            length,
             diff,
             what_if,
             {"--svg": svg, "--html": html, "--csv": csv},
@@ -178,6 +213,15 @@ def _checked_config(config: str | None, diff: str | None, what_if: bool) -> str:
             )
         )
     return config
+
+
+def _check_phase(phase: PlannedPhase | None, length: int | None, what_if: bool) -> None:
+    """Raise UserError for options that the phase does not have."""
+    if phase is PlannedPhase.GENERATE:
+        if what_if:
+            raise UserError("--what-if plans other settings of training and inference alone")
+    elif length is not None:
+        raise UserError("--length requires --phase generate")
 
 
 def _write_report(report: dict[str, Any], other: Mapping[str, Any] | None, json: bool) -> None:

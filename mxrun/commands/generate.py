@@ -6,13 +6,13 @@ from pathlib import Path
 
 from mxrun.session.generation.generate import GenerateRequest, Generation, prepare_generation
 from mxrun.session.generation.prompts import read_prompts
-from mxrun.session.generation.sampling import Sampling
+from mxrun.session.generation.sampling import TokenSampling
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.planning import trust_plugins
 from mxrun.session.trained_model import TrainedModel
 from mxrun.train.run_directory import find_run
 
-__all__ = ["GenerateRequest", "Generation", "Sampling", "generate", "read_prompts"]
+__all__ = ["GenerateRequest", "Generation", "TokenSampling", "generate", "read_prompts"]
 
 
 def generate(

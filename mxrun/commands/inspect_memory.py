@@ -15,17 +15,20 @@ from mxrun.config.bundled import find_config
 from mxrun.device.interface import Device
 from mxrun.executor.bind import bind
 from mxrun.frontend import build
+from mxrun.graph.phases import GENERATE
 from mxrun.operator.native_kernel import Addition, add_loop
 from mxrun.planner.plan import Plan
 from mxrun.runtime.memory_limits import remaining_bytes
 from mxrun.runtime.resident import resident_bytes
 from mxrun.session.device import host_loops, open_device
-from mxrun.session.max_batch_size import BatchSize, max_batch_size
+from mxrun.session.generation.network import language_model, plan_generation
+from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.memory_report import MemoryReport, memory_report
-from mxrun.session.micro_batches import planned
+from mxrun.session.micro_batches import Planned, planned
 from mxrun.session.notes import Notify, ignore_note, note_missing_library, notify_once
 from mxrun.session.planning import parse_config, trust_plugins
 from mxrun.session.what_if import WhatIfRequest, what_if
+from mxrun.train.run_directory import CONFIG_FILE
 
 # Number of elements for which every team is worthwhile.
 _MANY = 1 << 62
@@ -35,14 +38,16 @@ _MANY = 1 << 62
 class InspectRequest:
     """Options of an inspection.
 
-    phase: train (including evaluation) or infer. batch, threads: replace the config's. diff: a
-    config to compare with. what_if: also plan other settings. outputs: by option, the files that
-    the caller will write. allow_plugins: trust the configs' plugins, from now on.
+    phase: train (including evaluation), infer or generate. batch, threads: replace the config's.
+    length: number of positions of generate. diff: a config to compare with. what_if: also plan
+    other settings. outputs: by option, the files that the caller will write. allow_plugins: trust
+    the configs' plugins, from now on.
     """
 
     phase: str = "train"
     batch: BatchSize | None = None
     threads: int | None = None
+    length: int | None = None
     diff: str | None = None
     what_if: bool = False
     outputs: Mapping[str, Path | None] = field(default_factory=dict)
@@ -58,7 +63,7 @@ def inspect_configs(
     that cannot be written or are one of the configs.
     """
     names = [config] if request.diff is None else [config, request.diff]
-    paths = [find_config(name) for name in names]
+    paths = [_config_of(name) for name in names]
     if request.allow_plugins:
         for path in paths:
             trust_plugins(path, overrides)
@@ -77,6 +82,12 @@ def inspect_configs(
     return reports
 
 
+def _config_of(name: str) -> Path:
+    """Return the path of a config, or of the config in a run's folder."""
+    saved = Path(name) / CONFIG_FILE
+    return saved if saved.is_file() else find_config(name)
+
+
 def _inspected(
     path: Path, overrides: Sequence[str], request: InspectRequest, notify: Notify
 ) -> MemoryReport:
@@ -87,6 +98,7 @@ def _inspected(
         request.batch,
         request.threads,
         notify,
+        request.length,
         # Memory outside the plan is measured for one network only: the kernels of a second one
         # would already be bound in this process.
         measured=request.diff is None,
@@ -101,16 +113,20 @@ def inspect_memory(
     batch: BatchSize | None = None,
     threads: int | None = None,
     notify: Notify = ignore_note,
+    length: int | None = None,
     measured: bool = True,
     changes: bool = False,
 ) -> MemoryReport:
-    """Plan a run without data; `phase` is train (including evaluation) or infer.
+    """Plan a run without data; `phase` is train (including evaluation), infer or generate.
 
-    notify: receives notes about long waits. measured: also measure the memory outside the arena,
-    for which all kernels are bound. changes: also plan other settings.
+    notify: receives notes about long waits. length: number of positions of generate. measured: also
+    measure the memory outside the arena, for which all kernels are bound. changes: also plan other
+    settings.
     """
     parsed = parse_config(path, overrides)
     with host_loops(parsed.config):
+        if phase == GENERATE:
+            return _generation_memory(parsed, batch, threads, notify, length, measured)
         return _planned_memory(parsed, phase, batch, threads, notify, measured, changes)
 
 
@@ -143,6 +159,28 @@ def _planned_memory(
         outside=outside_bytes(run.built.config, run.plan, notify) if measured else {},
         what_if=what_if(what_if_request) if changes else None,
     )
+
+
+def _generation_memory(
+    parsed: Parsed,
+    batch: BatchSize | None,
+    threads: int | None,
+    notify: Notify,
+    length: int | None,
+    measured: bool,
+) -> MemoryReport:
+    """Plan the generation of one text, or of `batch` texts; length: by default the context."""
+    if batch == MAX:
+        raise UserError(Diagnostic("--batch max has no meaning for text", hint="--batch N"))
+    rows = batch or 1
+    built = build(parsed, rows)
+    note_missing_library(built.config, notify)
+    positions = length or language_model(built).context
+    plan = plan_generation(built, rows, positions, threads, notify=notify).plan
+    report = memory_report(Planned(built, plan, plan.planned_bytes), GENERATE)
+    outside = outside_bytes(built.config, plan, notify) if measured else {}
+    # Text is generated on one context.
+    return replace(report, contexts=1, batch_size=rows, outside=outside)
 
 
 def team_figures(before: int, after: int) -> dict[str, int]:

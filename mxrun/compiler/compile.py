@@ -199,9 +199,9 @@ def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) 
     if request.constant_parameters:
         if set(graphs) not in ({EVALUATE}, {GENERATE}):
             raise InternalError("a plan of other phases than inference changes its parameters")
-        ((phase, graph),) = graphs.items()
+        ((name, graph),) = graphs.items()
         prepare, remaining = fold_parameter_constants(graph)
-        graphs = ({PREPARE: prepare} if prepare.steps else {}) | {phase: remaining}
+        graphs = ({PREPARE: prepare} if prepare.steps else {}) | {name: remaining}
     pinned = place_pinned(list(graphs.values()), request.staged)
     sharing = Sharing(request.in_place, request.join, request.add_to)
     plain = {

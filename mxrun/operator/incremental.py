@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Generic, TypeVar
 
 from mxrun.base.tensor import Shape, TensorSpec
 
-if TYPE_CHECKING:
-    from mxrun.operator.property import OperatorProperty
+FormProperty = TypeVar("FormProperty")
 
 # Argument of an incremental form that takes the number of the present position, int32 [1].
 POSITION = "position"
 
 
 @dataclass(frozen=True)
-class Sequences:
+class SequenceArguments:
     """Arguments of an operator in a network over sequences.
 
     inputs: specs of the arguments. axes: by argument, the axis along which its positions lie, alone
@@ -44,7 +43,7 @@ class Sequences:
 
 
 @dataclass(frozen=True)
-class IncrementalForm:
+class IncrementalForm(Generic[FormProperty]):
     """Operator that computes one position a run.
 
     prop: takes the arguments of the original by their names, and the present position under the
@@ -54,7 +53,7 @@ class IncrementalForm:
     that take an output's value after each run. limit: largest number of positions, if any.
     """
 
-    prop: OperatorProperty[Any]
+    prop: FormProperty
     axis: int
     carried: Mapping[str, str] = field(default_factory=dict)
     limit: int | None = None

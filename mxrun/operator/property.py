@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from mxrun.base.classification import Classification
 from mxrun.base.errors import Diagnostic, UserError
@@ -15,7 +15,7 @@ from mxrun.base.params import Parameters
 from mxrun.base.regression import Regression
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import IncrementalForm, Sequences
+from mxrun.operator.incremental import IncrementalForm, SequenceArguments
 from mxrun.operator.operator import Operator
 from mxrun.operator.shape import unify
 
@@ -248,7 +248,7 @@ class OperatorProperty(ABC, Generic[P]):
 
     # -- sequences ---------------------------------------------------------------------------
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """Axis of the outputs' positions, if what they hold at a position depends on the inputs at
         that position alone; None if it may depend on others.
 
@@ -257,7 +257,9 @@ class OperatorProperty(ABC, Generic[P]):
         """
         return None
 
-    def incremental(self, sequences: Sequences) -> IncrementalForm | None:
+    def incremental(
+        self, sequences: SequenceArguments
+    ) -> IncrementalForm[OperatorProperty[Any]] | None:
         """Return the operator that computes one position a run; None if there is none.
 
         The operator itself unless overridden, if it has a `position_axis`. Raises UserError, saying

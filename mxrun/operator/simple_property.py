@@ -10,7 +10,7 @@ import numpy as np
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
@@ -71,7 +71,7 @@ class SimpleProperty(OperatorProperty[P]):
         output = unify("output", outputs[0], tuple(map(int, shape)), "the shape function")
         return PartialInference(inputs, [output], [])
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """The inputs', unless a shape function says that the output has another shape."""
         return shared_axis(sequences.axes) if self.entry.shape is None else None
 

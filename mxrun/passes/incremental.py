@@ -18,8 +18,8 @@ from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
-from mxrun.operator.incremental import POSITION, IncrementalForm, Sequences
-from mxrun.operator.register import create
+from mxrun.operator.incremental import POSITION, IncrementalForm, SequenceArguments
+from mxrun.operator.register import AnyProperty, create
 
 # Name of the io slot with the number of the present position; a user's names contain no colon.
 PRESENT = f"generate:{POSITION}"
@@ -56,7 +56,7 @@ def incremental(
     parameters and states. Raises UserError naming the layers that need all positions at once.
     """
     inference = _infer(symbol, {**shapes, **_shapes(inputs)}, inputs)
-    conversion = _Conversion(inference, inputs, sequences, length)
+    conversion = _NodeByNode(inference, inputs, sequences, length)
     for node in symbol.nodes:
         conversion.add(node)
     if conversion.problems:
@@ -81,7 +81,7 @@ def incremental(
 
 
 @dataclass
-class _Conversion:
+class _NodeByNode:
     """Conversion of a network node by node.
 
     entries: the converted network's entry of each of the original. axes: by original entry, the
@@ -131,11 +131,13 @@ class _Conversion:
         inputs = tuple(self.entries[entry] for entry in node.inputs)
         return node if inputs == node.inputs else replace(node, inputs=inputs)
 
-    def _form(self, node: Node, axes: tuple[int | None, ...]) -> IncrementalForm | None:
+    def _form(
+        self, node: Node, axes: tuple[int | None, ...]
+    ) -> IncrementalForm[AnyProperty] | None:
         """Return the form of a node's operator; None, with the reasons recorded, without one."""
         specs = tuple(self.inference.spec(entry) for entry in node.argument_entries())
         assert node.prop is not None
-        sequences = Sequences(specs, axes, self.positions, self.length)
+        sequences = SequenceArguments(specs, axes, self.positions, self.length)
         try:
             with OperatorErrorContext(f"{node.operator} {node.name!r}", node.place):
                 form = node.prop.incremental(sequences)
@@ -148,7 +150,7 @@ class _Conversion:
             self.limits.append((form.limit, node.name))
         return form
 
-    def _converted(self, node: Node, form: IncrementalForm) -> Node:
+    def _converted(self, node: Node, form: IncrementalForm[AnyProperty]) -> Node:
         """Return the node with the form's operator, and wire its states and the position."""
         assert node.prop is not None
         names = (*node.prop.list_arguments(), *node.prop.list_auxiliary_states())

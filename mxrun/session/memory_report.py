@@ -167,7 +167,10 @@ def _held(live: LiveTensor) -> dict[str, Any]:
 
 
 def memory_report(run: Planned, phase: str) -> MemoryReport:
-    """Return the memory of a planned run; `phase` is train (including evaluation) or infer."""
+    """Return the memory of a planned run.
+
+    phase: train (including evaluation), infer or generate.
+    """
     return MemoryReport(
         name=run.built.config.name,
         phase=phase,

@@ -16,7 +16,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import IncrementalForm, Sequences, shared_axis
+from mxrun.operator.incremental import IncrementalForm, SequenceArguments, shared_axis
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
     GradientKind,
@@ -26,7 +26,7 @@ from mxrun.operator.property import (
     PartialType,
     Precision,
 )
-from mxrun.operator.register import create, register
+from mxrun.operator.register import AnyProperty, create, register
 from mxrun.ops.attention.shapes import AttentionSizes, infer_shapes
 
 T = TypeVar("T")
@@ -125,7 +125,7 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
         """1: logsumexp is hidden."""
         return 1
 
-    def incremental(self, sequences: Sequences) -> IncrementalForm | None:
+    def incremental(self, sequences: SequenceArguments) -> IncrementalForm[AnyProperty] | None:
         """Return attention over a cache of keys and values.
 
         Raises UserError unless only earlier positions are read.

@@ -13,7 +13,7 @@ from pydantic import Field
 from mxrun.base.params import Float32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
     GradientKind,
@@ -139,7 +139,7 @@ class BatchNormProperty(OperatorProperty[BatchNormParameters]):
         each = (channels,)
         return PartialInference([data, each, each], [data, each, each], [each, each])
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of data, unless the channels lie along it."""
         axis, *scales = sequences.axes
         mixed = self.parameters.axis % len(sequences.shapes[DATA])

@@ -19,7 +19,7 @@ from mxrun.operator.native_kernel import LoopPart, source, target
 from mxrun.operator.register import AnyProperty, implement
 from mxrun.ops.forward_only import ForwardOnlyImplementation
 
-# Rows up to which the weight's rows, in the cache, are multiplied one by one as fast as by a
+# FewRows up to which the weight's rows, in the cache, are multiplied one by one as fast as by a
 # product of matrices, which needs a packed weight.
 _MAX_ROWS = 4
 # Bytes of the weight for each thread: one thread reads them in some 8 us, and wherever other
@@ -27,7 +27,7 @@ _MAX_ROWS = 4
 _BYTES_PER_THREAD = 262_144
 
 
-class Rows(Arguments):
+class FewRows(Arguments):
     """data [rows, columns] x weight^T [columns, outputs] + bias [outputs], if there is one."""
 
     rows: Integer
@@ -40,7 +40,7 @@ class Rows(Arguments):
 
 
 @inlined
-def product(call: Rows, data: int, weight: int, count: int) -> Any:
+def product(call: FewRows, data: int, weight: int, count: int) -> Any:
     """Return a vector of products."""
     return multiply_lanes(
         load_lanes(call.data, data, count), load_lanes(call.weight, weight, count)
@@ -48,7 +48,7 @@ def product(call: Rows, data: int, weight: int, count: int) -> Any:
 
 
 @inlined
-def dot(call: Rows, data: int, weight: int) -> Any:
+def dot(call: FewRows, data: int, weight: int) -> Any:
     """Return the dot product of a row of data and a row of the weight."""
     columns = call.columns
     steps, full = columns // (4 * LANES) * (4 * LANES), columns // LANES * LANES
@@ -66,7 +66,7 @@ def dot(call: Rows, data: int, weight: int) -> Any:
 
 
 @native
-def few_rows_loop(call: Rows) -> None:
+def few_rows_loop(call: FewRows) -> None:
     """output[r, o] = data[r] . weight[o] + bias[o], a row of the weight after the other."""
     begin, end = share(call.outputs)
     for o in range(begin, end):
@@ -89,7 +89,7 @@ class FewRowsFullyConnected(ForwardOnlyImplementation):
         is_served = 0 < rows <= _MAX_ROWS and columns > 0
         if not is_served or request.has_backward or any(s.dtype != FLOAT32 for s in specs):
             return None
-        loop = Rows(
+        loop = FewRows(
             rows=rows,
             columns=columns,
             outputs=outputs,

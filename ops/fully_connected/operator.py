@@ -13,7 +13,7 @@ from pydantic import Field
 from mxrun.base.params import Int32
 from mxrun.base.tensor import PartialShape, Shape
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences
+from mxrun.operator.incremental import SequenceArguments
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import PartialInference, PartialShapes, Precision
 from mxrun.operator.register import register
@@ -88,7 +88,7 @@ class FullyConnectedProperty(LinearProperty[FullyConnectedParameters]):
         features = features if data[-1] is None else data[-1]
         return (*data[:-1], features), output, features
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of data, whose rows are multiplied one by one; None if the positions are columns."""
         axis, *others = sequences.axes
         is_row = axis == 0 if self.parameters.flatten else axis != len(sequences.shapes[0]) - 1

@@ -14,7 +14,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Float32, Int32, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
@@ -105,7 +105,7 @@ class TakeProperty(SelectionProperty[TakeParameters]):
             indices = unify("indices", indices, output[axis:end], "output")
         return PartialInference([a, indices], [output], [])
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """The place of the indices' in the output, if `a` is the same at all positions."""
         given, indices = sequences.axes
         axis = self.parameters.axis % len(sequences.shapes[0])
@@ -197,7 +197,7 @@ class OneHotProperty(OperatorProperty[OneHotParameters]):
         """Default indices to int32; the output has the parameter's dtype."""
         return [inputs[0] or "int32"], [self.parameters.dtype]
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of the indices."""
         return shared_axis(sequences.axes)
 

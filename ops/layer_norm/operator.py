@@ -13,7 +13,7 @@ from pydantic import Field
 from mxrun.base.params import NotNegative, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes, Precision
 from mxrun.operator.register import register
@@ -79,7 +79,7 @@ class RowNormProperty(InPlaceProperty[RMSNormParameters]):
             raise ShapeContradiction(name, show(shape), f"an axis {axis}", "axis")
         return axis % rank
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of data, unless it is normalised along it."""
         axis, *scales = sequences.axes
         mixed = self.parameters.axis % len(sequences.shapes[DATA])

@@ -13,7 +13,7 @@ from pydantic import Field
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import (
     GradientKind,
@@ -163,7 +163,7 @@ class LeakyReLUProperty(SimpleProperty[LeakyReLUParameters]):
         """True if act_type is an elementwise map, which has an entry."""
         return self.parameters.act_type in _ENTRIES
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of data, unless prelu's channels lie along it."""
         axis, *gamma = sequences.axes
         return shared_axis([axis], 1 if gamma else None)

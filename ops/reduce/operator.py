@@ -16,7 +16,7 @@ from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import KernelPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -188,7 +188,7 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
         axes = self._output_axes(len(data), reduced)
         return tuple(1 if axis in reduced else data[axis] for axis in axes) or (1,)
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of data, unless it is reduced along it."""
         rank = len(sequences.shapes[0])
         kept = self._output_axes(rank, self.parameters.reduced(rank))

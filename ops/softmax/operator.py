@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences, shared_axis
+from mxrun.operator.incremental import SequenceArguments, shared_axis
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes, same_shape
 from mxrun.operator.register import register
@@ -55,7 +55,7 @@ class SoftmaxProperty(InPlaceProperty[SoftmaxParameters]):
             raise ShapeContradiction("data", show(data), "a shape with that axis", f"axis {axis}")
         return PartialInference([data], [output], [])
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """That of data, unless probabilities are over positions."""
         return shared_axis(sequences.axes, self.parameters.axis % len(sequences.shapes[0]))
 

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, model_validator
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PartialShape, Shape
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import Sequences
+from mxrun.operator.incremental import SequenceArguments
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import register
@@ -43,7 +43,7 @@ class PermutationProperty(OperatorProperty[P]):
         back = tuple(permuted[axis] for axis in inverse(axes))
         return PartialInference([unify("data", given, back, "output's axes")], [permuted], [])
 
-    def position_axis(self, sequences: Sequences) -> int | None:
+    def position_axis(self, sequences: SequenceArguments) -> int | None:
         """The place of data's axis in the permutation."""
         (axis,), (shape,) = sequences.axes, sequences.shapes
         return None if axis is None else self.axes(len(shape)).index(axis)

@@ -18,9 +18,14 @@ from mxrun.passes.incremental import PRESENT
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
 from mxrun.session.device import host_loops, open_device
-from mxrun.session.generation.network import PlannedGeneration, language_model, plan_generation
+from mxrun.session.generation.network import (
+    PlannedGeneration,
+    language_model,
+    plan_generation,
+    position_limit,
+)
 from mxrun.session.generation.prompts import Tokens
-from mxrun.session.generation.sampling import Sampling, uniforms
+from mxrun.session.generation.sampling import TokenSampling, uniforms
 from mxrun.session.inference import team_of
 from mxrun.session.notes import Notify, ignore_note, note_missing_library
 from mxrun.session.parameter_init import zero_pinned
@@ -31,22 +36,24 @@ from mxrun.train.operations import LoopOperations
 Array = npt.NDArray[Any]
 Row = dict[str, Any]
 
-# Rows that are generated at once, unless requested otherwise.
+# Rows that are generated at once, and tokens of each, unless requested otherwise.
 _MAX_ROWS = 32
+_LENGTH = 128
 
 
 @dataclass(frozen=True)
 class GenerateRequest:
     """Options of generation.
 
-    prompts: one text or more. length: number of tokens to add to each. seed: of the draws, by
+    prompts: one text or more. length: number of tokens to add to each; by default 128, or as many
+    as the network has positions for. seed: of the draws, by
     default the config's. batch: number of prompts to go on with at once. threads, precision:
     replace the config's.
     """
 
     prompts: tuple[str, ...]
-    length: int
-    sampling: Sampling = field(default_factory=Sampling)
+    length: int | None = None
+    sampling: TokenSampling = field(default_factory=TokenSampling)
     seed: int | None = None
     batch: int | None = None
     threads: int | None = None
@@ -98,10 +105,12 @@ class Generation:
         request: GenerateRequest,
         tokens: Tokens,
         planned: PlannedGeneration,
+        length: int,
         executor: Executor,
     ) -> None:
         self.trained, self.request, self.tokens = trained, request, tokens
         self.planned, self._executor = planned, executor
+        self.length = length
         self.texts = [GeneratedText(text, tokens.encode(text)) for text in request.prompts]
         self.seed = trained.built.config.seed if request.seed is None else request.seed
         self._seconds, self._runs = 0.0, 0
@@ -135,7 +144,7 @@ class Generation:
             "checkpoint": str(checkpoint.folder),
             "step": checkpoint.manifest.progress.step,
             "averaged": self.trained.averaged,
-            "length": self.request.length,
+            "length": self.length,
             "temperature": sampling.temperature,
             "top_k": sampling.top_k,
             "top_p": sampling.top_p,
@@ -218,7 +227,7 @@ class _Rows:
         else:
             text.ids.append(token)
             added = decoder.push(token)
-            if len(text.ids) == self._generation.request.length:
+            if len(text.ids) == self._generation.length:
                 text.ended, added = "length", added + decoder.finish()
         text.text += added
         return token, Piece(self._numbers[row], added)
@@ -239,10 +248,11 @@ def prepare_generation(
         tokens = Tokens(trained.vocabulary, model.tokens)
         longest = max(len(tokens.encode(prompt)) for prompt in request.prompts)
         batch = min(request.batch or _MAX_ROWS, len(request.prompts))
+        length = request.length or _default_length(position_limit(built), longest)
         planned = plan_generation(
             built,
             batch,
-            longest + request.length,
+            longest + length,
             request.threads or team_of(trained),
             request.precision,
             notify,
@@ -253,4 +263,9 @@ def prepare_generation(
         zero_pinned(executor, built)
         trained.copy_into(executor)
         executor.prepare()
-        return Generation(trained, request, tokens, planned, executor)
+        return Generation(trained, request, tokens, planned, length, executor)
+
+
+def _default_length(limit: int | None, longest: int) -> int:
+    """Return the number of tokens after a prompt of `longest` tokens."""
+    return _LENGTH if limit is None else max(1, min(_LENGTH, limit - longest))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.node import NodeEntry
@@ -102,9 +101,7 @@ def plan_generation(
     for more positions than it has.
     """
     model = language_model(built)
-    inputs = {model.data: batch_inputs(built, batch)[model.data]}
-    shapes = known_shapes(built)
-    network = incremental(Symbol([model.logits]), inputs, [model.data], shapes, length)
+    network = _network(built, model, batch, length)
     if network.limit is not None and length > network.limit:
         raise UserError(
             Diagnostic(
@@ -117,7 +114,7 @@ def plan_generation(
     device = describe(built.config, team_size(built, training=False, threads=threads))
     request = CompileRequest(
         inputs=network.inputs,
-        shapes={**shapes, **{name: spec.shape for name, spec in network.states.items()}},
+        shapes=known_shapes(built) | {name: spec.shape for name, spec in network.states.items()},
         phases=(GENERATE,),
         constant_parameters=True,
         device=device,
@@ -130,7 +127,18 @@ def plan_generation(
     return PlannedGeneration(model, network, compile_plan(network.symbol, request), batch, length)
 
 
-def logits_spec(planned: PlannedGeneration) -> TensorSpec:
-    """Return the spec of the logits of a run."""
-    graph = planned.plan.phases[GENERATE].graph
-    return graph.spec(graph.results[planned.network.symbol.heads[0].name])
+def position_limit(built: ModelDefinition) -> int | None:
+    """Return the largest number of positions of a config's network; None without a limit.
+
+    Raises UserError as `plan_generation`.
+    """
+    return _network(built, language_model(built), 1, 1).limit
+
+
+def _network(
+    built: ModelDefinition, model: LanguageModel, batch: int, length: int
+) -> IncrementalNetwork:
+    """Return the network that computes the logits of one position a run."""
+    inputs = {model.data: batch_inputs(built, batch)[model.data]}
+    logits = Symbol([model.logits])
+    return incremental(logits, inputs, [model.data], known_shapes(built), length)

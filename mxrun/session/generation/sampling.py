@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Sampling:
+class TokenSampling:
     """How tokens are drawn: with the probabilities softmax(logits / temperature), restricted to the
     `top_k` most likely tokens, and of these to the fewest that together have the probability
     `top_p`.
