@@ -49,8 +49,8 @@ class IncrementalForm(Generic[FormProperty]):
     prop: takes the arguments of the original by their names, and the present position under the
     name `position`. Its auxiliary states are those of the original, or new ones, which begin as
     zeros; it overwrites those that `list_mutated_inputs` names. Its first outputs are those of the
-    original. axis: axis of the outputs' positions. carried: {auxiliary state: output} of states
-    that take an output's value after each run. limit: largest number of positions, if any.
+    original. axis: axis of the outputs' positions. carried: {argument or auxiliary state: output}
+    of states, which begin as zeros too, and take an output's value after each run. limit: largest number of positions, if any.
     """
 
     prop: FormProperty

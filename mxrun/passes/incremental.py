@@ -155,12 +155,16 @@ class _NodeByNode:
         assert node.prop is not None
         names = (*node.prop.list_arguments(), *node.prop.list_auxiliary_states())
         given = {name: self.entries[entry] for name, entry in zip(names, node.inputs, strict=True)}
-        arguments = [given.get(name, self.position) for name in form.prop.list_arguments()]
+        given[POSITION] = self.position
+        own = {*form.carried, *form.prop.list_auxiliary_states()}
         states = {
-            name: given.get(name) or NodeEntry(Node(f"{node.name}:{name}"))
-            for name in form.prop.list_auxiliary_states()
+            name: NodeEntry(Node(f"{node.name}:{name}"))
+            for name in own
+            if name in form.carried or name not in given
         }
-        converted = replace(node, prop=form.prop, inputs=(*arguments, *states.values()))
+        wired = {**given, **states}
+        names = (*form.prop.list_arguments(), *form.prop.list_auxiliary_states())
+        converted = replace(node, prop=form.prop, inputs=tuple(wired[name] for name in names))
         outputs = form.prop.list_outputs()
         for state, output in form.carried.items():
             value = NodeEntry(converted, outputs.index(output))

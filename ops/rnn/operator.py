@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator.family import OperatorFamily
+from mxrun.operator.incremental import IncrementalForm, SequenceArguments
 from mxrun.operator.operator import Operator
 from mxrun.operator.property import (
     GradientKind,
@@ -73,6 +75,30 @@ class RNNProperty(OperatorProperty[RNNParameters]):
     def num_visible_outputs(self) -> int:
         """All but the mask."""
         return len(self.list_outputs()) - self.parameters.has_mask
+
+    def incremental(
+        self, sequences: SequenceArguments
+    ) -> IncrementalForm[OperatorProperty[Any]] | None:
+        """Return one step, whose last states are the first ones of the next run.
+
+        Raises UserError for states that do not begin as zeros, and for steps that read later ones.
+        """
+        p, (data, *others) = self.parameters, sequences.axes
+        if p.bidirectional or p.use_sequence_length or p.initial_state == "input":
+            raise UserError(
+                Diagnostic(
+                    "the layer cannot compute one position after the other",
+                    expected="one direction, initial_state: zeros, no use_sequence_length",
+                    got="bidirectional: true" if p.bidirectional else "other parameters",
+                )
+            )
+        axis = 0 if p.layout == "TNC" else 1
+        if data != axis or others != [None] * len(others):
+            return None
+        update = {"initial_state": "input", "state_outputs": True}
+        states = ("state", "state_cell") if p.has_cell else ("state",)
+        form = type(self)(p.model_copy(update=update))
+        return IncrementalForm(form, axis, {name: name for name in states})
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Infer the steps and the batch from any tensor, C from data or the packed vector."""

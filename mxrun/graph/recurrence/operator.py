@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.graph.recurrence.parameters import RecurrenceParameters
+from mxrun.operator.incremental import IncrementalForm, SequenceArguments
 from mxrun.operator.operator import Operator
 from mxrun.operator.property import (
     GradientKind,
@@ -143,6 +144,30 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
     def mixes_samples(self) -> bool:
         """True if an operator of the body does."""
         return any(node.prop is not None and node.prop.mixes_samples for node in self.nodes)
+
+    def incremental(
+        self, sequences: SequenceArguments
+    ) -> IncrementalForm[OperatorProperty[Any]] | None:
+        """Return one step, whose memories after it are those before the next run.
+
+        Raises UserError for memories that do not begin as zeros, for final values of some of them,
+        and for steps that read later ones.
+        """
+        given, arguments = self.parameters, self.list_arguments()
+        if given.reverse or given.use_sequence_length or given.initial:
+            raise UserError(
+                Diagnostic(
+                    "the recurrence cannot compute one position after the other",
+                    expected="memories that begin as zeros, forwards, without lengths",
+                )
+            )
+        expected = [0 if name in given.sequences else None for name in arguments]
+        if [*sequences.axes] != expected or given.final not in ((), given.memories):
+            return None
+        changed = {"initial": given.memories, "final": given.memories, "unroll": True}
+        form = RecurrenceProperty(given.model_copy(update=changed), self.body)
+        final = form.list_outputs()[len(self.stacked) :]
+        return IncrementalForm(form, 0, dict(zip(given.memories, final, strict=True)))
 
     # -- inference ---------------------------------------------------------------------------
 
