@@ -23,8 +23,7 @@ class ByteFile:
 
     def __init__(self, path: Path, stays_open: bool = True) -> None:
         self.path = path
-        self._descriptor = self._open()
-        self.size = os.fstat(self._descriptor).st_size
+        self._descriptor, self.size = self._open()
         if not stays_open:
             self.close()
 
@@ -39,7 +38,7 @@ class ByteFile:
             expected = f"{count:,} bytes from here"
             got = f"{max(0, self.size - offset):,} bytes"
             fail(self.path, offset, "the file ends early", expected, got)
-        descriptor = self._descriptor if self._descriptor >= 0 else self._open()
+        descriptor = self._descriptor if self._descriptor >= 0 else self._open()[0]
         try:
             content = os.pread(descriptor, count, offset)
             while len(content) < count:
@@ -61,17 +60,19 @@ class ByteFile:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _open(self) -> int:
+    def _open(self) -> tuple[int, int]:
+        """Return a descriptor and the file's size."""
         try:
             # Opening a pipe would wait for its writer.
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (OSError, ValueError) as error:
             raise unreadable_error(self.path, error) from error
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
             os.close(descriptor)
             problem = f"{self.path}: not a regular file"
             raise UserError(Diagnostic(problem, None, "a file that can be read at any offset"))
-        return descriptor
+        return descriptor, found.st_size
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
