@@ -66,6 +66,23 @@ class FloatMoves(WindowMoves):
     image: Float32s
 
 
+class StackCopies(Arguments):
+    """Arguments of `stack_loop`: records `rows` [count] of bytes, written one after the other.
+
+    size: elements of one channel. A value is (byte * scale - means[channel]) / deviations[channel].
+    """
+
+    count: Integer
+    channels: Integer
+    size: Integer
+    scale: Real
+    records: Uint8s
+    rows: Int64s
+    means: Float32s
+    deviations: Float32s
+    target: Float32s
+
+
 @inlined
 def axis_weights(call: WindowMoves, axis: int, real: int, bound: int, weight: int) -> int:
     """Compute the filter of the canvas pixels of one axis; return the taps of each.
@@ -299,3 +316,16 @@ def float_copy_loop(call: FloatMoves) -> None:
 def float_resample_loop(call: FloatMoves) -> None:
     """Write the windows of images of float32 that are resampled."""
     resample_windows(call)
+
+
+@native
+def stack_loop(call: StackCopies) -> None:
+    """Write records of bytes as they are, but scaled and normalised."""
+    for i in range(call.count):
+        for channel in range(call.channels):
+            mean, deviation = call.means[channel], call.deviations[channel]
+            source = (call.rows[i] * call.channels + channel) * call.size
+            target = (i * call.channels + channel) * call.size
+            for j in range(call.size):
+                value = np.float32(call.records[source + j]) * call.scale
+                call.target[target + j] = (value - mean) / deviation

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.tensor import Shape
+from mxrun.codegen.host_loop import HostLoop
 from mxrun.io.images.decode import MAXIMUM_PIXELS
 from mxrun.io.transforms.base import WindowTransform
 from mxrun.io.transforms.boxes import ImageMove
@@ -19,6 +20,7 @@ from mxrun.io.transforms.chunk import Item, Items, RecordChunk, Stack
 from mxrun.io.transforms.color import Normalize
 from mxrun.io.transforms.pipeline import TransformStep
 from mxrun.io.transforms.resample import WindowTable, WindowWriter
+from mxrun.io.transforms.resample_loops import StackCopies, stack_loop
 from mxrun.io.transforms.sources import Sources, as_image
 from mxrun.io.transforms.windows import ImageWindows, Int64
 
@@ -76,10 +78,13 @@ class WindowStage:
 
         following: transforms that are applied to `target` next, which may explain such an error.
         """
+        shape = target.shape[1:]
+        if isinstance(items, Stack) and self._only_scales(items, chunk, shape):
+            self._copy(items, chunk, target)
+            return
         items = _as_images(items, chunk)
         sources = self._sources(items, chunk)
         windows = self._plan(sources, chunk)
-        shape = target.shape[1:]
         channels, height, width = as_image(shape)
         fits = (sources.channels == channels) & (windows.y.out == height)
         fits &= (windows.x.out == width) & (sources.is_image() == (len(shape) == 3))
@@ -94,6 +99,49 @@ class WindowStage:
                 break
         rows = np.arange(len(items)) * math.prod(shape)
         self._move(items, sources, windows, rows, target, chunk)
+
+    def _only_scales(self, items: Stack, chunk: RecordChunk, shape: Shape) -> bool:
+        """Return whether records of bytes become rows of a shape without being moved."""
+        is_plain = chunk.has_code and not self._steps and not chunk.failed
+        if not is_plain or items.records.dtype != np.uint8 or items.records.shape[1:] != shape:
+            return False
+        try:
+            for step in self._following:
+                step.transform.output(shape)
+        except UserError:
+            return False
+        return True
+
+    def _copy(self, items: Stack, chunk: RecordChunk, target: Values) -> None:
+        """Write records of bytes, scaled and normalised: no table of windows is needed."""
+        channels, height, width = as_image(target.shape[1:])
+        sides = np.full(len(items), height), np.full(len(items), width)
+        chunk.moves.append(ImageMove(ImageWindows.whole(*sides), *sides))
+        scale = 1.0 if chunk.scale is None else chunk.scale
+        copies: dict[Any, HostLoop] = self._local.__dict__.setdefault("copies", {})
+        loop = copies.get((channels, height * width, scale))
+        if loop is None:
+            means, deviations = self._normalize.channel_values(channels)
+            loop = copies[channels, height * width, scale] = HostLoop(
+                stack_loop,
+                StackCopies(
+                    count=0,
+                    channels=channels,
+                    size=height * width,
+                    scale=float(np.float32(scale)),
+                    records=None,
+                    rows=None,
+                    means=means,
+                    deviations=deviations,
+                    target=None,
+                ),
+                unlocked=True,
+            )
+        loop.set("count", len(items))
+        loop.set("records", items.records)
+        loop.set("rows", items.rows)
+        loop.set("target", target)
+        loop()
 
     def _sources(self, items: Items, chunk: RecordChunk) -> Sources:
         def check(shape: Shape) -> None:
