@@ -13,13 +13,19 @@ import pytest
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.dataset.fields import LazyField
+from mxrun.io.dataset.fields import Field, LazyField
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.io.formats.image_record import pack_image_record
 from mxrun.io.formats.recordio import RecordWriter
 from mxrun.io.formats.tar_shards import TarWriter
+from mxrun.io.loading.array_iterator import ArrayIterator
+from mxrun.io.loading.iterator import RecordError
+from mxrun.io.loading.kept import with_kept_columns
+from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.rows import ReadsInProgress
+from mxrun.io.loading.staging import Staging, staging_specs
+from mxrun.io.transforms.base import TRANSFORMS
 from mxrun.io.transforms.pipeline import pipeline
 from mxrun.io.transforms.program import RowProgram
 
@@ -206,3 +212,72 @@ def test_the_record_that_is_being_read_at_once_is_known(monkeypatch):
     found = watched.arrays(np.array([7, 4]))
     assert found is not None
     assert not found[1].any()
+
+
+def batches(dataset: Dataset, workers: int = 1) -> list[tuple[int, bytes, bytes]]:
+    """Return the batches of two epochs."""
+    memory = [
+        {name: np.zeros(spec.shape, spec.dtype) for name, spec in staging_specs(INPUTS, 4).items()}
+        for _ in range(3)
+    ]
+    iterator = open_iterator(
+        dataset, 4, shuffle=True, seed=3, workers=workers, staging=Staging(memory[:2])
+    )
+    found = []
+    try:
+        for epoch in range(2):
+            iterator.reset(epoch)
+            while (batch := iterator.next_into(memory[2])) is not None:
+                found.append((batch.valid, *(each.tobytes() for each in memory[2].values())))
+    finally:
+        iterator.close()
+    return found
+
+
+def read_alone(dataset: Dataset) -> Dataset:
+    """Return a data set whose records are read one after the other."""
+    lazy = {name: replace(each, read_arrays=None) for name, each in dataset.lazy.items()}
+    return replace(dataset, lazy=lazy)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_D4_small_arrays_are_kept_in_memory_and_give_the_same_batches(tmp_path, name):
+    write, options = FORMATS[name]
+    path = tmp_path / "a"
+    write(path)
+    dataset = open_file(name, path, **options)
+    expected = batches(read_alone(dataset))
+    assert len(expected) == 6
+    assert batches(dataset) == batches(dataset, workers=0) == expected
+    iterator = open_iterator(dataset, 4)
+    # They are read when the iterator is opened, and not again.
+    path.write_bytes(b"")
+    assert isinstance(iterator, ArrayIterator)
+    assert not iterator.reads_records
+
+
+def test_arrays_with_a_damaged_record_are_not_kept(tmp_path):
+    path = tmp_path / "a.rec"
+    write_records(path)
+    dataset = open_file("recordio", path)
+    content = bytearray(path.read_bytes())
+    assert dataset.lazy["data"].locate is not None
+    content[dataset.lazy["data"].locate(6).offset] ^= 1
+    path.write_bytes(content)
+    errors = []
+    for each in (dataset, read_alone(dataset)):
+        with pytest.raises(RecordError) as caught:
+            batches(each)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
+    assert "record 6 of data set 'recordio'" in errors[0]
+
+
+def test_arrays_that_are_transformed_or_have_boxes_are_not_kept(tmp_path):
+    write_records(tmp_path / "a.rec")
+    dataset = open_file("recordio", tmp_path / "a.rec")
+    assert not with_kept_columns(dataset).lazy
+    flip = pipeline([(TRANSFORMS.get("flip")(), None)])
+    assert with_kept_columns(replace(dataset, pipeline=flip)).lazy
+    boxes = Field(np.zeros((COUNT, 1, 5), np.float32), boxes=True)
+    assert with_kept_columns(replace(dataset, fields={"label": boxes})).lazy

@@ -10,6 +10,7 @@ from mxrun.io.loading.bad_records import BadRecords
 from mxrun.io.loading.bucket_iterator import BucketIterator
 from mxrun.io.loading.bucket_order import BucketOrder
 from mxrun.io.loading.iterator import DataIterator
+from mxrun.io.loading.kept import with_kept_columns
 from mxrun.io.loading.order import BatchOrder, LastBatch
 from mxrun.io.loading.prefetch import PrefetchIterator
 from mxrun.io.loading.python_transforms import TransformRunner
@@ -47,7 +48,7 @@ def open_iterator(
 ) -> DataIterator:
     """Return the iterator for an opened data set: directly from memory, or with loader threads.
 
-    `shuffle` is that of records that may be shuffled: those of a stream follow each other.
+    `shuffle` is that of records that may be shuffled: those of a stream follow each other. Small arrays in files are read into memory here, if they have no transforms.
     `loops`, such as a device's, gather rows from memory. `workers` (loader threads), `staging`
     (memory of the prefetched batches), `engine` (the kind: `naive` reads records on the thread that
     awaits them), `bad_records` (which are left out; None: their error is raised) and `python` (the
@@ -60,6 +61,7 @@ def open_iterator(
         return _bucketed(dataset, batch_size, shuffle, seed, last_batch, parts, loops)
     if dataset.is_stream:
         shuffle = ContiguousRows()
+    dataset = with_kept_columns(dataset)
     if dataset.lazy or dataset.pipeline:
         order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
         memory = staging or Staging()
