@@ -46,6 +46,12 @@ NETWORKS: Mapping[str, tuple[str, ...]] = {
     "mlp_regression": (),
     "lenet_mnist": (),
     "resnet20_cifar10": (),
+    "gpt_tiny": (),
+    "gpt_shakespeare": (),
+    "gpt_shakespeare_medium": ("network.inputs.data=[32]", "network.inputs.label=[32]"),
+    "lstm_tiny": (),
+    "lstm_shakespeare": (),
+    "lstm_words": (),
     "vgg16_imagenet": ("network.inputs.data=[3,64,64]",),
     "mobilenetv1_imagenet": ("network.inputs.data=[3,64,64]", "train.optimizer.sgd.lr=1e-7"),
     "mobilenetv2_imagenet": ("network.inputs.data=[3,64,64]", "train.optimizer.sgd.lr=1e-7"),
@@ -57,8 +63,8 @@ NETWORKS: Mapping[str, tuple[str, ...]] = {
 # The two implementations of the CPU differ by 1.1e-4 in ResNet-152's first loss already, whatever
 # the rate. Its bits are compared with those of the CPU's NumPy bodies instead.
 DEEPEST = "resnet152_imagenet"
-LARGE = [name for name in NETWORKS if name.endswith("_imagenet") and name != DEEPEST]
-SMALL = [name for name in NETWORKS if not name.endswith("_imagenet")]
+LARGE = [name for name in NETWORKS if name.endswith(("_imagenet", "_medium")) and name != DEEPEST]
+SMALL = [name for name in NETWORKS if not name.endswith(("_imagenet", "_medium"))]
 # Its NumPy bodies take a minute to verify.
 RESIDUAL = pytest.param("resnet20_cifar10", marks=pytest.mark.full)
 TOLERANCE = 1e-4

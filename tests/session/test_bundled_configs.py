@@ -27,7 +27,10 @@ NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 # Parameter counts of papers and other implementations.
 PARAMETERS = {
     "densenet121_imagenet": 7_978_856,
+    "gpt_shakespeare": 818_241,
+    "gpt_shakespeare_medium": 10_795_841,
     "inceptionv3_imagenet": 23_834_568,
+    "lstm_words": 4_653_200,
     "mobilenetv1_imagenet": 4_231_976,
     "mobilenetv2_imagenet": 3_504_872,
     "resnet152_imagenet": 60_192_808,
@@ -159,6 +162,16 @@ def test_mlp_regression_stops_near_the_noise(tmp_path: Path) -> None:
     assert 0.0025 <= summary["eval"]["mse"] <= 0.005
     assert summary["stopped_early"]
     assert summary["epochs"] < 100
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "loss"), [("gpt_tiny", 2.3)])
+def test_small_language_models_learn_their_plays(name: str, loss: float, tmp_path: Path) -> None:
+    """In nats a character; the frequencies of the characters alone would be 3.3."""
+    summary, _ = trained(name, tmp_path)
+    assert summary["eval"]["loss"] <= loss
+    memory = summary["memory"]
+    assert memory["planned_bytes"] == memory["touched_bytes"]
 
 
 @pytest.mark.full
