@@ -17,7 +17,7 @@ from mxrun.graph.graph import (
 )
 from mxrun.graph.infer import InferredSpecs
 from mxrun.graph.node import Node, NodeEntry
-from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH, RecurrentMemory, RecurrenceProperty
+from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH, RecurrenceProperty, RecurrentMemory
 from mxrun.operator.property import ResourceKind
 from mxrun.operator.register import create
 

@@ -21,10 +21,10 @@ from mxrun.compiler.recurrence.body import (
     output_name,
     sum_name,
 )
-from mxrun.compiler.recurrence.tensors import LoopPlaces, TensorRows, SurroundingGraph
+from mxrun.compiler.recurrence.tensors import LoopPlaces, SurroundingGraph, TensorRows
 from mxrun.graph.graph import Graph, StepKind, ValueId
 from mxrun.graph.lower import RANDOM_STATE
-from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH, RecurrentMemory, RecurrenceProperty
+from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH, RecurrenceProperty, RecurrentMemory
 
 _STEP_RANDOM = "_step_random"
 

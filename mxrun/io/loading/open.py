@@ -48,7 +48,8 @@ def open_iterator(
 ) -> DataIterator:
     """Return the iterator for an opened data set: directly from memory, or with loader threads.
 
-    `shuffle` is that of records that may be shuffled: those of a stream follow each other. Small arrays in files are read into memory here, if they have no transforms.
+    `shuffle` is that of records that may be shuffled: those of a stream follow each other. Small
+    arrays in files are read into memory here, if they have no transforms.
     `loops`, such as a device's, gather rows from memory. `workers` (loader threads), `staging`
     (memory of the prefetched batches), `engine` (the kind: `naive` reads records on the thread that
     awaits them), `bad_records` (which are left out; None: their error is raised) and `python` (the
