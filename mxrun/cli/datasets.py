@@ -247,7 +247,9 @@ def check(
 
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="mnist, fashion_mnist, cifar10 or cifar100."),
+    typer.Argument(
+        metavar="NAME", help="mnist, fashion_mnist, cifar10, cifar100 or tiny_shakespeare."
+    ),
 ]
 FetchTo = Annotated[
     Path | None,

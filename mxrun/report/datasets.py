@@ -19,6 +19,8 @@ from mxrun.report.tables import titled_table
 Report = Mapping[str, Any]
 _MAX_CLASSES, _MAX_CHANNELS, _MAX_COLUMNS = 20, 40, 12
 _MAX_DAMAGED = 50
+# Characters of a text that are shown.
+_MAX_TEXT = 160
 
 
 def list_tables(rows: Sequence[Report]) -> list[RenderableType]:
@@ -82,19 +84,33 @@ def sample_parts(report: Report) -> list[RenderableType]:
         table.add_column("label")
     if shows_file:
         table.add_column("file")
-    inputs = [name for name in records[0]["inputs"] if not name.endswith("label")]
+    texts = [name for name in records[0].get("texts", ()) if not name.endswith("label")]
+    inputs = [] if texts else _shown_inputs(records[0])
     headings = {name: _headings(name, records[0]["inputs"][name], report) for name in inputs}
     for names in headings.values():
         for name in names:
             table.add_column(name, justify="right")
+    for name in texts:
+        table.add_column(name, overflow="fold")
     for record in records:
         cells = [str(record["record"])]
         cells += [record["label"] or ""] if shows_label else []
         cells += [record["file"] or ""] if shows_file else []
         for name in inputs:
             cells += _cells(record["inputs"][name], len(headings[name]))
+        cells += [_quoted(record["texts"][name]) for name in texts]
         table.add_row(*map(Text, cells))
     return [table, *map(Text, report["notes"])]
+
+
+def _shown_inputs(record: Report) -> list[str]:
+    return [name for name in record["inputs"] if not name.endswith("label")]
+
+
+def _quoted(text: str) -> str:
+    """Return the beginning of a text on one line, its line ends as symbols."""
+    shown = "".join(each if each.isprintable() else "↵" if each == "\n" else "·" for each in text)
+    return shown if len(shown) <= _MAX_TEXT else f"{shown[:_MAX_TEXT]}…"
 
 
 def _headings(name: str, value: Any, report: Report) -> list[str]:
@@ -159,6 +175,8 @@ def _section(role: str, section: Report) -> Iterator[RenderableType]:
     if section["unreadable"]:
         count = records_text(section["unreadable"])
         yield Text(f"  {count} cannot be read: `mxrun datasets check` lists them")
+    for name, text in section["texts"].items():
+        yield from _text(role, name, text)
     for name, field in section["fields"].items():
         sizes = field["sizes"]
         if sizes is not None:
@@ -174,6 +192,21 @@ def _section(role: str, section: Report) -> Iterator[RenderableType]:
         if len(names) > _MAX_CHANNELS:
             table.add_row(f"and {len(names) - _MAX_CHANNELS} more", "", "", "", "")
         yield table
+
+
+def _text(role: str, name: str, text: Report) -> Iterator[RenderableType]:
+    """Yield what is known about the texts of a section."""
+    unknown = "" if text["unknown"] is None else f", {text['unknown']:,} of them unknown"
+    yield Text(
+        f"  {name}: {text['tokens']:,} tokens{unknown}; vocabulary of {text['vocabulary']:,} "
+        f"({text['kind']}); loss of guessing by frequency {text['entropy']:.3f} nats"
+    )
+    table = titled_table(f"frequent tokens of data.{role}", "token")
+    table.add_column("count", justify="right")
+    table.add_column("share", justify="right")
+    for token, count in text["frequent"]:
+        table.add_row(Text(repr(token)), f"{count:,}", f"{count / text['tokens']:.2%}")
+    yield table
 
 
 def _sizes(sizes: Report) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -56,8 +56,8 @@ class SampledRecord:
     """Record with the rows that the network reads, by input.
 
     number: in the complete split. file: empty if it is not known. label: its class, its numbers as
-    text, or empty. boxes: float32 [boxes, 5 or more] of a label of boxes: class, left, top, right
-    and bottom in 0..1 of the image's sides.
+    text, or empty. texts: of inputs that are ids of tokens. boxes: float32 [boxes, 5 or more] of a
+    label of boxes: class, left, top, right and bottom in 0..1 of the image's sides.
     """
 
     number: int
@@ -65,6 +65,7 @@ class SampledRecord:
     label: str
     rows: Mapping[str, NDArray[Any]]
     boxes: NDArray[np.float32]
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +99,7 @@ class DataSample:
                     "record": record.number,
                     "file": record.file or None,
                     "label": record.label or None,
+                    **({"texts": dict(record.texts)} if record.texts else {}),
                     "inputs": {
                         name: _figures(row, name in self.images)
                         for name, row in record.rows.items()
@@ -187,11 +189,14 @@ def _stored_rows(dataset: Dataset, index: int) -> dict[str, NDArray[Any]]:
 def _record(dataset: Dataset, index: int, rows: Mapping[str, NDArray[Any]]) -> SampledRecord:
     location = location_of_record(dataset, index)
     labels = [row for name, row in rows.items() if is_label(name)]
-    label = _label(dataset, labels[0]) if labels else ""
+    tokens = dataset.token_fields
+    is_text = any(is_label(name) for name in tokens)
+    label = _label(dataset, labels[0]) if labels and not is_text else ""
     file = "" if location is None else str(location)
     boxes = [_boxes(row) for row in labels if row.ndim == 2 and row.shape[1] >= _BOX]
     found = boxes[0] if boxes else np.empty((0, _BOX), np.float32)
-    return SampledRecord(number_of_record(dataset, index), file, label, rows, found)
+    texts = {name: dataset.text_of(rows[name]) for name in rows if name in tokens}
+    return SampledRecord(number_of_record(dataset, index), file, label, rows, found, texts)
 
 
 def _boxes(label: NDArray[Any]) -> NDArray[np.float32]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from mxrun.io.loading.batch import is_label
 from mxrun.io.loading.scan import Advance, scan
 from mxrun.session.data_sections import DataSections
 from mxrun.session.data_survey import ImageSizes, byte_moments, class_counts, image_sizes, rounded
+from mxrun.session.text_statistics import TextStatistics, text_statistics
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class FieldStatistics:
 class SectionStatistics:
     """Records of a section: how many, of which classes, and the values of each data field.
 
-    unreadable: records that are left out because they cannot be read.
+    texts: the tokens of fields of texts. unreadable: records that are left out because they cannot
+    be read.
     """
 
     dataset: str
@@ -52,12 +54,14 @@ class SectionStatistics:
     records: int
     classes: dict[str, int]
     fields: dict[str, FieldStatistics]
+    texts: dict[str, TextStatistics] = field(default_factory=dict)
     unreadable: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the statistics as JSON."""
-        fields = {name: field.to_json() for name, field in self.fields.items()}
-        return {**asdict(self), "fields": fields}
+        fields = {name: each.to_json() for name, each in self.fields.items()}
+        texts = {name: each.to_json() for name, each in self.texts.items()}
+        return {**asdict(self), "fields": fields, "texts": texts}
 
 
 def section_statistics(
@@ -71,10 +75,12 @@ def section_statistics(
     done = 0
     for role in roles:
         dataset = sections.section(role)
-        names = [name for name in dataset.inputs if not is_label(name)]
+        texts = dataset.token_fields
+        names = [name for name in dataset.inputs if not is_label(name) and not texts]
         work = partial(_measured, dataset, names)
         chunks = scan(len(dataset), work, workers, advance, done)
-        found[role] = _statistics(dataset, names, chunks)
+        tokens = {name: text_statistics(dataset, name) for name in texts if not is_label(name)}
+        found[role] = replace(_statistics(dataset, names, chunks), texts=tokens)
         done += len(dataset)
     return found
 
@@ -148,7 +154,8 @@ def _statistics(
             measured[name].append(part)
     fields = {name: _joined(dataset, name, parts) for name, parts in measured.items() if parts}
     counts = class_counts(dataset)
-    return SectionStatistics(dataset.name, dataset.split, len(dataset), counts, fields, unreadable)
+    about = (dataset.name, dataset.split, len(dataset), counts, fields)
+    return SectionStatistics(*about, unreadable=unreadable)
 
 
 def _joined(dataset: Dataset, name: str, parts: Sequence[_Measured]) -> FieldStatistics:

@@ -17,6 +17,7 @@ _LICENCES = {
     "digits": "CC BY 4.0 (E. Alpaydin, C. Kaynak, UCI Machine Learning Repository, 1998, "
     "https://doi.org/10.24432/C50P49)",
     "shakespeare": "public domain (W. Shakespeare)",
+    "shakespeare_speeches": "public domain (W. Shakespeare)",
 }
 
 

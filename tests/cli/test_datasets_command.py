@@ -64,6 +64,50 @@ def test_peek_prints_vectors(tmp_path: Path) -> None:
     assert "no data.eval" in refused("datasets", "peek", "t.yaml", "--split", "eval", cwd=tmp_path)
 
 
+TEXT = (
+    "name: t\n"
+    "network:\n"
+    "  inputs: {data: [8], label: [8]}\n"
+    "  layers:\n"
+    "    - Embedding: {input_dim: 62, output_dim: 4}\n"
+    "    - FullyConnected: {num_hidden: 62, flatten: false}\n"
+    "    - SoftmaxOutput: {label: label, preserve_shape: true}\n"
+    "data: {batch_size: 2, train: {dataset: shakespeare}}\n"
+    "train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}\n"
+)
+
+
+def test_texts_are_shown_and_their_tokens_counted(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(TEXT)
+    text = succeeded(mxrun("datasets", "peek", "t.yaml", "--count", "3", cwd=tmp_path)).stdout
+    assert "1   tizen:↵B" in text
+    report = result("datasets", "peek", "t.yaml", "--count", "1", cwd=tmp_path)
+    (record,) = report["records"]
+    assert record["texts"] == {"data": "First Ci", "label": "irst Cit"}
+    assert len(record["inputs"]["data"]) == 8
+    found = result("datasets", "stats", "t.yaml", cwd=tmp_path)["sections"]["train"]
+    assert found["fields"] == {}
+    tokens = found["texts"]["data"]
+    assert (tokens["kind"], tokens["vocabulary"], tokens["unknown"]) == ("characters", 62, None)
+    assert tokens["tokens"] == 8 * found["records"]
+    assert tokens["frequent"][0][0] == " "
+    assert 3.2 < tokens["entropy"] < 3.4
+    text = succeeded(mxrun("datasets", "stats", "t.yaml", cwd=tmp_path)).stdout
+    assert "vocabulary of 62 (characters)" in text
+    assert "normalize" not in text
+    assert "all can be read" in succeeded(mxrun("datasets", "check", "t.yaml", cwd=tmp_path)).stdout
+
+
+def test_padding_of_texts_is_neither_shown_nor_counted() -> None:
+    report = result("datasets", "peek", "text_classifier", "--count", "1")
+    (record,) = report["records"]
+    assert "<pad>" not in record["texts"]["data"]
+    assert record["label"] in ("Coriolanus", "Romeo and Juliet", "The Taming of the Shrew")
+    found = result("datasets", "stats", "text_classifier")["sections"]["eval"]
+    assert found["texts"]["data"]["unknown"] > 0
+    assert "<pad>" not in [token for token, _ in found["texts"]["data"]["frequent"]]
+
+
 def test_stats_end_with_a_transform() -> None:
     text = succeeded(mxrun("datasets", "stats", "digits_lenet")).stdout
     assert "- normalize: {mean: 0.3058, std: 0.3764}" in text

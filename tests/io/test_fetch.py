@@ -405,3 +405,6 @@ def test_real_files_have_the_published_content(tmp_path: Path) -> None:
     files = fetch(tmp_path, test, origin=str(real))
     assert len(files) == 2
     assert find_file(tmp_path, "t10k-images-idx3-ubyte", "t10k-images-idx3-ubyte.gz")
+    text = (real / "tinyshakespeare.txt").read_bytes()
+    (file,) = PUBLISHED["tiny_shakespeare"].files
+    assert (file.size, file.sha256) == (len(text), hashlib.sha256(text).hexdigest())

@@ -54,7 +54,8 @@ class Dataset:
     or unknown. `name` and `split` (`test[0:9000]`)
     identify the records; `place` is where the config requests them. `numbers` are the records'
     numbers in the complete split, if these are a part of it. `vocabulary`: the tokens of a text;
-    `texts` are those of records before `tokenized` makes fields of them, in `buckets` by length.
+    `texts` are those of records before `tokenized` makes fields of them, in `buckets` by length;
+    `padding` is the id after a text's last token.
     `is_stream`: whether the records are consecutive parts of one text, which the rows of a batch
     read in parallel, each from batch to batch.
     """
@@ -79,6 +80,7 @@ class Dataset:
     is_stream: bool = False
     texts: TextColumn | None = None
     buckets: Buckets | None = None
+    padding: int | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(column.records) for column in self.fields.values()}
@@ -225,7 +227,23 @@ class Dataset:
             return self
         found, buckets = self.texts.fields(vocabulary, self.inputs)
         fields = {**found, **self.fields}
-        return replace(self, fields=fields, texts=None, vocabulary=vocabulary, buckets=buckets)
+        encoded = replace(self, fields=fields, texts=None, vocabulary=vocabulary)
+        return replace(encoded, buckets=buckets, padding=self.texts.padding)
+
+    @property
+    def token_fields(self) -> tuple[str, ...]:
+        """Names of the fields whose records are ids of tokens, int32 [length]."""
+        if self.vocabulary is None:
+            return ()
+        return tuple(name for name, column in self.fields.items() if column.dtype)
+
+    def text_of(self, ids: NDArray[Any]) -> str:
+        """Return the text of a record of a token field, without padding."""
+        assert self.vocabulary is not None
+        if self.padding is not None:
+            tokens = np.flatnonzero(ids != self.padding)
+            ids = ids[: int(tokens[-1]) + 1 if len(tokens) else 0]
+        return self.vocabulary.decode(ids.tolist())
 
     def check(
         self, inputs: Inputs, places: Places, pipeline: Pipeline = NO_TRANSFORMS

@@ -2,8 +2,8 @@
 
 Sources of the digests and sizes: the checksum lists of TensorFlow Datasets
 (github.com/tensorflow/datasets, tensorflow_datasets/url_checksums/mnist.txt, fashion_mnist.txt,
-cifar10.txt, cifar100.txt). The authors of Fashion-MNIST (its README) and of CIFAR
-(www.cs.toronto.edu/~kriz/cifar.html) publish MD5 digests of the same files.
+cifar10.txt, cifar100.txt, tiny_shakespeare.txt). The authors of Fashion-MNIST (its README) and of
+CIFAR (www.cs.toronto.edu/~kriz/cifar.html) publish MD5 digests of the same files.
 """
 
 from __future__ import annotations
@@ -162,6 +162,12 @@ _CIFAR100 = PublishedFile(
         ArchiveMember("cifar-100-binary/coarse_label_names.txt"),
     ),
 )
+_TINY_SHAKESPEARE = PublishedFile(
+    "input.txt",
+    ("https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/",),
+    1115394,
+    "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+)
 
 PUBLISHED: Mapping[str, PublishedDataset] = {
     each.name: each
@@ -201,6 +207,14 @@ PUBLISHED: Mapping[str, PublishedDataset] = {
             "none stated; the authors ask to cite A. Krizhevsky, Learning Multiple Layers of "
             "Features from Tiny Images, 2009",
             f"{_CHECKSUMS}/cifar100.txt",
+        ),
+        PublishedDataset(
+            "tiny_shakespeare",
+            "Tiny Shakespeare: 1.1 MB of plays by Shakespeare",
+            (_TINY_SHAKESPEARE,),
+            "https://github.com/karpathy/char-rnn",
+            "public domain (W. Shakespeare)",
+            f"{_CHECKSUMS}/tiny_shakespeare.txt",
         ),
     )
 }

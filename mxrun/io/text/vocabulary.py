@@ -47,8 +47,10 @@ class Vocabulary(ABC):
 
     kind: ClassVar[str]
     at_words: ClassVar[bool] = False
-    # Whether line ends of two characters become one.
+    # Whether its ids come from text, not from the bytes of a file.
     reads_text: ClassVar[bool] = True
+    # Id of the token that stands for all that it does not have.
+    unknown: int | None = None
 
     @abstractmethod
     def __len__(self) -> int:
