@@ -15,8 +15,9 @@ def init(
         str,
         typer.Argument(
             metavar="PATH",
-            help="A folder of images, a table (.csv, .tsv), an .npz archive, a folder with the "
-            "files of MNIST or CIFAR, or digits, the bundled ones.",
+            help="A folder of images, a table (.csv, .tsv), an .npz archive, a text, lines of a "
+            "label, a tab and a text, a folder with the files of MNIST or CIFAR, or digits, the "
+            "bundled ones.",
         ),
     ],
     to: Annotated[
@@ -48,6 +49,7 @@ def init(
     Examples:
       mxrun init photos
       mxrun init measurements.csv --label species
+      mxrun init book.txt
       mxrun init digits --to try.yaml
       mxrun init photos --name second --overwrite
     """

@@ -111,7 +111,7 @@ class FetchResult:
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON."""
         example = self.dataset.example
-        setting = shlex.quote(f"data.train.path={self.folder}")
+        setting = shlex.quote(f"data.train.path={self.folder / self.dataset.example_file}")
         next_command = f"mxrun train {example} {setting}" if example else None
         return {
             "dataset": self.dataset.name,

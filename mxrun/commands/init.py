@@ -1,4 +1,4 @@
-"""Implementation of `init`: a commented config for a folder of images, a table or arrays."""
+"""Implementation of `init`: a commented config for images, a table, arrays or texts."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from mxrun.session.config_draft import draft_config
 from mxrun.session.data_survey import DataSurvey
 from mxrun.session.image_survey import survey_images, survey_stored_images
 from mxrun.session.table_survey import survey_table
+from mxrun.session.text_draft import draft_text_config
+from mxrun.session.text_survey import TEXT, survey_text, survey_text_lines, text_dataset_of
 
 # Data sets that need no path.
 _BUNDLED = {"digits": ("train", "test")}
@@ -84,6 +86,7 @@ class InitResult:
             "next": [
                 f"mxrun train {shlex.quote(str(self.file))}",
                 f"mxrun evaluate runs/{self.name}",
+                *([f"mxrun infer runs/{self.name} --prompt 'The '"] * (survey.dataset == TEXT)),
             ],
         }
 
@@ -99,7 +102,7 @@ def init(request: InitRequest) -> InitResult:
     name, file = _names(request, source)
     _check_target(file, request)
     survey = _survey(source, request.label)
-    draft = draft_config(survey, name, file)
+    draft = (draft_text_config if survey.vocabulary else draft_config)(survey, name, file)
     write_text(file, draft.text)
     return InitResult(file, name, survey, draft.choices)
 
@@ -164,13 +167,17 @@ def _survey(source: str, label: str | None) -> DataSurvey:
         return survey_images(source) if known is None else survey_files(source, *known)
     if suffix == ".npz":
         return survey_archive(source, label)
+    if texts := text_dataset_of(path):
+        if texts == TEXT:
+            _refuse_label(label, source)
+        return survey_text(source) if texts == TEXT else survey_text_lines(source, label)
     if suffix in _TABLES or (suffix == ".gz" and Path(path.stem).suffix.lower() in _TABLES):
         return survey_table(source, label)
     if suffix in _STORED_IMAGES:
         _refuse_label(label, source)
         return survey_stored_images(source, *_STORED_IMAGES[suffix])
     others = ", ".join((".npz", *_STORED_IMAGES))
-    expected = f"a folder, a table ({', '.join(_TABLES)}), or images or arrays ({others})"
+    expected = f"a folder, a table ({', '.join(_TABLES)}), a text, or images or arrays ({others})"
     hint = ""
     if suffix in SUFFIXES:
         hint = "give the folder that has a folder for each class"

@@ -51,7 +51,7 @@ def draft_config(survey: DataSurvey, name: str, file: Path) -> ConfigDraft:
     batch = _batch_size(survey.train.records, is_image)
     epochs = _epochs(survey.train.records, batch, is_image)
     lines = [
-        *_heading(survey, file),
+        *heading_lines(survey, file),
         f"name: {flow(name)}  # of the run: runs/{name}",
         "seed: 0  # of initial parameters, shuffling and augmentation",
         *network_lines(survey, shape),
@@ -67,7 +67,8 @@ def draft_config(survey: DataSurvey, name: str, file: Path) -> ConfigDraft:
     return ConfigDraft("".join(f"{line}\n" for line in lines), choices)
 
 
-def _heading(survey: DataSurvey, file: Path) -> Iterator[str]:
+def heading_lines(survey: DataSurvey, file: Path) -> Iterator[str]:
+    """Yield the comments with which a config begins: what was seen in the data."""
     source = survey.options.get("path", survey.dataset)
     yield from _comment(f"Written by `mxrun init` for {source}:", "", "")
     for fact in survey.facts:
@@ -136,7 +137,7 @@ def _data_lines(survey: DataSurvey, transforms: Sequence[str], batch: int) -> It
         if isinstance(value, Mapping) and survey.dataset == "csv":
             yield from _columns(key, value, survey.comments)
         else:
-            yield from _option(key, value, survey.comments.get(key, ""))
+            yield from option_lines(key, value, survey.comments.get(key, ""))
     yield from _split(survey)
     yield "    shuffle: true  # a new order in every epoch"
     if transforms:
@@ -145,7 +146,7 @@ def _data_lines(survey: DataSurvey, transforms: Sequence[str], batch: int) -> It
     yield "  eval:  # inherits the other keys of `train`, and its transforms without random ones"
     yield f"    dataset: {survey.dataset}"
     for key, value in survey.evaluation.options.items():
-        yield from _option(key, value, "")
+        yield from option_lines(key, value, "")
     if survey.evaluation.split is not None:
         yield f"    split: {flow(survey.evaluation.split)}"
 
@@ -160,7 +161,8 @@ def _split(survey: DataSurvey) -> Iterator[str]:
     yield f"    split: {flow(split)}"
 
 
-def _option(key: str, value: object, comment: str) -> Iterator[str]:
+def option_lines(key: str, value: object, comment: str) -> Iterator[str]:
+    """Yield a key of the training section, with a comment if that is not empty."""
     text = f"    {key}: {flow(value)}"
     if comment and ("\n" in comment or len(text) + len(comment) + 4 > _WIDTH):
         for line in comment.splitlines():

@@ -75,8 +75,9 @@ class DataSurvey:
     options: the data set's options for a config, with `comments` by key. shape: that of a record,
     None where records differ. mean, std: of the training part's values, by channel or column, or
     one for all; empty if they need no change. target: mean and deviation of labels that are
-    numbers to predict, else None; label_shape: the shape of a label. facts: what was seen, one
-    sentence each. warnings: what stands in the way of good results.
+    numbers to predict, else None; label_shape: the shape of a label. vocabulary: the number of
+    different tokens of texts. facts: what was seen, one sentence each. warnings: what stands in the
+    way of good results.
     """
 
     dataset: str
@@ -89,6 +90,7 @@ class DataSurvey:
     sizes: ImageSizes | None = None
     target: tuple[float, float] | None = None
     label_shape: Shape = ()
+    vocabulary: int = 0
     comments: Mapping[str, str] = field(default_factory=dict)
     facts: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

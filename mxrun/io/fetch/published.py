@@ -49,7 +49,8 @@ class PublishedDataset:
     """Files of a data set and what must be known to use them.
 
     homepage: the authors' page. digests: where the digests come from. example: a bundled config
-    that trains on it, if there is one.
+    that trains on it, if there is one; example_file: the file in the folder that it reads, if it is
+    not given the folder.
     """
 
     name: str
@@ -59,6 +60,7 @@ class PublishedDataset:
     licence: str
     digests: str
     example: str = ""
+    example_file: str = ""
 
     @property
     def size(self) -> int:
@@ -215,6 +217,8 @@ PUBLISHED: Mapping[str, PublishedDataset] = {
             "https://github.com/karpathy/char-rnn",
             "public domain (W. Shakespeare)",
             f"{_CHECKSUMS}/tiny_shakespeare.txt",
+            "gpt_shakespeare",
+            "input.txt",
         ),
     )
 }

@@ -1,0 +1,138 @@
+"""`init` on texts: what is recognised, and that the config trains as written."""
+
+from __future__ import annotations
+
+import json
+import random
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from training import run_training
+
+from mxrun.base.errors import UserError
+from mxrun.commands.init import InitRequest, init
+from mxrun.session.text_survey import text_dataset_of
+
+WORDS = [
+    "the",
+    "sea",
+    "was",
+    "calm",
+    "and",
+    "no",
+    "wind",
+    "moved",
+    "over",
+    "its",
+    "wide",
+    "and",
+    "silent",
+    "water",
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def prose(lines: int = 300, end: str = "") -> str:
+    draws = random.Random(0)
+    found = [" ".join(draws.choices(WORDS, k=draws.randint(3, 12))) for _ in range(lines)]
+    return "\n".join(found) + end + "\n"
+
+
+def messages(separator: str = "\t") -> list[str]:
+    draws = random.Random(1)
+    words = {
+        "ham": ["see", "you", "at", "home", "later", "friend"],
+        "spam": ["win", "cash", "now", "click"],
+    }
+    rows = []
+    for number in range(120):
+        label = ("ham", "spam")[number % 2]
+        text = " ".join(draws.choices(words[label], k=draws.randint(3, 9)))
+        rows.append(f"{label}{separator}{text}")
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("a.txt", prose(), "text"),
+        ("a.txt", prose(1), ""),
+        ("a.md", "# A short page\n", "text"),
+        ("a.txt", " ".join(WORDS * 3), "text"),
+        ("a.txt", "\n".join(messages()), "text_lines"),
+        ("a.txt", "1\t2\t3\n4\t5\t6\n", ""),
+        ("a.txt", "5.1 3.5 setosa\n4.9 3.0 setosa\n", ""),
+        ("a.txt", "red fish\nblue bird\ngreen frog\n", ""),
+        ("a.txt", "", ""),
+        ("a.csv", "label,text\nx,one two three four\n", "text_lines"),
+        ("a.csv", "text,kind\none two three,x\n", ""),
+        ("a.csv", "label,text\nx,7\n", ""),
+        ("a.tsv", "review\tsentiment\nit was a good film\t1\n", "text_lines"),
+        ("a.jsonl", '{"text": "a", "label": 1}\n', "text_lines"),
+        ("a.npz", "", ""),
+    ],
+)
+def test_files_of_texts_are_recognised(folder, name, content, found):
+    (folder / name).write_text(content)
+    assert text_dataset_of(folder / name) == found
+
+
+def test_a_text_trains_as_written(folder: Path) -> None:
+    (folder / "sea.txt").write_text(prose(1200, " ¡fin!"))
+    result = init(InitRequest("sea.txt"))
+    report = result.to_json()
+    assert report["dataset"] == "text"
+    assert "unknown" in result.file.read_text()
+    assert report["next"][-1] == "mxrun infer runs/sea --prompt 'The '"
+    run_training("train.epochs=1", "train.max_steps=30", config=result.file)
+    lines = Path("runs/sea/metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["eval"]["loss"] < 3
+    assert init(InitRequest("sea.txt", Path("again.yaml"), "sea")).choices == result.choices
+    with pytest.raises(UserError, match="--label is for tables"):
+        init(InitRequest("sea.txt", Path("b.yaml"), label="x"))
+
+
+def test_a_short_text_is_warned_of_or_refused(folder: Path) -> None:
+    (folder / "a.md").write_text(prose(40))
+    assert "a short text" in init(InitRequest("a.md")).survey.warnings[0]
+    (folder / "b.md").write_text("few words\n")
+    with pytest.raises(UserError, match="too short for one window"):
+        init(InitRequest("b.md"))
+
+
+@pytest.mark.parametrize("name", ["mail.txt", "mail.csv", "mail.jsonl"])
+def test_labelled_texts_train_as_written(folder: Path, name: str) -> None:
+    rows = [row.split("\t") for row in messages()]
+    content = {
+        "mail.txt": "\n".join(messages()),
+        "mail.csv": "class,message\n" + "\n".join(messages(",")),
+        "mail.jsonl": "\n".join(json.dumps({"label": y, "text": x}) for y, x in rows),
+    }
+    (folder / name).write_text(content[name])
+    result = init(InitRequest(name))
+    report = result.to_json()
+    assert report["dataset"] == "text_lines"
+    assert report["classes"] == {
+        "ham": {"train": 48, "eval": 12},
+        "spam": {"train": 48, "eval": 12},
+    }
+    run_training(config=result.file)
+    lines = Path("runs/mail/metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["eval"]["accuracy"] == 1
+
+
+def test_texts_of_one_class_are_refused(folder: Path) -> None:
+    (folder / "a.jsonl").write_text('{"text": "a b", "label": "x"}\n' * 9)
+    with pytest.raises(UserError, match="all records have the same class"):
+        init(InitRequest("a.jsonl"))
+
+
+def test_the_bundled_plays_are_prose() -> None:
+    path = Path(str(files("mxrun.datasets") / "shakespeare.txt"))
+    assert text_dataset_of(path) == "text"
