@@ -21,11 +21,13 @@ def between(index: int) -> Slot:
 class ChainPart:
     """Sequence of parts with scratch tensors of `between_bytes`, whose slots `between` returns.
 
-    The parts cannot use the kernel's extra outputs.
+    kept: number of the kernel's extra outputs, whose slots come before those of the scratch
+    tensors.
     """
 
     parts: tuple[KernelPart, ...]
     between_bytes: tuple[int, ...]
+    kept: int = 0
 
     @property
     def scratch_bytes(self) -> int:
@@ -36,11 +38,16 @@ class ChainPart:
     def slots(self) -> Iterator[Slot]:
         """Yield the parts' slots, except those of the scratch tensors."""
         for part in self.parts:
-            yield from (slot for slot in part.slots() if slot.group != "extra_outputs")
+            yield from (
+                slot
+                for slot in part.slots()
+                if slot.group != "extra_outputs" or slot.index < self.kept
+            )
 
     def launches(self, handles: Handles, scratch: Handle | None) -> tuple[Launch, ...]:
         """Return the parts' launches in order."""
         offsets = accumulate(map(align, self.between_bytes), initial=0)
         *places, own = (None if scratch is None else scratch + offset for offset in offsets)
-        inside = replace(handles, extra_outputs=tuple(places))
+        kept = handles.extra_outputs[: self.kept]
+        inside = replace(handles, extra_outputs=(*kept, *places))
         return tuple(launch for part in self.parts for launch in part.launches(inside, own))

@@ -10,7 +10,7 @@ from mxrun.base.tensor import Layout, TensorSpec
 from mxrun.device.cpu.onednn import operations
 from mxrun.device.cpu.onednn.backward_convolution import Computation
 from mxrun.device.cpu.onednn.kernel_part import GradientParts
-from mxrun.device.cpu.onednn.primitive import Argument, Primitive
+from mxrun.device.cpu.onednn.primitive import Argument, Primitive, Sum
 from mxrun.operator.choices import Choices
 from mxrun.operator.constraints import ImplementationConstraints
 from mxrun.operator.kernel import BackwardRequest, Kernel
@@ -41,12 +41,17 @@ def matrix_product(
     team: int,
     transposed: tuple[bool, bool] = (False, False),
     bias: Slot | None = None,
+    adds: bool = False,
 ) -> OnednnProduct:
-    """Return output = left x right + bias; left and right are the matrices as stored."""
+    """Return output = left x right + bias; left and right are the matrices as stored.
+
+    adds: whether the product is added to the output.
+    """
 
     def prepare(constraints: ImplementationConstraints) -> Primitive:
         specs = (left[0], right[0], output[0], team)
-        return operations.matmul(*specs, *transposed, bias is not None, constraints)
+        after = (Sum(),) if adds else ()
+        return operations.matmul(*specs, *transposed, bias is not None, constraints, after)
 
     slots = {Argument.SOURCE: left[1], Argument.WEIGHTS: right[1], Argument.OUTPUT: output[1]}
     if bias is not None:

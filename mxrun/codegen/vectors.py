@@ -14,6 +14,9 @@ from typing import Any
 from mxrun.codegen.declaration import intrinsic
 
 LANES = 16
+# Columns of a panel of `multiply_panel`, and the most rows that it multiplies at a time.
+PANEL_COLUMNS = 2 * LANES
+PANEL_ROWS = 12
 
 
 @intrinsic
@@ -142,4 +145,27 @@ def transpose_lanes(
     """Transpose a block: output[to + j * step + i] = pointer[position + i * stride + j], float32.
 
     i is below `rows` and j below `columns`; both are at least 1, and values above 16 count as 16.
+    """
+
+
+@intrinsic
+def multiply_panel(
+    output: Any,
+    at: int,
+    stride: int,
+    rows: int,
+    left: Any,
+    position: int,
+    step: int,
+    inner: int,
+    panel: Any,
+    start: int,
+    columns: int,
+) -> None:
+    """Add the product of rows with a panel of PANEL_COLUMNS columns to `output`, float32.
+
+    output[at + i * stride + j] += sum over k < inner of left[position + i * step + k] *
+    panel[start + PANEL_COLUMNS * k + j], for i below `rows`, which is at most PANEL_ROWS, and j
+    below `columns`. left is float32 or bfloat16. The terms are added in the order of k, by fused
+    multiply-adds.
     """

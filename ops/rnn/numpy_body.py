@@ -51,7 +51,7 @@ class Direction:
             self.cells.append(np.where(self.valid[t], cell, c))
             if keeps:
                 self.saved.append(saved)
-                self.projected.append(inner)
+                self.projected.append(np.where(self.valid[t], inner, 0))
         return output
 
     def backward(
@@ -70,6 +70,8 @@ class Direction:
             x_grad[t], y_grad[t], before, c_before = self.cell.backward(
                 self.saved[place], total, np.where(valid, c_grad, 0)
             )
+            # Zeros times numbers of padding that are not finite would not be zeros.
+            x_grad[t], y_grad[t] = (np.where(valid, each, 0) for each in (x_grad[t], y_grad[t]))
             through = y_grad[t] @ w["recurrent_weight"]
             if "projection" not in w:
                 through = through + before

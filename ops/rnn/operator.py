@@ -46,7 +46,7 @@ class RNNProperty(OperatorProperty[RNNParameters]):
     sequence_length [N]: steps from there on change no state, and their output is 0; the second
     direction begins at the last step of each sequence. In training, dropout with probability p is
     applied between layers; mask, a hidden output, holds its factors. Backward reads all inputs, the
-    output, its mask, and the gradients of the visible outputs.
+    mask, and the gradients of the visible outputs.
     """
 
     type_string = "RNN"
@@ -184,9 +184,9 @@ class RNNProperty(OperatorProperty[RNNParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """Return the visible outputs' gradients, all inputs, the output and the mask."""
+        """Return the visible outputs' gradients, all inputs and the mask."""
         visible = self.num_visible_outputs
-        return [*out_grad[:visible], *in_data, out_data[0], *out_data[visible:]]
+        return [*out_grad[:visible], *in_data, *out_data[visible:]]
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         """Request random numbers for dropout."""

@@ -9,11 +9,13 @@ import numpy.typing as npt
 import pytest
 
 from mxrun.base.dtype import numpy_dtype
-from mxrun.codegen.arguments import Arguments, BFloat16s, Float32s, Integer
+from mxrun.codegen.arguments import Arguments, BFloat16s, Float32s, Floats, Integer
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import NativeFunction, native
 from mxrun.codegen.vectors import (
     LANES,
+    PANEL_COLUMNS,
+    PANEL_ROWS,
     above,
     choose,
     exp2_lanes,
@@ -23,6 +25,7 @@ from mxrun.codegen.vectors import (
     load_lanes,
     maximum_lanes,
     multiply_add_lanes,
+    multiply_panel,
     pair_lanes,
     store_lanes,
     stored_lanes,
@@ -302,3 +305,40 @@ def test_a_maximum_ignores_nan_on_the_left() -> None:
     output = np.zeros(3 * LANES + 1, np.float32)
     HostLoop(joined_loop, Pair(left=left, right=right, output=output))()
     np.testing.assert_array_equal(output[LANES : 2 * LANES], right)
+
+
+class PanelProduct(Arguments):
+    rows: Integer
+    inner: Integer
+    columns: Integer
+    left: Floats
+    panel: Float32s
+    output: Float32s
+
+
+@native
+def panel_loop(call: PanelProduct) -> None:
+    """output += left x panel, for rows of the output that are one element longer."""
+    pitch = call.columns + 1
+    inner, columns = call.inner, call.columns
+    multiply_panel(
+        call.output, 0, pitch, call.rows, call.left, 0, inner, inner, call.panel, 0, columns
+    )
+
+
+@pytest.mark.parametrize("rows", range(1, PANEL_ROWS + 1))
+@pytest.mark.parametrize("columns", [1, LANES, PANEL_COLUMNS - 1, PANEL_COLUMNS])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_panel_is_multiplied_exactly(rows: int, columns: int, dtype: str) -> None:
+    random = np.random.default_rng(rows)
+    left = random.integers(-9, 10, (rows, 7)).astype(numpy_dtype(dtype))
+    panel = random.integers(-9, 10, (7, PANEL_COLUMNS)).astype(np.float32)
+    output = random.integers(-9, 10, (rows, columns + 1)).astype(np.float32)
+    expected = output.copy()
+    expected[:, :columns] += left.astype(np.float32) @ panel[:, :columns]
+    loop = panel_loop if dtype == "float32" else panel_loop.bfloat16
+    product = PanelProduct(
+        rows=rows, inner=7, columns=columns, left=left, panel=panel, output=output
+    )
+    HostLoop(loop, product).call()
+    assert np.array_equal(output, expected)

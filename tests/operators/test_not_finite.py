@@ -46,6 +46,7 @@ ELSEWHERE = {
     "BatchNorm": _OF_STATISTICS,
     "_batch_norm_limited": _OF_STATISTICS,
     "scaled_dot_product_attention": _OF_STRIPS,
+    "RNN": "the loops multiply weights by the zeros of padding, beside sequences that go on",
     "_power_scalar": "NumPy's power 0.5 is a square root, which of -inf is NaN and not inf",
 }
 

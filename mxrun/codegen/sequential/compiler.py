@@ -13,12 +13,13 @@ from mxrun.codegen.object_cache import CompiledObject
 from mxrun.codegen.sequential.basic_intrinsics import BASIC
 from mxrun.codegen.sequential.kinds import ARGUMENTS
 from mxrun.codegen.sequential.lowering import lowered
+from mxrun.codegen.sequential.panel_intrinsics import PANELS
 from mxrun.codegen.sequential.product_intrinsics import PRODUCTS
 from mxrun.codegen.sequential.reduction_intrinsics import REDUCTIONS
 from mxrun.codegen.sequential.scan_intrinsics import SCANS
 from mxrun.codegen.sequential.vector_intrinsics import VECTORS
 
-INTRINSICS = {**BASIC, **PRODUCTS, **REDUCTIONS, **SCANS, **VECTORS}
+INTRINSICS = {**BASIC, **PANELS, **PRODUCTS, **REDUCTIONS, **SCANS, **VECTORS}
 
 _DECLARED = {each.__name__: each for each in INTRINSICS}
 _OPTIMIZATION = 3

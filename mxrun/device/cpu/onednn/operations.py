@@ -178,12 +178,13 @@ def matmul(
     transpose_right: bool = False,
     bias: bool = False,
     constraints: ImplementationConstraints = UNCONSTRAINED,
+    after: tuple[PostOperation, ...] = (),
 ) -> Primitive:
     """Prepare SOURCE (M,K) · WEIGHTS (K,N) + BIAS (N) → OUTPUT (M,N).
 
     `left` and `right` are the matrices as stored; a transposed one is read through its strides. All
     may have leading axes, over which the product is batched. The bias is float32, whatever the
-    factors are.
+    factors are. after: post-operations on the output, in order.
     """
     requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE: ArgumentSpec(left, TRANSPOSED if transpose_left else IDENTITY),
@@ -196,7 +197,7 @@ def matmul(
         )
     handles = _handles(requested, Argument.SOURCE, Argument.WEIGHTS, Argument.BIAS, Argument.OUTPUT)
     arguments = (require().engine, *handles)
-    return build("matmul", arguments, requested, threads, constraints=constraints)
+    return build("matmul", arguments, requested, threads, after, constraints)
 
 
 @cache

@@ -1,0 +1,109 @@
+"""Sizes of an RNN's tensors in compiled code, and what forward keeps for backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from mxrun.base.device import DeviceDescription
+from mxrun.base.dtype import FLOAT32
+from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.operator.native_kernel import Slot
+from mxrun.ops.rnn.parameters import PackedWeight, RNNParameters, packed_weights
+
+# A tensor of one direction of a layer: layer, direction, name.
+TensorKey = tuple[int, int, str]
+
+
+@dataclass(frozen=True)
+class SequenceLayout:
+    """Batch of sequences whose rows, one for each step of a sequence, are in data's order.
+
+    data: shape of data. dtype: of the rows that are multiplied, float32 or bfloat16.
+    """
+
+    parameters: RNNParameters
+    data: Shape
+    dtype: str
+    device: DeviceDescription
+
+    @property
+    def steps(self) -> int:
+        return self.data[0] if self.is_steps_first else self.data[1]
+
+    @property
+    def batch(self) -> int:
+        return self.data[1] if self.is_steps_first else self.data[0]
+
+    @property
+    def is_steps_first(self) -> bool:
+        return self.parameters.layout == "TNC"
+
+    @property
+    def rows(self) -> int:
+        return self.data[0] * self.data[1]
+
+    @property
+    def features(self) -> int:
+        return self.data[2]
+
+    @property
+    def step_stride(self) -> int:
+        """Rows from a step to the next one."""
+        return self.batch if self.is_steps_first else 1
+
+    @property
+    def batch_stride(self) -> int:
+        """Rows from a sequence to the next one."""
+        return 1 if self.is_steps_first else self.steps
+
+    @property
+    def width(self) -> int:
+        """Elements of a row of the output."""
+        return self.parameters.directions * self.parameters.hidden
+
+    @property
+    def team(self) -> int:
+        """Threads that run the steps: a thread runs entire sequences."""
+        p = self.parameters
+        flops = 2 * self.rows * p.rows * p.hidden
+        return min(self.device.team_for_flops(flops), self.batch)
+
+    @cached_property
+    def weights(self) -> dict[TensorKey, PackedWeight]:
+        """The parts of the packed vector."""
+        found = packed_weights(self.parameters, self.features)
+        return {(each.layer, each.direction, each.kind): each for each in found}
+
+    def spec(self, *shape: int) -> TensorSpec:
+        """Return the spec of a tensor of the multiplied dtype."""
+        return TensorSpec(shape, self.dtype)
+
+    def kept(self) -> dict[TensorKey, TensorSpec]:
+        """Specs of the tensors that backward reads, in order."""
+        p = self.parameters
+        return {
+            (layer, side, name): spec
+            for layer in range(p.num_layers)
+            for side in range(p.directions)
+            for name, spec in self._of_direction(layer, side)
+        }
+
+    def _of_direction(self, layer: int, side: int) -> Iterator[tuple[str, TensorSpec]]:
+        p = self.parameters
+        yield "products", TensorSpec((self.rows, p.rows), FLOAT32)
+        yield "before", self.spec(self.rows + self.batch, p.hidden)
+        if p.mode == "gru":
+            yield "others", TensorSpec((self.rows, p.state_size), FLOAT32)
+        if p.has_cell:
+            yield "cells", TensorSpec((self.rows + self.batch, p.state_size), FLOAT32)
+        if p.projection_size is not None:
+            yield "inner", self.spec(self.rows, p.state_size)
+        if side == 0 and layer < p.num_layers - 1:
+            yield "output", self.spec(self.rows, self.width)
+
+
+def shifted(slot: Slot, elements: int, size: int = 4) -> Slot:
+    """Return the slot of the element so many further on."""
+    return Slot(slot.group, slot.index, slot.offset + elements * size)

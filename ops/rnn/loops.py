@@ -1,0 +1,452 @@
+"""Steps of one direction of a layer as compiled loops.
+
+The team divides the sequences of the batch: each thread runs all steps of its own sequences, so
+that no thread waits for another. At each step it multiplies the states of up to PANEL_ROWS
+sequences by panels of the recurrent weight, then applies a map to each sequence's row. Nothing
+depends on the team size, because every sum has the same order for any number of rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxrun.codegen.arguments import (
+    HEADER_SLOTS,
+    Arguments,
+    Float32s,
+    Floats,
+    Int32s,
+    Int64s,
+    Integer,
+    Table,
+)
+from mxrun.codegen.jit import call_address, inlined, integer, native, share
+from mxrun.codegen.vectors import (
+    LANES,
+    PANEL_COLUMNS,
+    PANEL_ROWS,
+    lanes,
+    load_lanes,
+    multiply_panel,
+    store_lanes,
+    transpose_lanes,
+)
+
+# Words of a thread's scratch space: the argument block of a map.
+WORDS_PER_THREAD = 32
+# Index of a row of a map's tensor: of the step, of the step that runs after it, of the sequence in
+# the batch, or of the step among those of the sequence's mask.
+STEP, FOLLOWING, SEQUENCE, MASK = 0, 1, 2, 3
+# Words before the tensors of a map in the table: code, elements, tensors, parameters.
+MAP_HEADER = 4
+# Words of one tensor: address, bytes from row to row, index of the row.
+TENSOR_WORDS = 3
+
+
+class Packing(Arguments):
+    """Arguments of `pack_loop`: a weight as panels of PANEL_COLUMNS columns, the last padded.
+
+    weight: stored [inner, columns], or [columns, inner] if it is transposed.
+    """
+
+    columns: Integer
+    inner: Integer
+    is_transposed: Integer
+    weight: Float32s
+    panels: Float32s
+
+
+@native
+def pack_loop(call: Packing) -> None:
+    """panels[p, k, j] = weight[k, PANEL_COLUMNS * p + j], 0 in columns that do not exist."""
+    columns, inner = call.columns, call.inner
+    count = (columns + PANEL_COLUMNS - 1) // PANEL_COLUMNS
+    begin, end = share(count * 16)
+    for p in range(begin // 16, end // 16):
+        start, first = p * PANEL_COLUMNS * inner, p * PANEL_COLUMNS
+        if call.is_transposed == 0:
+            for k in range(inner):
+                for j in range(0, PANEL_COLUMNS, LANES):
+                    read = k * columns + first + j
+                    row = load_lanes(call.weight, read, max(columns - first - j, 0))
+                    store_lanes(call.panels, start + k * PANEL_COLUMNS + j, row, LANES)
+            continue
+        if first + PANEL_COLUMNS > columns:
+            for at in range(start, start + inner * PANEL_COLUMNS, LANES):
+                store_lanes(call.panels, at, lanes(0.0), LANES)
+        for k in range(0, inner, LANES):
+            for j in range(0, PANEL_COLUMNS, LANES):
+                if first + j < columns:
+                    transpose_lanes(
+                        call.weight,
+                        (first + j) * inner + k,
+                        inner,
+                        columns - first - j,
+                        inner - k,
+                        call.panels,
+                        start + k * PANEL_COLUMNS + j,
+                        PANEL_COLUMNS,
+                    )
+
+
+class SequenceSteps(Arguments):
+    """Steps of one direction of a layer.
+
+    The row of step t of sequence n is t * step_stride + n * batch_stride. is_reversed: whether the
+    last step runs first. lengths: None if all sequences have full length. mask_stride: rows of the
+    mask from sequence to sequence. maps: all maps, see `run_map`; words, scratch_address: the
+    team's scratch space of `scratch_words` words.
+    """
+
+    steps: Integer
+    batch: Integer
+    step_stride: Integer
+    batch_stride: Integer
+    is_reversed: Integer
+    lengths: Int32s
+    mask_stride: Integer
+    maps: Table
+    scratch_words: Integer
+    words: Int64s
+    scratch_address: Integer
+
+
+@inlined
+def run_map(
+    call: SequenceSteps, own: int, at: int, row: int, following: int, n: int, t: int
+) -> int:
+    """Run the map at `at` of the table on one row of each of its tensors; return where it ends.
+
+    A map is: its code, the elements of a row, the numbers of tensors and of parameters; for each
+    tensor its address, the bytes from row to row, and which row; then the parameters.
+    """
+    tensors, parameters = integer(call.maps, at + 2), integer(call.maps, at + 3)
+    call.words[own + HEADER_SLOTS] = integer(call.maps, at + 1)
+    place, to = at + MAP_HEADER, own + HEADER_SLOTS + 1
+    for tensor in range(tensors):
+        kind, index = integer(call.maps, place + 2), row
+        if kind == FOLLOWING:
+            index = following
+        if kind == SEQUENCE:
+            index = n
+        if kind == MASK:
+            index = n * call.mask_stride + t
+        address = integer(call.maps, place)
+        call.words[to + tensor] = address + index * integer(call.maps, place + 1)
+        place += TENSOR_WORDS
+    for parameter in range(parameters):
+        call.words[to + tensors + parameter] = integer(call.maps, place + parameter)
+    call_address(integer(call.maps, at), call.scratch_address + 8 * own, 0, 0, 0, 0, 0)
+    return place + parameters
+
+
+@inlined
+def run_maps(
+    call: SequenceSteps, own: int, at: int, count: int, row: int, following: int, n: int, t: int
+) -> None:
+    """Run `count` maps that stand one after the other in the table."""
+    for _ in range(count):
+        at = run_map(call, own, at, row, following, n, t)
+
+
+@inlined
+def own_block(call: SequenceSteps) -> int:
+    """Clear and return the thread's argument block."""
+    own, _ = share(call.scratch_words)
+    for index in range(WORDS_PER_THREAD):
+        call.words[own + index] = 0
+    return own
+
+
+@inlined
+def rows_at_a_time(count: int) -> int:
+    """Return the rows of one product, so that all products have about as many."""
+    blocks = max((count + PANEL_ROWS - 1) // PANEL_ROWS, 1)
+    return (count + blocks - 1) // blocks
+
+
+@inlined
+def is_valid(call: SequenceSteps, t: int, n: int) -> bool:
+    """Return whether a step lies before its sequence's end."""
+    valid = True
+    if call.lengths is not None:
+        valid = t < call.lengths[n]
+    return valid
+
+
+@inlined
+def any_valid(call: SequenceSteps, t: int, first: int, rows: int) -> bool:
+    """Return whether a step lies before the end of any of neighbouring sequences."""
+    found = False
+    for n in range(first, first + rows):
+        found = found or is_valid(call, t, n)
+    return found
+
+
+@inlined
+def clear(rows: Any, first: int, count: int, width: int) -> None:
+    """Set rows of float32 memory to 0."""
+    end = (first + count) * width
+    for at in range(first * width, end, LANES):
+        store_lanes(rows, at, lanes(0.0), end - at)
+
+
+@inlined
+def multiply(
+    output: Any,
+    at: int,
+    stride: int,
+    rows: int,
+    left: Any,
+    position: int,
+    step: int,
+    inner: int,
+    panels: Any,
+    columns: int,
+) -> None:
+    """Add the product of rows with all panels of a weight."""
+    for first in range(0, columns, PANEL_COLUMNS):
+        multiply_panel(
+            output,
+            at + first,
+            stride,
+            rows,
+            left,
+            position,
+            step,
+            inner,
+            panels,
+            first * inner,
+            columns - first,
+        )
+
+
+class ForwardSteps(SequenceSteps):
+    """Arguments of `forward_loop`.
+
+    products [rows, width]: the input's product and biases, of which `columns` receive the states'
+    product with `panels`. others [rows, hidden]: the rest of that product, with a bias and panels
+    of its own; None if there is none. before [rows + batch, hidden]: the state before each step,
+    then the last ones. inner [rows, size], projected [batch, projection]: what is projected, and
+    its product with the projection's panels. start, step, hold, finish: where the maps begin, and
+    their numbers: before the first step, at each step, after a sequence's end, after the last step;
+    projecting: after a projection.
+    """
+
+    products: Float32s
+    width: Integer
+    columns: Integer
+    panels: Float32s
+    others: Float32s
+    other_bias: Float32s
+    other_panels: Float32s
+    size: Integer
+    before: Floats
+    hidden: Integer
+    inner: Floats
+    projected: Float32s
+    projection_panels: Float32s
+    start: Integer
+    start_count: Integer
+    step: Integer
+    projecting: Integer
+    hold: Integer
+    hold_count: Integer
+    finish: Integer
+    finish_count: Integer
+
+
+@inlined
+def following_row(call: ForwardSteps, place: int, n: int) -> int:
+    """Return the row of the state after the step that runs as number `place`."""
+    following = place + 1
+    if call.is_reversed:
+        following = call.steps - 2 - place
+    row: int = following * call.step_stride + n * call.batch_stride
+    if place == call.steps - 1:
+        row = call.steps * call.batch + n
+    return row
+
+
+@inlined
+def multiply_states(call: ForwardSteps, row: int, rows: int) -> None:
+    """Add the products of the states before a step of neighbouring sequences."""
+    stride, width, size, hidden = call.batch_stride, call.width, call.size, call.hidden
+    multiply(
+        call.products,
+        row * width,
+        stride * width,
+        rows,
+        call.before,
+        row * hidden,
+        stride * hidden,
+        hidden,
+        call.panels,
+        call.columns,
+    )
+    if call.others is not None:
+        for n in range(rows):
+            to = (row + n * stride) * size
+            for j in range(0, size, LANES):
+                bias = load_lanes(call.other_bias, j, size - j)
+                store_lanes(call.others, to + j, bias, size - j)
+        multiply(
+            call.others,
+            row * size,
+            stride * size,
+            rows,
+            call.before,
+            row * hidden,
+            stride * hidden,
+            hidden,
+            call.other_panels,
+            size,
+        )
+
+
+@inlined
+def project(call: ForwardSteps, own: int, place: int, t: int, row: int, first: int, n: int) -> None:
+    """Multiply the results of a step of `n` sequences by the projection."""
+    clear(call.projected, first, n, call.hidden)
+    multiply(
+        call.projected,
+        first * call.hidden,
+        call.hidden,
+        n,
+        call.inner,
+        row * call.size,
+        call.batch_stride * call.size,
+        call.size,
+        call.projection_panels,
+        call.hidden,
+    )
+    for k in range(first, first + n):
+        if is_valid(call, t, k):
+            here = row + (k - first) * call.batch_stride
+            run_map(call, own, call.projecting, here, following_row(call, place, k), k, t)
+
+
+@native
+def forward_loop(call: ForwardSteps) -> None:
+    """Run all steps of the thread's sequences, some sequences at a time."""
+    own = own_block(call)
+    begin, end = share(call.batch * 16)
+    begin, end = begin // 16, end // 16
+    most, stride, total = rows_at_a_time(end - begin), call.batch_stride, call.steps * call.batch
+    for first in range(begin, end, max(most, 1)):
+        rows = min(most, end - first)
+        for place in range(call.steps):
+            t = place
+            if call.is_reversed:
+                t = call.steps - 1 - place
+            row = t * call.step_stride + first * stride
+            if place == 0:
+                for n in range(first, first + rows):
+                    here = row + (n - first) * stride
+                    run_maps(call, own, call.start, call.start_count, here, here, n, t)
+            runs = any_valid(call, t, first, rows)
+            if runs:
+                multiply_states(call, row, rows)
+            for n in range(first, first + rows):
+                here, after = row + (n - first) * stride, following_row(call, place, n)
+                if is_valid(call, t, n):
+                    run_map(call, own, call.step, here, after, n, t)
+                else:
+                    run_maps(call, own, call.hold, call.hold_count, here, after, n, t)
+            if call.projected is not None and runs:
+                project(call, own, place, t, row, first, rows)
+        for n in range(first, first + rows):
+            run_maps(call, own, call.finish, call.finish_count, total + n, total + n, n, 0)
+
+
+class BackwardSteps(SequenceSteps):
+    """Arguments of `backward_loop`.
+
+    h_grad [batch, hidden]: the gradient of the state, which begins with that of the last states and
+    ends with that of the first ones. products [rows, width]: the gradient of the states' product.
+    panels: of the recurrent weight. total [rows, hidden], inner_grad [batch, size]: with a
+    projection, the gradients of its result and of what is projected. start, projecting, step, hold:
+    where the maps begin.
+    """
+
+    width: Integer
+    products: Floats
+    panels: Float32s
+    size: Integer
+    hidden: Integer
+    h_grad: Float32s
+    total: Floats
+    inner_grad: Float32s
+    projection_panels: Float32s
+    start: Integer
+    start_count: Integer
+    projecting: Integer
+    step: Integer
+    hold: Integer
+    hold_count: Integer
+
+
+@inlined
+def project_gradients(
+    call: BackwardSteps, own: int, t: int, row: int, first: int, rows: int
+) -> None:
+    """Compute the gradients of what is projected at a step of neighbouring sequences."""
+    for n in range(first, first + rows):
+        if is_valid(call, t, n):
+            here = row + (n - first) * call.batch_stride
+            run_map(call, own, call.projecting, here, here, n, t)
+    clear(call.inner_grad, first, rows, call.size)
+    multiply(
+        call.inner_grad,
+        first * call.size,
+        call.size,
+        rows,
+        call.total,
+        row * call.hidden,
+        call.batch_stride * call.hidden,
+        call.hidden,
+        call.projection_panels,
+        call.size,
+    )
+
+
+@native
+def backward_loop(call: BackwardSteps) -> None:
+    """Run the gradients of all steps of the thread's sequences, the last step first."""
+    own = own_block(call)
+    begin, end = share(call.batch * 16)
+    begin, end = begin // 16, end // 16
+    most, stride, hidden = rows_at_a_time(end - begin), call.batch_stride, call.hidden
+    for n in range(begin, end):
+        run_maps(call, own, call.start, call.start_count, 0, 0, n, 0)
+    for first in range(begin, end, max(most, 1)):
+        rows = min(most, end - first)
+        for place in range(call.steps):
+            t = call.steps - 1 - place
+            if call.is_reversed:
+                t = place
+            row = t * call.step_stride + first * stride
+            for n in range(first, first + rows):
+                if not is_valid(call, t, n):
+                    here = row + (n - first) * stride
+                    run_maps(call, own, call.hold, call.hold_count, here, here, n, t)
+            if not any_valid(call, t, first, rows):
+                continue
+            if call.total is not None:
+                project_gradients(call, own, t, row, first, rows)
+            for n in range(first, first + rows):
+                if is_valid(call, t, n):
+                    here = row + (n - first) * stride
+                    run_map(call, own, call.step, here, here, n, t)
+            multiply(
+                call.h_grad,
+                first * hidden,
+                hidden,
+                rows,
+                call.products,
+                row * call.width,
+                stride * call.width,
+                call.width,
+                call.panels,
+                hidden,
+            )

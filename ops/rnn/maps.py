@@ -1,0 +1,229 @@
+"""One step of each kind of recurrent layer as maps over the elements of a row.
+
+Forward maps compute the gates, the states after the step and, unless a projection follows, the
+output; backward maps the gradients of all that a step reads. They are the formulas of `cells`, on
+single elements, and run on any device that has maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mxrun.operator import scalar
+from mxrun.operator.scalar import MapKernel
+from mxrun.ops.rnn.parameters import RNNParameters
+
+# Scalar functions run on symbolic values.
+Scalar = Any
+
+
+@dataclass(frozen=True)
+class StepForm:
+    """What the maps of one layer depend on.
+
+    has_mask: whether the output is multiplied by a mask. is_projected: whether the output before a
+    projection is all that the step's map returns, and its gradient all that it reads. has_gradient:
+    whether the output has a gradient.
+    """
+
+    mode: str
+    is_clipped: bool = False
+    clips_nan: bool = False
+    has_mask: bool = False
+    is_projected: bool = False
+    has_gradient: bool = True
+
+    @property
+    def clip(self) -> tuple[str, ...]:
+        """Names of the parameters."""
+        return ("low", "high") if self.is_clipped else ()
+
+
+def form_of(p: RNNParameters, has_mask: bool, has_gradient: bool = True) -> StepForm:
+    """Return the form of a layer of an operator with these parameters."""
+    is_projected = p.projection_size is not None
+    return StepForm(
+        p.mode, p.is_clipped, p.lstm_state_clip_nan, has_mask, is_projected, has_gradient
+    )
+
+
+@cache
+def forward_map(form: StepForm) -> MapKernel:
+    """Return the map of a step: gates, states and output from products and states.
+
+    rnn_relu, rnn_tanh: x → gate; gru: x_r, x_z, x_n, y_n, h → r, z, n; lstm: x_i, x_f, x_g, x_o, c
+    → i, f, g, o, c. Then h, and h times the mask; both are missing if h is projected.
+    """
+    operands = {
+        "lstm": ("i", "f", "g", "o", "c"),
+        "gru": ("r", "z", "n", "y", "h"),
+    }.get(form.mode, ("x",))
+    mask = ("mask",) if form.has_mask and not form.is_projected else ()
+
+    def step(*values: Scalar) -> tuple[Scalar, ...]:
+        given = values[: len(operands)]
+        rest = values[len(operands) :]
+        *gates, output = _FORWARD[form.mode](given, form, rest[len(mask) :])
+        if form.is_projected:
+            return (*gates, output)
+        return (*gates, output, output * rest[0] if mask else output)
+
+    return scalar.compile(step, operands=(*operands, *mask), parameters=form.clip)
+
+
+@cache
+def backward_map(form: StepForm) -> MapKernel:
+    """Return the map of a step's gradients.
+
+    It reads the gradients of h and, unless h is projected, of the output and its mask, then that of
+    c of an lstm, then what forward kept. It returns the gradients of x, of y if that differs, of
+    the previous c of an lstm, and unless h is projected the previous h's but for its product.
+    """
+    first = ["h_grad"]
+    if not form.is_projected and form.has_gradient:
+        first += ["output_grad", "mask"] if form.has_mask else ["output_grad"]
+    kept = {
+        "lstm": ("c_grad", "i", "f", "g", "o", "c"),
+        "gru": ("r", "z", "n", "y", "h"),
+    }.get(form.mode, ("output",))
+
+    def step(*values: Scalar) -> tuple[Scalar, ...]:
+        heads, rest = values[: len(first)], values[len(first) :]
+        own, clip = rest[: len(kept)], rest[len(kept) :]
+        *found, h_grad = _BACKWARD[form.mode](_total(heads), own, form, clip)
+        return tuple(found) if form.is_projected else (*found, h_grad)
+
+    return scalar.compile(step, operands=(*first, *kept), parameters=form.clip)
+
+
+@cache
+def total_map(has_mask: bool, has_gradient: bool) -> MapKernel:
+    """Return the map of a projected output: its gradient, and 0 for the previous h's."""
+    names = ["h_grad"]
+    if has_gradient:
+        names += ["output_grad", "mask"] if has_mask else ["output_grad"]
+    return scalar.compile(lambda *heads: (_total(heads), 0.0), operands=names)
+
+
+@cache
+def copy_map(outputs: int, has_mask: bool = False) -> MapKernel:
+    """Return the map that copies its operand to all outputs, the last one times the mask."""
+    names = ["data", "mask"] if has_mask else ["data"]
+
+    def copies(data: Scalar, mask: Scalar = 1.0) -> tuple[Scalar, ...]:
+        last = data * mask if has_mask else data
+        return (*(data,) * (outputs - 1), last)
+
+    return scalar.compile(copies, operands=names)
+
+
+@cache
+def held_map() -> MapKernel:
+    """Return the map of a state after its sequence's end: itself, and 0 for the output."""
+    return scalar.compile(lambda state: (state, 0.0), operands=("state",))
+
+
+@cache
+def zero_map() -> MapKernel:
+    """Return the map that ignores its operand and writes 0."""
+    return scalar.compile(lambda unread: (0.0,), operands=("unread",))
+
+
+def _total(heads: Sequence[Scalar]) -> Scalar:
+    """Return h's gradient plus the output's times the mask."""
+    if len(heads) == 1:
+        return heads[0]
+    return heads[0] + (heads[1] * heads[2] if len(heads) > 2 else heads[1])
+
+
+def _relu(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> tuple[Scalar, ...]:
+    output = scalar.maximum(given[0], 0.0)
+    return output, output
+
+
+def _tanh(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> tuple[Scalar, ...]:
+    output = scalar.tanh(given[0])
+    return output, output
+
+
+def _gru(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> tuple[Scalar, ...]:
+    r, z, n, y, h = given
+    reset, update = scalar.sigmoid(r), scalar.sigmoid(z)
+    new = scalar.tanh(n + reset * y)
+    return reset, update, new, (1 - update) * new + update * h
+
+
+def _lstm(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> tuple[Scalar, ...]:
+    i, f, g, o, c = given
+    i, f, o, g = scalar.sigmoid(i), scalar.sigmoid(f), scalar.sigmoid(o), scalar.tanh(g)
+    cell, _ = _cell(f * c + i * g, form, clip)
+    return i, f, g, o, cell, o * scalar.tanh(cell)
+
+
+def _cell(cell: Scalar, form: StepForm, clip: Sequence[Scalar]) -> tuple[Scalar, Scalar]:
+    """Return the clipped cell, and 1 where it passes a gradient, else 0."""
+    if not form.is_clipped:
+        return cell, None
+    low, high = clip
+    passes = scalar.where(cell >= low, scalar.where(cell <= high, 1.0, 0.0), 0.0)
+    if form.clips_nan:
+        cell = scalar.where(scalar.isnan(cell), low, cell)
+    return scalar.minimum(scalar.maximum(cell, low), high), passes
+
+
+def _relu_gradient(
+    total: Scalar, kept: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
+) -> tuple[Scalar, ...]:
+    return scalar.where(kept[0] > 0.0, total, total * 0.0), 0.0
+
+
+def _tanh_gradient(
+    total: Scalar, kept: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
+) -> tuple[Scalar, ...]:
+    return total * (1 - kept[0] * kept[0]), 0.0
+
+
+def _gru_gradient(
+    total: Scalar, kept: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
+) -> tuple[Scalar, ...]:
+    reset, update, new, y, h = kept
+    n = total * (1 - update) * (1 - new * new)
+    z = total * (h - new) * update * (1 - update)
+    r = n * y * reset * (1 - reset)
+    return r, z, n, r, z, n * reset, total * update
+
+
+def _lstm_gradient(
+    total: Scalar, kept: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
+) -> tuple[Scalar, ...]:
+    c_grad, i, f, g, o, c = kept
+    cell, passes = _cell(f * c + i * g, form, clip)
+    tanh = scalar.tanh(cell)
+    grad = c_grad + total * o * (1 - tanh * tanh)
+    if passes is not None:
+        grad = grad * passes
+    return (
+        grad * g * i * (1 - i),
+        grad * c * f * (1 - f),
+        grad * i * (1 - g * g),
+        total * tanh * o * (1 - o),
+        grad * f,
+        0.0,
+    )
+
+
+_FORWARD: dict[str, Callable[..., tuple[Scalar, ...]]] = {
+    "rnn_relu": _relu,
+    "rnn_tanh": _tanh,
+    "gru": _gru,
+    "lstm": _lstm,
+}
+_BACKWARD: dict[str, Callable[..., tuple[Scalar, ...]]] = {
+    "rnn_relu": _relu_gradient,
+    "rnn_tanh": _tanh_gradient,
+    "gru": _gru_gradient,
+    "lstm": _lstm_gradient,
+}

@@ -1,0 +1,141 @@
+"""What forward and backward of RNN in compiled code have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.tensor import TensorSpec
+from mxrun.codegen.vectors import PANEL_COLUMNS
+from mxrun.device.cpu.onednn.kernel_part import PrimitivePart
+from mxrun.operator import scalar
+from mxrun.operator.constraints import UNCONSTRAINED
+from mxrun.operator.native_kernel import KernelPart, LoopPart, Scratch, Slot
+from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.copy_part import copy_part
+from mxrun.ops.onednn import matrix_product
+from mxrun.ops.rnn.layout import SequenceLayout, shifted
+from mxrun.ops.rnn.loops import MASK, WORDS_PER_THREAD, Packing, pack_loop
+from mxrun.ops.rnn.parameters import PackedWeight
+from mxrun.ops.rnn.tables import MapTable, RowTensor
+
+_WORD = 8
+_SUM = scalar.compile(lambda x, y: x + y)
+
+
+@dataclass
+class KernelBuilder:
+    """Parts of a kernel, and the scratch tensors between them.
+
+    kept: number of the kernel's extra outputs.
+    """
+
+    layout: SequenceLayout
+    kept: int = 0
+    parts: list[KernelPart] = field(default_factory=list)
+    scratch: list[int] = field(default_factory=list)
+    known: dict[str, Slot] = field(default_factory=dict)
+
+    def space(self, name: str, spec: TensorSpec) -> Slot:
+        """Return scratch space, the same for every use of a name."""
+        if name not in self.known:
+            self.known[name] = between(self.kept + len(self.scratch))
+            self.scratch.append(spec.nbytes)
+        return self.known[name]
+
+    def product(
+        self,
+        left: tuple[TensorSpec, Slot],
+        right: tuple[TensorSpec, Slot],
+        output: tuple[TensorSpec, Slot],
+        *,
+        transposed: tuple[bool, bool] = (False, False),
+        bias: Slot | None = None,
+        adds: bool = False,
+    ) -> None:
+        """Add a product of all rows by oneDNN; raises Unsupported."""
+        rows, columns = output[0].shape
+        inner = left[0].shape[0 if transposed[0] else 1]
+        team = self.layout.device.team_for_flops(2 * rows * columns * inner)
+        product = matrix_product(left, right, output, team, transposed, bias, adds)
+        self.parts.append(PrimitivePart(product.prepare(UNCONSTRAINED), product.slots))
+
+    def multiplied(self, weight: PackedWeight, vector: Slot) -> tuple[TensorSpec, Slot]:
+        """Return a weight in the dtype of the rows that it is multiplied with."""
+        slot = shifted(vector, weight.offset)
+        if self.layout.dtype == FLOAT32:
+            return TensorSpec(weight.shape), slot
+        spec = self.layout.spec(*weight.shape)
+        name = f"weight {weight.direction}"
+        rounded = self.space(name, self.layout.spec(*self._largest_weight()))
+        stored = (BFLOAT16, FLOAT32)
+        device = self.layout.device
+        self.parts.append(copy_part(slot, rounded, weight.size, device, stored=stored))
+        return spec, rounded
+
+    def _largest_weight(self) -> tuple[int, int]:
+        p = self.layout.parameters
+        layers = range(min(p.num_layers, 2))
+        return p.rows, max(p.width(layer, self.layout.features) for layer in layers)
+
+    def sum(self, output: Slot, left: Slot, right: Slot, count: int) -> None:
+        """Add output = left + right for `count` floats."""
+        self.parts.append(_SUM.part(output, [left, right], count, device=self.layout.device))
+
+    def panels(
+        self, name: str, weight: Slot, columns: int, inner: int, is_transposed: bool
+    ) -> Slot:
+        """Add the packing of a weight; return the panels of its `columns` columns."""
+        count = -(-columns // PANEL_COLUMNS)
+        panels = self.space(name, TensorSpec((count, inner, PANEL_COLUMNS)))
+        packing = Packing(
+            columns=columns,
+            inner=inner,
+            is_transposed=int(is_transposed),
+            weight=weight,
+            panels=panels,
+        )
+        team = self.layout.device.team_for_elements(columns * inner)
+        self.parts.append(LoopPart(pack_loop, packing, min(team, count)))
+        return panels
+
+    def steps(self, side: int, table: MapTable, lengths: Slot | None) -> dict[str, Any]:
+        """Return the common arguments of the loops over the steps, by name."""
+        layout, own = self.layout, Scratch()
+        return {
+            "steps": layout.steps,
+            "batch": layout.batch,
+            "step_stride": layout.step_stride,
+            "batch_stride": layout.batch_stride,
+            "is_reversed": side,
+            "lengths": lengths,
+            "mask_stride": (layout.parameters.num_layers - 1) * layout.steps,
+            "maps": tuple(table.entries),
+            "scratch_words": WORDS_PER_THREAD * layout.team,
+            "words": own,
+            "scratch_address": own,
+        }
+
+    @property
+    def words_bytes(self) -> int:
+        """Scratch space of a loop over the steps."""
+        return _WORD * WORDS_PER_THREAD * self.layout.team
+
+    def mask_rows(self, mask: Slot, layer: int, side: int) -> RowTensor:
+        """Return the rows of the mask of a layer's output."""
+        layout = self.layout
+        start = layer * layout.steps * layout.width + side * layout.parameters.hidden
+        return RowTensor(shifted(mask, start), layout.width, MASK)
+
+    def limits(self) -> Sequence[float]:
+        """Return the parameters of an lstm's maps."""
+        p = self.layout.parameters
+        if p.lstm_state_clip_min is None or p.lstm_state_clip_max is None:
+            return ()
+        return (p.lstm_state_clip_min, p.lstm_state_clip_max)
+
+    def chain(self) -> ChainPart:
+        """Return all parts."""
+        return ChainPart(tuple(self.parts), tuple(self.scratch), self.kept)

@@ -1,0 +1,77 @@
+"""Tables of maps that a loop runs on single rows of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mxrun.base.device import DeviceDescription
+from mxrun.base.dtype import FLOAT32, item_size
+from mxrun.operator.kernel import OpReqType
+from mxrun.operator.launch import Code
+from mxrun.operator.native_kernel import Slot
+from mxrun.operator.scalar import MapKernel
+from mxrun.ops.rnn.layout import shifted
+from mxrun.ops.rnn.loops import STEP
+
+
+@dataclass(frozen=True)
+class RowTensor:
+    """Rows of a tensor, `pitch` elements apart. index: which row a map reads, such as STEP."""
+
+    slot: Slot
+    pitch: int
+    index: int = STEP
+    dtype: str = FLOAT32
+
+    def at(self, index: int) -> RowTensor:
+        """Return the same rows under another index."""
+        return RowTensor(self.slot, self.pitch, index, self.dtype)
+
+    def part(self, element: int) -> RowTensor:
+        """Return the rows from an element on."""
+        slot = shifted(self.slot, element, item_size(self.dtype))
+        return RowTensor(slot, self.pitch, self.index, self.dtype)
+
+    def parts(self, count: int, size: int) -> list[RowTensor]:
+        """Return `count` parts of each row, of `size` elements."""
+        return [self.part(number * size) for number in range(count)]
+
+
+class MapTable:
+    """Builder of the table of one loop: see `loops.run_map`."""
+
+    def __init__(self, device: DeviceDescription) -> None:
+        self._device = device
+        self.entries: list[Any] = []
+
+    def add(
+        self,
+        kernel: MapKernel,
+        outputs: Sequence[RowTensor],
+        operands: Sequence[RowTensor],
+        elements: int,
+        parameters: Sequence[float] = (),
+    ) -> int:
+        """Add a map over `elements` of each row; return where it begins."""
+        tensors = (*outputs, *operands)
+        part = kernel.multi_output_part(
+            [tensor.slot for tensor in outputs],
+            [tensor.slot for tensor in operands],
+            elements,
+            parameters,
+            device=self._device,
+            requests=[OpReqType.WRITE] * len(outputs),
+            stored=[tensor.dtype for tensor in tensors],
+            in_place=True,
+        )
+        assert isinstance(part.arguments, tuple)
+        words = part.arguments[len(part.arguments) - len(parameters) :]
+        start = len(self.entries)
+        self.entries += [Code(part.function), elements, len(tensors), len(parameters)]
+        for tensor in tensors:
+            pitch = tensor.pitch * item_size(tensor.dtype)
+            self.entries += [tensor.slot, pitch, tensor.index]
+        self.entries += words
+        return start
