@@ -12,7 +12,7 @@ import numpy as np
 
 from mxrun.codegen.arguments import Floats, Integer
 from mxrun.codegen.jit import inlined, native, share
-from mxrun.codegen.products import multiply_block
+from mxrun.codegen.products import multiply_block, multiply_pairs
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
@@ -21,6 +21,7 @@ from mxrun.codegen.vectors import (
     lanes,
     load_lanes,
     multiply_lanes,
+    pair_lanes,
     store_lanes,
     subtract_lanes,
     sum_lanes,
@@ -33,17 +34,20 @@ from mxrun.ops.attention.blocks import (
     ROWS,
     AttentionTensors,
     clear,
-    copy_rows,
     keys_of,
     keys_read,
     mask_at,
+    pack_left,
     pack_panels,
+    pack_right,
+    paired,
     rounded_up,
     scaled_scores,
     strip_keys,
     strip_rows,
     write_row,
 )
+from mxrun.ops.attention.shapes import AttentionSizes, padded
 
 
 class AttentionBackward(AttentionTensors):
@@ -64,21 +68,18 @@ class AttentionBackward(AttentionTensors):
 
 
 @inlined
-def pack_gradients(
-    call: AttentionBackward, grads: int, step: int, sums: int, sequence: int, head: int
-) -> None:
-    """Copy the output's gradient; sums: its products with the output, and logsumexp in base 2."""
+def output_sums(call: AttentionBackward, sums: int, sequence: int, head: int) -> None:
+    """Write the sum of output times gradient of each query, and its logsumexp in base 2."""
     scratch, width = call.scratch, call.value_size
     row = call.heads * width
     first = sequence * call.queries * row + head * width
-    copy_rows(scratch, grads, step, call.output_grad, first, row, call.queries, width)
     statistics = (sequence * call.heads + head) * call.queries
     for query in range(call.queries):
         total = lanes(np.float32(0))
         at = first + query * row
         for j in range(0, width, LANES):
             output = load_lanes(call.output, at + j, width - j)
-            grad = load_lanes(scratch, grads + query * step + j, LANES)
+            grad = load_lanes(call.output_grad, at + j, width - j)
             total = add_lanes(total, multiply_lanes(output, grad))
         scratch[sums + 2 * query] = sum_lanes(total, LANES)
         most = call.logsumexp[statistics + query]
@@ -90,7 +91,21 @@ def pack_gradients(
 
 
 @inlined
-def panel_probabilities(
+def probabilities(
+    call: AttentionBackward, at: int, sums: int, mask: int, j: int, last: int
+) -> tuple[Any, Any]:
+    """Return sixteen probabilities p, and p * (d - sum) for their gradients d."""
+    scratch, zero = call.scratch, lanes(np.float32(0))
+    vector = scaled_scores(call, scratch, at + j, mask, j, last - j)
+    vector = exp2_lanes(subtract_lanes(vector, lanes(scratch[sums + 1])))
+    if last - j < LANES:
+        vector = keep_lanes(vector, last - j, zero)
+    grad = subtract_lanes(load_lanes(scratch, at + CELLS + j, LANES), lanes(scratch[sums]))
+    return vector, multiply_lanes(vector, grad)
+
+
+@inlined
+def panel_rows(
     call: AttentionBackward,
     sequence: int,
     head: int,
@@ -101,24 +116,54 @@ def panel_probabilities(
     block: int,
     sums: int,
 ) -> None:
-    """Replace scores by probabilities p, and their gradients d by p * (d - sum)."""
-    scratch, zero = call.scratch, lanes(np.float32(0))
+    """Replace scores by probabilities, and their gradients by those of the scores."""
     height = strip_rows(call, query, panel)
     for row in range(rows):
         last = keys_read(call, count, query + row) - panel
         width = strip_keys(call, count, query + row // height * height, height, panel)
-        at = block + row * PANEL
-        total = lanes(scratch[sums + 2 * (query + row)])
-        shift = lanes(scratch[sums + 2 * (query + row) + 1])
+        at, own = block + row * PANEL, sums + 2 * (query + row)
         mask = mask_at(call, sequence, head, query + row) + panel
         for j in range(0, width, LANES):
-            vector = scaled_scores(call, scratch, at + j, mask, j, last - j)
-            vector = exp2_lanes(subtract_lanes(vector, shift))
-            if last - j < LANES:
-                vector = keep_lanes(vector, last - j, zero)
-            grad = subtract_lanes(load_lanes(scratch, at + CELLS + j, LANES), total)
-            store_lanes(scratch, at + j, vector, LANES)
-            store_lanes(scratch, at + CELLS + j, multiply_lanes(vector, grad), LANES)
+            vector, grad = probabilities(call, at, own, mask, j, last)
+            store_lanes(call.scratch, at + j, vector, LANES)
+            store_lanes(call.scratch, at + CELLS + j, grad, LANES)
+
+
+@inlined
+def panel_row_pairs(
+    call: AttentionBackward,
+    sequence: int,
+    head: int,
+    query: int,
+    rows: int,
+    panel: int,
+    count: int,
+    block: int,
+    sums: int,
+) -> None:
+    """Write pairs of rows of probabilities, and of gradients of the scores, behind the panels.
+
+    The gradients' rows, in bfloat16, overwrite the scores that have been read.
+    """
+    height = strip_rows(call, query, panel)
+    for row in range(0, rows, 2):
+        last = keys_read(call, count, query + row) - panel
+        width = strip_keys(call, count, query + row // height * height, height, panel)
+        at, own = block + row * PANEL, sums + 2 * (query + row)
+        pairs = block + 2 * CELLS + row // 2 * PANEL
+        mask = mask_at(call, sequence, head, query + row) + panel
+        for j in range(0, width, LANES):
+            vector, grad = probabilities(call, at, own, mask, j, last)
+            lower, lower_grad = lanes(np.float32(0)), lanes(np.float32(0))
+            if row + 1 < rows:
+                after = keys_read(call, count, query + row + 1) - panel
+                lower, lower_grad = probabilities(
+                    call, at + PANEL, own + 2, mask + call.keys, j, after
+                )
+            store_lanes(call.scratch, pairs + j, pair_lanes(vector, lower), LANES)
+            store_lanes(call.scratch, pairs + CELLS // 2 + j, pair_lanes(grad, lower_grad), LANES)
+            store_lanes(call.halves, 2 * at + j, grad, LANES)
+            store_lanes(call.halves, 2 * (at + PANEL) + j, lower_grad, LANES)
 
 
 @inlined
@@ -129,29 +174,24 @@ def panel_scores(
     panel: int,
     count: int,
     block: int,
-    queries: int,
-    grads: int,
-    key_panels: int,
-    value_panels: int,
+    lefts: int,
+    left_panels: int,
+    columns: int,
+    multiply: Any,
+    is_paired: bool,
 ) -> None:
-    """Compute the scores of a block of queries and a panel of keys, and their gradients."""
-    scratch, size, width = call.scratch, call.head_size, call.value_size
-    step, wide = rounded_up(size, LANES), rounded_up(width, LANES)
+    """Compute the products of a block of queries' rows and a panel of keys' rows."""
+    scratch, depth = call.scratch, paired(columns, is_paired)
+    step = paired(rounded_up(columns, LANES), is_paired)
     height = strip_rows(call, query, panel)
     for strip in range(0, rows, height):
-        tall = rounded_up(min(rows - strip, height), 2)
-        read = rounded_up(strip_keys(call, count, query + strip, height, panel), LANES)
-        multiply_block(
+        multiply(
             *(scratch, block + strip * PANEL, PANEL),
-            *(scratch, queries + (query + strip) * step, step, 1),
-            *(scratch, key_panels + panel * size, PANEL),
-            *(tall, read, size, 0),
-        )
-        multiply_block(
-            *(scratch, block + CELLS + strip * PANEL, PANEL),
-            *(scratch, grads + (query + strip) * wide, wide, 1),
-            *(scratch, value_panels + panel * width, PANEL),
-            *(tall, read, width, 0),
+            *(scratch, lefts + (query + strip) * step, step, 1),
+            *(scratch, left_panels + panel * depth, PANEL),
+            rounded_up(min(rows - strip, height), 2),
+            rounded_up(strip_keys(call, count, query + strip, height, panel), LANES),
+            *(depth, 0),
         )
 
 
@@ -166,20 +206,21 @@ def add_key_gradients(
     rights: int,
     step: int,
     sums: int,
+    multiply: Any,
+    is_paired: bool,
 ) -> None:
     """Add block^T x rows of `rights` to the sums of a panel of keys."""
-    scratch = call.scratch
     height = strip_rows(call, query, panel)
     for strip in range(0, count, height):
-        tall = rounded_up(min(count - strip, height), 2)
         # Queries before the strip read none of its keys.
         skipped = strip if height < ROWS else 0
         if skipped < rows:
-            multiply_block(
-                *(scratch, sums + (panel + strip) * step, step),
-                *(scratch, block + skipped * PANEL + strip, 1, PANEL),
-                *(scratch, rights + (query + skipped) * step, step),
-                *(tall, step, rows - skipped, 1),
+            multiply(
+                *(call.scratch, sums + (panel + strip) * step, step),
+                *(call.scratch, block + paired(skipped, is_paired) * PANEL + strip, 1, PANEL),
+                *(call.scratch, rights + paired(query + skipped, is_paired) * step, step),
+                *(rounded_up(min(count - strip, height), 2), step),
+                *(paired(rows - skipped, is_paired), 1),
             )
 
 
@@ -193,19 +234,20 @@ def add_query_gradients(
     block: int,
     keys: int,
     sums: int,
+    multiply: Any,
+    is_paired: bool,
 ) -> None:
     """Add block x keys to the sums of a block of queries."""
-    scratch = call.scratch
     step = rounded_up(call.head_size, LANES)
     height = strip_rows(call, query, panel)
     for strip in range(0, rows, height):
-        tall = rounded_up(min(rows - strip, height), 2)
         read = strip_keys(call, count, query + strip, height, panel)
-        multiply_block(
-            *(scratch, sums + (query + strip) * step, step),
-            *(scratch, block + strip * PANEL, PANEL, 1),
-            *(scratch, keys + panel * step, step),
-            *(tall, step, read, 1),
+        multiply(
+            *(call.scratch, sums + (query + strip) * step, step),
+            *(call.scratch, block + strip * PANEL, PANEL, 1),
+            *(call.scratch, keys + paired(panel, is_paired) * step, step),
+            *(rounded_up(min(rows - strip, height), 2), step),
+            *(paired(read, is_paired), 1),
         )
 
 
@@ -225,48 +267,75 @@ def write_rows(
     if output is not None:
         step = rounded_up(columns, LANES)
         for i in range(rows):
-            write_row(
-                output, at + i * row, call.scratch, sums + i * step, columns, factor, is_added
-            )
+            at_row, place = at + i * row, sums + i * step
+            write_row(output, at_row, call.scratch, place, columns, factor, is_added)
 
 
-@native
-def attention_gradient_loop(call: AttentionBackward) -> None:
-    """Gradients of query, key and value; a task is a head of keys and values."""
+@inlined
+def gradient_tasks(call: AttentionBackward, multiply: Any, is_paired: bool) -> None:
+    """Compute the gradients; a task is a head of keys and values.
+
+    multiply: product of blocks, of pairs of bfloat16 if `is_paired`: then the factors on the right
+    of products over queries are copies in pairs, and those over keys have rows of pairs only.
+    """
     scratch, size, width = call.scratch, call.head_size, call.value_size
     wide, step = rounded_up(width, LANES), rounded_up(size, LANES)
     most_keys, most_queries = rounded_up(call.keys, PANEL), rounded_up(call.queries, 2)
     own, _ = share(call.scratch_words)
     keys = own
-    key_panels = keys + most_keys * step
-    value_panels = key_panels + most_keys * size
-    key_sums = value_panels + most_keys * width
+    key_panels = keys + paired(most_keys * step, is_paired)
+    value_panels = key_panels + most_keys * paired(size, is_paired)
+    key_sums = value_panels + most_keys * paired(width, is_paired)
     value_sums = key_sums + most_keys * step
-    queries = value_sums + most_keys * wide
-    grads = queries + most_queries * step
-    query_sums = grads + most_queries * wide
-    sums = query_sums + most_queries * step
+    query_sums = value_sums + most_keys * wide
+    queries = query_sums + most_queries * step
+    grads = queries + paired(most_queries * step, is_paired)
+    query_rights, grad_rights = queries, grads
+    sums = grads + paired(most_queries * wide, is_paired)
+    if is_paired:
+        query_rights, grad_rights = sums, sums + paired(most_queries * step, is_paired)
+        sums = grad_rights + paired(most_queries * wide, is_paired)
     block = sums + rounded_up(2 * most_queries, LANES)
-    together = call.heads // call.kv_heads
+    # Panels of probabilities, and of gradients of scores by queries and by keys.
+    p, by_query, by_key = block, block + CELLS, block + CELLS
+    if is_paired:
+        p, by_query, by_key = block + 2 * CELLS, block, block + 2 * CELLS + CELLS // 2
+    together, row = call.heads // call.kv_heads, call.heads * width
     factor, one = lanes(call.scale * np.float32(LN2)), lanes(np.float32(1))
     for task in range(own // call.thread_words, call.batch * call.kv_heads, call.team):
-        group, sequence = task % call.kv_heads, task // call.kv_heads
-        needed = keys_read(call, keys_of(call, sequence), call.queries - 1)
-        key_at = sequence * call.keys * call.key_row + group * size
-        value_at = sequence * call.keys * call.value_row + group * width
-        pack_panels(scratch, key_panels, block, call.key, key_at, call.key_row, needed, size)
+        group, n = task % call.kv_heads, task // call.kv_heads
+        needed = keys_read(call, keys_of(call, n), call.queries - 1)
+        key_at = n * call.keys * call.key_row + group * size
+        value_at = n * call.keys * call.value_row + group * width
         pack_panels(
-            scratch, value_panels, block, call.value, value_at, call.value_row, needed, width
+            call, key_panels, block, call.key, key_at, call.key_row, needed, size, is_paired
         )
-        copy_rows(scratch, keys, step, call.key, key_at, call.key_row, needed, size)
+        pack_panels(
+            call,
+            value_panels,
+            block,
+            call.value,
+            value_at,
+            call.value_row,
+            needed,
+            width,
+            is_paired,
+        )
+        pack_right(call, keys, call.key, key_at, call.key_row, needed, size, is_paired)
         clear(scratch, key_sums, most_keys * (step + wide))
         for head in range(group * together, (group + 1) * together):
-            at = sequence * call.queries * call.query_row + head * size
-            copy_rows(scratch, queries, step, call.query, at, call.query_row, call.queries, size)
-            pack_gradients(call, grads, wide, sums, sequence, head)
-            if call.queries % 2:
-                clear(scratch, queries + call.queries * step, step)
-                clear(scratch, grads + call.queries * wide, wide)
+            at = n * call.queries * call.query_row + head * size
+            grad_at = n * call.queries * row + head * width
+            pack_left(call, queries, call.query, at, call.query_row, call.queries, size, is_paired)
+            pack_left(call, grads, call.output_grad, grad_at, row, call.queries, width, is_paired)
+            if is_paired:
+                pack_right(
+                    call, query_rights, call.query, at, call.query_row, call.queries, size, True
+                )
+                pack_right(
+                    call, grad_rights, call.output_grad, grad_at, row, call.queries, width, True
+                )
+            output_sums(call, sums, n, head)
             clear(scratch, query_sums, most_queries * step)
             for panel in range(0, needed, PANEL):
                 begin, count = panel if call.causal else 0, min(needed - panel, PANEL)
@@ -280,21 +349,66 @@ def attention_gradient_loop(call: AttentionBackward) -> None:
                         needed,
                         block,
                         queries,
-                        grads,
                         key_panels,
+                        size,
+                        multiply,
+                        is_paired,
+                    )
+                    panel_scores(
+                        call,
+                        query,
+                        rows,
+                        panel,
+                        needed,
+                        block + CELLS,
+                        grads,
                         value_panels,
+                        width,
+                        multiply,
+                        is_paired,
                     )
-                    panel_probabilities(
-                        call, sequence, head, query, rows, panel, needed, block, sums
+                    if is_paired:
+                        panel_row_pairs(call, n, head, query, rows, panel, needed, block, sums)
+                    else:
+                        panel_rows(call, n, head, query, rows, panel, needed, block, sums)
+                    add_key_gradients(
+                        call,
+                        query,
+                        rows,
+                        panel,
+                        count,
+                        p,
+                        grad_rights,
+                        wide,
+                        value_sums,
+                        multiply,
+                        is_paired,
                     )
                     add_key_gradients(
-                        call, query, rows, panel, count, block, grads, wide, value_sums
+                        call,
+                        query,
+                        rows,
+                        panel,
+                        count,
+                        by_key,
+                        query_rights,
+                        step,
+                        key_sums,
+                        multiply,
+                        is_paired,
                     )
-                    scores = block + CELLS
-                    add_key_gradients(
-                        call, query, rows, panel, count, scores, queries, step, key_sums
+                    add_query_gradients(
+                        call,
+                        query,
+                        rows,
+                        panel,
+                        needed,
+                        by_query,
+                        keys,
+                        query_sums,
+                        multiply,
+                        is_paired,
                     )
-                    add_query_gradients(call, query, rows, panel, needed, scores, keys, query_sums)
             write_rows(
                 call,
                 call.query_grad,
@@ -328,3 +442,26 @@ def attention_gradient_loop(call: AttentionBackward) -> None:
             one,
             call.is_value_added,
         )
+
+
+@native
+def attention_gradient_loop(call: AttentionBackward) -> None:
+    """Compute all products in float32."""
+    gradient_tasks(call, multiply_block, False)
+
+
+@native
+def attention_gradient_pairs_loop(call: AttentionBackward) -> None:
+    """Compute all products of bfloat16 factors."""
+    gradient_tasks(call, multiply_pairs, True)
+
+
+def backward_words(sizes: AttentionSizes, is_paired: bool) -> int:
+    """Return the words of scratch space of a thread."""
+    wide, step = padded(sizes.value_size, LANES), padded(sizes.head_size, LANES)
+    keys, queries = padded(sizes.keys, PANEL), padded(sizes.queries, 2)
+    # Packed keys and values take half the space if they are paired; queries are packed twice then.
+    packed = keys * (2 * step + wide) // (2 if is_paired else 1) + queries * (step + wide)
+    sums = keys * (step + wide) + queries * step + padded(2 * queries, LANES)
+    blocks = (3 if is_paired else 2) * CELLS
+    return packed + sums + max(blocks, LANES * max(wide, step))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.codegen.arguments import Arguments, Float32s, Floats, Int32s, Integer, Real
+from mxrun.codegen.arguments import Arguments, BFloat16s, Float32s, Floats, Int32s, Integer, Real
 from mxrun.codegen.jit import inlined
 from mxrun.codegen.vectors import (
     LANES,
@@ -21,6 +21,7 @@ from mxrun.codegen.vectors import (
     load_lanes,
     multiply_add_lanes,
     multiply_lanes,
+    pair_lanes,
     store_lanes,
     stored_lanes,
     transpose_lanes,
@@ -40,7 +41,7 @@ class AttentionTensors(Arguments):
     scale: factor of the scores, times log2(e). mask, lengths: None if not used; the mask of a
     sequence begins `mask_sequence` elements after the one before, that of a head `mask_head`.
     scratch: `scratch_words` of the team; each thread has `thread_words`, a multiple of 16. team:
-    number of threads.
+    number of threads. halves: the same memory, for loops with products of bfloat16.
     """
 
     batch: Integer
@@ -67,6 +68,7 @@ class AttentionTensors(Arguments):
     scratch_words: Integer
     thread_words: Integer
     team: Integer
+    halves: BFloat16s
 
 
 @inlined
@@ -122,23 +124,92 @@ def clear(output: Any, to: int, count: int) -> None:
 
 
 @inlined
-def pack_panels(
-    output: Any, to: int, stage: int, data: Any, at: int, row: int, rows: int, size: int
-) -> None:
-    """Transpose rows [rows, size] to panels [size, PANEL], with columns of 0 up to 16.
+def paired(count: int, is_paired: bool) -> int:
+    """Return the number of elements, or of words if two bfloat16 elements are a word."""
+    return (count + 1) // 2 if is_paired else count
 
-    stage: place of a copy of sixteen rows.
+
+@inlined
+def pack_left(
+    call: AttentionTensors,
+    to: int,
+    data: Any,
+    at: int,
+    row: int,
+    rows: int,
+    columns: int,
+    is_paired: bool,
+) -> None:
+    """Copy rows for left factors, with a row of 0 if their number is odd."""
+    step = rounded_up(columns, LANES)
+    if is_paired:
+        copy_rows(call.halves, 2 * to, step, data, at, row, rows, columns)
+    else:
+        copy_rows(call.scratch, to, step, data, at, row, rows, columns)
+    if rows % 2:
+        words = paired(step, is_paired)
+        clear(call.scratch, to + rows * words, words)
+
+
+@inlined
+def pack_right(
+    call: AttentionTensors,
+    to: int,
+    data: Any,
+    at: int,
+    row: int,
+    rows: int,
+    columns: int,
+    is_paired: bool,
+) -> None:
+    """Copy rows for right factors, two of them side by side if they are paired."""
+    step = rounded_up(columns, LANES)
+    if is_paired:
+        for i in range(0, rows, 2):
+            for j in range(0, columns, LANES):
+                low = load_lanes(data, at + i * row + j, columns - j)
+                high = lanes(np.float32(0))
+                if i + 1 < rows:
+                    high = load_lanes(data, at + (i + 1) * row + j, columns - j)
+                store_lanes(call.scratch, to + i // 2 * step + j, pair_lanes(low, high), LANES)
+    else:
+        copy_rows(call.scratch, to, step, data, at, row, rows, columns)
+
+
+@inlined
+def pack_panels(
+    call: AttentionTensors,
+    to: int,
+    stage: int,
+    data: Any,
+    at: int,
+    row: int,
+    rows: int,
+    columns: int,
+    is_paired: bool,
+) -> None:
+    """Transpose rows [rows, columns] to panels [columns, PANEL], with 0 beyond the last row.
+
+    Two columns side by side are a word if they are paired. stage: place of a copy of sixteen rows.
     """
-    step = rounded_up(size, LANES)
+    step = rounded_up(columns, LANES)
+    words, depth = paired(step, is_paired), paired(columns, is_paired)
     for i in range(0, rows, LANES):
         count = min(rows - i, LANES)
         if count < LANES:
-            clear(output, stage, LANES * step)
-        copy_rows(output, stage, step, data, at + i * row, row, count, size)
-        panel = to + i // PANEL * PANEL * size + i % PANEL
-        for j in range(0, size, LANES):
+            clear(call.scratch, stage, LANES * words)
+        first = at + i * row
+        if is_paired:
+            copy_rows(call.halves, 2 * stage, step, data, first, row, count, columns)
+        else:
+            copy_rows(call.scratch, stage, step, data, first, row, count, columns)
+        panel = to + i // PANEL * PANEL * depth + i % PANEL
+        for j in range(0, depth, LANES):
             place = panel + j * PANEL
-            transpose_lanes(output, stage + j, step, LANES, size - j, output, place, PANEL)
+            transpose_lanes(
+                *(call.scratch, stage + j, words, LANES, depth - j),
+                *(call.scratch, place, PANEL),
+            )
 
 
 @inlined

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from mxrun.codegen.arguments import Floats, Integer
 from mxrun.codegen.jit import inlined, native, share
-from mxrun.codegen.products import multiply_block
+from mxrun.codegen.products import multiply_block, multiply_pairs
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
@@ -30,22 +31,25 @@ from mxrun.ops.attention.blocks import (
     ROWS,
     AttentionTensors,
     clear,
-    copy_rows,
     keys_of,
     keys_read,
     mask_at,
+    pack_left,
     pack_panels,
+    pack_right,
+    paired,
     rounded_up,
     scaled_scores,
     strip_keys,
     strip_rows,
     write_row,
 )
+from mxrun.ops.attention.shapes import AttentionSizes, padded
 
 # Panels of scores that are in memory at a time.
 PANELS = 8
 # Statistics of a block's rows: maximum and sum.
-_STATISTICS = 2 * ROWS
+STATISTICS = 2 * ROWS
 
 
 class AttentionForward(AttentionTensors):
@@ -69,6 +73,7 @@ def block_row(
     head: int,
     block: int,
     sums: int,
+    is_paired: bool,
 ) -> None:
     """Replace a row of scores by exponentials relative to the largest score up to now.
 
@@ -107,7 +112,11 @@ def block_row(
         at = scores + (panel - first) * ROWS
         for j in range(0, width, LANES):
             vector = exp2_lanes(subtract_lanes(load_lanes(scratch, at + j, LANES), lanes(shift)))
-            store_lanes(scratch, at + j, vector, LANES)
+            # In bfloat16 this overwrites scores that have been read.
+            if is_paired:
+                store_lanes(call.halves, 2 * at + j, vector, LANES)
+            else:
+                store_lanes(scratch, at + j, vector, LANES)
             total = add_lanes(total, vector)
     factor = exp2_lanes(lanes(before - shift))
     lost = sum_lanes(factor, 1)
@@ -155,24 +164,26 @@ def block_scores(
     rows: int,
     first: int,
     end: int,
-    packed: int,
+    queries: int,
     panels: int,
     block: int,
+    multiply: Any,
+    is_paired: bool,
 ) -> None:
     """Compute the scores of a block of queries and the keys from `first` to `end`."""
-    scratch, size = call.scratch, call.head_size
-    step = rounded_up(size, LANES)
+    scratch, depth = call.scratch, paired(call.head_size, is_paired)
+    step = paired(rounded_up(call.head_size, LANES), is_paired)
     for panel in range(first, end, PANEL):
         height = strip_rows(call, query, panel)
         scores = block + (panel - first) * ROWS
         for strip in range(0, rows, height):
             tall = rounded_up(min(rows - strip, height), 2)
             read = rounded_up(strip_keys(call, end, query + strip, height, panel), LANES)
-            multiply_block(
+            multiply(
                 *(scratch, scores + strip * PANEL, PANEL),
-                *(scratch, packed + strip * step, step, 1),
-                *(scratch, panels + panel * size, PANEL),
-                *(tall, read, size, 0),
+                *(scratch, queries + strip * step, step, 1),
+                *(scratch, panels + panel * depth, PANEL),
+                *(tall, read, depth, 0),
             )
 
 
@@ -186,6 +197,8 @@ def block_values(
     block: int,
     values: int,
     sums: int,
+    multiply: Any,
+    is_paired: bool,
 ) -> None:
     """Add the values of the keys from `first` to `end`, times their probabilities, to the sums."""
     scratch = call.scratch
@@ -196,50 +209,29 @@ def block_values(
         for strip in range(0, rows, height):
             tall = rounded_up(min(rows - strip, height), 2)
             read = strip_keys(call, end, query + strip, height, panel)
-            multiply_block(
+            multiply(
                 *(scratch, sums + strip * wide, wide),
                 *(scratch, scores + strip * PANEL, PANEL, 1),
-                *(scratch, values + panel * wide, wide),
-                *(tall, wide, read, 1),
+                *(scratch, values + paired(panel, is_paired) * wide, wide),
+                *(tall, wide, paired(read, is_paired), 1),
             )
 
 
 @inlined
-def start_block(
-    call: AttentionForward,
-    sequence: int,
-    head: int,
-    query: int,
-    rows: int,
-    packed: int,
-    block: int,
-    sums: int,
-) -> None:
-    """Copy the queries of a block; clear its sums."""
-    scratch, size = call.scratch, call.head_size
-    step = rounded_up(size, LANES)
-    at = (sequence * call.queries + query) * call.query_row + head * size
-    copy_rows(scratch, packed, step, call.query, at, call.query_row, rows, size)
-    if rows % 2:
-        clear(scratch, packed + rows * step, step)
-    clear(scratch, sums, ROWS * rounded_up(call.value_size, LANES))
-    for row in range(ROWS):
-        scratch[block + PANELS * CELLS + row] = -math.inf
-        scratch[block + PANELS * CELLS + ROWS + row] = 0.0
+def attention_tasks(call: AttentionForward, multiply: Any, is_paired: bool) -> None:
+    """Compute output and logsumexp of all heads; a task is a chunk of one head's queries.
 
-
-@native
-def attention_loop(call: AttentionForward) -> None:
-    """output and logsumexp of all heads; a task is a chunk of one head's queries."""
-    scratch, size, width = call.scratch, call.head_size, call.value_size
+    multiply: product of blocks, of pairs of bfloat16 if `is_paired`.
+    """
+    size, width = call.head_size, call.value_size
     wide = rounded_up(width, LANES)
     most = rounded_up(call.keys, PANEL)
     own, _ = share(call.scratch_words)
     panels = own
-    values = panels + most * size
-    block = values + most * wide
-    sums = block + PANELS * CELLS + _STATISTICS
-    packed = sums + ROWS * wide
+    values = panels + most * paired(size, is_paired)
+    block = values + paired(most, is_paired) * wide
+    sums = block + PANELS * CELLS + STATISTICS
+    queries = sums + ROWS * wide
     chunks = (call.queries + call.chunk - 1) // call.chunk
     for task in range(own // call.thread_words, call.batch * call.heads * chunks, call.team):
         part, rest = task % chunks, task // chunks
@@ -249,18 +241,55 @@ def attention_loop(call: AttentionForward) -> None:
         count = keys_of(call, sequence)
         needed = keys_read(call, count, stop - 1)
         at = sequence * call.keys * call.key_row + group * size
-        pack_panels(scratch, panels, packed, call.key, at, call.key_row, needed, size)
+        pack_panels(call, panels, queries, call.key, at, call.key_row, needed, size, is_paired)
         at = sequence * call.keys * call.value_row + group * width
-        copy_rows(scratch, values, wide, call.value, at, call.value_row, needed, width)
+        pack_right(call, values, call.value, at, call.value_row, needed, width, is_paired)
         for query in range(start, stop, ROWS):
             rows = min(stop - query, ROWS)
-            start_block(call, sequence, head, query, rows, packed, block, sums)
+            at = (sequence * call.queries + query) * call.query_row + head * size
+            pack_left(call, queries, call.query, at, call.query_row, rows, size, is_paired)
+            clear_block(call, block, sums)
             keys = keys_read(call, count, query + rows - 1)
             for first in range(0, keys, PANELS * PANEL):
                 end = min(keys, first + PANELS * PANEL)
-                block_scores(call, query, rows, first, end, packed, panels, block)
+                block_scores(
+                    call, query, rows, first, end, queries, panels, block, multiply, is_paired
+                )
                 for row in range(rows):
                     place = sums + row * wide
-                    block_row(call, row, first, query, sequence, head, block, place)
-                block_values(call, query, rows, first, end, block, values, sums)
+                    block_row(call, row, first, query, sequence, head, block, place, is_paired)
+                block_values(
+                    call, query, rows, first, end, block, values, sums, multiply, is_paired
+                )
             store_block(call, sequence, head, query, rows, block, sums)
+
+
+@inlined
+def clear_block(call: AttentionForward, block: int, sums: int) -> None:
+    """Clear the sums and statistics of a block."""
+    clear(call.scratch, sums, ROWS * rounded_up(call.value_size, LANES))
+    for row in range(ROWS):
+        call.scratch[block + PANELS * CELLS + row] = -math.inf
+        call.scratch[block + PANELS * CELLS + ROWS + row] = 0.0
+
+
+@native
+def attention_loop(call: AttentionForward) -> None:
+    """Compute all products in float32."""
+    attention_tasks(call, multiply_block, False)
+
+
+@native
+def attention_pairs_loop(call: AttentionForward) -> None:
+    """Compute all products of bfloat16 factors."""
+    attention_tasks(call, multiply_pairs, True)
+
+
+def forward_words(sizes: AttentionSizes, is_paired: bool) -> int:
+    """Return the words of scratch space of a thread."""
+    wide, keys = padded(sizes.value_size, LANES), padded(sizes.keys, PANEL)
+    step = padded(sizes.head_size, LANES)
+    share = 2 if is_paired else 1
+    packed = keys * (step + wide) // share
+    # Sixteen rows of keys are staged where the queries are copied to.
+    return packed + PANELS * CELLS + STATISTICS + ROWS * (wide + step)

@@ -8,19 +8,32 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
+from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.codegen.vectors import LANES
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.operator.scalar import without_add_requests
-from mxrun.ops.attention.backward import AttentionBackward, attention_gradient_loop
-from mxrun.ops.attention.blocks import CELLS, LOG2_E, PANEL, ROWS
-from mxrun.ops.attention.forward import PANELS, AttentionForward, attention_loop
+from mxrun.ops.attention.backward import (
+    AttentionBackward,
+    attention_gradient_loop,
+    attention_gradient_pairs_loop,
+    backward_words,
+)
+from mxrun.ops.attention.blocks import LOG2_E, ROWS
+from mxrun.ops.attention.forward import (
+    AttentionForward,
+    attention_loop,
+    attention_pairs_loop,
+    forward_words,
+)
 from mxrun.ops.attention.operator import AttentionProperty
 from mxrun.ops.attention.shapes import AttentionSizes, padded
 
-_LANES = 16
+# Parts of the names of instruction sets with products of bfloat16 vectors.
+_PAIRS = ("bf16", "fp16", "amx", "avx10")
 
 
 @implement("scaled_dot_product_attention", backend="jit")
@@ -39,11 +52,8 @@ class CompiledAttention(Implementation):
         chunk = ROWS * 4
         tasks = sizes.batch * sizes.heads * math.ceil(sizes.queries / chunk)
         team = min(request.device.team_for_flops(flops), tasks)
-        wide = padded(sizes.value_size, _LANES)
-        keys = padded(sizes.keys, PANEL)
-        step = padded(sizes.head_size, _LANES)
-        words = keys * (sizes.head_size + wide) + PANELS * CELLS + 2 * ROWS + ROWS * (wide + step)
-        words = padded(words, _LANES)
+        pairs = dtype == BFLOAT16 and _multiplies_pairs(request.device)
+        words = padded(forward_words(sizes, pairs), LANES)
         arguments = AttentionForward(
             **_tensors(prop, sizes, request.inputs, 0, dtype),
             logsumexp=_slot(request.requests, 1),
@@ -54,8 +64,11 @@ class CompiledAttention(Implementation):
             output=_slot(request.requests, 0),
             is_added=int(request.requests[0] is OpReqType.ADD),
             chunk=chunk,
+            halves=Scratch() if pairs else None,
         )
         loop = attention_loop.bfloat16 if dtype == BFLOAT16 else attention_loop
+        if pairs:
+            loop = attention_pairs_loop.bfloat16
         return native_kernel(
             self.name,
             [LoopPart(loop, arguments, team, 4 * words * team)],
@@ -76,15 +89,8 @@ class CompiledAttention(Implementation):
         dtype = read.dtype
         flops = 5 * prop.flops(shapes, []) // 2
         team = min(request.device.team_for_flops(flops), sizes.batch * sizes.kv_heads)
-        wide, step = padded(sizes.value_size, _LANES), padded(sizes.head_size, _LANES)
-        keys, queries = padded(sizes.keys, PANEL), padded(sizes.queries, 2)
-        words = (
-            keys * (2 * step + sizes.head_size + wide + sizes.value_size)
-            + queries * (2 * step + wide)
-            + padded(2 * queries, _LANES)
-            + max(2 * CELLS, _LANES * max(wide, step))
-        )
-        words = padded(words, _LANES)
+        pairs = dtype == BFLOAT16 and _multiplies_pairs(request.device)
+        words = padded(backward_words(sizes, pairs), LANES)
         first = len(request.out_grad)
         outputs = first + len(request.in_data)
         added = [int(each is OpReqType.ADD) for each in request.requests]
@@ -110,8 +116,11 @@ class CompiledAttention(Implementation):
             is_query_added=added[0],
             is_key_added=added[1],
             is_value_added=added[2],
+            halves=Scratch() if pairs else None,
         )
         loop = attention_gradient_loop
+        if dtype == BFLOAT16:
+            loop = (attention_gradient_pairs_loop if pairs else loop).bfloat16
         given = (*request.forward.inputs, *request.forward.outputs)
         grads = tuple(
             replace(spec.with_layout(PLAIN), dtype=dtype) if index < count else None
@@ -120,11 +129,7 @@ class CompiledAttention(Implementation):
         output = request.forward.outputs[0]
         return native_kernel(
             self.name,
-            [
-                LoopPart(
-                    loop.bfloat16 if dtype == BFLOAT16 else loop, arguments, team, 4 * words * team
-                )
-            ],
+            [LoopPart(loop, arguments, team, 4 * words * team)],
             (output, None, *given),
             grads,
             without_add_requests(request.requests),
@@ -132,6 +137,11 @@ class CompiledAttention(Implementation):
             flops=flops,
             adding=adding(partial(self.prepare_backward, prop), request, range(count)),
         )
+
+
+def _multiplies_pairs(device: DeviceDescription) -> bool:
+    """Return whether the processor has products of bfloat16 vectors."""
+    return any(name in device.instruction_set for name in _PAIRS)
 
 
 def _slot(requests: tuple[OpReqType, ...], index: int) -> Slot | None:

@@ -148,8 +148,10 @@ def _spec(tensor: Any) -> TensorSpec:
 
 
 def _array(tensor: Any) -> Any:
-    """Return a tensor's memory as an array."""
-    return None if tensor is None else tensor.numpy()
+    """Return a tensor's memory as an array; NumPy has no bfloat16."""
+    if tensor is None:
+        return None
+    return (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def _seconds(run: Callable[[], object], repeat: int) -> float:

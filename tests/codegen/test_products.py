@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import llvmlite.binding as llvm
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.jit import NativeFunction, native
-from mxrun.codegen.products import multiply_block
+from mxrun.codegen.products import multiply_block, multiply_pairs
 
 Array = npt.NDArray[np.float32]
 GAP = 3
@@ -33,6 +34,17 @@ class Product(Arguments):
 def block_loop(call: Product) -> None:
     """Compute output = left x right, or add it."""
     multiply_block(
+        *(call.output, 1, call.output_step),
+        *(call.left, 2, call.row_step, call.inner_step),
+        *(call.right, 3, call.right_step),
+        *(call.rows, call.columns, call.inner, call.is_added),
+    )
+
+
+@native
+def pairs_loop(call: Product) -> None:
+    """Compute the same of pairs of bfloat16."""
+    multiply_pairs(
         *(call.output, 1, call.output_step),
         *(call.left, 2, call.row_step, call.inner_step),
         *(call.right, 3, call.right_step),
@@ -100,4 +112,26 @@ def test_a_product_is_the_sum_of_its_terms_in_order(
     before = random.standard_normal((rows, columns)).astype(np.float32)
     found, around = run(block_loop, left, right, before, turned, adds)
     np.testing.assert_array_equal(found, exact(left, right, before, adds))
+    assert np.isnan(around).all()
+
+
+def in_pairs(numbers: Array) -> Array:
+    """Return words of two bfloat16 numbers along the last axis."""
+    halves = (np.ascontiguousarray(numbers).view(np.uint32) >> 16).astype(np.uint16)
+    return np.ascontiguousarray(halves).view(np.float32)
+
+
+@pytest.mark.skipif(
+    not llvm.get_host_cpu_features().get("avx512bf16"), reason="no products of bfloat16"
+)
+@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_product_of_pairs_adds_both_products(turned: bool, adds: bool) -> None:
+    random = np.random.default_rng(0)
+    left = random.integers(-9, 9, (8, 14)).astype(np.float32)
+    right = random.integers(-9, 9, (14, 112)).astype(np.float32)
+    before = random.integers(-9, 9, (8, 112)).astype(np.float32)
+    words = in_pairs(np.ascontiguousarray(right.T)).T
+    found, around = run(pairs_loop, in_pairs(left), words, before, turned, adds)
+    np.testing.assert_array_equal(found, left @ right + (before if adds else 0))
     assert np.isnan(around).all()
