@@ -170,6 +170,7 @@ class Comparison:
     updates: Mapping[str, Any] = field(default_factory=dict)
     rate: float = 0.0
     threads: int = 1
+    max_norm: float | None = None
 
 
 class BaselineProcess:

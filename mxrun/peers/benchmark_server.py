@@ -19,7 +19,8 @@ class Task:
     """Workload of a runner: one phase, train or infer, of a symbol in MXNet's JSON, in one mode.
 
     updates: for each trained parameter its update operator, the operator's parameters and number of
-    states. rate: factor of their `lr`. batches: stacked along a first axis.
+    states. rate: factor of their `lr`. max_norm: to which the norm of all rescaled gradients
+    together is clipped, if any. batches: stacked along a first axis.
     """
 
     symbol: str
@@ -28,6 +29,7 @@ class Task:
     updates: Mapping[str, Any]
     rate: float
     threads: int
+    max_norm: float | None
     variables: Mapping[str, Array]
     batches: Mapping[str, Array]
 

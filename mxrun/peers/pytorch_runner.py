@@ -78,7 +78,7 @@ class PyTorchTraining(TrainingRunner):
         network.module.train()
         self._optimizer = build_optimizer(network.trained, task.updates, task.rate)
         self._trained = list(network.trained.values())
-        self._bound = largest_gradient(task.updates)
+        self._bound, self._max_norm = largest_gradient(task.updates), task.max_norm
         rescale = {rule["parameters"]["rescale_grad"] for rule in task.updates.values()}
         if len(rescale) > 1:
             raise ValueError("different values of rescale_grad are not supported")
@@ -100,6 +100,8 @@ class PyTorchTraining(TrainingRunner):
         with self._region:
             objective, self._loss = self._forward(*inputs)
         objective.backward()
+        if self._max_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self._trained, self._max_norm)
         if self._bound is not None:
             torch.nn.utils.clip_grad_value_(self._trained, self._bound)
         self._optimizer.step()

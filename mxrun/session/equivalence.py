@@ -252,11 +252,6 @@ def _comparison(built: ModelDefinition, steps: Steps) -> Comparison:
         for feature, is_used, hint in (
             ("accumulated gradients", training.accumulate > 1, "train.accumulate=1"),
             ("averaged weights", training.average is not None, "leave train.average out"),
-            (
-                "clipping of the gradient norm",
-                training.clipping,
-                "leave clip_global_norm out",
-            ),
         )
         if is_used
     ]
@@ -274,7 +269,8 @@ def _comparison(built: ModelDefinition, steps: Steps) -> Comparison:
         }
         for name, rule in training.rules.items()
     }
-    return Comparison(symbol, "train", updates, training.optimizer.lr, threads)
+    max_norm = None if training.clipping is None else training.clipping.max_norm
+    return Comparison(symbol, "train", updates, training.optimizer.lr, threads, max_norm)
 
 
 def _mixed(built: ModelDefinition) -> list[Diagnostic]:
