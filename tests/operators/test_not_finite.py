@@ -37,8 +37,6 @@ _OF_PADDING = "the body multiplies padding, zero times NaN is NaN; oneDNN leaves
 _OF_STATISTICS = "the loop's mean of data with an infinity is NaN, the body's is the infinity"
 _OF_STRIPS = "the loop multiplies some keys that are not read, zero times infinity is NaN"
 ELSEWHERE = {
-    "softmax": _OF_A_ROW,
-    "log_softmax": _OF_A_ROW,
     "softmax_cross_entropy": _OF_A_ROW,
     "SoftmaxOutput": _OF_A_ROW,
     "Convolution": _OF_PADDING,

@@ -91,10 +91,6 @@ _SIGNATURES: dict[str, list[type]] = {
         *(_RESULT, _HANDLE, c_int),
         *(_HANDLE, _HANDLE, _HANDLE, c_int64, c_float, c_float, c_float, _HANDLE, _HANDLE),
     ],
-    "dnnl_softmax_backward_primitive_desc_create": [
-        *(_RESULT, _HANDLE, c_int),
-        *([_HANDLE] * 3 + [c_int] + [_HANDLE] * 2),
-    ],
     "dnnl_reorder_primitive_desc_create": [_RESULT, *([_HANDLE] * 5)],
 }
 

@@ -39,7 +39,6 @@ from mxrun.operator.constraints import UNCONSTRAINED, ImplementationConstraints
 
 _CONVOLUTION_DIRECT = 1
 _SOFTMAX_ACCURATE = 0x30000
-_SOFTMAX_LOGARITHM = 0x30001
 
 # Column sums: fold while at least _MANY_ROWS rows remain and rows have fewer than _WIDE columns.
 _MANY_ROWS = 256
@@ -247,39 +246,15 @@ def pooling_backward(
 
 
 @cache
-def softmax_forward(
-    tensor: TensorSpec, axis: int, threads: int, logarithm: bool = False
-) -> Primitive:
-    """Prepare SOURCE → OUTPUT, the softmax along `axis` or its logarithm."""
+def softmax_forward(tensor: TensorSpec, axis: int, threads: int) -> Primitive:
+    """Prepare SOURCE → OUTPUT, the softmax along `axis`."""
     requested: dict[int, ArgumentSpec] = {
         Argument.SOURCE: ArgumentSpec(tensor),
         Argument.OUTPUT: ArgumentSpec(tensor),
     }
-    kind = (FORWARD_TRAINING, _SOFTMAX_LOGARITHM if logarithm else _SOFTMAX_ACCURATE)
+    kind = (FORWARD_TRAINING, _SOFTMAX_ACCURATE)
     arguments = (require().engine, *kind, *_handles(requested, *requested), axis)
     return build("softmax_forward", arguments, requested, threads)
-
-
-@cache
-def softmax_backward(
-    tensor: TensorSpec, axis: int, threads: int, logarithm: bool = False
-) -> Primitive:
-    """Prepare OUTPUT_GRAD and OUTPUT → SOURCE_GRAD, which may share one address."""
-    forward = softmax_forward(tensor, axis, threads, logarithm)
-    requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE_GRAD: ArgumentSpec(tensor),
-        Argument.OUTPUT_GRAD: ArgumentSpec(tensor),
-        Argument.OUTPUT: ArgumentSpec(tensor),
-    }
-    kind = _SOFTMAX_LOGARITHM if logarithm else _SOFTMAX_ACCURATE
-    arguments = (
-        require().engine,
-        kind,
-        *_handles(requested, *requested),
-        axis,
-        forward.descriptor.value,
-    )
-    return build("softmax_backward", arguments, requested, threads)
 
 
 @cache

@@ -1,39 +1,40 @@
-"""Softmax of rows by oneDNN."""
+"""Softmax and its logarithm in compiled loops over rows, in float32."""
 
 from __future__ import annotations
 
 from mxrun.base.device import DeviceDescription
+from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec, strides_of, unpacked
-from mxrun.device.cpu.onednn import operations
-from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, onednn_serves
-from mxrun.device.cpu.onednn.primitive import Argument
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source, target
+from mxrun.operator.native_kernel import KernelPart, LoopPart, Slot, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.softmax.loops import (
+    SoftmaxRowGradients,
+    SoftmaxRows,
+    softmax_gradient_rows_loop,
+    softmax_loop,
+)
 from mxrun.ops.softmax.operator import SoftmaxProperty
 from mxrun.ops.strided_map import permuted_part
 
 _QUOTIENT = scalar.compile(lambda data, divisor: data / divisor, parameters=("divisor",))
 
 
-@implement("softmax", "log_softmax", backend="onednn")
-class OnednnSoftmax(Implementation):
-    """oneDNN's softmax of rows; another axis is transposed to the last one in memory and back.
-
-    oneDNN's code for other axes is a slow reference: 3.3 against 0.1 ms for 8 x 16 x 20 x 20.
-    """
+@implement("softmax", "log_softmax", backend="jit")
+class CompiledSoftmax(Implementation):
+    """Softmax of rows; another axis is transposed to the last one in memory and back."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare data / temperature in rows, then their softmax in place."""
         assert isinstance(prop, SoftmaxProperty)
-        if not onednn_serves(*request.inputs) or OpReqType.NULL in request.requests:
+        (given,) = request.inputs
+        is_served = given.dtype == FLOAT32 and given.elements > 0
+        if not is_served or OpReqType.NULL in request.requests:
             return None
-        data, permutation = _rows(request.inputs[0], prop.parameters.axis)
-        rows = _matrix(data, prop.parameters.axis)
-        team = request.device.team_for_elements(data.elements)
-        softmax = operations.softmax_forward(rows, 1, team, prop.logarithm)
+        data, permutation = _rows(given, prop.parameters.axis)
+        columns = data.shape[prop.parameters.axis]
         temperature = prop.parameters.temperature or 1.0
         parts: list[KernelPart] = []
         place, read = target(0), source(0)
@@ -43,11 +44,19 @@ class OnednnSoftmax(Implementation):
         if temperature != 1:
             parts.append(_divided(place, read, data, temperature, request.device))
             read = place
-        parts.append(PrimitivePart(softmax, {Argument.SOURCE: read, Argument.OUTPUT: place}))
+        softmax = SoftmaxRows(
+            rows=data.elements // columns,
+            columns=columns,
+            data=read,
+            output=place,
+            is_logarithm=int(prop.logarithm),
+        )
+        team = request.device.team_for_elements(data.elements)
+        parts.append(LoopPart(softmax_loop, softmax, team))
         if permutation:
             parts.append(_back(place, data, permutation, request.device))
         return native_kernel(
-            f"onednn:{softmax.implementation}",
+            self.name,
             [ChainPart(tuple(parts), (data.nbytes,) if permutation else ())],
             (data,),
             (data,),
@@ -62,11 +71,7 @@ class OnednnSoftmax(Implementation):
         (given,) = request.out_data
         assert given is not None
         output, permutation = _rows(given, prop.parameters.axis)
-        rows = _matrix(output, prop.parameters.axis)
-        device = request.device
-        softmax = operations.softmax_backward(
-            rows, 1, device.team_for_elements(output.elements), prop.logarithm
-        )
+        columns, device = output.shape[prop.parameters.axis], request.device
         temperature = prop.parameters.temperature or 1.0
         parts: list[KernelPart] = []
         place, gradient, read = target(0), source(0), source(2)
@@ -74,18 +79,22 @@ class OnednnSoftmax(Implementation):
             place, gradient, read = between(0), between(0), between(1)
             for slot, original in ((gradient, source(0)), (read, source(2))):
                 parts.append(permuted_part(slot, original, output.shape, permutation, device))
-        slots = {
-            Argument.OUTPUT_GRAD: gradient,
-            Argument.OUTPUT: read,
-            Argument.SOURCE_GRAD: place,
-        }
-        parts.append(PrimitivePart(softmax, slots))
+        gradients = SoftmaxRowGradients(
+            rows=output.elements // columns,
+            columns=columns,
+            output=read,
+            grad=gradient,
+            data_grad=place,
+            is_logarithm=int(prop.logarithm),
+        )
+        team = device.team_for_elements(output.elements)
+        parts.append(LoopPart(softmax_gradient_rows_loop, gradients, team))
         if temperature != 1:
             parts.append(_divided(place, place, output, temperature, device))
         if permutation:
             parts.append(_back(place, output, permutation, device))
         return native_kernel(
-            f"onednn:{softmax.implementation}",
+            self.name,
             [ChainPart(tuple(parts), (output.nbytes,) * 2 if permutation else ())],
             (output, None, output),
             (output,),
@@ -107,11 +116,6 @@ def _rows(spec: TensorSpec, axis: int) -> tuple[TensorSpec, tuple[int, ...]]:
             return candidate, ()
     others = tuple(other for other in range(len(spec.shape)) if other != axis)
     return spec.with_layout(PLAIN), (*others, axis)
-
-
-def _matrix(spec: TensorSpec, axis: int) -> TensorSpec:
-    classes = spec.shape[axis]
-    return TensorSpec((spec.elements // classes, classes))
 
 
 def _divided(
