@@ -76,7 +76,9 @@ def plan_of(
     return compile_plan(symbol, request)
 
 
-def results_of(plan: Plan, given: Mapping[str, Array] | None = None, poisoned: bool = False) -> Arrays:
+def results_of(
+    plan: Plan, given: Mapping[str, Array] | None = None, poisoned: bool = False
+) -> Arrays:
     """Return all results of an evaluation and of a training step, by phase and name.
 
     given: values of inputs; all other tensors are as `drawn`.

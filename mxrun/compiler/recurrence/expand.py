@@ -26,11 +26,8 @@ from mxrun.compiler.recurrence.body import (
     output_name,
     requested_gradients,
 )
-from mxrun.compiler.recurrence.loops import (
-    Recurrence,
-    backward_graph,
-    forward_graph,
-)
+from mxrun.compiler.recurrence.loops import Recurrence
+from mxrun.compiler.recurrence.steps import backward_graph, forward_graph
 from mxrun.compiler.recurrence.tensors import loop_step
 from mxrun.graph.graph import (
     Graph,
@@ -131,13 +128,7 @@ class _Expansion:
         inner = {name: body.spec(value) for name, value in results.items()}
         self._recurrence = Recurrence(prop, arguments, self._count(), inner)
         self._divided = self._division(body)
-        outer = forward_graph(
-            self._recurrence,
-            self._divided.forward,
-            self._divided.kept,
-            histories=self._backward is not None,
-            is_train=is_train,
-        )
+        outer = forward_graph(self._recurrence, self._divided, self._backward is not None, is_train)
         outer = replace(
             outer,
             results={
@@ -201,14 +192,12 @@ class _Expansion:
             self._recurrence,
             self._divided,
             self._wanted,
-            self._specs(self._gradients),
+            self._gradients.keys(),
             self._specs(outputs),
             is_train,
         )
         given = {**self._arguments, **self._handed_on}
-        for name, value in self._gradients.items():
-            is_final = name in self._prop.parameters.final
-            given[gradient_name(f"{name}:final" if is_final else name)] = value
+        given |= {gradient_name(name): value for name, value in self._gradients.items()}
         self._append(step, outer, given, outputs)
 
     def _append(

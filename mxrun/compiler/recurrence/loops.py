@@ -1,4 +1,4 @@
-"""Loops over the body of a recurrence: the graphs of a forward and of a backward step.
+"""Loops over the body of a recurrence: the tensors around a forward and a backward loop.
 
 The values of a memory are the rows of a history: first its values before the first iteration, then
 the one that each iteration makes. The gradient of a memory with offset 1 is one tensor that every
@@ -8,8 +8,8 @@ gradient of a variable that all steps read is a running sum, from the last itera
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.recurrence.body import (
@@ -22,19 +22,17 @@ from mxrun.compiler.recurrence.body import (
     sum_name,
 )
 from mxrun.compiler.recurrence.tensors import LoopPlaces, SurroundingGraph, TensorRows
-from mxrun.graph.graph import Graph, StepKind, ValueId
+from mxrun.graph.graph import Graph, ValueId
 from mxrun.graph.lower import RANDOM_STATE
 from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH, RecurrenceProperty, RecurrentMemory
-
-_STEP_RANDOM = "_step_random"
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """Recurrence with known shapes.
+    """Recurrence with known shapes, or a segment of one.
 
-    arguments: specs by name, the random state included. steps: T. inner: specs of one step's
-    tensors, by the body's names of sources and results.
+    arguments: specs by name, the random state included. steps: number of iterations. inner: specs
+    of one step's tensors, by the body's names of results.
     """
 
     prop: RecurrenceProperty
@@ -61,8 +59,73 @@ class Recurrence:
 
     def history(self, memory: RecurrentMemory) -> TensorSpec:
         """Return the spec of all values of a memory."""
-        inner = self.inner[next_name(memory.name)]
-        return buffer_spec(inner, self.steps + memory.offset)
+        return buffer_spec(self.inner[next_name(memory.name)], self.steps + memory.offset)
+
+    def stacked(self, name: str) -> TensorSpec:
+        """Return the spec of a stacked output."""
+        return buffer_spec(self.inner[name], self.steps)
+
+
+@dataclass(frozen=True)
+class ReadTensors:
+    """Tensors that the body reads at every iteration, by the names of its sources.
+
+    in_time: those with a row for every time; in_order: for every iteration. others: those that are
+    the same at all. limit: as in LoopPlaces.
+    """
+
+    in_time: Mapping[str, ValueId] = field(default_factory=dict)
+    in_order: Mapping[str, ValueId] = field(default_factory=dict)
+    others: Mapping[str, ValueId] = field(default_factory=dict)
+    limit: ValueId | None = None
+
+    def places(self, recurrence: Recurrence, body: Graph, backward: bool) -> LoopPlaces:
+        """Return the places of these tensors in a loop over the body."""
+        reads = {n: recurrence.in_time(v, backward) for n, v in self.in_time.items()}
+        reads |= {n: recurrence.in_order(v, 0, backward) for n, v in self.in_order.items()}
+        reads |= {n: TensorRows(v) for n, v in self.others.items()}
+        own = {name: rows for name, rows in reads.items() if name in body.sources}
+        return LoopPlaces(own, limit=self.limit, from_end=backward)
+
+
+def read_arguments(
+    graph: SurroundingGraph, recurrence: Recurrence, needed: Collection[str]
+) -> ReadTensors:
+    """Return the arguments as sources of the graph, the masks and the random states of the steps.
+
+    needed: names of the sources of the body.
+    """
+    prop, arguments, steps = recurrence.prop, recurrence.arguments, recurrence.steps
+    given = {
+        name: graph.source(name, arguments[name])
+        for name in (*prop.parameters.sequences, *prop.others)
+        if name in needed
+    }
+    in_order: dict[str, ValueId] = {}
+    if RANDOM_STATE in needed:
+        state = graph.source(RANDOM_STATE, arguments[RANDOM_STATE])
+        spec = TensorSpec((steps, *graph.spec(state).shape), "int64")
+        in_order[RANDOM_STATE] = graph.apply(
+            "_step_random", (state,), "step_random", spec, {"steps": steps}
+        )
+    limit = None
+    if prop.parameters.use_sequence_length:
+        lengths = graph.source(SEQUENCE_LENGTH, arguments[SEQUENCE_LENGTH])
+        specs = (TensorSpec((steps, *graph.spec(lengths).shape)), TensorSpec((1,), "int64"))
+        mask, limit = graph.outputs(
+            "_valid_steps", (lengths,), "valid_steps", specs, {"steps": steps}
+        )
+        in_order |= dict.fromkeys(prop.parameters.valid, mask)
+    sequences = {name: given.pop(name) for name in prop.parameters.sequences if name in given}
+    return ReadTensors(sequences, in_order, given, limit)
+
+
+@dataclass(frozen=True)
+class MadeTensors:
+    """Tensors that a forward loop makes: histories by memory, others by the body's results."""
+
+    histories: Mapping[str, ValueId]
+    others: Mapping[str, ValueId]
 
 
 def history_name(memory: str) -> str:
@@ -70,187 +133,150 @@ def history_name(memory: str) -> str:
     return f"{memory}:history"
 
 
-def forward_graph(
+def forward_loop(
+    graph: SurroundingGraph,
     recurrence: Recurrence,
     body: Graph,
+    read: ReadTensors,
+    initial: Mapping[str, ValueId],
     kept: Mapping[str, TensorSpec],
-    histories: bool,
-    is_train: bool,
-) -> Graph:
-    """Return the graph of a recurrence's forward step.
+) -> MadeTensors:
+    """Append a forward loop.
 
-    Its sources are the arguments; its results the requested outputs by `output_name`, the final
-    memories by name, and what backward reads: the histories if there are any, and `kept`.
+    initial: values of memories before the first iteration; others begin with zeros. kept: specs of
+    the body's results of which backward needs a row for every iteration.
     """
-    prop, steps = recurrence.prop, recurrence.steps
-    graph, places = SurroundingGraph(is_train, StepKind.FORWARD), LoopPlaces()
-    after: dict[str, ValueId] = {}
-    for memory in prop.memories:
+    places = read.places(recurrence, body, backward=False)
+    histories: dict[str, ValueId] = {}
+    for memory in recurrence.prop.memories:
         name, spec, block = memory.name, recurrence.history(memory), recurrence.block(memory)
-        given = graph.source(name, block) if memory.has_initial else None
-        before = graph.filled(f"{name}:initial", spec, 0, block, given)
-        after[name] = graph.value(history_name(name), spec)
-        places.overwritten[after[name]] = before
+        before = graph.filled(f"{name}:initial", spec, 0, block, initial.get(name))
+        after = histories[name] = graph.value(history_name(name), spec)
+        places.overwritten[after] = before
         if name in body.sources:
             places.reads[name] = recurrence.in_order(before, 0)
-        places.writes[next_name(name)] = recurrence.in_order(after[name], memory.offset)
-    _read_arguments(recurrence, body, graph, places, backward=False)
-    stacked = [output_name(index) for index in range(len(prop.stacked))]
-    for name in (name for name in stacked if name in body.results):
-        value = graph.value(name, buffer_spec(recurrence.inner[name], steps))
-        places.writes[name] = recurrence.in_time(value)
+        places.writes[next_name(name)] = recurrence.in_order(after, memory.offset)
+    others: dict[str, ValueId] = {}
+    for name in map(output_name, range(len(recurrence.prop.stacked))):
+        if name in body.results:
+            others[name] = graph.value(name, recurrence.stacked(name))
+            places.writes[name] = recurrence.in_time(others[name])
     for name, spec in kept.items():
         if name not in places.writes:
-            value = graph.value(name, buffer_spec(spec, steps))
-            places.writes[name] = recurrence.in_order(value, 0)
-    graph.loop("loop", steps, body, places)
-    results = {
-        name: rows.value for name, rows in places.writes.items() if name in (*stacked, *kept)
-    }
-    results = {name: value for name, value in results.items() if value not in after.values()}
-    if histories:
-        results |= {history_name(name): value for name, value in after.items()}
-    for memory in (memory for memory in prop.memories if memory.is_final):
-        block = recurrence.block(memory)
-        results[memory.name] = graph.part(f"{memory.name}:final", after[memory.name], steps, block)
-    graph.builder.results.update(results)
-    return graph.builder.build()
+            others[name] = graph.value(name, buffer_spec(spec, recurrence.steps))
+            places.writes[name] = recurrence.in_order(others[name], 0)
+    graph.loop("loop", recurrence.steps, body, places)
+    return MadeTensors(histories, others)
 
 
-def _read_arguments(
-    recurrence: Recurrence,
-    body: Graph,
+def last_values(
+    graph: SurroundingGraph, recurrence: Recurrence, memory: RecurrentMemory, history: ValueId
+) -> ValueId:
+    """Return a memory's values after the last iteration."""
+    block = recurrence.block(memory)
+    return graph.part(f"{memory.name}:final", history, recurrence.steps, block)
+
+
+@dataclass(frozen=True)
+class GivenGradients:
+    """What a backward loop begins with.
+
+    stacked: gradients of stacked outputs by name. final: those of memories after the last step;
+    others are zeros. sums: running sums of the gradients of variables.
+    """
+
+    stacked: Mapping[str, ValueId]
+    final: Mapping[str, ValueId]
+    sums: Mapping[str, ValueId]
+
+
+@dataclass(frozen=True)
+class MadeGradients:
+    """Gradients after a backward loop: of sequences, of initial values, and running sums.
+
+    initial: of all memories whose gradients pass on to earlier steps.
+    """
+
+    sequences: Mapping[str, ValueId]
+    initial: Mapping[str, ValueId]
+    sums: Mapping[str, ValueId]
+
+
+def backward_loop(
     graph: SurroundingGraph,
-    places: LoopPlaces,
-    backward: bool,
-) -> None:
-    """Add the places of sequences, other variables and random numbers that the body reads."""
-    prop = recurrence.prop
-    for name in prop.parameters.sequences:
-        if name in body.sources:
-            value = graph.source(name, recurrence.arguments[name])
-            places.reads[name] = recurrence.in_time(value, backward)
-    for name in prop.others:
-        if name in body.sources:
-            places.reads[name] = TensorRows(graph.source(name, recurrence.arguments[name]))
-    if RANDOM_STATE in body.sources:
-        state = graph.source(RANDOM_STATE, recurrence.arguments[RANDOM_STATE])
-        spec = TensorSpec((recurrence.steps, *graph.spec(state).shape), "int64")
-        parameters = {"steps": recurrence.steps}
-        keys = graph.apply(_STEP_RANDOM, (state,), "step_random", spec, parameters)
-        places.reads[RANDOM_STATE] = recurrence.in_order(keys, 0, backward)
-    if prop.parameters.use_sequence_length:
-        _read_lengths(recurrence, body, graph, places, backward)
-
-
-def _read_lengths(
-    recurrence: Recurrence,
-    body: Graph,
-    graph: SurroundingGraph,
-    places: LoopPlaces,
-    backward: bool,
-) -> None:
-    """Add the mask of valid steps if the body reads it, and limit the iterations."""
-    spec, steps = recurrence.arguments[SEQUENCE_LENGTH], recurrence.steps
-    specs = (TensorSpec((steps, *spec.shape)), TensorSpec((1,), "int64"))
-    lengths = graph.source(SEQUENCE_LENGTH, spec)
-    mask, count = graph.outputs("_valid_steps", (lengths,), "valid_steps", specs, {"steps": steps})
-    for name in recurrence.prop.parameters.valid:
-        if name in body.sources:
-            places.reads[name] = recurrence.in_order(mask, 0, backward)
-    places.limit, places.from_end = count, backward
-
-
-def backward_graph(
     recurrence: Recurrence,
     divided: DividedBody,
     wanted: BackwardRequestOfBody,
-    given: Mapping[str, TensorSpec],
-    requested: Mapping[str, TensorSpec],
-    is_train: bool,
-) -> Graph:
-    """Return the graph of a recurrence's backward step.
-
-    given: specs of the outputs' gradients that exist, by the names of forward's results. Its
-    sources are the arguments, what forward hands on, and these gradients by `gradient_name`; its
-    results the requested gradients, by the names of the arguments.
-    """
+    read: ReadTensors,
+    made: MadeTensors,
+    given: GivenGradients,
+) -> MadeGradients:
+    """Append a backward loop, from the last iteration to the first."""
     prop, body = recurrence.prop, divided.backward
-    graph, places = SurroundingGraph(is_train, StepKind.BACKWARD), LoopPlaces()
-    _read_arguments(recurrence, body, graph, places, backward=True)
+    places = read.places(recurrence, body, backward=True)
     for memory in prop.memories:
-        history = recurrence.history(memory)
         for name, first in ((memory.name, 0), (next_name(memory.name), memory.offset)):
             if name in body.sources:
-                value = graph.source(history_name(memory.name), history)
-                places.reads[name] = recurrence.in_order(value, first, backward=True)
-    for index in range(len(prop.stacked)):
-        name = output_name(index)
-        for source, of_output in ((name, True), (gradient_name(name), False)):
-            if source in body.sources:
-                spec = buffer_spec(recurrence.inner[name], recurrence.steps)
-                value = graph.source(source, spec if of_output else given[name])
-                places.reads[source] = recurrence.in_time(value, backward=True)
-    for name, spec in divided.kept.items():
+                history = made.histories[memory.name]
+                places.reads[name] = recurrence.in_order(history, first, backward=True)
+    for name in map(output_name, range(len(prop.stacked))):
+        if name in body.sources:
+            places.reads[name] = recurrence.in_time(made.others[name], backward=True)
+        if gradient_name(name) in body.sources:
+            gradient = given.stacked[name]
+            places.reads[gradient_name(name)] = recurrence.in_time(gradient, backward=True)
+    for name in divided.kept:
         if name not in places.reads:
-            value = graph.source(name, buffer_spec(spec, recurrence.steps))
-            places.reads[name] = recurrence.in_order(value, 0, backward=True)
+            places.reads[name] = recurrence.in_order(made.others[name], 0, backward=True)
     states = {
-        memory.name: _memory_gradient(recurrence, memory, graph, body, places, given)
+        memory.name: _memory_gradient(graph, recurrence, memory, places, given.final)
         for memory in prop.memories
         if memory.name in wanted.memories
     }
-    made: dict[str, ValueId] = {}
+    sequences, sums = {}, {}
     for name in wanted.sequences:
-        made[name] = graph.value(gradient_name(name), recurrence.arguments[name])
-        places.writes[gradient_name(name)] = recurrence.in_time(made[name], backward=True)
+        spec = recurrence.arguments[name]
+        sequences[name] = graph.value(gradient_name(name), spec)
+        places.writes[gradient_name(name)] = recurrence.in_time(sequences[name], backward=True)
     for name in wanted.others:
-        before = graph.zeros(f"{name}:zero", recurrence.arguments[name])
-        made[name] = graph.value(gradient_name(name), recurrence.arguments[name])
-        places.overwritten[made[name]] = before
+        before = given.sums[name]
+        sums[name] = graph.value(gradient_name(name), graph.spec(before))
+        places.overwritten[sums[name]] = before
         places.reads[sum_name(name)] = TensorRows(before)
-        places.writes[sum_name(name)] = TensorRows(made[name])
+        places.writes[sum_name(name)] = TensorRows(sums[name])
     if body.steps:
-        graph.loop("loop", recurrence.steps, body, places)
-    for memory in (memory for memory in prop.memories if memory.name in requested):
-        if memory.name in states:
-            after = states[memory.name]
-            made[memory.name] = (
-                after
-                if memory.offset == 1
-                else graph.part(f"{memory.name}:gradient_part", after, 0, recurrence.block(memory))
-            )
-    for name, spec in requested.items():
-        if name not in made:
-            made[name] = graph.zeros(gradient_name(name), spec)
-    graph.builder.results.update({name: made[name] for name in requested})
-    return graph.builder.build()
+        graph.loop("backward", recurrence.steps, body, places)
+    initial = {
+        memory.name: states[memory.name]
+        if memory.offset == 1
+        else graph.part(f"{memory.name}:first", states[memory.name], 0, recurrence.block(memory))
+        for memory in prop.memories
+        if memory.name in states
+    }
+    return MadeGradients(sequences, initial, sums)
 
 
 def _memory_gradient(
+    graph: SurroundingGraph,
     recurrence: Recurrence,
     memory: RecurrentMemory,
-    graph: SurroundingGraph,
-    body: Graph,
     places: LoopPlaces,
-    given: Mapping[str, TensorSpec],
+    final: Mapping[str, ValueId],
 ) -> ValueId:
     """Add the places of a memory's gradient; return the tensor that holds it after the loop."""
     own, head = gradient_name(memory.name), gradient_name(next_name(memory.name))
-    block, final = recurrence.block(memory), None
-    if memory.name in given:
-        final = graph.source(gradient_name(f"{memory.name}:final"), block)
+    block, given = recurrence.block(memory), final.get(memory.name)
     if memory.offset == 1:
         before = (
             graph.zeros(f"{own}:zero", block)
-            if final is None
-            else graph.apply("_copy", (final,), f"{own}:final", block)
+            if given is None
+            else graph.apply("_copy", (given,), f"{own}:final", block)
         )
         after = graph.value(own, block)
         places.reads[head], places.writes[own] = TensorRows(before), TensorRows(after)
     else:
         spec = recurrence.history(memory)
-        before = graph.filled(f"{own}:final", spec, recurrence.steps, block, final)
+        before = graph.filled(f"{own}:final", spec, recurrence.steps, block, given)
         after = graph.value(own, spec)
         places.reads[head] = recurrence.in_order(before, memory.offset, backward=True)
         places.writes[own] = recurrence.in_order(after, 0, backward=True)
