@@ -83,6 +83,8 @@ class CompileRequest:
     order: name of a schedule to use instead of the best, for the same purpose.
     budget: limit of the arena; forward steps are recomputed if the plain plan exceeds it.
     machine: measured speeds from which times are predicted.
+    segment: number of iterations of a recurrence that run again together in backward; all that
+        backward reads is kept if it is None.
     """
 
     inputs: Mapping[str, TensorSpec]
@@ -109,6 +111,7 @@ class CompileRequest:
     order: str = BEST
     budget: Budget | None = None
     machine: Machine | None = None
+    segment: int | None = None
 
 
 @contextmanager
@@ -176,8 +179,10 @@ def _selected(graph: Graph, request: CompileRequest, phase: str) -> Graph:
 def _with_kernels(graph: Graph, request: CompileRequest, phase: str) -> Graph:
     """Return the graph, or the body of a loop, with kernels; recurrences become loops."""
 
+    whole = replace(request, segment=None)
+
     def kernels(graph: Graph) -> Graph:
-        return _with_kernels(graph, request, phase)
+        return _with_kernels(graph, whole, phase)
 
     def place_body(graph: Graph, pinned: tuple[Block, ...]) -> PhasePlan:
         sharing = Sharing(request.in_place, request.join, request.add_to)
@@ -187,6 +192,7 @@ def _with_kernels(graph: Graph, request: CompileRequest, phase: str) -> Graph:
         partial(_fused, request=replace(request, precision=FLOAT32)),
         BACKWARDS[request.backward],
         kernels,
+        request.segment,
     )
     graph = _verify(expand_recurrences(graph, passes), "expand_recurrences")
     graph = with_loops(graph, kernels, place_body)

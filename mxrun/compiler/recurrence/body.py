@@ -45,6 +45,7 @@ class BodyPasses:
     fuse: Select
     differentiate: Callable[[Graph, Collection[str], Mapping[ValueId, ValueId]], Differentiated]
     select: Select
+    segment: int | None = None
 
 
 def output_name(index: int) -> str:
@@ -215,10 +216,11 @@ def _add_update(
 class DividedBody:
     """Forward and backward part of one step, with kernels.
 
-    kept: specs of what forward keeps for backward, by the name of the forward part's result and of
-    the backward part's source.
+    plain: the forward part without what it keeps. kept: specs of what forward keeps for backward,
+    by the name of the forward part's result and of the backward part's source.
     """
 
+    plain: Graph
     forward: Graph
     backward: Graph
     kept: Mapping[str, TensorSpec]
@@ -303,11 +305,20 @@ class _Division:
         kept = {name: value for value, name in self._kept.items()}
         own = {name: value for name, value in kept.items() if name not in self._results}
         forward = _part(graph, self._forward, {}, {**self._results, **own})
+        plain = _part(graph, self._needed_forward(), {}, self._results)
         others = {name: value for name, value in graph.results.items() if name not in self._results}
         backward = _part(graph, tuple(self._steps), kept, others)
-        return DividedBody(
-            forward, backward, {name: graph.spec(value) for name, value in kept.items()}
-        )
+        specs = {name: graph.spec(value) for name, value in kept.items()}
+        return DividedBody(plain, forward, backward, specs)
+
+    def _needed_forward(self) -> tuple[Step, ...]:
+        """Return the forward steps that the forward results need."""
+        needed, found = set(self._results.values()), []
+        for step in reversed(self._forward):
+            if not needed.isdisjoint(step.writes):
+                needed.update(step.reads)
+                found.append(step)
+        return tuple(reversed(found))
 
 
 def _part(

@@ -27,6 +27,11 @@ from mxrun.compiler.recurrence.body import (
     requested_gradients,
 )
 from mxrun.compiler.recurrence.loops import Recurrence
+from mxrun.compiler.recurrence.segments import (
+    SegmentedRecurrence,
+    segmented_backward_graph,
+    segmented_forward_graph,
+)
 from mxrun.compiler.recurrence.steps import backward_graph, forward_graph
 from mxrun.compiler.recurrence.tensors import loop_step
 from mxrun.graph.graph import (
@@ -128,7 +133,12 @@ class _Expansion:
         inner = {name: body.spec(value) for name, value in results.items()}
         self._recurrence = Recurrence(prop, arguments, self._count(), inner)
         self._divided = self._division(body)
-        outer = forward_graph(self._recurrence, self._divided, self._backward is not None, is_train)
+        keeps, segments = self._backward is not None, self._segments()
+        outer = (
+            forward_graph(self._recurrence, self._divided, keeps, is_train)
+            if segments is None
+            else segmented_forward_graph(segments, keeps, is_train)
+        )
         outer = replace(
             outer,
             results={
@@ -149,6 +159,13 @@ class _Expansion:
                 outputs[name] = self._handed_on[name] = made
         self._handed_on |= self._results
         self._append(self._step, outer, self._arguments, outputs)
+
+    def _segments(self) -> SegmentedRecurrence | None:
+        """Return the recurrence in segments; None if it has none, or nothing to keep."""
+        length = self._passes.segment
+        if length is None or length >= self._recurrence.steps or self._wanted is None:
+            return None
+        return SegmentedRecurrence(self._recurrence, self._divided, length)
 
     def _count(self) -> int:
         prop = self._prop
@@ -173,7 +190,8 @@ class _Expansion:
 
     def _division(self, body: Graph) -> DividedBody:
         if self._wanted is None:
-            return DividedBody(self._passes.select(body), Graph(), {})
+            forward = self._passes.select(body)
+            return DividedBody(forward, forward, Graph(), {})
         offsets = {memory.name: memory.offset for memory in self._prop.memories}
         carried = [name for name in self._wanted.memories if offsets[name] == 1]
         joint = joint_body(body, self._wanted, carried, self._passes)
@@ -188,13 +206,12 @@ class _Expansion:
             for name, value in zip(names, step.outputs, strict=True)
             if value is not None
         }
-        outer = backward_graph(
-            self._recurrence,
-            self._divided,
-            self._wanted,
-            self._gradients.keys(),
-            self._specs(outputs),
-            is_train,
+        segments = self._segments()
+        names, specs = self._gradients.keys(), self._specs(outputs)
+        outer = (
+            backward_graph(self._recurrence, self._divided, self._wanted, names, specs, is_train)
+            if segments is None
+            else segmented_backward_graph(segments, self._wanted, names, specs, is_train)
         )
         given = {**self._arguments, **self._handed_on}
         given |= {gradient_name(name): value for name, value in self._gradients.items()}
