@@ -18,9 +18,11 @@ from mxrun.base.machine import Machine
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.loop import with_loops
 from mxrun.compiler.recurrence.body import BodyPasses
+from mxrun.compiler.recurrence.budget import fit_in_segments, segment_lengths
 from mxrun.compiler.recurrence.expand import expand_recurrences
 from mxrun.compiler.verify import verify_graph, verify_plan
 from mxrun.graph.carried import evaluation_state
+from mxrun.graph.cost import StepSeconds
 from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, ValueId
 from mxrun.graph.infer import InferredSpecs, infer
@@ -132,8 +134,20 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
 
     Raises UserError for a network that cannot be planned.
     """
-    started = time.perf_counter()
     inference = infer_request(symbol, request)
+    if request.budget is None or request.segment is not None:
+        return _compiled(symbol, request, inference)
+
+    def planner(segment: int | None, budget: Budget | None) -> Plan:
+        return _compiled(symbol, replace(request, segment=segment, budget=budget), inference)
+
+    lengths = segment_lengths(symbol, inference) if inference.complete else []
+    return fit_in_segments(planner, lengths, request.budget, StepSeconds(request.machine))
+
+
+def _compiled(symbol: Symbol, request: CompileRequest, inference: InferredSpecs) -> Plan:
+    """Return the plan with recurrences in segments as requested."""
+    started = time.perf_counter()
     graphs = {
         phase: _selected(_phase_graph(symbol, request, inference, phase), request, phase)
         for phase in request.phases

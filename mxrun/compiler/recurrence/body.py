@@ -74,10 +74,12 @@ def forward_body(
     data: Collection[str],
     is_train: bool,
     fuse: Select,
+    carried: Collection[str] = (),
 ) -> Graph:
     """Return the forward graph of one step, whose results have memory of their own.
 
-    data: variables of the body that are no parameters.
+    data: variables of the body that are no parameters. carried: memories whose next value
+    overwrites the present one.
     """
     inferred = prop.body_specs(arguments)
     symbol = Symbol(prop.body)
@@ -85,10 +87,19 @@ def forward_body(
     heads = {head: builder.results[head.name] for head in prop.body}
     builder.results.clear()
     taken: set[ValueId] = set(builder.sources.values())
+    updates = [each for each in prop.memories if each.name in {*carried} & {*builder.sources}]
     for memory in prop.memories:
-        _add_result(builder, next_name(memory.name), heads[memory.head], taken, StepKind.FORWARD)
+        name, value = next_name(memory.name), heads[memory.head]
+        if memory not in updates or value in taken:
+            _add_result(builder, name, value, taken, StepKind.FORWARD)
     for index, head in enumerate(prop.stacked):
         _add_result(builder, output_name(index), heads[head], taken, StepKind.FORWARD)
+    for memory in updates:
+        name = next_name(memory.name)
+        value = builder.results.get(name, heads[memory.head])
+        old = builder.sources[memory.name]
+        _add_update(builder, f"{name}:update", "_copy", (value,), old)
+        builder.results[name] = builder.results.pop(f"{name}:update")
     return fuse(builder.build())
 
 

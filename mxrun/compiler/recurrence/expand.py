@@ -45,6 +45,7 @@ from mxrun.graph.graph import (
 )
 from mxrun.graph.lower import RANDOM_STATE
 from mxrun.graph.recurrence.operator import RecurrenceProperty
+from mxrun.passes.dead_code import eliminate_dead_code
 
 # Memory classes of variables of the network, which a body reads as parameters.
 _PARAMETERS = (MemoryClass.PARAMETERS, MemoryClass.AUXILIARY, MemoryClass.OPTIMIZER)
@@ -90,6 +91,7 @@ class _Expansion:
         self._arguments = {name: value for name, value in values.items() if value is not None}
         self._results = self._named_outputs(step.outputs)
         self._handed_on: dict[str, ValueId] = {}
+        self._carried = [memory.name for memory in prop.memories if memory.offset == 1]
 
     def _named_outputs(self, values: tuple[ValueId | None, ...]) -> dict[str, ValueId]:
         """Return the outputs that exist by the names of `forward_graph`'s results."""
@@ -118,6 +120,7 @@ class _Expansion:
             {*prop.parameters.sequences, *prop.parameters.memories, *prop.parameters.valid, *data},
             is_train,
             self._passes.fuse,
+            () if self._backward is not None else self._carried,
         )
         stacked = (output_name(index) for index in range(len(prop.stacked)))
         unread = {name for name in stacked if name not in self._results}
@@ -190,11 +193,9 @@ class _Expansion:
 
     def _division(self, body: Graph) -> DividedBody:
         if self._wanted is None:
-            forward = self._passes.select(body)
+            forward = self._passes.select(eliminate_dead_code(body))
             return DividedBody(forward, forward, Graph(), {})
-        offsets = {memory.name: memory.offset for memory in self._prop.memories}
-        carried = [name for name in self._wanted.memories if offsets[name] == 1]
-        joint = joint_body(body, self._wanted, carried, self._passes)
+        joint = joint_body(body, self._wanted, self._carried, self._passes)
         return divide(joint, body.results.keys())
 
     def add_backward(self, step: Step, is_train: bool) -> None:

@@ -61,6 +61,11 @@ class Recurrence:
         """Return the spec of all values of a memory."""
         return buffer_spec(self.inner[next_name(memory.name)], self.steps + memory.offset)
 
+    @property
+    def carried(self) -> frozenset[str]:
+        """Memories of which one value suffices where backward reads none."""
+        return frozenset(memory.name for memory in self.prop.memories if memory.offset == 1)
+
     def stacked(self, name: str) -> TensorSpec:
         """Return the spec of a stacked output."""
         return buffer_spec(self.inner[name], self.steps)
@@ -122,10 +127,14 @@ def read_arguments(
 
 @dataclass(frozen=True)
 class MadeTensors:
-    """Tensors that a forward loop makes: histories by memory, others by the body's results."""
+    """Tensors that a forward loop makes: histories by memory, others by the body's results.
+
+    last: last values of memories that have no history.
+    """
 
     histories: Mapping[str, ValueId]
     others: Mapping[str, ValueId]
+    last: Mapping[str, ValueId] = field(default_factory=dict)
 
 
 def history_name(memory: str) -> str:
@@ -140,16 +149,25 @@ def forward_loop(
     read: ReadTensors,
     initial: Mapping[str, ValueId],
     kept: Mapping[str, TensorSpec],
+    carried: Collection[str] = (),
 ) -> MadeTensors:
     """Append a forward loop.
 
     initial: values of memories before the first iteration; others begin with zeros. kept: specs of
-    the body's results of which backward needs a row for every iteration.
+    the body's results of which backward needs a row for every iteration. carried: memories without
+    a history, whose next value overwrites the present one.
     """
     places = read.places(recurrence, body, backward=False)
     histories: dict[str, ValueId] = {}
+    last: dict[str, ValueId] = {}
     for memory in recurrence.prop.memories:
         name, spec, block = memory.name, recurrence.history(memory), recurrence.block(memory)
+        if name in carried:
+            before = graph.started(f"{name}:initial", block, initial.get(name))
+            last[name] = graph.value(f"{name}:last", block)
+            _carry(places, last[name], before, name if name in body.sources else None)
+            places.writes[next_name(name)] = TensorRows(last[name])
+            continue
         before = graph.filled(f"{name}:initial", spec, 0, block, initial.get(name))
         after = histories[name] = graph.value(history_name(name), spec)
         places.overwritten[after] = before
@@ -166,14 +184,23 @@ def forward_loop(
             others[name] = graph.value(name, buffer_spec(spec, recurrence.steps))
             places.writes[name] = recurrence.in_order(others[name], 0)
     graph.loop("loop", recurrence.steps, body, places)
-    return MadeTensors(histories, others)
+    return MadeTensors(histories, others, last)
+
+
+def _carry(places: LoopPlaces, after: ValueId, before: ValueId, source: str | None) -> None:
+    """Add the place of a tensor that every iteration overwrites; source: name by which it reads."""
+    places.overwritten[after] = before
+    if source is not None:
+        places.reads[source] = TensorRows(before)
 
 
 def last_values(
-    graph: SurroundingGraph, recurrence: Recurrence, memory: RecurrentMemory, history: ValueId
+    graph: SurroundingGraph, recurrence: Recurrence, memory: RecurrentMemory, made: MadeTensors
 ) -> ValueId:
     """Return a memory's values after the last iteration."""
-    block = recurrence.block(memory)
+    if memory.name in made.last:
+        return made.last[memory.name]
+    history, block = made.histories[memory.name], recurrence.block(memory)
     return graph.part(f"{memory.name}:final", history, recurrence.steps, block)
 
 
@@ -267,18 +294,14 @@ def _memory_gradient(
     own, head = gradient_name(memory.name), gradient_name(next_name(memory.name))
     block, given = recurrence.block(memory), final.get(memory.name)
     if memory.offset == 1:
-        before = (
-            graph.zeros(f"{own}:zero", block)
-            if given is None
-            else graph.apply("_copy", (given,), f"{own}:final", block)
-        )
-        after = graph.value(own, block)
-        places.reads[head], places.writes[own] = TensorRows(before), TensorRows(after)
-    else:
-        spec = recurrence.history(memory)
-        before = graph.filled(f"{own}:final", spec, recurrence.steps, block, given)
-        after = graph.value(own, spec)
-        places.reads[head] = recurrence.in_order(before, memory.offset, backward=True)
-        places.writes[own] = recurrence.in_order(after, 0, backward=True)
+        before, after = graph.started(f"{own}:final", block, given), graph.value(own, block)
+        _carry(places, after, before, head)
+        places.writes[own] = TensorRows(after)
+        return after
+    spec = recurrence.history(memory)
+    before = graph.filled(f"{own}:final", spec, recurrence.steps, block, given)
+    after = graph.value(own, spec)
+    places.reads[head] = recurrence.in_order(before, memory.offset, backward=True)
+    places.writes[own] = recurrence.in_order(after, 0, backward=True)
     places.overwritten[after] = before
     return after

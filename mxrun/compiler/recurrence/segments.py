@@ -222,8 +222,7 @@ def _forward_segment(recurrence: SegmentedRecurrence, length: int, is_train: boo
     made = forward_loop(graph, part, body, read, initial, {})
     graph.builder.results.update(made.others)
     for memory in part.prop.memories:
-        value = last_values(graph, part, memory, made.histories[memory.name])
-        graph.builder.results[memory.name] = value
+        graph.builder.results[memory.name] = last_values(graph, part, memory, made)
     return graph.builder.build()
 
 

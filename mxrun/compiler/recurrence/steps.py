@@ -51,13 +51,13 @@ def forward_graph(
     graph, body = SurroundingGraph(is_train, StepKind.FORWARD), divided.forward
     read = read_arguments(graph, recurrence, body.sources)
     initial = initial_values(graph, recurrence)
-    made = forward_loop(graph, recurrence, body, read, initial, divided.kept)
+    carried = () if keeps else recurrence.carried
+    made = forward_loop(graph, recurrence, body, read, initial, divided.kept, carried)
     results = dict(made.others)
     if keeps:
         results |= {history_name(name): value for name, value in made.histories.items()}
     for memory in (memory for memory in recurrence.prop.memories if memory.is_final):
-        history = made.histories[memory.name]
-        results[memory.name] = last_values(graph, recurrence, memory, history)
+        results[memory.name] = last_values(graph, recurrence, memory, made)
     graph.builder.results.update(results)
     return graph.builder.build()
 

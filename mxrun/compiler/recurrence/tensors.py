@@ -97,6 +97,12 @@ class SurroundingGraph:
         """Return a tensor of zeros."""
         return self.apply("_zeros", (), name, spec, zeros_parameters(spec))
 
+    def started(self, name: str, spec: TensorSpec, given: ValueId | None) -> ValueId:
+        """Return a tensor that begins as a copy of `given`, or as zeros."""
+        if given is None:
+            return self.zeros(name, spec)
+        return self.apply("_copy", (given,), name, spec)
+
     def filled(
         self, name: str, spec: TensorSpec, first: int, rows: TensorSpec, given: ValueId | None
     ) -> ValueId:
