@@ -22,6 +22,7 @@ from mxrun.io.loading.iterator import OnWait, Slots
 from mxrun.io.loading.rows import BatchRows
 from mxrun.io.loading.staging import Staging
 from mxrun.io.loading.statistics import COPY, MAKE, MIX, READ, StageStatistics
+from mxrun.io.loading.turns import Turns
 from mxrun.runtime.engine.default import new_engine
 from mxrun.runtime.engine.failure import JobError
 from mxrun.runtime.engine.interface import Engine, Pool, RunContext, Variable
@@ -99,6 +100,8 @@ class Loader:
         self._rows, self._memory, self._skips = rows, staging, skips
         self._size = len(next(iter(staging.batches[0].values())))
         self._part_rows = min(_MAX_ROWS, -(-self._size // max(workers, 1)))
+        row_bytes = sum(slot.nbytes for slot in staging.batches[0].values()) // self._size
+        self._turns = Turns(row_bytes, rows.runs_python)
         self.engine = _engine(engine, workers)
         threads = max(workers, 1) if isinstance(self.engine, ThreadedEngine) else 1
         stages = {READ: threads, MAKE: threads, MIX: 1, COPY: 1}
@@ -260,10 +263,13 @@ class Loader:
         """Read the records of a part."""
         del run
         rows, positions = self._range(place, part)
-        started = time.perf_counter()
-        place.content[part] = self._rows.read(self._epoch.indices[positions])
-        size = self._rows.reading.taken_bytes()
-        self.statistics.add(READ, time.perf_counter() - started, rows.stop - rows.start, size)
+        count = rows.stop - rows.start
+        with self._turns.reading():
+            started = time.perf_counter()
+            place.content[part] = self._rows.read(self._epoch.indices[positions])
+            size = self._rows.reading.taken_bytes()
+            self.statistics.add(READ, time.perf_counter() - started, count, size)
+        self._turns.note(count, size)
 
     def _make(self, place: _StagedBatch, part: int, run: RunContext) -> None:
         """Make the rows of a part from its records."""
@@ -274,7 +280,7 @@ class Loader:
         rows, positions = self._range(place, part)
         targets = {name: slot[rows] for name, slot in place.slots.items()}
         size = sum(target.nbytes for target in targets.values())
-        with self.statistics.busy(MAKE, rows.stop - rows.start, size):
+        with self._turns.making(), self.statistics.busy(MAKE, rows.stop - rows.start, size):
             indices, draws = self._epoch.indices[positions], self._epoch.draws[positions]
             errors = self._rows.write(content, indices, draws, targets)
         place.errors[part] = {rows.start + row: error for row, error in errors.items()}

@@ -143,6 +143,11 @@ class BatchRows:
             for name, spec in dataset.inputs.items()
         }
 
+    @property
+    def runs_python(self) -> bool:
+        """Whether a transform is a user's own."""
+        return any(program.runs_python for program in self._programs.values())
+
     def read(self, records: Numbers) -> Mapping[str, Raw]:
         """Read the content of records from their files."""
         return {name: program.read(records) for name, program in self._programs.items()}
