@@ -19,12 +19,13 @@ _OWN_PACKAGE = "mxrun."
 
 def guarded(column: LazyField) -> LazyField:
     """Return a column whose `read` raises UserError for a bad record, as mxrun's own do."""
-    if _is_ours(column.read):
+    if is_ours(column.read):
         return column
     return replace(column, read=partial(_read, column.read))
 
 
-def _is_ours(read: Callable[..., Any]) -> bool:
+def is_ours(read: Callable[..., Any]) -> bool:
+    """Return whether a function of reading is mxrun's own."""
     while isinstance(read, partial):
         read = read.func
     return (getattr(read, "__module__", None) or "").startswith(_OWN_PACKAGE)

@@ -17,7 +17,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, LazyField
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.iterator import Slots
-from mxrun.io.loading.own_columns import guarded
+from mxrun.io.loading.own_columns import guarded, is_ours
 from mxrun.io.loading.python_transforms import TransformRunner
 from mxrun.io.transforms.boxes import ImageMove
 from mxrun.io.transforms.mixing import mix_batch
@@ -139,7 +139,15 @@ class BatchRows:
             **{name: reading.watched(column) for name, column in dataset.lazy.items()},
         }
         self._programs = {
-            name: RowProgram(dataset.pipeline, name, columns[name], spec, seed, python)
+            name: RowProgram(
+                dataset.pipeline,
+                name,
+                columns[name],
+                spec,
+                seed,
+                python,
+                keeps_decoded=name in dataset.lazy and is_ours(dataset.lazy[name].read),
+            )
             for name, spec in dataset.inputs.items()
         }
 

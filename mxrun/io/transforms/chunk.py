@@ -16,6 +16,7 @@ from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.python_transforms import TransformRunner
 from mxrun.io.transforms.base import Record, RecordShape, Uniform
 from mxrun.io.transforms.boxes import ImageMove
+from mxrun.io.transforms.decoded import DecodedImages
 from mxrun.io.transforms.draws import Draws, draw_uniform, transform_key
 from mxrun.io.transforms.pipeline import TransformStep, values
 
@@ -57,7 +58,7 @@ class RecordChunk:
     """Records of one field that are transformed together, and the errors of those that failed.
 
     column: channels of encoded images, and the scale of bytes. has_code: whether machine code may
-    be used. moves: of the geometric transforms so far.
+    be used. moves: of the geometric transforms so far. decoded: keeps decoded images.
     """
 
     name: str
@@ -70,6 +71,7 @@ class RecordChunk:
     python: TransformRunner
     failed: dict[int, UserError] = field(default_factory=dict)
     moves: list[ImageMove] = field(default_factory=list)
+    decoded: DecodedImages | None = None
 
     def __len__(self) -> int:
         return len(self.records)

@@ -19,6 +19,7 @@ from mxrun.io.transforms.base import ChunkTransform, ValueTransform, WindowTrans
 from mxrun.io.transforms.boxes import ImageMove, move_boxes
 from mxrun.io.transforms.chunk import Item, Items, RecordChunk, Stack, stacked
 from mxrun.io.transforms.color import Normalize
+from mxrun.io.transforms.decoded import DecodedImages
 from mxrun.io.transforms.pipeline import Pipeline, TransformStep, values
 from mxrun.io.transforms.stages import ChunkStage, PythonStage, Stage, ValueStage
 from mxrun.io.transforms.window_stage import Misfit, WindowStage
@@ -61,9 +62,11 @@ class RowProgram:
         spec: TensorSpec,
         seed: int,
         python: TransformRunner | None = None,
+        keeps_decoded: bool = False,
     ) -> None:
         """name: of the field that `column` holds. spec: of a row. python: runs users' transforms,
-        by default on the thread that calls `write`.
+        by default on the thread that calls `write`. keeps_decoded: whether the decoded images of a
+        small column are kept; its files must not change.
         """
         self._name, self._column, self._spec, self._seed = name, column, spec, seed
         self._python = python or ThreadTransforms()
@@ -78,6 +81,7 @@ class RowProgram:
         elif column.shape and column.shape[0] is not None:
             channels = column.shape[0]
         self._channels = channels
+        self._decoded = _decoded(pipeline, name, column) if keeps_decoded else None
         self._stages, self._tail = _compile(tuple(pipeline.of(name)), spec)
 
     @property
@@ -93,7 +97,14 @@ class RowProgram:
         items: list[Item] = [None] * len(records)
         left: Iterable[int] = range(len(records))
         failed: dict[int, UserError] = {}
-        if self._has_code and (found := self._column.arrays(records)) is not None:
+        if self._decoded is not None:
+            images, is_kept = self._decoded.of(records)
+            if is_kept.all():
+                return Raw(Stack(images, records))
+            for row in np.flatnonzero(is_kept).tolist():
+                items[row] = images[records[row]]
+            left = np.flatnonzero(~is_kept).tolist()
+        elif self._has_code and (found := self._column.arrays(records)) is not None:
             arrays, is_read = found
             if is_read.all():
                 return Raw(Stack(arrays, np.arange(len(records))))
@@ -135,6 +146,7 @@ class RowProgram:
             self._has_code,
             self._python,
             dict(raw.failed),
+            decoded=self._decoded,
         )
         items = raw.items
         for stage in self._stages:
@@ -174,6 +186,15 @@ class _Tail:
         self._windows.write(items, chunk, target, [stage.step for stage in self._stages])
         for stage in self._stages:
             stage.change(target, chunk)
+
+
+def _decoded(pipeline: Pipeline, name: str, column: Field | LazyField) -> DecodedImages | None:
+    """Return the memory for decoded images, if their files are always decoded at full size."""
+    if isinstance(column, Field) or None not in column.shape:
+        return None
+    transforms = [step.transform for step in pipeline.of(name)]
+    resamples = any(isinstance(each, WindowTransform) and each.resamples for each in transforms)
+    return None if resamples else DecodedImages(column.count)
 
 
 def _compile(

@@ -85,10 +85,13 @@ class Sources:
         if isinstance(item, EncodedImage):
             channels = int(self.channels[row])
             try:
-                return decode_pixels(item, self._headers[row], channels, divisor, buffer)
+                pixels = decode_pixels(item, self._headers[row], channels, divisor, buffer)
             except UserError as error:
                 self.fail(row, error)
                 return None
+            if self._chunk.decoded is not None:
+                self._chunk.decoded.keep(int(self._chunk.records[row]), pixels)
+            return pixels
         assert item is not None
         return np.ascontiguousarray(item if item.dtype == np.uint8 else self._chunk.values(item))
 
