@@ -1,0 +1,142 @@
+"""`mxrun infer --prompt` and `inspect-memory --phase generate` as processes."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from commands import mxrun, refused, result, succeeded
+from language_models import CONTEXT, TRANSFORMER
+
+from mxrun.base.errors import UserError
+from mxrun.cli.generate import PromptOptions
+from mxrun.report.generation import write_streamed
+
+RUN = "runs/transformer"
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a trained run, and prompts as files."""
+    folder = tmp_path_factory.mktemp("work")
+    (folder / "net.yaml").write_text(TRANSFORMER)
+    result("train", "net.yaml", cwd=folder)
+    (folder / "lines.txt").write_text("ROMEO:\n\nI am \r\n")
+    (folder / "lines.jsonl").write_text('"ROMEO:"\n{"prompt": "I am "}\n')
+    (folder / "broken.jsonl").write_text('"ROMEO:"\n\n{"text": "I am "}\n')
+    return folder
+
+
+def test_a_text_goes_on_and_the_same_seed_gives_the_same_one(work: Path) -> None:
+    arguments = ("infer", RUN, "--prompt", "ROMEO:", "--length", "15", "--seed", "4")
+    done = succeeded(mxrun(*arguments, cwd=work))
+    assert done.stdout.startswith("ROMEO:")
+    assert len(done.stdout) == len("ROMEO:") + 15 + len("\n")
+    assert "15 tokens in " in done.stderr
+    assert "checkpoint-40" in done.stderr
+    report = result(*arguments, cwd=work)
+    (only,) = report["results"]
+    assert only["prompt"] + only["text"] + "\n" == done.stdout
+    assert (report["temperature"], report["seed"], report["tokens"]) == (1.0, 4, 15)
+    other = succeeded(mxrun(*arguments[:-1], "5", "--temperature", "2", cwd=work))
+    assert other.stdout != done.stdout
+
+
+def test_prompts_of_files_have_one_text_each(work: Path) -> None:
+    greedy = ("--length", "9", "--temperature", "0")
+    lines = result("infer", RUN, "--prompts", "lines.txt", *greedy, cwd=work)
+    assert [each["prompt"] for each in lines["results"]] == ["ROMEO:", "I am "]
+    values = result("infer", RUN, "--prompts", "lines.jsonl", *greedy, cwd=work)
+    assert values["results"] == lines["results"]
+    shown = succeeded(mxrun("infer", RUN, "--prompts", "lines.txt", *greedy, cwd=work)).stdout
+    texts = [each["prompt"] + each["text"] for each in lines["results"]]
+    assert shown == f"{texts[0]}\n---\n{texts[1]}\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--prompt", "I", "--length", str(CONTEXT)), "no more than 24 positions"),
+        (("--prompt", "I", "--split", "train"), "--split cannot be combined with --prompt"),
+        (("--prompt", "I", "--temperature", "-1"), "--temperature"),
+        (("--prompt", "§"), "does not have these characters"),
+        (("--prompts", "broken.jsonl"), "broken.jsonl, line 3"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(work: Path, options: tuple[str, ...], message: str) -> None:
+    assert message in refused("infer", RUN, *options, cwd=work)
+
+
+def options(**given: object) -> PromptOptions:
+    absent = dict.fromkeys(field.name for field in fields(PromptOptions))
+    return PromptOptions(**{**absent, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "inputs", "batch", "message"),
+    [
+        ({"prompt": "I", "top_p": 0.0}, (), None, "--top-p"),
+        ({"prompt": "I", "top_p": 1.5}, (), None, "--top-p"),
+        ({"prompt": "I", "temperature": 0.0, "top_k": 3}, (), None, "draws nothing"),
+        ({"prompt": "I", "prompts": Path("lines.txt")}, (), None, "leave out one"),
+        ({"prompt": "I"}, (), "max", "--batch max"),
+        ({"prompts": Path("lines.txt")}, ("x.npy",), None, "x.npy cannot be combined"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    given: dict[str, object], inputs: tuple[str, ...], batch: str | None, message: str
+) -> None:
+    chosen = options(**given)
+    assert chosen.is_requested
+    with pytest.raises(UserError, match=message):
+        chosen.check(inputs, {"split": None}, batch)
+
+
+def test_options_of_text_need_a_text() -> None:
+    assert not options().is_requested
+    with pytest.raises(UserError, match="--length, --top-k without a text to continue"):
+        assert options(length=5, top_k=2).is_requested
+
+
+def test_inspect_memory_shows_the_states(work: Path) -> None:
+    phase = ("--phase", "generate", "--length", str(CONTEXT))
+    report = result("inspect-memory", "net.yaml", *phase, cwd=work)
+    text = result("infer", RUN, "--prompt", "I", "--length", str(CONTEXT - 1), cwd=work)
+    assert text["planned_bytes"] == report["planned_bytes"]
+    assert text["carried_bytes"] == report["classes"]["carried"]["total_bytes"] > 0
+    of_run = result("inspect-memory", RUN, *phase, cwd=work)
+    assert of_run["planned_bytes"] == report["planned_bytes"]
+    table = succeeded(mxrun("inspect-memory", RUN, *phase, cwd=work)).stdout
+    assert "carried from one run to the next" in table
+    assert "--phase generate" in refused("inspect-memory", "net.yaml", "--length", "3", cwd=work)
+    message = refused("inspect-memory", "digits_lenet", "--phase", "generate", cwd=work)
+    assert "one sequence of token ids" in message
+
+
+class _Watched(io.StringIO):
+    """Stream that knows what was written when it was last flushed."""
+
+    flushed = ""
+
+    def flush(self) -> None:
+        self.flushed = self.getvalue()
+
+
+def test_each_piece_is_written_before_the_next_one_is_made(monkeypatch) -> None:
+    stream = _Watched()
+    monkeypatch.setattr("sys.stdout", stream)
+    seen = []
+
+    def pieces() -> Iterator[str]:
+        for piece in ("a", "", "\x1b[2J"):
+            seen.append(stream.flushed)
+            yield piece
+
+    write_streamed("> ", pieces())
+    assert seen == ["> ", "> a", "> a"]
+    assert stream.flushed == "> a\x1b[2J\n"
+    assert json.dumps(stream.getvalue()).count("u001b") == 1

@@ -1,0 +1,277 @@
+"""Networks that compute one position a run give what all positions at once give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from generation_runs import all_positions, embedded, layer, position_by_position
+
+from mxrun.base.errors import UserError
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import TensorSpec
+from mxrun.device.cpu.device import CpuDevice
+from mxrun.device.interface import Device
+from mxrun.device.reference.device import ReferenceDevice
+from mxrun.graph.graph import MemoryClass
+from mxrun.graph.node import NodeEntry
+from mxrun.graph.phases import GENERATE
+from mxrun.graph.recurrence.node import recurrent_node
+from mxrun.graph.recurrence.parameters import RecurrenceParameters
+from mxrun.graph.symbol import Symbol, apply, variable
+from mxrun.operator.incremental import IncrementalForm, SequenceArguments
+from mxrun.operator.operator import ForwardCall, Operator
+from mxrun.operator.property import (
+    InPlaceProperty,
+    OperatorProperty,
+    PartialInference,
+    PartialShapes,
+    same_shape,
+)
+from mxrun.operator.register import register
+from mxrun.passes.incremental import incremental
+
+TOKENS, WIDTH = 13, 24
+IDS = np.random.default_rng(1).integers(0, TOKENS, (2, 21)).astype(np.int32)
+
+
+def head(data: Symbol) -> Symbol:
+    return layer("FullyConnected", "head", data, num_hidden=TOKENS, flatten=False)
+
+
+def dense(name: str, data: Symbol, width: int) -> Symbol:
+    return layer("FullyConnected", name, data, num_hidden=width, flatten=False)
+
+
+def transformer() -> Symbol:
+    """Two blocks: packed heads with learned positions."""
+    x = layer("position_embedding", "positions", embedded(TOKENS, WIDTH), max_length=32)
+    for number in range(2):
+        h = layer("LayerNorm", f"norm{number}", x)
+        h = dense(f"qkv{number}", h, 3 * WIDTH)
+        h = layer(
+            *("scaled_dot_product_attention", f"attention{number}", h),
+            num_heads=3,
+            causal=True,
+            packed=True,
+        )
+        h = layer("Dropout", f"dropout{number}", dense(f"out{number}", h, WIDTH), p=0.5)
+        x = apply("elemwise_add", {"lhs": x, "rhs": h}, {}, f"sum{number}")
+        h = layer("gated_activation", f"gate{number}", dense(f"wide{number}", x, 4 * WIDTH))
+        x = apply("elemwise_add", {"lhs": x, "rhs": dense(f"narrow{number}", h, WIDTH)}, {})
+    return head(layer("RMSNorm", "norm", x))
+
+
+def grouped_heads() -> Symbol:
+    """Rotated queries and keys; two heads of queries share one of keys; odd sizes of values."""
+    x = embedded(TOKENS, WIDTH)
+    query = layer("rotary_embedding", "rotated_query", dense("query", x, 24), num_heads=4)
+    key = layer("rotary_embedding", "rotated_key", dense("key", x, 12), num_heads=2)
+    given = {"query": query, "key": key, "value": dense("value", x, 10)}
+    parameters = {"num_heads": 4, "num_kv_heads": 2, "causal": True, "scale": 0.7}
+    return head(apply("scaled_dot_product_attention", given, parameters, "attention")[0])
+
+
+def reshaped() -> Symbol:
+    """Positions move between axes, and are merged with the batch and taken apart again."""
+    x = layer("transpose", "steps_first", embedded(TOKENS, WIDTH), axes=(1, 0, 2))
+    x = layer("Reshape", "rows", x, shape=(-1, WIDTH))
+    x = layer("FullyConnected", "dense", x, num_hidden=WIDTH)
+    x = layer("softmax", "softmax", layer("Reshape", "apart", x, shape=(-1, 2, WIDTH)))
+    x = layer("expand_dims", "expanded", layer("SwapAxis", "back", x, dim1=0, dim2=1), axis=2)
+    parts = apply("SliceChannel", {"data": x}, {"num_outputs": 2, "axis": 3}, "halves")
+    x = apply("Concat", {"arg0": parts[1], "arg1": parts[0]}, {"num_args": 2, "dim": 3}, "joined")
+    x = layer("sum", "squeezed", x, axis=2)
+    total = layer("sum", "total", x, axis=-1, keepdims=True)
+    return head(apply("broadcast_mul", {"lhs": total, "rhs": x}, {}, "scaled"))
+
+
+def fused_rnn(mode: str, layout: str) -> Symbol:
+    x = embedded(TOKENS, WIDTH)
+    steps_first = layout == "TNC"
+    if steps_first:
+        x = layer("transpose", "steps_first", x, axes=(1, 0, 2))
+    sizes = {"state_size": 7, "num_layers": 2, "p": 0.3}
+    x = layer("RNN", "rnn", x, mode=mode, layout=layout, initial_state="zeros", **sizes)
+    return head(layer("transpose", "back", x, axes=(1, 0, 2)) if steps_first else x)
+
+
+def recurrence(offset: int) -> Symbol:
+    """h(t) = tanh(W h(t - offset) + x(t)), in a body of its own."""
+    x = layer("transpose", "steps_first", embedded(TOKENS, WIDTH), axes=(1, 0, 2))
+    step, memory = variable("body/x"), variable("body/h")
+    h = layer("FullyConnected", "body/dense", memory, num_hidden=WIDTH)
+    h = layer(
+        "Activation",
+        "body/tanh",
+        apply("elemwise_add", {"lhs": h, "rhs": step}, {}),
+        act_type="tanh",
+    )
+    parameters = RecurrenceParameters(
+        sequences=("body/x",), memories=("body/h",), offsets=(offset,), num_outputs=1
+    )
+    node = recurrent_node("body", [h.heads[0]] * 2, parameters, {"body/x": x.heads[0]})
+    return head(layer("transpose", "back", Symbol([NodeEntry(node)]), axes=(1, 0, 2)))
+
+
+NETWORKS: dict[str, Callable[[], Symbol]] = {
+    "transformer": transformer,
+    "grouped heads": grouped_heads,
+    "reshaped": reshaped,
+    "lstm": lambda: fused_rnn("lstm", "NTC"),
+    "gru, steps first": lambda: fused_rnn("gru", "TNC"),
+    "recurrence": lambda: recurrence(1),
+    "recurrence, 3 steps back": lambda: recurrence(3),
+}
+
+
+def device(kind: type[Device], threads: int = 1) -> Device:
+    return kind(kind.describe(0, threads))
+
+
+@pytest.mark.parametrize("kind", [CpuDevice, ReferenceDevice])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_one_position_a_run_equals_all_at_once(name: str, kind: type[Device]) -> None:
+    symbol = NETWORKS[name]()
+    expected, parameters = all_positions(symbol, IDS, device(kind))
+    found, executor = position_by_position(symbol, IDS, device(kind), parameters)
+    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=1e-5)
+    carried = [b for b in executor.plan.pinned if b.memory_class is MemoryClass.CARRIED]
+    assert bool(carried) == (name != "reshaped")
+    # What is stored of earlier positions is overwritten in place: no step has a copy of it.
+    largest = max((block.nbytes for block in carried), default=1 << 30)
+    made = [block.nbytes for block in executor.plan.phases[GENERATE].blocks]
+    assert name != "grouped heads" or max(made) < largest
+
+
+def test_a_row_does_not_depend_on_the_other_rows_nor_on_the_team() -> None:
+    symbol = transformer()
+    _, parameters = all_positions(symbol, IDS, device(CpuDevice))
+    both, _ = position_by_position(symbol, IDS, device(CpuDevice), parameters)
+    alone, _ = position_by_position(symbol, IDS[1:], device(CpuDevice), parameters)
+    np.testing.assert_array_equal(both[1:], alone)
+    team, _ = position_by_position(symbol, IDS, device(CpuDevice, 2), parameters)
+    np.testing.assert_array_equal(team, both)
+
+
+def convert(symbol: Symbol, shapes: dict[str, tuple[int, ...]] | None = None) -> None:
+    inputs = {"data": TensorSpec(IDS.shape, "int32")}
+    incremental(symbol, inputs, ["data"], shapes or {}, IDS.shape[1])
+
+
+@pytest.mark.parametrize(
+    ("layers", "named"),
+    [
+        (lambda x: layer("mean", "average", x, axis=1), "mean 'average'"),
+        (lambda x: layer("Reshape", "fixed", x, shape=(-1, 21, 2, 12)), "Reshape 'fixed'"),
+        (lambda x: layer("LayerNorm", "norm", x, axis=1)[0], "LayerNorm 'norm'"),
+        (lambda x: dense("merged", layer("Flatten", "flat", x), 5), "FullyConnected 'merged'"),
+        (lambda x: apply("cumsum", {"a": x}, {"axis": 1}, "sums"), "cumsum 'sums'"),
+        (
+            lambda x: apply("broadcast_add", {"lhs": x, "rhs": variable("table")}, {}, "shift"),
+            "broadcast_add 'shift'",
+        ),
+    ],
+)
+def test_a_layer_that_needs_all_positions_is_named(
+    layers: Callable[[Symbol], Symbol], named: str
+) -> None:
+    symbol = dense("head", layers(embedded(TOKENS, WIDTH)), 3)
+    with pytest.raises(UserError, match="needs all positions of the sequence at once") as raised:
+        convert(symbol, {"table": (1, 21, WIDTH)})
+    # Layers after it are not blamed.
+    (diagnostic,) = raised.value.diagnostics
+    assert diagnostic.problem.startswith(named)
+    assert "position_axis" in diagnostic.hint
+
+
+@pytest.mark.parametrize(
+    ("symbol", "problem", "remedy"),
+    [
+        (
+            lambda: layer(
+                "scaled_dot_product_attention", "look", embedded(13, 24), num_heads=1, packed=True
+            ),
+            "scaled_dot_product_attention 'look': attention that reads later positions",
+            "causal: true",
+        ),
+        (
+            lambda: layer(
+                *("RNN", "both", embedded(13, 24)),
+                state_size=3,
+                num_layers=1,
+                mode="gru",
+                layout="NTC",
+                initial_state="zeros",
+                bidirectional=True,
+            ),
+            "RNN 'both': the layer cannot compute one position after the other",
+            "one direction",
+        ),
+    ],
+)
+def test_layers_that_read_later_positions_say_so(
+    symbol: Callable[[], Symbol], problem: str, remedy: str
+) -> None:
+    with pytest.raises(UserError) as raised:
+        convert(symbol())
+    (diagnostic,) = raised.value.diagnostics
+    assert diagnostic.problem.startswith(problem)
+    assert remedy in f"{diagnostic.hint} {diagnostic.expected}"
+
+
+@pytest.mark.usefixtures("separate_registry")
+def test_an_operator_of_ones_own_says_its_form() -> None:
+    """The sum of the positions so far: a running total in a state."""
+
+    @register("own_sums")
+    class OwnSums(InPlaceProperty[OwnSumsParameters]):
+        type_string = "own_sums"
+        parameter_type = OwnSumsParameters
+
+        def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+            data, output = same_shape(("data", "output"), [*inputs, *outputs], "sums")
+            return PartialInference([data], [output], [])
+
+        def incremental(
+            self, sequences: SequenceArguments
+        ) -> IncrementalForm[OperatorProperty[Any]] | None:
+            assert (sequences.axes, sequences.positions, sequences.length) == ((1,), 21, 21)
+            return IncrementalForm(OwnTotal(self.parameters), 1, {"lhs": "output"})
+
+        def create_operator(self) -> Operator:
+            return OwnSumsBody()
+
+    class OwnTotal(OwnSums):
+        def list_arguments(self) -> tuple[str, ...]:
+            return ("data", "lhs")
+
+        def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+            names = ("data", "lhs", "output")
+            *both, output = same_shape(names, [*inputs, *outputs], "total")
+            return PartialInference(both, [output], [])
+
+        def create_operator(self) -> Operator:
+            return OwnTotalBody()
+
+    own = layer("own_sums", "own", embedded(TOKENS, WIDTH))
+    expected, parameters = all_positions(own, IDS, device(CpuDevice))
+    found, executor = position_by_position(own, IDS, device(CpuDevice), parameters)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert executor.plan.specs["own:lhs"].shape == (2, 1, WIDTH)
+
+
+class OwnSumsParameters(Parameters):
+    """No parameters."""
+
+
+class OwnSumsBody(Operator):
+    def forward(self, call: ForwardCall) -> None:
+        call.store(output=call.inputs.data.cumsum(axis=1))
+
+
+class OwnTotalBody(Operator):
+    def forward(self, call: ForwardCall) -> None:
+        call.store(output=call.inputs.data + call.inputs.lhs)

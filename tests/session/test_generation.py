@@ -1,0 +1,200 @@
+"""Text of trained runs: equal to the full network's, whatever else is generated beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from generation_runs import position_by_position
+from language_models import CONTEXT, LSTM, TOKENS, TRANSFORMER
+from training import run_training
+
+from mxrun.base.errors import UserError
+from mxrun.base.tensor import TensorSpec
+from mxrun.commands.inspect_memory import inspect_memory
+from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.executor.executor import Executor
+from mxrun.graph.graph import MemoryClass
+from mxrun.graph.phases import EVALUATE
+from mxrun.graph.symbol import Symbol
+from mxrun.io.text.vocabulary import CharacterVocabulary
+from mxrun.session.device import describe, open_device
+from mxrun.session.generation.generate import (
+    GeneratedText,
+    GenerateRequest,
+    Generation,
+    prepare_generation,
+)
+from mxrun.session.generation.network import language_model, plan_generation
+from mxrun.session.generation.sampling import TokenSampling
+from mxrun.session.trained_model import TrainedModel
+
+GREEDY = TokenSampling(temperature=0)
+PROMPTS = ("ROMEO:", "I", "the ", "And so")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrainedModel]:
+    """Trained networks by name."""
+    folder = tmp_path_factory.mktemp("runs")
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, config in {"transformer": TRANSFORMER, "lstm": LSTM}.items():
+            Path("net.yaml").write_text(config)
+            run_training()
+            found[name] = TrainedModel.open(folder / "runs" / name)
+    return found
+
+
+def continued(
+    model: TrainedModel, *prompts: str, length: int | None = 12, **options: object
+) -> list[GeneratedText]:
+    generation = prepare_generation(model, GenerateRequest(prompts, length, **options))
+    pieces = list(generation.run())
+    for row, text in enumerate(generation.texts):
+        assert "".join(piece.text for piece in pieces if piece.row == row) == text.text
+    return generation.texts
+
+
+def full_logits(model: TrainedModel, ids: list[int]) -> np.ndarray:
+    """Return the logits [positions, tokens] of the network that reads all ids at once."""
+    language = language_model(model.built)
+    shapes = {name: array.shape for name, array in model.arrays.items()}
+    device = open_device(model.built.config, describe(model.built.config, 1))
+    request = CompileRequest(
+        {"data": TensorSpec((1, len(ids)), "int32")},
+        shapes=shapes,
+        phases=(EVALUATE,),
+        constant_parameters=True,
+        device=device.description,
+    )
+    executor = Executor(compile_plan(Symbol([language.logits]), request), device)
+    executor.device.fill(executor.memory, 0, executor.plan.pinned_bytes, 0)
+    model.copy_into(executor)
+    executor.prepare()
+    executor.tensor("data").write([ids])
+    executor.run(EVALUATE)
+    return executor.result(EVALUATE, language.logits.name).read()[0]
+
+
+@pytest.mark.parametrize("name", ["transformer", "lstm"])
+def test_greedy_tokens_and_logits_are_those_of_the_full_network(models, name: str) -> None:
+    model = models[name]
+    (text,) = continued(model, "ROMEO:", sampling=GREEDY)
+    ids = text.prompt_ids + text.ids
+    assert (len(text.ids), text.ended) == (12, "length")
+    logits = full_logits(model, ids)
+    best = np.sort(logits, axis=1)
+    for position, token in enumerate(ids[1:]):
+        is_new = position + 1 >= len(text.prompt_ids)
+        if is_new and best[position, -1] - best[position, -2] > 1e-4:
+            assert logits[position].argmax() == token
+    device = open_device(model.built.config, describe(model.built.config, 1))
+    symbol = Symbol([language_model(model.built).logits])
+    steps, _ = position_by_position(symbol, np.array([ids], np.int32), device, model.arrays)
+    np.testing.assert_allclose(steps[0], logits, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["transformer", "lstm"])
+@pytest.mark.parametrize("batch", [None, 3])
+def test_a_batch_of_prompts_equals_single_prompts(models, name: str, batch: int | None) -> None:
+    together = continued(models[name], *PROMPTS, sampling=GREEDY, batch=batch)
+    alone = [continued(models[name], prompt, sampling=GREEDY)[0] for prompt in PROMPTS]
+    assert [text.to_json() for text in together] == [text.to_json() for text in alone]
+    # Draws depend on the number of a prompt, not on what the others are.
+    drawn = continued(models[name], *PROMPTS, batch=batch)
+    other = continued(models[name], "O", "brief", *PROMPTS[2:3], batch=batch)
+    assert other[2].ids == drawn[2].ids
+
+
+def test_the_seed_decides_the_text(models) -> None:
+    texts = [continued(models["transformer"], "And", seed=seed)[0].text for seed in (1, 1, 2, 0)]
+    assert texts[0] == texts[1]
+    assert len(set(texts)) == 3
+    # The config's seed is 0.
+    assert continued(models["transformer"], "And")[0].text == texts[3]
+
+
+def test_the_position_table_limits_the_length(models) -> None:
+    model = models["transformer"]
+    (text,) = continued(model, "ROMEO:", length=None)
+    assert len(text.prompt_ids + text.ids) == CONTEXT
+    with pytest.raises(UserError) as raised:
+        continued(model, "ROMEO:", length=CONTEXT - 5)
+    (problem,) = raised.value.diagnostics
+    assert problem.problem == f"the layer 'positions' has no more than {CONTEXT} positions"
+    assert problem.got == str(CONTEXT + 1)
+    # A recurrence has no such limit.
+    (text,) = continued(models["lstm"], "ROMEO:", length=3 * CONTEXT)
+    assert len(text.ids) == 3 * CONTEXT
+
+
+def test_a_token_for_the_end_of_a_text_ends_it(models) -> None:
+    model = models["transformer"]
+    vocabulary = model.vocabulary
+    assert isinstance(vocabulary, CharacterVocabulary)
+    (text,) = continued(model, "ROMEO:", sampling=GREEDY)
+    end = text.ids[3]
+    tokens = ["<eos>" if number == end else each for number, each in enumerate(vocabulary.tokens)]
+    with_end = replace(model, vocabulary=CharacterVocabulary(tokens, None, False))
+    kept = text.ids[: text.ids.index(end)]
+    prompts = [p for p in ("ROMEO:", "Q") if vocabulary.tokens[end] not in p]
+    (ended, *_) = continued(with_end, *prompts, sampling=GREEDY)
+    assert (ended.ids, ended.ended) == (kept, "end")
+    assert ended.text == vocabulary.decode(kept)
+
+
+def test_a_run_without_vocabulary_reads_and_writes_numbers(models) -> None:
+    model = replace(models["transformer"], vocabulary=None)
+    (text,) = continued(model, "3 1 4", sampling=GREEDY, length=5)
+    assert text.prompt_ids == [3, 1, 4]
+    assert text.text == "".join(f" {token}" for token in text.ids)
+    with pytest.raises(UserError, match="no vocabulary"):
+        continued(model, f"3 {TOKENS}")
+
+
+def test_prompts_of_unknown_characters_and_empty_ones_are_refused(models) -> None:
+    with pytest.raises(UserError, match="does not have these characters: '§'"):
+        continued(models["lstm"], "a § b")
+    with pytest.raises(UserError, match="a prompt is empty"):
+        continued(models["lstm"], "a", "")
+
+
+@pytest.mark.parametrize("name", ["transformer", "lstm"])
+def test_planned_memory_is_touched_memory(models, name: str) -> None:
+    model = models[name]
+    generation = prepare_generation(model, GenerateRequest(("I",), CONTEXT - 1))
+    plan, executor = generation.plan, generation._executor
+    assert plan.planned_bytes == plan.lower_bound_bytes
+
+    def exercise() -> None:
+        executor.device.fill(executor.memory, 0, plan.pinned_bytes, 0)
+        model.copy_into(executor)
+        executor.prepare()
+        list(Generation(*_parts(generation)).run())
+
+    assert executor.touched_bytes(exercise) == plan.planned_bytes
+
+
+def _parts(generation: Generation) -> tuple:
+    parts = (generation.trained, generation.request, generation.tokens, generation.planned)
+    return (*parts, generation.length, generation._executor)
+
+
+def test_inspect_memory_shows_the_plan_of_infer(models, tmp_path: Path) -> None:
+    model = models["transformer"]
+    config = tmp_path / "net.yaml"
+    config.write_text(TRANSFORMER)
+    report = inspect_memory(config, phase="generate", length=CONTEXT, measured=False).to_json()
+    planned = plan_generation(model.built, 1, CONTEXT)
+    assert report["planned_bytes"] == planned.plan.planned_bytes
+    assert report["phase"] == "generate"
+    # Keys in blocks of 16 positions, and values, of 32 numbers each.
+    assert report["classes"]["carried"]["total_bytes"] == 4 * 32 * (32 + CONTEXT)
+    names = {block["tensor"] for block in report["pinned"] if block["class"] == "carried"}
+    assert names == {"attention:key_cache", "attention:value_cache"}
+    lstm = plan_generation(models["lstm"].built, 2, 1000).plan
+    assert lstm.classes()[MemoryClass.CARRIED.value].total_bytes == 2 * (2 * 32 * 4)
