@@ -1,0 +1,128 @@
+"""Tokens per second of text generation at batch 1: mxrun and PyTorch eager with a cache.
+
+    MXRUN_TORCH_PYTHON=... python tests/bench/bench_generation.py --rounds 20
+
+Both generate the same number of tokens with the same weights in turn, drawing and decoding
+included, after their greedy logits have been compared. Prints the medians and their ratio. Not a
+test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+# The peer's team must not find the cores taken by a team that waits.
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+
+import numpy as np
+
+from mxrun.config.bundled import find_config
+from mxrun.frontend import build
+from mxrun.graph.phases import GENERATE
+from mxrun.passes.incremental import PRESENT
+from mxrun.session.generation.generate import GenerateRequest, Generation, prepare_generation
+from mxrun.session.planning import parse_config
+from mxrun.session.unsaved_model import start_values, unsaved_model
+
+# Layers, heads and context of each config.
+_SIZES = {"gpt_shakespeare": (4, 4, 64), "gpt_shakespeare_medium": (6, 6, 256)}
+
+
+def prepared(name: str, length: int, threads: int) -> Generation:
+    """Return a generation of `length` tokens with the initial weights of a config."""
+    parsed = parse_config(find_config(name))
+    built = build(parsed, 1)
+    arrays = start_values(built, Path("runs"))
+    model = unsaved_model(parsed, built, arrays, Path("runs"))
+    return prepare_generation(model, GenerateRequest(("0",), length, threads=threads))
+
+
+def again(generation: Generation) -> Generation:
+    """Return the same generation from its beginning."""
+    known = (generation.trained, generation.request, generation.tokens, generation.planned)
+    return Generation(*known, generation.length, generation._executor)
+
+
+def greedy_logits(generation: Generation, count: int) -> np.ndarray:
+    """Return the logits of each position of the greedy text after token 0."""
+    executor, planned = generation._executor, generation.planned
+    token, found = 0, []
+    for present in range(count):
+        executor.tensor(planned.model.data).write(token)
+        executor.tensor(PRESENT).write(present)
+        executor.run(GENERATE)
+        logits = executor.result(GENERATE, planned.network.symbol.heads[0].name).read()
+        found.append(logits.reshape(-1))
+        token = int(found[-1].argmax())
+    return np.stack(found)
+
+
+class Peer:
+    """PyTorch in a process of its own."""
+
+    def __init__(self, generation: Generation, sizes: tuple[int, ...], threads: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            weights = Path(folder) / "weights.npz"
+            np.savez(weights, **generation.trained.arrays)
+            script = Path(__file__).with_name("gpt_torch.py")
+            python = os.environ.get("MXRUN_TORCH_PYTHON", sys.executable)
+            self._process = subprocess.Popen(
+                [python, script, weights, *map(str, (*sizes, threads))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            self.logits = np.array(self.ask("logits"))
+
+    def ask(self, line: str) -> object:
+        """Return the answer to a line."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
+def main() -> None:
+    """Compare, then generate in turn, and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", default="", help="configs whose name contains this")
+    options = parser.parse_args()
+    print(f"{'':26}{'mxrun tok/s':>12}{'PyTorch':>10}{'ratio':>8}{'best':>8}{'error':>10}")
+    for name, (layers, heads, context) in _SIZES.items():
+        if options.only not in name:
+            continue
+        length = context - 1
+        generation = prepared(name, length, options.threads)
+        peer = Peer(generation, (layers, heads, context), options.threads)
+        error = abs(greedy_logits(generation, length) - peer.logits).max()
+        pairs = []
+        for _ in range(options.rounds + 1):
+            fresh = again(generation)
+            started = time.perf_counter()
+            for _ in fresh.run():
+                pass
+            own = time.perf_counter() - started
+            pairs.append((own, float(peer.ask(str(length)))))
+        own, other = zip(*pairs[1:], strict=True)
+        ratio = statistics.median(theirs / ours for ours, theirs in pairs[1:])
+        rates = [length / statistics.median(each) for each in (own, other)]
+        print(
+            f"{name:26}{rates[0]:12,.0f}{rates[1]:10,.0f}{ratio:8.2f}"
+            f"{min(other) / min(own):8.2f}{error:10.1e}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
