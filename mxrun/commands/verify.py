@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -18,7 +18,7 @@ from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import STATES, MemoryClass
-from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.graph.phases import EVALUATE, TRAIN, base_phase, bucket_phase
 from mxrun.operator.fusion import FUSIONS
 from mxrun.passes.commute_maxpool import COMMUTE_MAXPOOL
 from mxrun.passes.fold_batch_norm import FOLDING
@@ -108,16 +108,23 @@ def verify(
             }
             request = replace(request, autotuned=implementations)
             plan = compile_plan(built.model.symbol, request)
+            variants = [each for each in VARIANTS if each.phase == phase]
+            variants += _unfused(built, request, phase)
+            plans = [
+                (variant, compile_plan(built.model.symbol, replace(request, **variant.changes)))
+                for variant in variants
+            ]
+            for length in request.buckets:
+                sized = replace(built, model=built.buckets[length])
+                entries += _of_length(sized, length, plan, plans, steps)
             expected = results(built, plan, PlanVariant("", phase), steps, trained)
-            for variant in (*VARIANTS, *_unfused(built, request, phase)):
-                if variant.phase == phase:
-                    changed = compile_plan(built.model.symbol, replace(request, **variant.changes))
-                    low = _is_low(plan.phases[phase]) or _is_low(changed.phases[phase])
-                    if variant.is_wrong:
-                        entries.append(freed_early_entry(built, changed, variant, steps, expected))
-                        continue
-                    got = results(built, changed, variant, steps, trained)
-                    entries.append(compared(variant, expected, got, low))
+            for variant, changed in plans:
+                low = _is_low(plan.phases[phase]) or _is_low(changed.phases[phase])
+                if variant.is_wrong:
+                    entries.append(freed_early_entry(built, changed, variant, steps, expected))
+                    continue
+                got = results(built, changed, variant, steps, trained)
+                entries.append(compared(variant, expected, got, low))
             if all(np.isfinite(array).all() for array in expected.values()):
                 trained = expected
     return {
@@ -126,6 +133,27 @@ def verify(
         "variants": entries,
         "passed": all(entry["passed"] for entry in entries),
     }
+
+
+def _of_length(
+    built: ModelDefinition,
+    length: int,
+    plan: Plan,
+    plans: Sequence[tuple[PlanVariant, Plan]],
+    steps: int,
+) -> Iterator[dict[str, Any]]:
+    """Yield the entries of the variants of training on shorter sequences, but for the wrong one.
+
+    built: with the model of that length.
+    """
+    phase = bucket_phase(TRAIN, length)
+    expected = results(built, plan, PlanVariant("", phase), steps, {})
+    for variant, changed in plans:
+        if not variant.is_wrong:
+            sized = replace(variant, name=f"length {length}: {variant.name}", phase=phase)
+            got = results(built, changed, sized, steps, {})
+            low = _is_low(plan.phases[phase]) or _is_low(changed.phases[phase])
+            yield compared(sized, expected, got, low)
 
 
 def freed_early_entry(
@@ -202,7 +230,7 @@ def results(
         if variant.phase == EVALUATE:
             results = loop.results().items()
             outputs |= {f"{name}, step {step + 1}": array for name, array in results}
-    if variant.phase == TRAIN:
+    if base_phase(variant.phase) == TRAIN:
         names = [block.name for block in plan.pinned if block.memory_class in _COMPARED]
         outputs = {name: loop.executor.tensor(name).read() for name in names}
     return outputs

@@ -27,7 +27,15 @@ from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, ValueId
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.lower import lower
-from mxrun.graph.phases import ACCUMULATE, EVALUATE, GENERATE, PREPARE, TRAIN, UPDATE
+from mxrun.graph.phases import (
+    ACCUMULATE,
+    EVALUATE,
+    GENERATE,
+    PREPARE,
+    TRAIN,
+    UPDATE,
+    bucket_phase,
+)
 from mxrun.graph.reverse import reverse
 from mxrun.graph.symbol import Symbol
 from mxrun.graph.update_rule import Clipping, UpdateRule, accumulated, averaged
@@ -61,6 +69,8 @@ class CompileRequest:
     """Inputs and options of a compilation.
 
     inputs: specs of the io slots, batch axis included.
+    buckets: by length, the io slots of batches of shorter sequences; every phase is planned for
+        these as well, in the same arena, under the name of `bucket_phase`.
     shapes: further known shapes by name.
     rules: the update rule of each trained parameter; empty for a plan without training.
     gradients: parameters whose gradients are results although no update reads them.
@@ -90,6 +100,7 @@ class CompileRequest:
     """
 
     inputs: Mapping[str, TensorSpec]
+    buckets: Mapping[int, Mapping[str, TensorSpec]] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     rules: Mapping[str, UpdateRule] = field(default_factory=dict)
     clipping: Clipping | None = None
@@ -134,25 +145,35 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
 
     Raises UserError for a network that cannot be planned.
     """
-    inference = infer_request(symbol, request)
     if request.budget is None or request.segment is not None:
-        return _compiled(symbol, request, inference)
+        return _compiled(symbol, request)
 
     def planner(segment: int | None, budget: Budget | None) -> Plan:
-        return _compiled(symbol, replace(request, segment=segment, budget=budget), inference)
+        return _compiled(symbol, replace(request, segment=segment, budget=budget))
 
+    inference = infer_request(symbol, request)
     lengths = segment_lengths(symbol, inference) if inference.complete else []
     return fit_in_segments(planner, lengths, request.budget, StepSeconds(request.machine))
 
 
-def _compiled(symbol: Symbol, request: CompileRequest, inference: InferredSpecs) -> Plan:
+def _compiled(symbol: Symbol, request: CompileRequest) -> Plan:
     """Return the plan with recurrences in segments as requested."""
     started = time.perf_counter()
-    graphs = {
-        phase: _selected(_phase_graph(symbol, request, inference, phase), request, phase)
-        for phase in request.phases
-    }
+    graphs = {}
+    for length, sized in _sized(request).items():
+        inference = infer_request(symbol, sized)
+        for phase in request.phases:
+            name = bucket_phase(phase, length)
+            graphs[name] = _selected(_phase_graph(symbol, sized, inference, phase), sized, name)
     return _planned(graphs, request, started)
+
+
+def _sized(request: CompileRequest) -> dict[int | None, CompileRequest]:
+    """Return the request for sequences of each length; None is the largest."""
+    sized: dict[int | None, CompileRequest] = {None: request}
+    for length, inputs in request.buckets.items():
+        sized[length] = replace(request, inputs=inputs)
+    return sized
 
 
 @_uncollected()
@@ -232,16 +253,17 @@ def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) 
         phases, budget_bytes = fit_to_budget(
             plain, pinned, request.budget, sharing, request.machine
         )
+    # Slots of shorter sequences are the beginnings of those of the longest, which come first.
     specs = {
         name: graph.spec(value)
-        for graph in graphs.values()
+        for graph in reversed(graphs.values())
         for name, value in graph.sources.items()
     } | dict(request.staged)
     planning_ms = (time.perf_counter() - started) * 1e3
     plan = Plan(phases, pinned, specs, request.device, planning_ms, budget_bytes)
     if flags.debug():
-        for phase in phases.values():
-            verify_graph(phase.graph, "place")
+        for planned in phases.values():
+            verify_graph(planned.graph, "place")
         verify_plan(plan)
     return plan
 

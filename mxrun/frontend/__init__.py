@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.config import Parsed, RunConfig
+from mxrun.frontend.buckets import bucket_models, bucket_problems
 from mxrun.frontend.contexts import context_problems, indivisible
 from mxrun.frontend.data import data_requests, missing_data
 from mxrun.frontend.labels import label_problems
@@ -40,6 +42,11 @@ class ModelDefinition:
     data: Mapping[str, DatasetRequest]
     micro_batches: int = 1
     contexts: int = 1
+
+    @cached_property
+    def buckets(self) -> dict[int, Model]:
+        """The model for each shorter length to which sequences are padded, ascending."""
+        return bucket_models(self.model, self.data)
 
     @property
     def batch_size(self) -> int:
@@ -101,6 +108,7 @@ def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
     if parsed.config is not None and model is not None:
         diagnostics += micro_batch_problems(parsed.config, model)
         diagnostics += context_problems(parsed.config, model)
+        diagnostics += bucket_problems(parsed.config, model, requests)
     if diagnostics or parsed.config is None or model is None or training is None:
         raise UserError(sorted(diagnostics, key=_place))
     return ModelDefinition(parsed.config, model, training, requests)

@@ -43,8 +43,13 @@ def one_batch_size(error: UserError, key: str, hint: str) -> list[Diagnostic]:
 
     key: of the config, which needs that.
     """
+    return one_size(error, key, "batch size", hint)
+
+
+def one_size(error: UserError, key: str, size: str, hint: str) -> list[Diagnostic]:
+    """Return the diagnostics of a network that cannot be built with another size of its inputs."""
     return [
-        replace(each, problem=f"{key}: a layer requires one batch size: {each.problem}", hint=hint)
+        replace(each, problem=f"{key}: a layer requires one {size}: {each.problem}", hint=hint)
         for each in error.diagnostics
     ]
 

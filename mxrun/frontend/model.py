@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -55,12 +55,26 @@ class Model:
         Raises UserError if declared shapes contradict that size.
         """
         shapes = {name: (batch_size, *spec.shape[1:]) for name, spec in self.inputs.items()}
+        return self._with_inputs(shapes, batch_size, f"a batch of {batch_size}")
+
+    def shortened(self, length: int, names: Sequence[str]) -> Model:
+        """Return the same network for sequences of another length in the inputs `names`.
+
+        Raises UserError if shapes, such as those of parameters, contradict that length.
+        """
+        shapes = {
+            name: (spec.shape[0], length, *spec.shape[2:]) if name in names else spec.shape
+            for name, spec in self.inputs.items()
+        }
+        return self._with_inputs(shapes, self.batch_size, f"the length {length}")
+
+    def _with_inputs(self, shapes: Mapping[str, Shape], batch_size: int, what: str) -> Model:
+        """Return the same network for inputs of other shapes."""
         known = {name: spec.shape for name, spec in self.learned.items()}
         inference = infer(self.symbol.heads, {**known, **shapes})
         if not inference.complete:
             raise UserError(
-                inference.diagnostics
-                or f"a batch of {batch_size} leaves unknown: {', '.join(inference.unknown)}"
+                inference.diagnostics or f"{what} leaves unknown: {', '.join(inference.unknown)}"
             )
         inputs = {name: replace(self.inputs[name], shape=shape) for name, shape in shapes.items()}
         losses = tuple(_loss(node, inference) for node in self.symbol.nodes if is_loss(node))

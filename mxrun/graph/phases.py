@@ -14,3 +14,13 @@ EVALUATE = "evaluate"
 GENERATE = "generate"
 # Computes once the values that depend on parameters alone, for a plan that changes no parameter.
 PREPARE = "prepare"
+
+
+def bucket_phase(phase: str, length: int | None) -> str:
+    """Return the name of a phase over sequences of `length`; None for the largest length."""
+    return phase if length is None else f"{phase}:{length}"
+
+
+def base_phase(phase: str) -> str:
+    """Return the name of a phase, whatever the length of its sequences."""
+    return phase.partition(":")[0]

@@ -32,6 +32,7 @@ def place_pinned(
 ) -> tuple[Block, ...]:
     """Return one block per source of any phase, packed from offset 0 by class, then in graph order.
 
+    A source has the size of its largest tensor: phases over shorter sequences use its beginning.
     staged: further io tensors, which no graph reads; they come last.
     """
     kinds: dict[str, MemoryClass] = {}
@@ -39,7 +40,7 @@ def place_pinned(
     for graph in graphs:
         for name, value in graph.sources.items():
             kinds.setdefault(name, graph.values[value].memory_class)
-            sizes[name] = align(graph.spec(value).nbytes)
+            sizes[name] = max(sizes.get(name, 0), align(graph.spec(value).nbytes))
     for name, spec in (staged or {}).items():
         kinds[name], sizes[name] = MemoryClass.IO, align(spec.nbytes)
     blocks = []

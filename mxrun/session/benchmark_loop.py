@@ -12,7 +12,7 @@ import numpy.typing as npt
 from mxrun.executor.executor import Executor
 from mxrun.executor.switch_interval import short_switch_interval
 from mxrun.frontend import Model, ModelDefinition
-from mxrun.graph.phases import TRAIN
+from mxrun.graph.phases import TRAIN, base_phase
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
@@ -43,15 +43,16 @@ class Steps:
     """
 
     def __init__(self, built: ModelDefinition, plan: Plan, phase: str) -> None:
+        """`phase`: one of the plan's, over sequences of the model's length."""
         self.phase = phase
         self.executor = Executor(plan, open_device(built.config, plan.device))
         self._built = built
         self._records = synthetic_records(built.model)
         self._iterator = self._new_iterator()
-        self._slots = slots(self.executor, self._iterator)
+        self._slots = slots(self.executor, self._iterator, self._iterator.specs)
         self._measure = None
-        if phase == TRAIN:
-            measured = Phase(TRAIN, self._iterator, built.training.metrics)
+        if base_phase(phase) == TRAIN:
+            measured = Phase(phase, self._iterator, built.training.metrics)
             losses, batch = built.model.losses, self._slots.arrays
             self._measure = Measure(self.executor, measured, losses, batch)
             self._schedule = self.executor.tensor(SCHEDULE).mirror()

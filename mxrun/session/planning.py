@@ -103,8 +103,10 @@ def request_for(
         phases.append(UPDATE)
     if not training or built.config.data.eval is not None:
         phases.append(EVALUATE)
+    shorter = built.buckets if training else {}
     return CompileRequest(
         inputs=built.model.inputs,
+        buckets={length: model.inputs for length, model in shorter.items()},
         shapes=built.model.shapes,
         rules=settings.rules if training else {},
         clipping=settings.clipping if training else None,

@@ -21,7 +21,7 @@ from mxrun.executor.executor import Executor
 from mxrun.executor.gradient_buckets import cuts, gradient_buckets
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
+from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, base_phase
 from mxrun.graph.update_rule import averaged
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fingerprint import fingerprint
@@ -202,6 +202,7 @@ class Run:
             self.engine,
             run,
             self._group if len(self.executors) > 1 else None,
+            {length: model.losses for length, model in self.built.buckets.items()},
         )
 
     @property
@@ -262,8 +263,8 @@ class Run:
                 for name, array in batch.arrays.items():
                     np.copyto(array, content[name])
                 batch.store()
-            for phase in (ACCUMULATE, TRAIN, UPDATE, EVALUATE):
-                if phase in self.plan.phases and (phase != EVALUATE or "eval" in self.iterators):
+            for phase in self.plan.phases:
+                if base_phase(phase) != EVALUATE or "eval" in self.iterators:
                     executor.run(phase)
 
         return sum(

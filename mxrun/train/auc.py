@@ -69,6 +69,10 @@ class RankedPairs(Metric):
         self._column, self._flat_spread = self._amounts[:, np.newaxis], self._spread.reshape(-1)
         self._unknown = np.zeros((count, width), np.bool_)
 
+    def share(self, totals: Array) -> None:
+        """Add to these sums from now on."""
+        self.totals, self._flat = totals, totals.reshape(-1)
+
     def update(self) -> None:
         """Add the current batch of the predictions."""
         counted(self._predictions, self._labels, self._amounts)

@@ -247,6 +247,10 @@ class CountedPairs(Metric):
         self._index = np.zeros_like(predictions.labels)
         self._amounts = np.zeros(len(predictions.labels))
 
+    def share(self, totals: Array) -> None:
+        """Add to these sums from now on."""
+        self.totals, self._flat = totals, totals.reshape(-1)
+
     def update(self) -> None:
         """Add the current batch of the predictions."""
         best = counted(self._predictions, self._index, self._amounts)

@@ -71,7 +71,7 @@ class SingleContext:
             return make.group(
                 program,
                 self._loading,
-                kind(lambda _: self._if_loaded(partial(run, program)), program),
+                kind(lambda _: self._if_loaded(lambda: run(replica.program(program))), program),
                 make.measure(lambda _: self._if_loaded(measure), f"measure {program}"),
             )
 

@@ -12,7 +12,6 @@ from mxrun.base.errors import Diagnostic
 from mxrun.base.near_names import listed
 from mxrun.executor.checked import NonFinite, first_non_finite
 from mxrun.executor.executor import Executor
-from mxrun.graph.phases import EVALUATE
 from mxrun.io.loading.batch import Batch
 from mxrun.train.progress import Progress
 
@@ -36,11 +35,16 @@ class EvaluationDiverged(Located):
 
 
 def located_in_evaluation(
-    executor: Executor, slots: Mapping[str, npt.NDArray[Any]], batch: Batch, progress: Progress
+    executor: Executor,
+    program: str,
+    slots: Mapping[str, npt.NDArray[Any]],
+    batch: Batch,
+    progress: Progress,
 ) -> Diagnostic:
     """Run the batch in the slots again, call by call, and return a diagnostic.
 
-    It names the first operator that wrote NaN or infinity.
+    program: that of its evaluation. The diagnostic names the first operator that wrote NaN or
+    infinity.
     """
     problem = f"the evaluation after epoch {progress.epoch} (step {progress.step}) is not finite"
     bad = bad_record(slots, batch)
@@ -48,7 +52,7 @@ def located_in_evaluation(
         name, record = bad
         problem = f"{problem}: record {record} of the evaluation data is not finite in {name!r}"
         return Diagnostic(problem)
-    found = first_non_finite(executor, EVALUATE)
+    found = first_non_finite(executor, program)
     why = "the loss exceeds float32" if found is None else written_text(found)
     return Diagnostic(
         f"{problem}: {why}",

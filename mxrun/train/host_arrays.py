@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
 
+from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import STATES, MemoryClass
 from mxrun.io.loading.iterator import DataIterator
@@ -22,8 +23,18 @@ class HostArrays:
     that `load` and `store` have nothing to do; on others they are copies.
     """
 
-    def __init__(self, executor: Executor, names: Iterable[str]) -> None:
-        mirrors = {name: executor.tensor(name).mirror() for name in names}
+    def __init__(
+        self,
+        executor: Executor,
+        names: Iterable[str],
+        specs: Mapping[str, TensorSpec] | None = None,
+    ) -> None:
+        """`specs`: those of tensors that are smaller than planned; they begin at the same place."""
+        plan = executor.plan
+        specs = plan.specs if specs is None else specs
+        mirrors = {
+            name: executor.tensor_at(plan.offset(name), specs[name]).mirror() for name in names
+        }
         self.arrays: dict[str, npt.NDArray[Any]] = {
             name: mirror.array for name, mirror in mirrors.items()
         }
@@ -56,6 +67,12 @@ def pinned(executor: Executor, *kinds: MemoryClass) -> list[str]:
     return executor.plan.persistent(*kinds)
 
 
-def slots(executor: Executor, iterator: DataIterator) -> HostArrays:
-    """Return the I/O slots that an iterator fills; storing them brings a batch to the device."""
-    return HostArrays(executor, (name for name in iterator.specs if name in executor.plan.specs))
+def slots(
+    executor: Executor, iterator: DataIterator, specs: Mapping[str, TensorSpec] | None = None
+) -> HostArrays:
+    """Return the I/O slots that an iterator fills; storing them brings a batch to the device.
+
+    specs: of the batches, if their sequences are shorter than the longest.
+    """
+    names = [name for name in iterator.specs if name in executor.plan.specs]
+    return HostArrays(executor, names, specs)

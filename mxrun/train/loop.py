@@ -31,7 +31,7 @@ from mxrun.train.measure import LossTensors, Phase
 from mxrun.train.metric_kind import Figure
 from mxrun.train.observer import EpochDone, Observer, StepDone, StepLogged
 from mxrun.train.progress import Progress
-from mxrun.train.replica import Replica
+from mxrun.train.replica import BucketLosses, Replica
 from mxrun.train.training_parameters import TrainingParameters
 from mxrun.train.undo import StepUndo
 
@@ -101,13 +101,15 @@ class TrainingLoop:
         engine: Engine,
         run: Callable[[str], None] | None = None,
         others: ContextGroup | None = None,
+        buckets: BucketLosses | None = None,
     ) -> None:
         """`run` runs a program instead of the executor, to observe it. `others`: all contexts of a
-        run on several, of which the executor is the first.
+        run on several, of which the executor is the first. `buckets`: the losses of sequences that
+        are shorter than the longest.
         """
         self._pace, self._observer = pace, observer
         self._train, self._evaluation = train, evaluation
-        first = Replica(executor, losses, train, evaluation)
+        first = Replica(executor, losses, train, evaluation, buckets=buckets)
         self._replicas = [first]
         if others is None:
             self._runner: StepRunner = SingleContext(engine, first, run or executor.run)
@@ -418,7 +420,9 @@ class TrainingLoop:
         measure, batch = replica.evaluation_measure, replica.batch
         if measure is not None and batch is not None and not measure.is_finite:
             executor, arrays = replica.executor, replica.slots.arrays
-            raise EvaluationDiverged(located_in_evaluation(executor, arrays, batch, self.progress))
+            program = replica.program(EVALUATE)
+            found = located_in_evaluation(executor, program, arrays, batch, self.progress)
+            raise EvaluationDiverged(found)
 
 
 def _give_up(saver: Saver, progress: Progress, error: RecordError | WaitEnded) -> NoReturn:

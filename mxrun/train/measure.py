@@ -13,6 +13,7 @@ import numpy as np
 from mxrun.base.classification import Classification, Likelihood
 from mxrun.base.regression import Regression
 from mxrun.executor.executor import Executor
+from mxrun.graph.phases import bucket_phase
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.train.class_weights import ClassWeights
@@ -76,33 +77,44 @@ class MeasuredLoss:
     def __init__(
         self, executor: Executor, phase: Phase, loss: LossTensors, slots: Mapping[str, Array]
     ) -> None:
-        self._phase, self._loss = phase, loss
-        rows = len(slots[SAMPLE_WEIGHT])
+        self._phase = phase
+        # Sum of the loss, and number of predictions in it, or sum of their weights.
+        self._totals = np.zeros(2)
+        self.is_finite = True
+        self._set_loss(loss, len(slots[SAMPLE_WEIGHT]))
+        self.metrics = self._metrics.by_figure
+        self._bind(executor, slots)
+        self.reset()
+
+    def _set_loss(self, loss: LossTensors, rows: int) -> None:
+        """Set the loss, whose tensors have the shapes of the batches to measure."""
+        self._loss = loss
         # A loss whose output predicts no classes may still have several labels for each row.
         classification = loss.classification or loss.label_classes
         self._per_row, self._ignored = 1, None
         if classification is not None:
             self._per_row = classification.predictions // rows
             self._ignored = classification.ignored if classification.labelled else None
-        # Sum of the loss, and number of predictions in it, or sum of their weights.
-        self._totals = np.zeros(2)
-        self.is_finite = True
-        self._metrics = Metrics(phase.metrics, loss.measured, rows, self._totals)
-        self.metrics = self._metrics.by_figure
-        self._bind(executor, slots)
-        self.reset()
+        self._metrics = Metrics(self._phase.metrics, loss.measured, rows, self._totals)
 
-    def _bind(self, executor: Executor, slots: Mapping[str, Array]) -> None:
-        """Set the tensors that an update reads."""
+    def _bind(
+        self, executor: Executor, slots: Mapping[str, Array], length: int | None = None
+    ) -> None:
+        """Set the tensors that an update reads; length: that of the sequences, as of buckets."""
         phase, loss = self._phase, self._loss
-        programs = [name for name in (phase.name, *phase.partial) if name in executor.programs]
-        self._losses = {name: executor.result(name, loss.loss).mirror() for name in programs}
+        names = {name: bucket_phase(name, length) for name in (phase.name, *phase.partial)}
+        programs = {name: each for name, each in names.items() if each in executor.programs}
+        self._losses = {
+            name: executor.result(each, loss.loss).mirror() for name, each in programs.items()
+        }
         self._weight = slots[SAMPLE_WEIGHT]
         rows = len(self._weight)
         # Rows that are records, for metrics; with class weights those of the loss differ.
         self._is_record = self._weight if phase.class_weights is None else np.zeros(rows, "f4")
         if self.metrics and self._metrics.reads_output:
-            self._outputs = {name: executor.result(name, loss.output).mirror() for name in programs}
+            self._outputs = {
+                name: executor.result(each, loss.output).mirror() for name, each in programs.items()
+            }
         if loss.label:
             self._label = slots[loss.label]
         if self._ignored is not None:
@@ -113,6 +125,16 @@ class MeasuredLoss:
         """Return a measurement of another executor's batches that adds to the same sums."""
         other = copy(self)
         other._bind(executor, slots)
+        return other
+
+    def of_length(
+        self, executor: Executor, slots: Mapping[str, Array], loss: LossTensors, length: int
+    ) -> MeasuredLoss:
+        """Return a measurement of sequences of another length that adds to the same sums."""
+        other = copy(self)
+        other._set_loss(loss, len(slots[SAMPLE_WEIGHT]))
+        other._metrics.share(self.metrics)
+        other._bind(executor, slots, length)
         return other
 
     def reset(self) -> None:
@@ -191,6 +213,24 @@ class Measure:
         """Return a measurement of another executor's batches that adds to the same sums."""
         other = copy(self)
         other._losses = [loss.beside(executor, slots) for loss in self._losses]
+        return other
+
+    def of_length(
+        self,
+        executor: Executor,
+        slots: Mapping[str, Array],
+        losses: Sequence[LossTensors],
+        length: int,
+    ) -> Measure:
+        """Return a measurement of sequences of another length that adds to the same sums.
+
+        losses: with the shapes of that length.
+        """
+        other = copy(self)
+        other._losses = [
+            measured.of_length(executor, slots, loss, length)
+            for measured, loss in zip(self._losses, losses, strict=True)
+        ]
         return other
 
     def reset(self) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 import numpy as np
 
 from mxrun.base.classification import Likelihood
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
 from mxrun.train.predictions import (
     Array,
@@ -47,6 +48,10 @@ class Metric(ABC):
     def reset(self) -> None:
         """Reset the sums."""
         self.totals.fill(0)
+
+    def share(self, totals: Array) -> None:
+        """Add to these sums from now on, of the same metric of batches of another shape."""
+        self.totals = totals
 
 
 class Mean(Metric):
@@ -153,6 +158,17 @@ class Metrics:
                 self.by_figure[kind.figure] = OfLoss(kind, totals)
         self._metrics = tuple(self.by_figure.values())
         self._may_warn = any(metric.may_warn for metric in self._metrics)
+
+    def share(self, others: Mapping[str, Metric]) -> None:
+        """Add to the sums of the same metrics of batches whose sequences have another length.
+
+        Raises UserError for a metric with sums for each element of a sequence.
+        """
+        for figure, metric in self.by_figure.items():
+            if metric.totals.shape != others[figure].totals.shape:
+                problem = f"{figure} has a sum for each element, which sequences in buckets lack"
+                raise UserError(Diagnostic(problem, hint="leave out the metric, or the buckets"))
+            metric.share(others[figure].totals)
 
     def update(self, label: Array, output: Array, weight: Array) -> None:
         """Add a batch: labels and output in row-major order, and the weights of its rows."""

@@ -69,7 +69,7 @@ class CheckedLoop(TrainingLoop):
         bad = bad_record(replica.slots.arrays, replica.batch)
         if bad is not None:
             return self._bad_record(step, *bad)
-        found = first_non_finite(replica.executor, program)
+        found = first_non_finite(replica.executor, replica.program(program))
         return None if found is None else self._diverged(step, replica.batch, found)
 
     def _bad_record(self, step: int, name: str, record: int) -> Diagnostic:

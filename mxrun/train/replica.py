@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,19 +11,38 @@ import numpy.typing as npt
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.lower import RANDOM_STATE
+from mxrun.graph.phases import bucket_phase
 from mxrun.graph.update_rule import SCHEDULE
 from mxrun.io.loading.batch import Batch
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.train.class_weights import RowWeights
-from mxrun.train.host_arrays import slots
+from mxrun.train.host_arrays import HostArrays, slots
 from mxrun.train.measure import LossTensors, Measure, Phase
+
+# By the length of sequences in buckets, the losses with the shapes of that length.
+BucketLosses = Mapping[int, Sequence[LossTensors]]
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """Access to batches whose sequences have one length.
+
+    length: None for the longest. slots: the I/O slots. measure, evaluation: of training and of
+    evaluation. row_weights: writes the weights of the classes, if there are any.
+    """
+
+    length: int | None
+    slots: HostArrays
+    measure: Measure
+    evaluation: Measure | None
+    row_weights: RowWeights | None
 
 
 class Replica:
     """Executor whose slots a loop fills, and whose results it measures.
 
-    slots: the I/O slots, which hold `batch`: a batch, or part of one. measure, evaluation_measure:
-    sums over batches, which all replicas of a loop share.
+    The slots hold `batch`: a batch, or part of one; with buckets its sequences may be shorter than
+    the longest. The sums over batches are shared by all replicas of a loop and by all lengths.
     """
 
     def __init__(
@@ -32,26 +52,81 @@ class Replica:
         train: Phase,
         evaluation: Phase | None,
         first: Replica | None = None,
+        buckets: BucketLosses | None = None,
     ) -> None:
-        """`first`: the replica whose sums this one adds to; None for the first itself."""
+        """`first`: the replica whose sums this one adds to; None for the first itself. buckets:
+        the losses of shorter sequences.
+        """
         self.executor = executor
-        self.slots = slots(executor, train.iterator)
         self.batch: Batch | None = None
-        batch, weights = self.slots.arrays, train.class_weights
-        self._row_weights = None if weights is None else RowWeights(weights, batch)
-        self.evaluation_measure: Measure | None = None
-        if first is None:
-            self.measure = Measure(executor, train, losses, batch)
-            if evaluation is not None:
-                self.evaluation_measure = Measure(executor, evaluation, losses, batch)
-        else:
-            self.measure = first.measure.beside(executor, batch)
-            if first.evaluation_measure is not None:
-                self.evaluation_measure = first.evaluation_measure.beside(executor, batch)
+        self._view = full = self._full(losses, train, evaluation, first)
+        self._views = {None: full} | {
+            length: self._shorter(full, length, tensors, train)
+            for length, tensors in (buckets or {}).items()
+        }
         self._schedule = executor.tensor(SCHEDULE).mirror()
         named = executor.plan.specs
         self._random = executor.tensor(RANDOM_STATE).mirror() if RANDOM_STATE in named else None
         self._sums = _ranges(executor, MemoryClass.GRADIENTS)
+
+    def _full(
+        self,
+        losses: Sequence[LossTensors],
+        train: Phase,
+        evaluation: Phase | None,
+        first: Replica | None,
+    ) -> _View:
+        """Return the access to batches of the longest sequences."""
+        executor, given = self.executor, slots(self.executor, train.iterator)
+        arrays, weights = given.arrays, train.class_weights
+        row_weights = None if weights is None else RowWeights(weights, arrays)
+        if first is None:
+            measure = Measure(executor, train, losses, arrays)
+            evaluated = None
+            if evaluation is not None:
+                evaluated = Measure(executor, evaluation, losses, arrays)
+        else:
+            measure = first.measure.beside(executor, arrays)
+            evaluated = first.evaluation_measure and first.evaluation_measure.beside(
+                executor, arrays
+            )
+        return _View(None, given, measure, evaluated, row_weights)
+
+    def _shorter(
+        self, full: _View, length: int, losses: Sequence[LossTensors], train: Phase
+    ) -> _View:
+        """Return the access to batches of shorter sequences."""
+        graph = self.executor.plan.phases[bucket_phase(train.name, length)].graph
+        sources = {name: graph.spec(value) for name, value in graph.sources.items()}
+        specs = {**self.executor.plan.specs, **sources}
+        given = slots(self.executor, train.iterator, specs)
+        arrays, weights, evaluation = given.arrays, train.class_weights, full.evaluation
+        return _View(
+            length,
+            given,
+            full.measure.of_length(self.executor, arrays, losses, length),
+            evaluation and evaluation.of_length(self.executor, arrays, losses, length),
+            None if weights is None else RowWeights(weights, arrays),
+        )
+
+    @property
+    def slots(self) -> HostArrays:
+        """The I/O slots, which hold `batch`."""
+        return self._view.slots
+
+    @property
+    def measure(self) -> Measure:
+        """Sums over the batches of training."""
+        return self._view.measure
+
+    @property
+    def evaluation_measure(self) -> Measure | None:
+        """Sums over the batches of evaluation."""
+        return self._view.evaluation
+
+    def program(self, phase: str) -> str:
+        """Return the program of a phase that runs `batch`."""
+        return bucket_phase(phase, self._view.length)
 
     def begin(self) -> None:
         """Read the key of the random streams, of which a step sets only the position."""
@@ -71,22 +146,26 @@ class Replica:
         if self._random is not None:
             self._random.array[1:] = step, part
             self._random.store()
-        self.batch = batch = iterator.next_into(self.slots.arrays)
+        if iterator.bucket_lengths:
+            length = iterator.bucket_lengths[iterator.bucket]
+            self._view = self._views.get(length, self._views[None])
+        view = self._view
+        self.batch = batch = iterator.next_into(view.slots.arrays)
         assert batch is not None
-        if weighted and self._row_weights is not None:
-            self._row_weights.write(batch.valid)
-        self.slots.store()
+        if weighted and view.row_weights is not None:
+            view.row_weights.write(batch.valid)
+        view.slots.store()
 
     def measure_step(self, program: str) -> None:
         """Add the results of a training program to the sums."""
         assert self.batch is not None
-        self.measure.update(self.batch.valid, program)
+        self._view.measure.update(self.batch.valid, program)
 
     def measure_evaluation(self) -> None:
         """Add the results of an evaluation program to the sums."""
         assert self.batch is not None
-        assert self.evaluation_measure is not None
-        self.evaluation_measure.update(self.batch.valid)
+        assert self._view.evaluation is not None
+        self._view.evaluation.update(self.batch.valid)
 
     def clear_sums(self) -> None:
         """Set the sums of gradients to zero."""

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+@runtime_checkable
+class BucketOptions(Protocol):
+    """Options of a data set whose records may be in buckets.
+
+    buckets: lengths below that of a record, ascending. padded: the fields that have these lengths.
+    """
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """Lengths of the buckets; empty without them."""
+
+    @property
+    def padded(self) -> tuple[str, ...]:
+        """Names of the fields that are padded."""
 
 
 @dataclass(frozen=True, eq=False)

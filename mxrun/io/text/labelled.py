@@ -15,7 +15,7 @@ from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.formats.labels import LabelForm, label_fields
 from mxrun.io.paths import PathText
 from mxrun.io.text.dataset import UNKNOWN, TokenOptions, window_length
-from mxrun.io.text.texts import PADDING, TextColumn
+from mxrun.io.text.texts import DATA, MASK, PADDING, TextColumn
 
 _Size = Annotated[Int32, Option(ge=1)]
 
@@ -67,6 +67,12 @@ class LabelledTextOptions(TokenOptions):
         description="Names of the classes in the order of their numbers; default: sorted.",
         examples=[["ham", "spam"]],
     )
+
+
+    @property
+    def padded(self) -> tuple[str, ...]:
+        """Names of the fields that have the length of a bucket."""
+        return (DATA, MASK)
 
 
 def labelled_dataset(
