@@ -68,7 +68,6 @@ class LabelledTextOptions(TokenOptions):
         examples=[["ham", "spam"]],
     )
 
-
     @property
     def padded(self) -> tuple[str, ...]:
         """Names of the fields that have the length of a bucket."""
