@@ -32,7 +32,7 @@ _FIRST = np.zeros(1, np.int64)
 
 
 @dataclass
-class _Reading:
+class _RunningRead:
     """Records that a thread is reading, of which it has come to that at `position` [1].
 
     since: time at which the record at position `seen` was found to be read.
@@ -63,7 +63,7 @@ class ReadsInProgress:
 
     def __init__(self) -> None:
         # By thread.
-        self._current: dict[int, _Reading] = {}
+        self._current: dict[int, _RunningRead] = {}
         self._bytes: dict[int, int] = {}
         self.is_cancelled: Callable[[], bool] = lambda: False
 
@@ -78,7 +78,7 @@ class ReadsInProgress:
         if self.is_cancelled():
             raise UserError("reading is cancelled")
         thread = threading.get_ident()
-        self._current[thread] = _Reading(column, (number,), _FIRST, time.monotonic())
+        self._current[thread] = _RunningRead(column, (number,), _FIRST, time.monotonic())
         try:
             content = column.read(number)
         finally:
@@ -94,7 +94,7 @@ class ReadsInProgress:
             # Each of them then has the error.
             return np.empty(0), np.zeros(len(numbers), np.bool_)
         thread = threading.get_ident()
-        self._current[thread] = _Reading(column, numbers, position, time.monotonic())
+        self._current[thread] = _RunningRead(column, numbers, position, time.monotonic())
         try:
             arrays, is_read = column.read_arrays(numbers, position)
         finally:
