@@ -30,7 +30,7 @@ def other_enters(stage: Callable[[], AbstractContextManager[None]]) -> threading
 
 @pytest.mark.parametrize("stage", ["reading", "making"])
 def test_small_records_are_made_in_turn(stage):
-    turns = Turns(SMALL_ROW, runs_python=False)
+    turns = Turns(SMALL_ROW, runs_python=False, patience=HANG_S)
     turns.note(64, 64 * SMALL)
     with getattr(turns, stage)():
         others = [other_enters(turns.making), other_enters(turns.reading)]
@@ -43,7 +43,7 @@ def test_small_records_are_made_in_turn(stage):
     [(LARGE_ROW, False, SMALL), (SMALL_ROW, True, SMALL), (SMALL_ROW, False, LARGE)],
 )
 def test_other_records_are_made_side_by_side(row, runs_python, record):
-    turns = Turns(row, runs_python)
+    turns = Turns(row, runs_python, HANG_S)
     turns.note(64, 64 * record)
     with turns.making():
         assert other_enters(turns.making).wait(HANG_S)
@@ -53,7 +53,7 @@ def test_other_records_are_made_side_by_side(row, runs_python, record):
 
 
 def test_reads_that_wait_for_a_disk_are_side_by_side():
-    turns = Turns(SMALL_ROW, runs_python=False)
+    turns = Turns(SMALL_ROW, runs_python=False, patience=HANG_S)
     turns.note(64, 64 * SMALL)
     with turns.reading():
         time.sleep(0.1)
@@ -63,8 +63,15 @@ def test_reads_that_wait_for_a_disk_are_side_by_side():
 
 
 def test_a_turn_ends_with_an_error():
-    turns = Turns(SMALL_ROW, runs_python=False)
+    turns = Turns(SMALL_ROW, runs_python=False, patience=HANG_S)
     for stage in (turns.reading, turns.making):
         with pytest.raises(ValueError, match="damaged"), stage():
             raise ValueError("damaged")
     assert other_enters(turns.making).wait(HANG_S)
+
+
+def test_no_thread_waits_long_for_a_read_that_does_not_end():
+    turns = Turns(SMALL_ROW, runs_python=False, patience=0.01)
+    with turns.reading():
+        assert other_enters(turns.making).wait(HANG_S)
+        assert other_enters(turns.reading).wait(HANG_S)

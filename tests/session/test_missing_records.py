@@ -36,7 +36,7 @@ from mxrun.train.replay import NullObserver
 RUN = Path("runs/net")
 TWO = "context=[cpu:0, cpu:1]"
 two_cores = pytest.mark.skipif(available_cores() < 2, reason="two CPU contexts need two cores")
-# Four batches an epoch; where two make a step, the last record is in a step's second part.
+# Images that are resized are read in every epoch. Four batches an epoch; where two make a step, the last record is in a step's second part.
 CONFIG = """\
 name: net
 threads: 1
@@ -49,8 +49,8 @@ network:
 data:
   batch_size: 4
   prefetch: 2
-  train: {dataset: image_folder, path: train, split: all}
-  eval: {dataset: image_folder, path: eval, split: all}
+  train: {dataset: image_folder, path: train, split: all, transforms: [{resize: {size: 4}}]}
+  eval: {dataset: image_folder, path: eval, split: all, transforms: [{resize: {size: 4}}]}
 train:
   epochs: 4
   optimizer: {sgd: {lr: 0.1, momentum: 0.9}}

@@ -18,13 +18,19 @@ _SMALL_RECORD, _SMALL_ROW = 1 << 12, 1 << 16
 # Reads wait for a disk if they have a core for less than this share of their time. Every so many
 # chunks are then read in turn, to see whether they still wait.
 _BUSY, _PROBED = 0.2, 16
+# Seconds after which a thread no longer waits for its turn: a read may never end.
+_PATIENCE_S = 0.25
 
 
 class Turns:
     """Turns of a loader's threads; they decide when a chunk is made, not what it is."""
 
-    def __init__(self, row_bytes: int, runs_python: bool) -> None:
-        """`runs_python`: whether users' own transforms run, which may take any time."""
+    def __init__(self, row_bytes: int, runs_python: bool, patience: float = _PATIENCE_S) -> None:
+        """`runs_python`: whether users' own transforms run, which may take any time.
+
+        patience: seconds after which a thread goes on without its turn.
+        """
+        self._patience = patience
         self._lock = threading.Lock()
         self._is_possible = row_bytes <= _SMALL_ROW and not runs_python
         self._are_small = self._is_possible
@@ -37,7 +43,7 @@ class Turns:
         if not self._are_small or (self._wait and self._reads % _PROBED):
             yield
             return
-        with self._lock:
+        with self._turn():
             started, busy = time.perf_counter(), time.thread_time()
             yield
             seconds, busy = time.perf_counter() - started, time.thread_time() - busy
@@ -53,5 +59,14 @@ class Turns:
         if not self._are_small:
             yield
             return
-        with self._lock:
+        with self._turn():
             yield
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        has_turn = self._lock.acquire(timeout=self._patience)
+        try:
+            yield
+        finally:
+            if has_turn:
+                self._lock.release()
