@@ -17,6 +17,7 @@ _ORDER = (
     "first_network",
     "images",
     "tables",
+    "text",
     "configs",
     "data",
     "datasets",

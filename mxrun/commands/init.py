@@ -86,7 +86,10 @@ class InitResult:
             "next": [
                 f"mxrun train {shlex.quote(str(self.file))}",
                 f"mxrun evaluate runs/{self.name}",
-                *([f"mxrun infer runs/{self.name} --prompt 'The '"] * (survey.dataset == TEXT)),
+                *(
+                    [f"mxrun infer runs/{self.name} --prompt 'The ' --length 50"]
+                    * (survey.dataset == TEXT)
+                ),
             ],
         }
 

@@ -89,7 +89,7 @@ def test_a_text_trains_as_written(folder: Path) -> None:
     report = result.to_json()
     assert report["dataset"] == "text"
     assert "unknown" in result.file.read_text()
-    assert report["next"][-1] == "mxrun infer runs/sea --prompt 'The '"
+    assert report["next"][-1] == "mxrun infer runs/sea --prompt 'The ' --length 50"
     run_training("train.epochs=1", "train.max_steps=30", config=result.file)
     lines = Path("runs/sea/metrics.jsonl").read_text().splitlines()
     assert json.loads(lines[-1])["eval"]["loss"] < 3

@@ -17,6 +17,7 @@ from training import run_training
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import DataPart, EvaluateRequest, Evaluation, evaluate
 from mxrun.io.text.saved import VOCABULARY_FILE
+from mxrun.session.planning import load
 from mxrun.session.trained_model import TrainedModel
 
 LENGTH = 16
@@ -101,6 +102,22 @@ def test_a_stream_has_one_order(here: Path) -> None:
 def test_a_text_with_more_tokens_than_classes_is_refused(here: Path) -> None:
     with pytest.raises(UserError, match=r"labels that the network has no class for.* 62 outputs"):
         run_training("data.train.unknown=?!")
+
+
+def test_a_tokenizers_file_lies_beside_the_config_and_its_folder_does_not_count(
+    tmp_path: Path,
+) -> None:
+    hashes = set()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        config = tmp_path / name / "net.yaml"
+        config.write_text(CONFIG.replace("order: stream", "tokens: tokenizer.json"))
+        found = load(config).config
+        assert f"tokens: {tmp_path / name / 'tokenizer.json'}" in found.resolved()
+        hashes.add((found.sha256(), found.inference_sha256()))
+    assert len(hashes) == 1
+    config.write_text(CONFIG.replace("order: stream", "tokens: other.json"))
+    assert load(config).config.sha256() not in {sha256 for sha256, _ in hashes}
 
 
 def test_killed_runs_on_a_stream_go_on_to_the_same_bytes(tmp_path: Path) -> None:
