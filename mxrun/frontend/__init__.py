@@ -21,6 +21,7 @@ from mxrun.frontend.model import Model, build_model, contradictions
 from mxrun.frontend.network import wire
 from mxrun.frontend.soft_labels import soft_label_problems
 from mxrun.frontend.training import TrainingSetup, build_training
+from mxrun.frontend.vocabularies import vocabulary_problems
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import DatasetRequest
 
@@ -117,12 +118,13 @@ def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
 def check_labels(built: ModelDefinition, datasets: Iterable[Dataset]) -> None:
     """Check the labels of data sets against the network.
 
-    Raises UserError if the classes of a data set differ from the network's, or if labels that a
-    loss reads as probabilities are not probabilities.
+    Raises UserError if the classes of a data set differ from the network's, if labels that a loss
+    reads as probabilities are not probabilities, or if a text has more tokens than the network.
     """
     datasets = tuple(datasets)
     diagnostics = label_problems(built.model, datasets)
     diagnostics += soft_label_problems(built.model, datasets)
+    diagnostics += vocabulary_problems(built.model, datasets)
     if diagnostics:
         raise UserError(diagnostics)
 

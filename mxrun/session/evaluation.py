@@ -133,7 +133,7 @@ class EvaluationRun:
         measured = dict(summary["metrics"])
         loss = measured.pop("loss")
         heads = tuple(
-            head.evaluation(self._own(measured, name), trained.classes)
+            head.evaluation(self._own(measured, name), trained.names_of_outputs)
             for name, head in self._heads.items()
         )
         several = len(trained.built.model.losses) > 1

@@ -43,6 +43,7 @@ from mxrun.session.notes import Notify, ignore_note, note_missing_library
 from mxrun.session.parameter_init import zero_pinned
 from mxrun.session.planning import check_fits, chooser_for, team_size
 from mxrun.session.records import DatasetSource, FileSource, Records, RecordSource
+from mxrun.session.text_records import TextSource
 from mxrun.session.trained_model import TrainedModel
 from mxrun.train.operations import LoopOperations
 
@@ -420,6 +421,8 @@ def _source(
                 hint="--outputs names layers before the loss; --split reads records with labels",
             )
         )
+    if trained.vocabulary is not None and request.arrays is None:
+        return TextSource(trained, request.inputs)
     if len(data) > 1:
         raise UserError(
             Diagnostic(

@@ -127,7 +127,7 @@ class FileSource(RecordSource):
         self._field = field
         self._sample = Sample(built.model.records[field], pipeline, field, scale, table, encoding)
         self.tally = None if encoding is None else self._sample.tally
-        files, data = _files(inputs), built.config.data
+        files, data = input_files(inputs), built.config.data
         if data.on_bad_record == "skip":
             self.bad_records = BadRecords("the files", len(files), data.max_bad_records)
         self._records = self._read(files)
@@ -240,7 +240,7 @@ def _with_options(options: Parameters, given: Mapping[str, SourceNode]) -> Param
     return changed
 
 
-def _files(inputs: Sequence[str]) -> list[str]:
+def input_files(inputs: Sequence[str]) -> list[str]:
     """Return the files that `inputs` name, folders in sorted order.
 
     Raises UserError with all diagnostics at once.

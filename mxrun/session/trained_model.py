@@ -101,6 +101,13 @@ class TrainedModel:
         """Names of the classes by number, as in training; empty if labels had no names."""
         return self.checkpoint.manifest.classes
 
+    @property
+    def names_of_outputs(self) -> tuple[str, ...]:
+        """Names of the classes; of a network that continues texts, its tokens in quotes."""
+        if self.classes or self.vocabulary is None:
+            return self.classes
+        return tuple(repr(self.vocabulary.token(each)) for each in range(len(self.vocabulary)))
+
     def copy_into(self, executor: Executor) -> None:
         """Copy the parameters and auxiliary states into a plan's arena.
 

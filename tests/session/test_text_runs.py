@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import refused
+from commands import refused, result
 from interrupted_runs import go_on, left
 from killed_runs import Moment, chain
 from training import run_training
@@ -68,6 +68,8 @@ def test_a_bigram_model_learns_and_has_the_vocabulary_of_its_run(here: Path) -> 
     assert found["bits_per_character"] == pytest.approx(found["loss"] / math.log(2), rel=1e-5)
     own = evaluated()
     assert own.loss == pytest.approx(found["loss"], rel=1e-5)
+    (head,) = own.heads
+    assert head.classes[:3] == (repr("\n"), repr(" "), repr("!"))
     # Another text, in other words: its characters have the ids of training.
     Path("other.txt").write_text("zeal, yet zest\n" * 20)
     other = evaluated(path="other.txt")
@@ -100,8 +102,10 @@ def test_a_stream_has_one_order(here: Path) -> None:
 
 
 def test_a_text_with_more_tokens_than_classes_is_refused(here: Path) -> None:
-    with pytest.raises(UserError, match=r"labels that the network has no class for.* 62 outputs"):
+    with pytest.raises(UserError) as raised:
         run_training("data.train.unknown=?!")
+    found = {problem.hint for problem in raised.value.diagnostics}
+    assert found == {"write num_hidden: 63", "write input_dim: 63"}
 
 
 def test_a_tokenizers_file_lies_beside_the_config_and_its_folder_does_not_count(
@@ -155,3 +159,34 @@ def test_metrics_follow_from_a_loss_without_predictions(here: Path) -> None:
     (problem,) = raised.value.diagnostics
     assert problem.hint == "metrics that fit: bits_per_character, cross_entropy, perplexity"
     assert "gives its loss alone, and no predictions" in "".join(problem.chain)
+
+
+def test_texts_of_files_are_classified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = Path("net.yaml")
+    config.write_text("extends: text_classifier\ntrain: {epochs: 2}\n")
+    run_training()
+    texts = ["Romeo, wherefore art thou Romeo?", "My noble lords of Rome!", "Kiss me, Kate"]
+    Path("lines.txt").write_text("\n".join(texts) + "\n")
+    Path("table.csv").write_text("id,text\n" + "".join(f'7,"{text}"\n' for text in texts))
+    lines = result("infer", "net", "lines.txt")["results"]
+    table = result("infer", "net", "table.csv", "lines.txt")["results"]
+    assert [(row["input"], row["record"]) for row in table] == [
+        (name, number) for name in ("table.csv", "lines.txt") for number in range(3)
+    ]
+    assert [row["top"] for row in table] == [row["top"] for row in lines] * 2
+    assert lines[0]["top"][0]["name"] == "Romeo and Juliet"
+    assert "texts are not read from standard input" in refused("infer", "net", "-")
+    # Another file of the same form, labelled.
+    labelled = zip(
+        ("Romeo and Juliet", "Coriolanus", "The Taming of the Shrew"), texts, strict=True
+    )
+    Path("more.txt").write_text("".join(f"{label}\t{text}\n" for label, text in labelled))
+    found = evaluate("runs/net", EvaluateRequest(DataPart(path="more.txt"))).run()
+    assert (found.records, found.source) == (3, "text_lines more.txt, all")
+
+
+def test_a_network_that_continues_texts_has_no_classes(here: Path) -> None:
+    run_training("train.max_steps=2")
+    Path("lines.txt").write_text("one\n")
+    assert "--prompt TEXT continues a text" in refused("infer", "killed", "lines.txt")

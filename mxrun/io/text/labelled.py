@@ -90,11 +90,18 @@ def labelled_dataset(
     file, locate, split = places
     form = LabelForm(options.separator, options.classes)
     fields, classes = label_fields(list(labels), inputs, locate, form)
+    column = text_column(texts, options, inputs, file)
+    return Dataset(name, fields, classes, split, texts=column)
+
+
+def text_column(
+    texts: Sequence[str], options: LabelledTextOptions, inputs: Inputs, file: str
+) -> TextColumn:
+    """Return texts as a column; file: for messages. Raises UserError for wrong options."""
     tokens = options.form_of_tokens((PADDING,))
     length = window_length(options.length, inputs)
     about = (length, options.kept, options.padding, _buckets(options, length), file)
-    column = TextColumn(texts, tokens, *about)
-    return Dataset(name, fields, classes, split, texts=column)
+    return TextColumn(texts, tokens, *about)
 
 
 def _buckets(options: LabelledTextOptions, length: int) -> tuple[int, ...]:

@@ -1,0 +1,67 @@
+"""Records of texts in files, for a network that was trained on labelled texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.frontend import ModelDefinition
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.text.labelled import LabelledTextOptions, text_column
+from mxrun.io.text.lines import LabelledTexts, LineForm, read_texts
+from mxrun.io.text.vocabulary import Vocabulary
+from mxrun.session.records import STANDARD_INPUT, DatasetSource, input_files, shown_path
+from mxrun.session.trained_model import TrainedModel
+
+
+class TextSource(DatasetSource):
+    """Texts of files in the given order: the lines of text files, or a column of tables."""
+
+    def __init__(self, trained: TrainedModel, inputs: Sequence[str]) -> None:
+        """Read the files; raises UserError if they cannot be, and for other networks."""
+        assert trained.vocabulary is not None
+        files = input_files(inputs)
+        built = trained.built
+        options = _options(built)
+        form = replace(getattr(options, "lines", LineForm()), label=None, labelled=False)
+        if STANDARD_INPUT in files:
+            hint = "write the texts into a file, one a line"
+            raise UserError(Diagnostic("texts are not read from standard input", hint=hint))
+        self._texts = read_texts([Path(file) for file in files], form)
+        self._numbers: list[int] = []
+        for at, (path, _) in enumerate(self._texts.places):
+            is_next = at > 0 and path == self._texts.places[at - 1][0]
+            self._numbers.append(self._numbers[-1] + 1 if is_next else 0)
+        dataset = _dataset(built, options, self._texts, trained.vocabulary)
+        super().__init__(built, dataset)
+
+    def _name(self, number: int) -> tuple[str, int]:
+        """Return the file of a text, and its number among the texts there."""
+        path, _ = self._texts.places[number]
+        return shown_path(str(path)), self._numbers[number]
+
+
+def _options(built: ModelDefinition) -> LabelledTextOptions:
+    """Return how training's texts were read; raises UserError if it read one long text."""
+    request = built.data.get("train")
+    if request is None or not isinstance(request.options, LabelledTextOptions):
+        problem = "the network continues texts: it has no classes for those of files"
+        hint = "--prompt TEXT continues a text, and `mxrun evaluate RUN FILE` measures one"
+        raise UserError(Diagnostic(problem, hint=hint))
+    return request.options
+
+
+def _dataset(
+    built: ModelDefinition,
+    options: LabelledTextOptions,
+    found: LabelledTexts,
+    vocabulary: Vocabulary,
+) -> Dataset:
+    """Return the texts as a data set without labels."""
+    inputs = built.model.records
+    column = text_column(found.texts, options, inputs, str(found.places[0][0]))
+    # Batches have the length of the network.
+    dataset = Dataset("texts", {}, inputs=inputs, texts=replace(column, buckets=()))
+    return dataset.tokenized(vocabulary)
