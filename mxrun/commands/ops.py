@@ -203,15 +203,17 @@ Shapes = dict[str, Shape]
 def _example_shapes(prop: AnyProperty) -> Shapes | None:
     """Return shapes of all arguments inferred from one of the samples, or None.
 
-    Only wired arguments get a shape: the first of them the sample's, the others none, the sample's
-    too, or that of one number for each record, as an index.
+    Only wired arguments get a shape: those of the property's example, or the first of them the
+    sample's, the others none, the sample's too, or that of one number for each record, as an index.
     """
     names = prop.list_arguments()
     wired = [name for name in names if name not in _LEARNED and name not in prop.label_arguments]
     for sample in _SAMPLES:
         shape = (_BATCH, *sample)
         first = dict.fromkeys(wired[:1], shape)
-        for given in (first, dict.fromkeys(wired, shape), dict.fromkeys(wired, (_BATCH,)) | first):
+        own = dict(zip(names, prop.example_shapes(shape), strict=False))
+        same, indices = dict.fromkeys(wired, shape), dict.fromkeys(wired, (_BATCH,)) | first
+        for given in (own, first, same, indices):
             shapes = _infer(prop, [given.get(name) for name in names])
             if all(is_known(shape) for shape in shapes):
                 return {

@@ -202,8 +202,11 @@ def shapes_from(prop: AnyProperty, sample: Shape) -> PartialInference | None:
     """Infer all shapes from `sample`; None if they do not follow.
 
     `sample` is tried as the shape of the first data argument (neither learned nor a label), then of
-    all data arguments, then of the very first argument.
+    all data arguments, then of the very first argument, unless the property has examples.
     """
+    own = prop.example_shapes(sample)
+    if own:
+        return complete(prop, own)
     names = prop.list_arguments()
     wired = [name for name in names if name not in _LEARNED and name not in prop.label_arguments]
     for chosen in (wired[:1], wired, names[:1]):

@@ -1,4 +1,4 @@
-"""ONNX translator of attention, by operators of opset 17, which has no attention."""
+"""ONNX translators of attention, by operators of opset 17, which has no attention."""
 
 from __future__ import annotations
 
@@ -63,3 +63,55 @@ def attention(place: OperatorWriter) -> str:
     return place.reshape(
         place.node("Transpose", output, perm=_STEPS_FIRST), (-1, steps, p.num_heads * width)
     )
+
+
+def _part(place: OperatorWriter, tensor: int, part: int, parts: int) -> str:
+    """Write one part of a projection [T, N, heads * parts * D] as [T, N * heads, D]."""
+    _, batch, columns = place.shapes[tensor]
+    heads = place.prop.parameters.heads
+    split = (-1, batch * heads, parts, columns // (heads * parts))
+    index = place.array(np.array(part, np.int64))
+    return place.node("Gather", place.reshape(place.inputs[tensor], split), index, axis=2)
+
+
+def _scores(place: OperatorWriter, query: str, key: str) -> str:
+    """Write the scaled product of queries and keys [T, N * heads, D]."""
+    scale = place.numbers(1 / math.sqrt(_size(place)))
+    left = place.node("Mul", place.node("Transpose", query, perm=(1, 0, 2)), scale)
+    return place.node("MatMul", left, place.node("Transpose", key, perm=(1, 2, 0)))
+
+
+def _size(place: OperatorWriter) -> int:
+    return place.prop.flops(place.shapes, []) // (2 * math.prod(place.output_shapes[0]))
+
+
+def _values(place: OperatorWriter, value: str) -> str:
+    """Write the product of attention weights and values, with the heads side by side."""
+    turned = place.node("Transpose", value, perm=(1, 0, 2))
+    product = place.node("MatMul", place.inputs[1], turned)
+    sides = place.output_shapes[0][1:]
+    return place.reshape(place.node("Transpose", product, perm=(1, 0, 2)), (-1, *sides))
+
+
+@translates("_contrib_interleaved_matmul_selfatt_qk")
+def self_scores(place: OperatorWriter) -> str:
+    """Translate to a product of two parts."""
+    return _scores(place, _part(place, 0, 0, 3), _part(place, 0, 1, 3))
+
+
+@translates("_contrib_interleaved_matmul_selfatt_valatt")
+def self_values(place: OperatorWriter) -> str:
+    """Translate to a product with the last part."""
+    return _values(place, _part(place, 0, 2, 3))
+
+
+@translates("_contrib_interleaved_matmul_encdec_qk")
+def cross_scores(place: OperatorWriter) -> str:
+    """Translate to a product with the first part."""
+    return _scores(place, _part(place, 0, 0, 1), _part(place, 1, 0, 2))
+
+
+@translates("_contrib_interleaved_matmul_encdec_valatt")
+def cross_values(place: OperatorWriter) -> str:
+    """Translate to a product with the last part."""
+    return _values(place, _part(place, 0, 1, 2))

@@ -312,6 +312,14 @@ class OperatorProperty(ABC, Generic[P]):
         """
         return {}
 
+    def example_shapes(self, sample: Shape) -> PartialShapes:
+        """Return the arguments' shapes of an example with the sizes of `sample`, or an empty list.
+
+        Only for operators whose other shapes do not follow from that of the first argument, or from
+        equal ones; None for shapes that follow.
+        """
+        return []
+
     # -- needs and hints -----------------------------------------------------------------------
 
     def list_gradients(self) -> tuple[GradientKind, ...]:

@@ -46,10 +46,10 @@ class AttentionSizes:
         return keys, keys + self.kv_heads * self.head_size
 
 
-class _Inference:
+class SizeInference:
     """Sizes by letter, as far as they are known, for tensors whose axes are named by letters.
 
-    An axis is a letter, a letter with the number of its heads, or None for 1 or another size.
+    An axis is a letter with a number, such as that of heads, that its size is a multiple of.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ def infer_shapes(
         "logsumexp": [("n", 1), ("h", 1), ("q", 1)],
     }
     given = dict(zip((*names, "output", "logsumexp"), (*inputs, *outputs), strict=True))
-    sizes = _Inference()
+    sizes = SizeInference()
     sizes.sizes["h"] = heads
     mask = given.pop("mask", None)
     for name, shape in given.items():
@@ -111,7 +111,7 @@ def infer_shapes(
     )
 
 
-def _mask(sizes: _Inference, mask: PartialShape, keys: str, heads: int) -> PartialShape:
+def _mask(sizes: SizeInference, mask: PartialShape, keys: str, heads: int) -> PartialShape:
     """Learn from the mask [1 or N, 1 or heads, Tq, Tk], and complete it."""
     if mask is None:
         return None

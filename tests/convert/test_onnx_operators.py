@@ -128,6 +128,7 @@ BROADCAST = [
 ]
 SCALAR = ["plus", "minus", "rminus", "mul", "div", "rdiv", "power", "rpower", "maximum", "minimum"]
 ATTENTION = "scaled_dot_product_attention"
+INTERLEAVED = "_contrib_interleaved_matmul_{}"
 SEQUENCES = ("SequenceMask", "SequenceLast", "SequenceReverse")
 VECTOR, MATRIX = (5,), (3, 6)
 WINDOW: dict[str, object] = {"kernel": (3, 3), "stride": (2, 2)}
@@ -235,6 +236,10 @@ CASES = [
         8,
         whole=1,
     ),
+    case(INTERLEAVED.format("selfatt_qk"), (2, 18), heads=3),
+    case(INTERLEAVED.format("selfatt_valatt"), (2, 12), (4, 4), heads=2),
+    case(INTERLEAVED.format("encdec_qk"), (2, 6), (2, 12), heads=2),
+    case(INTERLEAVED.format("encdec_valatt"), (2, 12), (5, 4), heads=2),
     case("Reshape", shape=(0, -1)),
     case("Reshape", shape=(-3, -2)),
     case("Reshape", shape=(0, 0, -4, 2, 3, -2)),
@@ -256,6 +261,10 @@ ONE_BATCH = {
     "sum",
     "sum-axis=(0, 1)-exclude=True",
     "dot-transpose_b=True",
+    *(
+        f"_contrib_interleaved_matmul_{name}-heads=2"
+        for name in ("selfatt_valatt", "encdec_valatt")
+    ),
 }
 
 

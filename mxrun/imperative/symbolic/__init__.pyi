@@ -427,6 +427,45 @@ def SwapAxis(
 ) -> Symbol:
     """output = data with two axes exchanged."""
 
+def _contrib_interleaved_matmul_encdec_qk(
+    queries: Symbol | None = None,
+    keys_values: Symbol | None = None,
+    *,
+    heads: int,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = query x key^T / sqrt(D) of each head."""
+
+def _contrib_interleaved_matmul_encdec_valatt(
+    keys_values: Symbol | None = None,
+    attention: Symbol | None = None,
+    *,
+    heads: int,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = attention x value of each head."""
+
+def _contrib_interleaved_matmul_selfatt_qk(
+    queries_keys_values: Symbol | None = None,
+    *,
+    heads: int,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = query x key^T / sqrt(D) of each head."""
+
+def _contrib_interleaved_matmul_selfatt_valatt(
+    queries_keys_values: Symbol | None = None,
+    attention: Symbol | None = None,
+    *,
+    heads: int,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output = attention x value of each head."""
+
 def _copy(
     data: Symbol | None = None,
     *,

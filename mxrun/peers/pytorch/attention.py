@@ -55,4 +55,43 @@ def _mask(parameters: MXNetParameters, given: list[Tensor], query: Tensor, keys:
     return total
 
 
-OPERATORS: Operators = {"scaled_dot_product_attention": attention}
+def _parts(parameters: MXNetParameters, data: Tensor, parts: int) -> list[Tensor]:
+    """Return each part of a projection [T, N, heads * parts * D] as [N * heads, T, D]."""
+    heads = int(parameters.number("heads", 1))
+    split = data.unflatten(-1, (heads, parts, -1)).flatten(1, 2)
+    return [split[:, :, part].transpose(0, 1) for part in range(parts)]
+
+
+def _scores(query: Tensor, key: Tensor) -> Tensor:
+    return query @ key.mT / math.sqrt(query.shape[-1])
+
+
+def _values(parameters: MXNetParameters, attention: Tensor, value: Tensor) -> Tensor:
+    heads = int(parameters.number("heads", 1))
+    return (attention @ value).transpose(0, 1).unflatten(1, (-1, heads)).flatten(2)
+
+
+def self_scores(parameters: MXNetParameters, data: Tensor) -> Tensor:
+    return _scores(*_parts(parameters, data, 3)[:2])
+
+
+def self_values(parameters: MXNetParameters, data: Tensor, attention: Tensor) -> Tensor:
+    return _values(parameters, attention, _parts(parameters, data, 3)[2])
+
+
+def cross_scores(parameters: MXNetParameters, queries: Tensor, keys_values: Tensor) -> Tensor:
+    query = _parts(parameters, queries, 1)[0]
+    return _scores(query, _parts(parameters, keys_values, 2)[0])
+
+
+def cross_values(parameters: MXNetParameters, keys_values: Tensor, attention: Tensor) -> Tensor:
+    return _values(parameters, attention, _parts(parameters, keys_values, 2)[1])
+
+
+OPERATORS: Operators = {
+    "_contrib_interleaved_matmul_encdec_qk": cross_scores,
+    "_contrib_interleaved_matmul_encdec_valatt": cross_values,
+    "_contrib_interleaved_matmul_selfatt_qk": self_scores,
+    "_contrib_interleaved_matmul_selfatt_valatt": self_values,
+    "scaled_dot_product_attention": attention,
+}

@@ -104,5 +104,68 @@ ROWS: list[Row] = [
     case((1, 1, 4), (1, 33, 4), num_heads=2),
 ]
 
-REFERENCES: dict[str, Reference] = {"scaled_dot_product_attention": attention}
+
+def heads_of(p: Any, data: Array, parts: int) -> list[Array]:
+    """Return each part of a projection [T, N, heads * parts * D] as [N * heads, T, D]."""
+    steps, batch, columns = data.shape
+    size = columns // (p.heads * parts)
+    split = data.reshape(steps, batch, p.heads, parts, size)
+    return [
+        np.stack([split[:, n, h, i] for n in range(batch) for h in range(p.heads)])
+        for i in range(parts)
+    ]
+
+
+def scores(query: Array, key: Array) -> list[Array]:
+    """Compute the scaled products."""
+    return [np.einsum("nid,njd->nij", query, key) / math.sqrt(query.shape[2])]
+
+
+def weighted(p: Any, attention: Array, value: Array) -> list[Array]:
+    """Compute the sums of values, and put the heads side by side."""
+    sums = np.einsum("nij,njd->ind", attention, value)
+    return [sums.reshape(len(sums), sums.shape[1] // p.heads, -1)]
+
+
+SELF_SCORES = "_contrib_interleaved_matmul_selfatt_qk"
+SELF_VALUES = "_contrib_interleaved_matmul_selfatt_valatt"
+CROSS_SCORES = "_contrib_interleaved_matmul_encdec_qk"
+CROSS_VALUES = "_contrib_interleaved_matmul_encdec_valatt"
+
+
+def interleaved(operator: str, heads: int, shape: Shape, **shapes: Shape) -> Row:
+    """Return a row of one of MXNet's products."""
+    return Row(operator, {"heads": heads}, shape, shapes)
+
+
+ROWS += [
+    interleaved(SELF_SCORES, 1, (3, 2, 12)),
+    interleaved(SELF_SCORES, 2, (5, 2, 30)),
+    interleaved(SELF_SCORES, 3, (1, 3, 9)),
+    interleaved(SELF_SCORES, 2, (70, 2, 36)),
+    interleaved(SELF_SCORES, 1, (17, 1, 51)),
+    interleaved(SELF_VALUES, 1, (3, 2, 12), attention=(2, 3, 3)),
+    interleaved(SELF_VALUES, 2, (5, 2, 30), attention=(4, 5, 5)),
+    interleaved(SELF_VALUES, 3, (1, 3, 9), attention=(9, 1, 1)),
+    interleaved(SELF_VALUES, 2, (70, 2, 36), attention=(4, 70, 70)),
+    interleaved(SELF_VALUES, 1, (17, 1, 51), attention=(1, 17, 17)),
+    interleaved(CROSS_SCORES, 1, (3, 2, 4), keys_values=(5, 2, 8)),
+    interleaved(CROSS_SCORES, 2, (6, 2, 10), keys_values=(4, 2, 20)),
+    interleaved(CROSS_SCORES, 3, (1, 3, 9), keys_values=(7, 3, 18)),
+    interleaved(CROSS_SCORES, 2, (70, 1, 36), keys_values=(33, 1, 72)),
+    interleaved(CROSS_SCORES, 1, (17, 1, 17), keys_values=(1, 1, 34)),
+    interleaved(CROSS_VALUES, 1, (3, 2, 8), attention=(2, 5, 3)),
+    interleaved(CROSS_VALUES, 2, (6, 2, 20), attention=(4, 4, 6)),
+    interleaved(CROSS_VALUES, 3, (1, 3, 18), attention=(9, 7, 1)),
+    interleaved(CROSS_VALUES, 2, (70, 1, 72), attention=(2, 33, 70)),
+    interleaved(CROSS_VALUES, 1, (17, 1, 34), attention=(1, 1, 17)),
+]
+
+REFERENCES: dict[str, Reference] = {
+    "scaled_dot_product_attention": attention,
+    SELF_SCORES: lambda p, x: scores(*heads_of(p, x[0], 3)[:2]),
+    SELF_VALUES: lambda p, x: weighted(p, x[1], heads_of(p, x[0], 3)[2]),
+    CROSS_SCORES: lambda p, x: scores(heads_of(p, x[0], 1)[0], heads_of(p, x[1], 2)[0]),
+    CROSS_VALUES: lambda p, x: weighted(p, x[1], heads_of(p, x[0], 2)[1]),
+}
 OBJECTIVES: dict[str, Objective] = {"scaled_dot_product_attention": of_the_output_alone}
