@@ -535,6 +535,45 @@ def SwapAxis(
 ) -> NDArray:
     """output = data with two axes exchanged."""
 
+def _contrib_interleaved_matmul_encdec_qk(
+    queries: NDArray,
+    keys_values: NDArray,
+    heads: int,
+    *,
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """output = query x key^T / sqrt(D) of each head."""
+
+def _contrib_interleaved_matmul_encdec_valatt(
+    keys_values: NDArray,
+    attention: NDArray,
+    heads: int,
+    *,
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """output = attention x value of each head."""
+
+def _contrib_interleaved_matmul_selfatt_qk(
+    queries_keys_values: NDArray,
+    heads: int,
+    *,
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """output = query x key^T / sqrt(D) of each head."""
+
+def _contrib_interleaved_matmul_selfatt_valatt(
+    queries_keys_values: NDArray,
+    attention: NDArray,
+    heads: int,
+    *,
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """output = attention x value of each head."""
+
 def _copy(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray:
     """output = data, elementwise."""
 

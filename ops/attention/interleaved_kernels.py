@@ -23,7 +23,7 @@ from mxrun.operator.scalar import without_add_requests
 from mxrun.ops.attention.interleaved import InterleavedProperty, Matrices
 from mxrun.ops.attention.products import (
     StackedProduct,
-    Zeros,
+    ZeroFilling,
     product_words,
     stacked_product_loop,
     zeros_loop,
@@ -166,7 +166,7 @@ class _Products:
         """Return the filling of one part of all heads."""
         count, rows, columns = part.shape(shape, self.heads)
         first = part.strides(shape, self.heads)[0]
-        arguments = Zeros(
+        arguments = ZeroFilling(
             rows=count * rows,
             columns=columns,
             step=columns * part.parts,

@@ -98,7 +98,7 @@ def stacked_product_loop(call: StackedProduct) -> None:
                 write_row(call.output, to, scratch, place, call.columns, factor, call.is_added)
 
 
-class Zeros(Arguments):
+class ZeroFilling(Arguments):
     """Arguments of `zeros_loop`: rows of `columns` elements, `step` apart."""
 
     rows: Integer
@@ -108,7 +108,7 @@ class Zeros(Arguments):
 
 
 @native
-def zeros_loop(call: Zeros) -> None:
+def zeros_loop(call: ZeroFilling) -> None:
     """Fill the rows with 0."""
     begin, end = share(call.rows * 16)
     for row in range(begin // 16, end // 16):
