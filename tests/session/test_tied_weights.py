@@ -1,82 +1,58 @@
-"""Networks whose output layer uses the weight of their Embedding."""
+"""Weights shared by an Embedding and the layer that predicts its tokens."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
-from bundled_runs import executor_of
 
 from mxrun.graph.phases import TRAIN
-from mxrun.session.planning import load
-from mxrun.session.training import prepare
+from mxrun.session.benchmark_loop import Steps
+from mxrun.session.planning import load, plan_for
 
-Array = npt.NDArray[np.float32]
-
-WORDS, VECTOR, CONTEXT, BATCH = 10, 6, 3, 16
-
-CONFIG = f"""\
-name: tied
+NETWORK = """name: tied
 network:
-  inputs: {{data: [{CONTEXT}], label: []}}
+  inputs: {{data: [6], label: [6]}}
   layers:
-    - Embedding: {{name: table, input_dim: {WORDS}, output_dim: {VECTOR}}}
-    - mean: {{name: context, axis: 1}}
-    - FullyConnected:
-        {{name: scores, num_hidden: {WORDS}, weight: table_weight, no_bias: true}}
-    - SoftmaxOutput: {{name: softmax, label: label}}
-data:
-  batch_size: {BATCH}
-  train: {{dataset: synthetic, split: train, records: {BATCH}}}
+    - Embedding: {{name: embed, input_dim: 11, output_dim: 8}}
+    - position_embedding: {{name: position, max_length: 6}}
+    - gelu
+    - FullyConnected: {{name: head, num_hidden: 11, flatten: false{tied}}}
+    - softmax_cross_entropy: {{name: loss, label: label}}
+data: {{batch_size: 4, train: {{dataset: synthetic, records: 8}}}}
 train:
   epochs: 1
-  optimizer: {{sgd: {{lr: 0.5}}}}
+  optimizer: {{sgd: {{lr: 1.0}}}}
+  initializer: {{normal: {{sigma: 0.5}}}}
 """
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    path = tmp_path / "tied.yaml"
-    path.write_text(CONFIG)
-    return path
+def moved(path: Path, tied: str, *overrides: str, table: object = None) -> dict[str, object]:
+    """Return the changes of all parameters by one step; table: first value of both weights."""
+    path.write_text(NETWORK.format(tied=tied))
+    built = load(path, ["threads=2", *overrides])
+    steps = Steps(built, plan_for(built, training=True), TRAIN)
+    if table is not None:
+        for name in ("embed_weight", "head_weight"):
+            steps.executor.tensor(name).write(table)
+        steps.executor.prepare()
+    before = {name: steps.executor.tensor(name).read() for name in built.model.parameters}
+    steps.losses(1)
+    return {name: steps.executor.tensor(name).read() - array for name, array in before.items()}
 
 
-def gradient_of(weight: Array, ids: npt.NDArray[np.int32], label: npt.NDArray[np.int32]) -> Array:
-    """Return the sum of the gradients of both uses of the weight, in float64."""
-    context = weight[ids].mean(axis=1, dtype=np.float64)
-    scores = context @ weight.T
-    error = np.exp(scores - scores.max(axis=1, keepdims=True))
-    error /= error.sum(axis=1, keepdims=True)
-    error[np.arange(len(label)), label] -= 1
-    gradient = error.T @ context
-    np.add.at(gradient, ids, (error @ weight / CONTEXT)[:, None, :])
-    return gradient
-
-
-@pytest.mark.parametrize("implementation", ["auto", "numpy"])
-def test_the_gradient_of_a_tied_weight_is_the_sum_of_both(
-    config: Path, implementation: str
-) -> None:
-    executor = executor_of(load(config), gradients=True, implementation=implementation)
-    random = np.random.default_rng(6)
-    values = {
-        "table_weight": random.standard_normal((WORDS, VECTOR)).astype("float32"),
-        "data": random.integers(0, WORDS, (BATCH, CONTEXT)).astype("int32"),
-        "label": random.integers(0, WORDS, BATCH).astype("int32"),
-        "sample_weight": np.ones(BATCH, "float32"),
-    }
-    for block in executor.plan.pinned:
-        executor.tensor(block.name).write(values[block.name])
-    executor.run(TRAIN)
-    found = executor.result(TRAIN, "table_weight_grad").values()
-    expected = gradient_of(values["table_weight"], values["data"], values["label"])
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_a_step_updates_a_tied_weight_once(config: Path) -> None:
-    run = prepare(load(config, ["threads=2"]))
-    assert list(run.built.model.parameters) == ["table_weight"]
-    updates = [step.name for step in run.plan.phases[TRAIN].steps if "update" in step.name]
-    assert updates == ["table_weight:update"]
+@pytest.mark.parametrize("context", ["cpu", "reference"])
+def test_the_gradient_of_a_tied_weight_is_the_sum_of_both(context: str, tmp_path: Path) -> None:
+    file = tmp_path / "net.yaml"
+    file.write_text(NETWORK.format(tied=", weight: embed_weight"))
+    built = load(file, ["threads=2"])
+    steps = Steps(built, plan_for(built, training=True), TRAIN)
+    table = steps.executor.tensor("embed_weight").read()
+    given = f"context={context}"
+    shared = moved(file, ", weight: embed_weight", given)
+    alone = moved(file, "", given, table=table)
+    assert "head_weight" not in shared
+    parts = [np.asarray(alone[name]) for name in ("embed_weight", "head_weight")]
+    assert all(np.abs(part).max() > 0.01 for part in parts)
+    np.testing.assert_allclose(np.asarray(shared["embed_weight"]), sum(parts), 1e-4, 1e-6)

@@ -81,6 +81,23 @@ def BlockGrad(
 ) -> Symbol:
     """output = data; data's gradient is zero, whatever the output's gradient is."""
 
+def CTCLoss(
+    data: Symbol | None = None,
+    label: Symbol | None = None,
+    data_lengths: Symbol | None = None,
+    label_lengths: Symbol | None = None,
+    *,
+    use_data_lengths: bool = False,
+    use_label_lengths: bool = False,
+    blank_label: Literal["first", "last"] = "first",
+    layout: Literal["TNC", "NTC"] = "TNC",
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+) -> Symbol:
+    """output[n] = -log(probability of label[n] by the softmax of data[:, n]), over all
+    alignments.
+    """
+
 def Cast(
     data: Symbol | None = None,
     *,
@@ -2081,6 +2098,7 @@ broadcast_minus = broadcast_sub
 broadcast_plus = broadcast_add
 cast = Cast
 concat = Concat
+ctc_loss = CTCLoss
 flatten = Flatten
 identity = _copy
 make_loss = MakeLoss

@@ -1,0 +1,1 @@
+"""CTCLoss: its operator, its loops and its kernels."""
