@@ -208,11 +208,13 @@ class _Expansion:
             if value is not None
         }
         segments = self._segments()
-        names, specs = self._gradients.keys(), self._specs(outputs)
+        given_names, specs = self._gradients.keys(), self._specs(outputs)
         outer = (
-            backward_graph(self._recurrence, self._divided, self._wanted, names, specs, is_train)
+            backward_graph(
+                self._recurrence, self._divided, self._wanted, given_names, specs, is_train
+            )
             if segments is None
-            else segmented_backward_graph(segments, self._wanted, names, specs, is_train)
+            else segmented_backward_graph(segments, self._wanted, given_names, specs, is_train)
         )
         given = {**self._arguments, **self._handed_on}
         given |= {gradient_name(name): value for name, value in self._gradients.items()}

@@ -1,0 +1,232 @@
+"""Recurrences against their unrolled form: memories, offsets, both orders, random numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from recurrent_networks import Arrays, assert_same_bits, drawn, plan_of, results_of
+
+from mxrun.base.tensor import TensorSpec
+from mxrun.device.registry import device_kind
+from mxrun.executor.executor import Executor
+from mxrun.graph.node import NodeEntry
+from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.graph.recurrence.node import recurrent_node
+from mxrun.graph.recurrence.parameters import RecurrenceParameters
+from mxrun.graph.symbol import Symbol, apply, fresh_names, group, load_json, variable
+from mxrun.planner.plan import LoopKernel, Plan
+
+BATCH, WIDTH, HIDDEN = 3, 4, 6
+WEIGHTS = ("of_x_weight", "of_h_weight", "gate_weight")
+
+
+def dense(name: str, **inputs: Symbol) -> Symbol:
+    return apply("FullyConnected", inputs, {"num_hidden": HIDDEN, "no_bias": True}, name)
+
+
+def active(name: str, kind: str, data: Symbol) -> Symbol:
+    return apply("Activation", {"data": data}, {"act_type": kind}, name)
+
+
+def cell(drops: bool) -> tuple[Symbol, Symbol, Symbol]:
+    """Return the next h and c, and another output; h, c and one weight have several readers."""
+    x, h, c, shared = (variable(name) for name in ("x", "h", "c", "of_h_weight"))
+    if drops:
+        x = apply("Dropout", {"data": x}, {"p": 0.5}, "drop")
+    total = {"lhs": dense("of_x", data=x), "rhs": dense("of_h", data=h, weight=shared)}
+    i = active("i", "sigmoid", apply("elemwise_add", total, name="total"))
+    f = active("f", "sigmoid", dense("again", data=h, weight=shared))
+    g = active("g", "tanh", dense("gate", data=x))
+    kept = apply("elemwise_mul", {"lhs": f, "rhs": c}, name="kept")
+    new = apply("elemwise_mul", {"lhs": i, "rhs": g}, name="new")
+    next_c = apply("elemwise_add", {"lhs": kept, "rhs": new}, name="next_c")
+    next_h = apply("elemwise_mul", {"lhs": active("t", "tanh", next_c), "rhs": i}, name="next_h")
+    return next_h, next_c, apply("elemwise_add", {"lhs": next_h, "rhs": next_c}, name="other")
+
+
+def network(
+    offset: int = 1, drops: bool = False, initial: bool = True, final: bool = True, **more: Any
+) -> Symbol:
+    """Return two stacked outputs and two final memories, and losses that weight all of them."""
+    with fresh_names():
+        h, c, other = cell(drops)
+        parameters = RecurrenceParameters(
+            sequences=("x",),
+            memories=("h", "c"),
+            offsets=(offset, 1),
+            initial=("h",) if initial else (),
+            num_outputs=2,
+            final=("h", "c") if final else (),
+            **more,
+        )
+        given = {"x": variable("data").heads[0]}
+        if initial:
+            given["h"] = variable("first_h").heads[0]
+        heads = group([h, other, h, c]).heads
+        node = recurrent_node("rnn", heads, parameters, given)
+        outputs = [Symbol([NodeEntry(node, index)]) for index in range(node.num_outputs)]
+        losses = []
+        for index, output in enumerate(outputs):
+            weighted = {"lhs": output, "rhs": variable(f"mask{index}")}
+            product = apply("elemwise_mul", weighted, name=f"product{index}")
+            total = apply("sum", {"data": product}, name=f"sum{index}")
+            losses.append(apply("MakeLoss", {"data": total}, name=f"loss{index}"))
+        return group([*losses, *outputs])
+
+
+def specs(steps: int, offset: int = 1, final: bool = True) -> dict[str, TensorSpec]:
+    stacked = TensorSpec((steps, BATCH, HIDDEN))
+    found = {"data": TensorSpec((steps, BATCH, WIDTH)), "mask0": stacked, "mask1": stacked}
+    if final:
+        block = (BATCH, HIDDEN) if offset == 1 else (offset, BATCH, HIDDEN)
+        found |= {"mask2": TensorSpec(block), "mask3": TensorSpec((BATCH, HIDDEN))}
+    return found
+
+
+def planned(
+    steps: int, kind: str = "cpu", options: dict[str, Any] | None = None, **case: Any
+) -> Plan:
+    inputs = specs(steps, case.get("offset", 1), case.get("final", True))
+    gradients = (*WEIGHTS, "data", *(("first_h",) if case.get("initial", True) else ()))
+    return plan_of(network(**case), inputs, gradients, kind, **(options or {}))
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "offset 2": {"offset": 2},
+    "offset 3": {"offset": 3},
+    "reversed": {"reverse": True},
+    "reversed, offset 2": {"reverse": True, "offset": 2},
+    "no final values": {"final": False},
+    "zeros at first": {"initial": False},
+    "dropout": {"drops": True},
+    "dropout, reversed": {"drops": True, "reverse": True},
+}
+
+
+@pytest.mark.parametrize("kind", ["cpu", "reference"])
+@pytest.mark.parametrize("case", CASES)
+def test_L7_a_recurrence_equals_its_unrolled_form_bit_for_bit(case: str, kind: str) -> None:
+    for steps in (1, 5):
+        loop = results_of(planned(steps, kind, **CASES[case]))
+        assert_same_bits(loop, results_of(planned(steps, kind, unroll=True, **CASES[case])))
+        assert any(np.abs(value).max() > 0 for name, value in loop.items() if "data_grad" in name)
+
+
+def test_both_backward_modes_give_the_same_bits() -> None:
+    for case in ("plain", "offset 2", "dropout"):
+        explicit = results_of(planned(4, **CASES[case]))
+        options = {"backward": "reverse"}
+        assert_same_bits(explicit, results_of(planned(4, options=options, **CASES[case])))
+
+
+def test_the_masks_of_the_steps_differ() -> None:
+    gradient = results_of(planned(4, drops=True))["train data_grad"]
+    dropped = {tuple(map(tuple, np.argwhere(rows == 0))) for rows in gradient}
+    assert len(dropped) == 4
+    assert all(dropped)
+
+
+def reference(steps: int) -> Arrays:
+    """Return outputs and gradients in float64 by the formulas of the cell and by differences."""
+    values = {
+        name: drawn(name, spec).astype(np.float64)
+        for name, spec in planned(steps).specs.items()
+        if name not in ("random:state",)
+    }
+
+    def sigmoid(data: Any) -> Any:
+        return 1 / (1 + np.exp(-data))
+
+    def run(changed: Arrays) -> tuple[float, Arrays]:
+        v = {**values, **changed}
+        h, c, stacked = v["first_h"], np.zeros((BATCH, HIDDEN)), []
+        for x in v["data"]:
+            i = sigmoid(x @ v["of_x_weight"].T + h @ v["of_h_weight"].T)
+            f = sigmoid(h @ v["of_h_weight"].T)
+            c = f * c + i * np.tanh(x @ v["gate_weight"].T)
+            h = np.tanh(c) * i
+            stacked.append((h, h + c))
+        first, second = (np.array(each) for each in zip(*stacked, strict=True))
+        outputs = {"output0": first, "output1": second, "h": h, "c": c}
+        masks = (v[f"mask{index}"] for index in range(4))
+        pairs = zip(outputs.values(), masks, strict=True)
+        return sum(float((output * mask).sum()) for output, mask in pairs), outputs
+
+    _, found = run({})
+    random, names = np.random.default_rng(0), ("data", "first_h", *WEIGHTS)
+    for name in names:
+        way = random.normal(size=values[name].shape)
+        up, down = (run({name: values[name] + sign * 1e-5 * way})[0] for sign in (1, -1))
+        found[f"{name} along"] = np.array((up - down) / 2e-5)
+        found[f"{name} way"] = way
+    return found
+
+
+def test_a_recurrence_has_the_values_and_gradients_of_its_formulas() -> None:
+    found, expected = results_of(planned(6)), reference(6)
+    for name in ("output0", "output1", "h", "c"):
+        np.testing.assert_allclose(found[f"train rnn_{name}"], expected[name], atol=1e-5)
+        np.testing.assert_allclose(found[f"evaluate rnn_{name}"], expected[name], atol=1e-5)
+    for name in ("data", "first_h", *WEIGHTS):
+        along = float((found[f"train {name}_grad"] * expected[f"{name} way"]).sum())
+        assert along == pytest.approx(float(expected[f"{name} along"]), rel=1e-4)
+
+
+def size(plan: Plan) -> list[tuple[int, int]]:
+    """Return the number of steps and blocks of each phase, and of the bodies of its loops."""
+    found = []
+    waiting = [*plan.phases.values()]
+    while waiting:
+        phase = waiting.pop()
+        found.append((len(phase.steps), len(phase.blocks)))
+        kernels = [step.kernel for step in phase.steps]
+        waiting += [kernel.body for kernel in kernels if isinstance(kernel, LoopKernel)]
+    return found
+
+
+def test_L7_operators_blocks_and_tape_do_not_grow_with_the_steps() -> None:
+    sizes, tapes = [], []
+    for steps in (10, 1000):
+        plan = planned(steps)
+        sizes.append(size(plan))
+        executor = Executor(plan, device_kind("cpu")(plan.device))
+        tapes.append([len(executor.programs[phase].names) for phase in (EVALUATE, TRAIN)])
+    assert sizes[0] == sizes[1]
+    assert tapes[0] == tapes[1]
+    assert sum(tapes[0]) < 100
+
+
+def test_poisoned_memory_changes_nothing() -> None:
+    for case in ("plain", "offset 2", "dropout"):
+        plan = planned(4, **CASES[case])
+        assert_same_bits(results_of(plan), results_of(plan, poisoned=True))
+
+
+@pytest.mark.parametrize("changes", ["in_place", "add_to", "reuse", "join", "fuse"])
+def test_sharing_and_fusion_change_no_bit(changes: str) -> None:
+    assert_same_bits(results_of(planned(4)), results_of(planned(4, options={changes: False})))
+
+
+SEGMENTS = {"plain": (2, 3, 4), "offset 3": (1, 4), "reversed, offset 2": (3,), "dropout": (3,)}
+
+
+@pytest.mark.parametrize("kind", ["cpu", "reference"])
+@pytest.mark.parametrize("case", SEGMENTS)
+def test_L9_segments_that_run_again_give_the_same_bits(case: str, kind: str) -> None:
+    whole = results_of(planned(7, kind, **CASES[case]))
+    for length in SEGMENTS[case]:
+        plan = planned(7, kind, {"segment": length}, **CASES[case])
+        assert_same_bits(whole, results_of(plan))
+
+
+def test_a_symbol_is_read_back_from_json() -> None:
+    symbol = network(offset=2, drops=True)
+    again = load_json(symbol.tojson())
+    assert again.tojson() == symbol.tojson()
+    assert again.list_arguments() == symbol.list_arguments()
+    inputs = specs(3, 2)
+    first, second = (plan_of(each, inputs, WEIGHTS) for each in (symbol, again))
+    assert_same_bits(results_of(first), results_of(second))
