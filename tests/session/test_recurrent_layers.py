@@ -1,0 +1,319 @@
+"""Configs with `recurrent:`: both directions, lengths, nesting, budgets, runs; and their errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from layer_configs import problems
+from recurrent_networks import (
+    LOSS,
+    TARGETS,
+    Arrays,
+    assert_same_bits,
+    config,
+    drawn,
+    outcome,
+    plan_of,
+    results_of,
+    symbol_of,
+)
+
+from mxrun.graph.phases import TRAIN
+from mxrun.planner.remat.budget import Budget, OverBudget
+
+Array = npt.NDArray[Any]
+
+CELL = """\
+    - recurrent:
+        name: rnn
+        sequences: {x: data}
+        memories: {h: {layer: next, shape: [5]}}
+        layers:
+          - Concat: {name: both, inputs: [x, h]}
+          - FullyConnected: {name: fc, num_hidden: 5}
+          - Activation: {name: next, act_type: tanh}
+        outputs: [next]
+"""
+FINAL = f'{CELL}        final: [h]\n    - Flatten: {{name: last, data: "rnn[h]"}}\n{LOSS}'
+KEYS = "network.layers[0].recurrent"
+STEPS, BATCH = 7, 4
+
+
+def with_keys(layers: str, keys: str) -> str:
+    """Return layers whose first recurrence has further keys."""
+    return layers.replace("        outputs: [next]\n", f"        outputs: [next]\n{keys}", 1)
+
+
+def records() -> Array:
+    return np.random.default_rng(0).normal(size=(BATCH, STEPS, 3)).astype(np.float32)
+
+
+def equals_unrolled(folder: Path, text: str, *overrides: str, **options: Any) -> Arrays:
+    """Assert that a config equals its unrolled form bit for bit; return its results."""
+    found = outcome(folder, text, *overrides, **options)
+    unrolled = outcome(folder, text, f"{KEYS}.unroll=true", *overrides, **options)
+    assert_same_bits(found, unrolled)
+    return found
+
+
+def test_X9_a_recurrence_equals_numpy_and_its_unrolled_form(tmp_path: Path) -> None:
+    text = config(f"{{data: [{STEPS}, 3], target: [{STEPS}, 5]}}", CELL + TARGETS)
+    values = {
+        "data": records(),
+        "rnn/fc_weight": np.random.default_rng(1).normal(size=(5, 8)).astype(np.float32),
+        "rnn/fc_bias": np.zeros(5, np.float32),
+    }
+    found = equals_unrolled(tmp_path, text, given=values)["evaluate loss_output"]
+    h = np.zeros((BATCH, 5))
+    for t in range(STEPS):
+        h = np.tanh(np.concatenate([values["data"][:, t], h], 1) @ values["rnn/fc_weight"].T)
+        np.testing.assert_allclose(found[:, t], h, atol=1e-5)
+
+
+def test_reversed_steps_are_those_of_reversed_records(tmp_path: Path) -> None:
+    text = config(f"{{data: [{STEPS}, 3], target: [{STEPS}, 5]}}", CELL + TARGETS)
+    backwards = equals_unrolled(tmp_path, text, f"{KEYS}.reverse=true", given={"data": records()})
+    reversed_records = {"data": records()[:, ::-1]}
+    forwards = outcome(tmp_path, text, given=reversed_records)
+    assert np.array_equal(
+        backwards["evaluate loss_output"], forwards["evaluate loss_output"][:, ::-1]
+    )
+
+
+def test_both_directions_are_two_recurrences_side_by_side(tmp_path: Path) -> None:
+    both = config(
+        f"{{data: [{STEPS}, 3], target: [{STEPS}, 10]}}",
+        with_keys(CELL, "        bidirectional: true\n") + TARGETS,
+    )
+    given = {"data": records()}
+    found = equals_unrolled(tmp_path, both, given=given)
+    one = config(f"{{data: [{STEPS}, 3], target: [{STEPS}, 5]}}", CELL + TARGETS)
+    specs = plan_of(*symbol_of(tmp_path, both)).specs
+    for way, part in (("forward", slice(0, 5)), ("backward", slice(5, 10))):
+        own = {
+            f"rnn/fc_{kind}": drawn(f"rnn/{way}/fc_{kind}", specs[f"rnn/{way}/fc_{kind}"])
+            for kind in ("weight", "bias")
+        }
+        overrides = [f"{KEYS}.reverse=true"] if way == "backward" else []
+        alone = outcome(tmp_path, one, *overrides, given={**given, **own})
+        assert np.array_equal(
+            found["evaluate loss_output"][..., part], alone["evaluate loss_output"]
+        )
+
+
+LENGTHS = np.array([3, 5, 1, 2])
+RAGGED = with_keys(CELL, "        lengths: lengths\n")
+STACKED = config(f"{{data: [{STEPS}, 3], target: [{STEPS}, 5], lengths: []}}", RAGGED + TARGETS)
+LAST = config(
+    f"{{data: [{STEPS}, 3], lengths: [], label: []}}",
+    FINAL.replace("        final", "        lengths: lengths\n        final"),
+)
+
+
+@pytest.mark.parametrize("way", ["reverse=false", "reverse=true", "bidirectional=true"])
+@pytest.mark.parametrize("text", [STACKED, LAST], ids=["stacked", "last"])
+def test_L8_padding_changes_no_result(tmp_path: Path, text: str, way: str) -> None:
+    """Not even NaN does, nor is any step beyond the longest record read."""
+    if text is STACKED and way.startswith("bidirectional"):
+        text = text.replace("target: [7, 5]", "target: [7, 10]")
+    for kind in ("cpu", "reference"):
+        data = records()
+        given = {"data": data, "lengths": LENGTHS}
+        clean = equals_unrolled(tmp_path, text, f"{KEYS}.{way}", given=given, kind=kind)
+        for record, length in enumerate(LENGTHS):
+            data[record, length:] = np.nan
+        padded = outcome(tmp_path, text, f"{KEYS}.{way}", given=given, kind=kind)
+        assert_same_bits(clean, padded)
+        assert all(np.isfinite(value).all() for value in padded.values())
+
+
+def test_L8_results_are_those_of_shorter_batches(tmp_path: Path) -> None:
+    shorter = STACKED.replace(f"[{STEPS}, ", "[5, ")
+    given = {"data": records(), "lengths": LENGTHS}
+    target = np.random.default_rng(2).normal(size=(BATCH, STEPS, 5)).astype(np.float32)
+    # The loss is the mean over all targets, also of padding, where they are what is predicted.
+    target[:, 5:] = 0
+    long = outcome(tmp_path, STACKED, given={**given, "target": target})
+    cut = {"data": records()[:, :5], "lengths": LENGTHS, "target": target[:, :5]}
+    short = outcome(tmp_path, shorter, given=cut)
+    assert np.array_equal(long["evaluate loss_output"][:, :5], short["evaluate loss_output"])
+    assert not long["evaluate loss_output"][:, 5:].any()
+    for record, length in enumerate(LENGTHS):
+        assert not long["evaluate loss_output"][record, length:].any()
+        assert long["evaluate loss_output"][record, :length].all()
+    for name in ("fc_weight", "fc_bias"):
+        scaled = short[f"train rnn/{name}_grad"] * np.float32(5 / STEPS)
+        np.testing.assert_allclose(long[f"train rnn/{name}_grad"], scaled, rtol=1e-5, atol=1e-7)
+
+
+TAGGER = """\
+    - recurrent:
+        name: document
+        sequences: {words: data, count: counts}
+        memories: {d: {layer: after, shape: [4]}}
+        lengths: sentences
+        layers:
+          - FullyConnected: {name: start, data: d, num_hidden: 5}
+          - recurrent:
+              name: sentence
+              sequences: {w: words}
+              memories: {h: {layer: next, shape: [5], initial: start}}
+              lengths: count
+              layers:
+                - Concat: {name: both, inputs: [w, h]}
+                - FullyConnected: {name: fc, num_hidden: 5}
+                - Activation: {name: next, act_type: tanh}
+              outputs: [next]
+              final: [h]
+          - Concat: {name: both, inputs: ["sentence[h]", d]}
+          - FullyConnected: {name: fc, num_hidden: 4}
+          - Activation: {name: after, act_type: tanh}
+          - Reshape: {name: tags, data: sentence, shape: [0, -1]}
+        outputs: [tags, after]
+    - Concat: {name: all, inputs: ["document[0]", "document[1]"], dim: 2}
+    - LinearRegressionOutput: {name: loss, label: target}
+"""
+DOCUMENTS = config("{data: [3, 6, 2], counts: [3], sentences: [], target: [3, 34]}", TAGGER)
+COUNTS = np.array([[1, 4, 2], [3, 0, 0], [5, 1, 0], [2, 2, 2]])
+SENTENCES = np.array([3, 1, 2, 3])
+
+
+def test_L8_a_nested_recurrence_equals_its_flat_reference(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    words = random.normal(size=(BATCH, 3, 6, 2)).astype(np.float32)
+    given = {"data": words, "counts": COUNTS, "sentences": SENTENCES}
+    found = outcome(tmp_path, DOCUMENTS, given=given)
+    inner = "network.layers[0].recurrent.layers[1].recurrent.unroll=true"
+    for unrolled in ([f"{KEYS}.unroll=true"], [inner], [f"{KEYS}.unroll=true", inner]):
+        assert_same_bits(found, outcome(tmp_path, DOCUMENTS, *unrolled, given=given))
+    specs = plan_of(*symbol_of(tmp_path, DOCUMENTS)).specs
+    own = {name: drawn(name, spec).astype(float) for name, spec in specs.items()}
+
+    def dense(name: str, data: Array) -> Array:
+        result: Array = data @ own[f"{name}_weight"].T + own[f"{name}_bias"]
+        return result
+
+    output = found["evaluate loss_output"]
+    for record in range(BATCH):
+        d = np.zeros(4)
+        for sentence in range(SENTENCES[record]):
+            h, tags = dense("document/start", d), np.zeros((6, 5))
+            for word in range(COUNTS[record, sentence]):
+                both = np.concatenate([words[record, sentence, word], h])
+                h = tags[word] = np.tanh(dense("document/sentence/fc", both))
+            if COUNTS[record, sentence]:
+                d = np.tanh(dense("document/fc", np.concatenate([h, d])))
+                expected = np.concatenate([tags.ravel(), d])
+                np.testing.assert_allclose(output[record, sentence], expected, atol=1e-5)
+        assert not output[record, SENTENCES[record] :].any()
+
+
+LONG = """\
+    - recurrent:
+        name: rnn
+        sequences: {x: data}
+        memories: {h: {layer: next, shape: [32]}}
+        layers:
+          - FullyConnected: {name: of_x, data: x, num_hidden: 32}
+          - FullyConnected: {name: of_h, data: h, num_hidden: 32}
+          - elemwise_add: {name: sum, lhs: of_x, rhs: of_h}
+          - Activation: {name: first, act_type: tanh}
+          - FullyConnected: {name: second, num_hidden: 32}
+          - Activation: {name: next, act_type: sigmoid}
+        outputs: [next]
+        final: [h]
+    - Flatten: {name: last, data: "rnn[h]"}
+"""
+
+
+def long_network(folder: Path, steps: int) -> tuple[Any, Any]:
+    return symbol_of(folder, config(f"{{data: [{steps}, 2], label: []}}", LONG + LOSS))
+
+
+def test_L9_a_long_recurrence_trains_within_a_budget_with_the_same_bits(tmp_path: Path) -> None:
+    plain = plan_of(*long_network(tmp_path, 1000))
+    whole = results_of(plain)
+    for share in (0.3, 0.12):
+        plan = plan_of(*long_network(tmp_path, 1000), budget=Budget(share=share))
+        assert plan.reusable_bytes <= share * plain.reusable_bytes
+        assert plan.planned_bytes == plan.lower_bound_bytes
+        assert_same_bits(whole, results_of(plan))
+        recomputed = plan.phases[TRAIN].recomputed
+        assert recomputed is not None
+        assert "rnn" in recomputed.steps
+    with pytest.raises(OverBudget, match="backward of 'rnn' needs"):
+        plan_of(*long_network(tmp_path, 1000), budget=Budget(share=0.02))
+
+
+def test_L9_memory_grows_less_than_the_number_of_steps(tmp_path: Path) -> None:
+    least = Budget(least=True)
+    sizes = [
+        plan_of(*long_network(tmp_path, steps), budget=least).reusable_bytes
+        for steps in (100, 400, 1600)
+    ]
+    # In proportion to the square root, and the records of the batch.
+    assert sizes[1] < 2.2 * sizes[0]
+    assert sizes[2] < 2.6 * sizes[1]
+
+
+WRONG = {
+    "sequences: {x: nothing}": ("nothing is named 'nothing'", 7, 24),
+    "memories: {h: {layer: nxt}}": ("nothing is named 'nxt'", 8, 31),
+    "memories: {h: {layr: next}}": ("unknown key 'layr' in memories.h", 8, 24),
+    "outputs: [fcc]": ("nothing is named 'fcc'", 13, 19),
+    "final: [g]": ("'rnn' has no memory 'g'", 13, 17),
+    "reverse: 1": ("reverse cannot be 1", 13, 18),
+    "lengths: lenghts": ("nothing is named 'lenghts'", 13, 18),
+}
+
+
+def replaced(line: str) -> str:
+    """Return the cell with the line in place of that of the same key, or in place of outputs."""
+    key = line.split(":", maxsplit=1)[0]
+    lines = CELL.splitlines()
+    at = next((i for i, old in enumerate(lines) if old.strip().startswith(f"{key}:")), None)
+    lines[len(lines) - 1 if at is None else at] = f"        {line}"
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_problems_have_their_place(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(config("{data: [7, 3], target: [7, 5]}", replaced(line) + TARGETS))
+    found = problems(path)
+    text, row, column = WRONG[line]
+    own = [each for each in found if each.problem == text]
+    assert own, found
+    place = own[0].place
+    assert place is not None
+    assert (place.line, place.column) == (row, column)
+
+
+@pytest.mark.parametrize(
+    ("layers", "text"),
+    [
+        (
+            CELL.replace("- Activation: {name: next, act_type: tanh}", "- BatchNorm: {name: next}"),
+            "BatchNorm 'rnn/next' has states, which the steps of a recurrence cannot share",
+        ),
+        (
+            CELL.replace(
+                "          - Act", "          - Flatten: {name: idle}\n          - Act"
+            ).replace("{name: next, act", "{name: next, data: fc, act"),
+            "nothing reads the layer 'rnn/idle'",
+        ),
+        (
+            CELL + "    - Flatten: {name: flat, data: rnn/fc}\n",
+            "'rnn/fc' is within the recurrence 'rnn'",
+        ),
+        (CELL + '    - Flatten: {name: flat, data: "rnn[h]"}\n', "'rnn' has no output 'h'"),
+    ],
+)
+def test_layers_that_cannot_be_there(tmp_path: Path, layers: str, text: str) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(config("{data: [7, 3], target: [7, 5]}", layers + TARGETS))
+    assert text in [each.problem for each in problems(path)]
