@@ -19,6 +19,7 @@ _ORDER = (
     "tables",
     "text",
     "configs",
+    "recurrences",
     "data",
     "datasets",
     "training",

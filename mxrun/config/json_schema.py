@@ -8,7 +8,15 @@ from typing import Any
 
 from mxrun.base.params import NULL
 from mxrun.config.data import DatasetSection
-from mxrun.config.file_keys import BlockKeys, FileKeys, LayerEditKeys, LayerKeys, RepeatKeys
+from mxrun.config.file_keys import (
+    BlockKeys,
+    FileKeys,
+    LayerEditKeys,
+    LayerKeys,
+    MemoryKeys,
+    RecurrentKeys,
+    RepeatKeys,
+)
 from mxrun.config.layer_edits import CHANGE, INSERT_AFTER, INSERT_BEFORE, REMOVE, REPLACE
 from mxrun.config.names import NAME
 from mxrun.config.schema import Settings
@@ -144,12 +152,13 @@ def _layer_definitions(operators: Kinds) -> Schema:
     layers, own = {"$ref": "#/$defs/Layers"}, _properties(LayerKeys)
     one_layer = {
         "type": "object",
-        "description": "An operator, a block or repeat, with its parameters.",
+        "description": "An operator, a block, repeat or recurrent, with its parameters.",
         "minProperties": 1,
         "maxProperties": 1,
         "properties": {
             **{name: _operator(parameters, own) for name, parameters in operators.items()},
             "repeat": {"$ref": "#/$defs/Repeat"},
+            "recurrent": {"$ref": "#/$defs/Recurrent"},
         },
         "additionalProperties": {
             "type": ["object", "null"],
@@ -158,6 +167,8 @@ def _layer_definitions(operators: Kinds) -> Schema:
     }
     bare = {"type": "string", "description": "An operator or block without parameters."}
     repeat, block = _properties(RepeatKeys), _properties(BlockKeys)
+    recurrent = {key: value for key, value in own.items() if key == "name"}
+    recurrent |= _properties(RecurrentKeys)
     return {
         "Layers": {
             "type": "array",
@@ -177,6 +188,20 @@ def _layer_definitions(operators: Kinds) -> Schema:
             "description": RepeatKeys.__doc__ or "",
             "properties": {**repeat, "layers": layers},
             "required": ["count", "layers"],
+            "additionalProperties": False,
+        },
+        "Recurrent": {
+            "type": "object",
+            "description": inspect.cleandoc(RecurrentKeys.__doc__ or ""),
+            "properties": {**recurrent, "layers": layers},
+            "required": ["sequences", "layers"],
+            "additionalProperties": False,
+        },
+        "MemoryKeys": {
+            "type": "object",
+            "description": MemoryKeys.__doc__ or "",
+            "properties": _properties(MemoryKeys),
+            "required": ["layer"],
             "additionalProperties": False,
         },
         "Block": {

@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from mxrun import library
 from mxrun.base.description import describe_field, flow
 from mxrun.base.errors import SourceLocation
-from mxrun.base.keywords import REPEAT
+from mxrun.base.keywords import RECURRENT, REPEAT
 from mxrun.base.near_names import folded
 from mxrun.base.params import check
 from mxrun.base.registry import Registry
@@ -27,7 +27,13 @@ from mxrun.base.validation import annotation_at
 from mxrun.config.choice import Choice
 from mxrun.config.data import DatasetSection, SplitSection
 from mxrun.config.dump import dump
-from mxrun.config.file_keys import FileKeys, LayerEditKeys, LayerKeys, RepeatKeys
+from mxrun.config.file_keys import (
+    FileKeys,
+    LayerEditKeys,
+    LayerKeys,
+    RecurrentKeys,
+    RepeatKeys,
+)
 from mxrun.config.marked import located
 from mxrun.config.schema import Settings
 from mxrun.config.section import Section
@@ -274,7 +280,7 @@ def _kind(model: type[BaseModel], doc: str, kind: EntryKind, place: _KeyPlace) -
 
 
 def _layers(path: KeyPath) -> tuple[ReferenceEntry, ...]:
-    """Return the entries of a layer's own keys, of `repeat` and of the operators."""
+    """Return the entries of a layer's own keys, of `repeat`, `recurrent` and of the operators."""
 
     def of_layer(keys: dict[str, Any]) -> dict[str, Any]:
         if "inputs" in keys:
@@ -284,12 +290,6 @@ def _layers(path: KeyPath) -> tuple[ReferenceEntry, ...]:
     def of_operator(name: str, keys: dict[str, Any]) -> dict[str, Any]:
         return _network([{name: keys} if keys else name])
 
-    repeat = _KeyPlace(
-        (*path, REPEAT),
-        (*path, REPEAT),
-        lambda keys: _network([{REPEAT: keys}]),
-        required=_required(RepeatKeys),
-    )
     operators = []
     for name in OPERATORS:
         known = OPERATORS.get(name)
@@ -304,16 +304,25 @@ def _layers(path: KeyPath) -> tuple[ReferenceEntry, ...]:
     return (
         *_keys(LayerKeys, _KeyPlace(path, path, of_layer)),
         *_keys(LayerEditKeys, _KeyPlace(path, path, of_edit)),
-        ReferenceEntry(
-            repeat.path,
-            repeat.shared,
-            "section",
-            _paragraphs(RepeatKeys.__doc__ or ""),
-            "mapping",
-            example=yaml_text(repeat.wrap(dict(repeat.required))),
-            entries=_keys(RepeatKeys, repeat),
-        ),
+        _layer_section(path, REPEAT, RepeatKeys),
+        _layer_section(path, RECURRENT, RecurrentKeys),
         *operators,
+    )
+
+
+def _layer_section(path: KeyPath, key: str, model: type[Section]) -> ReferenceEntry:
+    """Return the entry of a section that stands in the place of a layer."""
+    place = _KeyPlace(
+        (*path, key), (*path, key), lambda keys: _network([{key: keys}]), required=_required(model)
+    )
+    return ReferenceEntry(
+        place.path,
+        place.shared,
+        "section",
+        _paragraphs(model.__doc__ or ""),
+        "mapping",
+        example=yaml_text(place.wrap(dict(place.required))),
+        entries=_keys(model, place),
     )
 
 
