@@ -21,10 +21,16 @@ def peer_symbol(text: str) -> str:
 def without_dropout(text: str) -> str:
     """Return the symbol JSON with every Dropout rate set to 0, so that two runs can be compared."""
     document = json.loads(text)
+    _drop_nothing(document)
+    return json.dumps(document)
+
+
+def _drop_nothing(document: Mapping[str, Any]) -> None:
     for node in document["nodes"]:
         if node["op"] == "Dropout":
             node.setdefault("attrs", {})["p"] = "0.0"
-    return json.dumps(document)
+        for body in node.get("subgraphs", ()):
+            _drop_nothing(body)
 
 
 def _without_unread(document: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ import torch
 
 from mxrun.peers.pytorch import AUXILIARY_INPUTS
 from mxrun.peers.pytorch.parameters import Tensor
+from mxrun.peers.pytorch.recurrence import BODY
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ def read_symbol(text: str) -> SymbolGraph:
     nodes = []
     for entry in content["nodes"]:
         attributes = entry.get("attrs") or entry.get("attr") or entry.get("param") or {}
+        if "subgraphs" in entry:
+            attributes = {**attributes, BODY: json.dumps(entry["subgraphs"][0])}
         sources = tuple((source[0], source[1]) for source in entry["inputs"])
         nodes.append(SymbolNode(entry["op"], entry["name"], attributes, sources))
     return SymbolGraph(tuple(nodes), tuple((head[0], head[1]) for head in content["heads"]))
