@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+from pydantic import Field
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape
@@ -25,6 +27,7 @@ from mxrun.operator.scalar import without_add_requests
 from mxrun.ops.copy_part import copy_part
 from mxrun.ops.forward_only import ForwardOnlyImplementation
 from mxrun.ops.rows import zero_part
+from mxrun.ops.view import ViewProperty
 
 T = TypeVar("T")
 
@@ -123,6 +126,55 @@ class CompiledCarry(Implementation):
         return native_kernel(
             self.name, [zero], (None, None, None), (data,), request.requests, request.device
         )
+
+
+class CarriedParameters(Parameters):
+    """Parameters of _carried."""
+
+    num_states: Annotated[int, Field(ge=1, le=64)] = Field(
+        description="Number of states.", examples=[1]
+    )
+
+
+@register("_carried")
+class CarriedProperty(ViewProperty[CarriedParameters]):
+    """output = data, in the same memory; state0, state1, ... hold value0, value1, ... of this run
+    in the next one.
+
+    data is the output of a layer that has read the states, and the values are what they have become
+    at its end. The values' gradients are zero.
+    """
+
+    type_string = "_carried"
+    parameter_type = CarriedParameters
+    is_internal = True
+    is_floating = True
+    reads_only_data = True
+    precision = Precision.INHERIT
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """Data, then the values."""
+        return ("data", *(f"value{index}" for index in range(self.parameters.num_states)))
+
+    def list_auxiliary_states(self) -> tuple[str, ...]:
+        """The values of the previous run."""
+        return tuple(f"state{index}" for index in range(self.parameters.num_states))
+
+    def list_carried_states(self) -> tuple[CarriedState, ...]:
+        """Each state becomes its value."""
+        return tuple(
+            CarriedState(f"state{index}", f"value{index}")
+            for index in range(self.parameters.num_states)
+        )
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        """Unify the shapes of data and output; each state has that of its value."""
+        data, output = same_shape(["data", "output"], [inputs[0], outputs[0]], "carried states")
+        return PartialInference([data, *inputs[1:]], [output], [*inputs[1:]])
+
+    def list_gradients(self) -> tuple[GradientKind, ...]:
+        """Those of the values are zero."""
+        return (GradientKind.COMPUTES, *(GradientKind.ZERO,) * self.parameters.num_states)
 
 
 class CarryingParameters(Parameters):

@@ -26,6 +26,7 @@ _ROLES = {
     "var": "mean square gradient of {}",
     "n": "squared gradients of {}",
     "average": "average of {}",
+    "evaluation": "{} in evaluation",
     "staged": "{} of a prefetched batch",
     "out": "output {}",
     "head_grad": "gradient given for {}",

@@ -25,6 +25,7 @@ def carried_states(graph: Graph) -> Graph:
 
 def _append(builder: GraphBuilder, step: Step) -> None:
     assert step.prop is not None
+    written = set(builder.mutations.values())
     names = (*step.prop.list_arguments(), *step.prop.list_auxiliary_states())
     tensors = dict(zip(names, step.inputs, strict=False))
     values = tensors | dict(zip(step.prop.list_outputs(), step.outputs, strict=True))
@@ -32,5 +33,8 @@ def _append(builder: GraphBuilder, step: Step) -> None:
         state, value = tensors[carried.state], values[carried.value]
         assert state is not None
         assert value is not None
+        # Several outputs of one layer may name its states.
+        if state in written:
+            continue
         name = f"{builder.values[state].name}:update"
         append_update(builder, name, create("_carry", {}), (state, value))

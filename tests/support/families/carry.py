@@ -17,11 +17,22 @@ def second(p: Any, inputs: list[Array]) -> list[Array]:
 
 
 SHAPES = ((5,), (2, 3), (4, 16), (2, 3, 5), (3, 70, 33), (2, 3, 4, 5))
-REASON = "a peer keeps what a run leaves for the next one outside of its graph"
+NO_PEER: dict[str, Any] = {
+    "peers": (),
+    "no_peer": "a peer keeps what a run leaves for the next one outside of its graph",
+}
 
 ROWS: list[Row] = [
-    *(Row("carry", {}, shape, peers=(), no_peer=REASON) for shape in SHAPES),
-    *(Row("carry", {}, shape, is_train=False, peers=(), no_peer=REASON) for shape in SHAPES[:2]),
-    *(Row("_carry", {}, shape, peers=(), no_peer=REASON) for shape in SHAPES),
+    *(Row("carry", {}, shape, **NO_PEER) for shape in SHAPES),
+    *(Row("carry", {}, shape, is_train=False, **NO_PEER) for shape in SHAPES[:2]),
+    *(Row("_carry", {}, shape, **NO_PEER) for shape in SHAPES),
+    *(
+        Row("_carried", {"num_states": 1}, shape, {"value0": (2, 3)}, **NO_PEER, any_rank=True)
+        for shape in SHAPES
+    ),
 ]
-REFERENCES: dict[str, Reference] = {"carry": second, "_carry": second}
+REFERENCES: dict[str, Reference] = {
+    "carry": second,
+    "_carry": second,
+    "_carried": lambda p, inputs: [np.array(inputs[0])],
+}
