@@ -16,7 +16,9 @@ Config = Annotated[
 ]
 ConfigOrNone = Annotated[
     str | None,
-    typer.Argument(metavar="CONFIG", help="A YAML file, or the name of a bundled config."),
+    typer.Argument(
+        metavar="CONFIG", help="A YAML file, the name of a bundled config, or a run's folder."
+    ),
 ]
 Overrides = Annotated[
     list[str] | None,

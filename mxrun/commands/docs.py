@@ -25,6 +25,7 @@ _ORDER = (
     "training",
     "evaluate",
     "inference",
+    "generation",
     "runs",
     "memory",
     "speed",

@@ -23,8 +23,8 @@ from mxrun.operator.register import AnyProperty, create
 
 # Name of the io slot with the number of the present position; a user's names contain no colon.
 PRESENT = f"generate:{POSITION}"
-# Operator that overwrites a state with the output that it carries.
-_ASSIGN = "_assign"
+# Operator that overwrites a state with the value that it carries to the next run.
+_CARRY = "_carry"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def incremental(
         conversion.add(node)
     if conversion.problems:
         raise UserError(conversion.problems)
-    network = Symbol([*(conversion.entries[each] for each in symbol.heads), *conversion.assigned])
+    network = Symbol([*(conversion.entries[each] for each in symbol.heads), *conversion.carrying])
     known = set(network.list_inputs())
     present = {
         PRESENT: TensorSpec((1,), "int32"),
@@ -85,7 +85,7 @@ class _NodeByNode:
     """Conversion of a network node by node.
 
     entries: the converted network's entry of each of the original. axes: by original entry, the
-    axis of its positions; None for one that is the same at all positions. assigned: entries that
+    axis of its positions; None for one that is the same at all positions. carrying: entries that
     overwrite states. failed: nodes without an incremental form, and those that depend on them.
     """
 
@@ -96,7 +96,7 @@ class _NodeByNode:
     position: NodeEntry = field(default_factory=lambda: NodeEntry(Node(PRESENT)))
     entries: dict[NodeEntry, NodeEntry] = field(default_factory=dict)
     axes: dict[NodeEntry, int | None] = field(default_factory=dict)
-    assigned: list[NodeEntry] = field(default_factory=list)
+    carrying: list[NodeEntry] = field(default_factory=list)
     limits: list[tuple[int, str]] = field(default_factory=list)
     problems: list[Diagnostic] = field(default_factory=list)
     failed: set[Node] = field(default_factory=set)
@@ -168,8 +168,8 @@ class _NodeByNode:
         outputs = form.prop.list_outputs()
         for state, output in form.carried.items():
             value = NodeEntry(converted, outputs.index(output))
-            name = f"{node.name}:{state}:next"
-            self.assigned.append(NodeEntry(Node(name, create(_ASSIGN, {}), (value, states[state]))))
+            carry = Node(f"{node.name}:{state}:next", create(_CARRY, {}), (states[state], value))
+            self.carrying.append(NodeEntry(carry))
         return converted
 
     def check(

@@ -181,8 +181,7 @@ class _Rows:
         self._draws = [
             uniforms(generation.seed, number, planned.length) for number in self._numbers
         ]
-        for name in planned.network.states:
-            executor.tensor(name).write(0)
+        executor.clear_carried(GENERATE)
 
     def run(self) -> Iterator[Piece]:
         """Yield the pieces of all rows, position by position."""
