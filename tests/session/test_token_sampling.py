@@ -52,6 +52,14 @@ def test_equal_logits_lose_their_last_tokens() -> None:
     assert nucleus(np.array([0.0, 1.0, 0.0]), 1e-9).tolist() == [1]
 
 
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.97, 1.0])
+def test_a_share_of_many_weights_is_that_of_all_sorted(share: float) -> None:
+    weights = np.random.default_rng(3).integers(1, 40, 5000).astype(np.float64)
+    order = np.argsort(-weights, kind="stable")
+    count = int(weights[order].cumsum().searchsorted(share * weights.sum())) + 1
+    assert nucleus(weights, share).tolist() == sorted(order[:count].tolist())
+
+
 @pytest.mark.parametrize("extreme", [3e38, 80.0])
 def test_extreme_logits_do_not_overflow(extreme: float) -> None:
     logits = np.array([-extreme, extreme, 0], np.float32)

@@ -179,7 +179,7 @@ class _Rows:
             generation.tokens.decoder(text.prompt_ids) for text in self._texts
         ]
         self._draws = [
-            uniforms(generation.seed, number, planned.length) for number in self._numbers
+            uniforms(generation.seed, number, planned.length).tolist() for number in self._numbers
         ]
         executor.clear_carried(GENERATE)
 
