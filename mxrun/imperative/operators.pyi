@@ -205,6 +205,23 @@ def BatchNorm(
 def BlockGrad(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray:
     """output = data; data's gradient is zero, whatever the output's gradient is."""
 
+def CTCLoss(
+    data: NDArray,
+    label: NDArray,
+    data_lengths: NDArray | None = None,
+    label_lengths: NDArray | None = None,
+    *,
+    use_data_lengths: bool = False,
+    use_label_lengths: bool = False,
+    blank_label: Literal["first", "last"] = "first",
+    layout: Literal["TNC", "NTC"] = "TNC",
+    out: Any = None,
+    name: str | None = None,
+) -> NDArray:
+    """output[n] = -log(probability of label[n] by the softmax of data[:, n]), over all
+    alignments.
+    """
+
 def Cast(data: NDArray, dtype: DType, *, out: Any = None, name: str | None = None) -> NDArray:
     """output = data converted to `dtype`, of any shape."""
 
@@ -1842,6 +1859,7 @@ broadcast_minus = broadcast_sub
 broadcast_plus = broadcast_add
 cast = Cast
 concat = Concat
+ctc_loss = CTCLoss
 flatten = Flatten
 identity = _copy
 make_loss = MakeLoss

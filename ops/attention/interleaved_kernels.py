@@ -22,11 +22,11 @@ from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.operator.scalar import without_add_requests
 from mxrun.ops.attention.interleaved import InterleavedProperty, Matrices
 from mxrun.ops.attention.products import (
+    RowClearing,
     StackedProduct,
-    ZeroFilling,
+    clear_rows_loop,
     product_words,
     stacked_product_loop,
-    zeros_loop,
 )
 
 
@@ -166,13 +166,13 @@ class _Products:
         """Return the filling of one part of all heads."""
         count, rows, columns = part.shape(shape, self.heads)
         first = part.strides(shape, self.heads)[0]
-        arguments = ZeroFilling(
+        arguments = RowClearing(
             rows=count * rows,
             columns=columns,
             step=columns * part.parts,
             output=replace(slot, offset=first * self.nbytes),
         )
-        loop = zeros_loop.bfloat16 if self.is_low else zeros_loop
+        loop = clear_rows_loop.bfloat16 if self.is_low else clear_rows_loop
         return LoopPart(loop, arguments, self.device.team_for_elements(count * rows * columns))
 
     def _matrices(self, matrices: Matrices) -> tuple[Slot, int, int]:

@@ -98,8 +98,8 @@ def stacked_product_loop(call: StackedProduct) -> None:
                 write_row(call.output, to, scratch, place, call.columns, factor, call.is_added)
 
 
-class ZeroFilling(Arguments):
-    """Arguments of `zeros_loop`: rows of `columns` elements, `step` apart."""
+class RowClearing(Arguments):
+    """Arguments of `clear_rows_loop`: rows of `columns` elements, `step` apart."""
 
     rows: Integer
     columns: Integer
@@ -108,7 +108,7 @@ class ZeroFilling(Arguments):
 
 
 @native
-def zeros_loop(call: ZeroFilling) -> None:
+def clear_rows_loop(call: RowClearing) -> None:
     """Fill the rows with 0."""
     begin, end = share(call.rows * 16)
     for row in range(begin // 16, end // 16):

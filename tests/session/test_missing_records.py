@@ -36,7 +36,8 @@ from mxrun.train.replay import NullObserver
 RUN = Path("runs/net")
 TWO = "context=[cpu:0, cpu:1]"
 two_cores = pytest.mark.skipif(available_cores() < 2, reason="two CPU contexts need two cores")
-# Images that are resized are read in every epoch. Four batches an epoch; where two make a step, the last record is in a step's second part.
+# Images that are resized are read in every epoch. Four batches an epoch; where two make a step, the
+# last record is in a step's second part.
 CONFIG = """\
 name: net
 threads: 1

@@ -38,7 +38,7 @@ from mxrun.graph.recurrence.operator import RecurrentMemory
 
 
 @dataclass(frozen=True)
-class Window:
+class SegmentRange:
     """Segments of `length` iterations each: `count` of them, from iteration `first` on.
 
     block: number of the first segment.
@@ -67,11 +67,11 @@ class Window:
         return TensorRows(value, self.block + after, 1)
 
 
-def windows(steps: int, length: int) -> tuple[Window, ...]:
+def windows(steps: int, length: int) -> tuple[SegmentRange, ...]:
     """Return the segments of `length`, and a shorter one for the rest."""
     count, rest = divmod(steps, length)
-    main = Window(0, length, count, 0)
-    return (main, Window(count * length, rest, 1, count)) if rest else (main,)
+    main = SegmentRange(0, length, count, 0)
+    return (main, SegmentRange(count * length, rest, 1, count)) if rest else (main,)
 
 
 def blocks_name(memory: str) -> str:
@@ -88,7 +88,7 @@ class SegmentedRecurrence:
     length: int
 
     @property
-    def windows(self) -> tuple[Window, ...]:
+    def windows(self) -> tuple[SegmentRange, ...]:
         """Segments, in the order of the iterations."""
         return windows(self.whole.steps, self.length)
 
@@ -123,7 +123,7 @@ class SegmentedRecurrence:
         return ReadTensors(in_time, in_order, others)
 
     def read_places(
-        self, read: ReadTensors, body: Graph, window: Window, backward: bool
+        self, read: ReadTensors, body: Graph, window: SegmentRange, backward: bool
     ) -> LoopPlaces:
         """Return the places of what the segments read."""
         steps, is_reversed = self.whole.steps, self.whole.prop.parameters.reverse
@@ -185,7 +185,7 @@ def segmented_forward_graph(recurrence: SegmentedRecurrence, keeps: bool, is_tra
 def _write_rows(
     graph: SurroundingGraph,
     recurrence: SegmentedRecurrence,
-    window: Window,
+    window: SegmentRange,
     places: LoopPlaces,
     body: Graph,
     made: dict[str, ValueId],
@@ -289,7 +289,7 @@ class _Gradients:
                 filled = graph.filled(f"{name}:gradient_final", spec, row, block, final)
                 self._blocks[name] = filled
 
-    def add(self, window: Window, places: LoopPlaces) -> None:
+    def add(self, window: SegmentRange, places: LoopPlaces) -> None:
         """Add the places of one loop over segments."""
         graph = self._graph
         for memory in self._memories:

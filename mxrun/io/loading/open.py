@@ -9,8 +9,8 @@ from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.io.loading.bad_records import BadRecords
 from mxrun.io.loading.bucket_iterator import BucketIterator
 from mxrun.io.loading.bucket_order import BucketOrder
+from mxrun.io.loading.cached_columns import with_cached_columns
 from mxrun.io.loading.iterator import DataIterator
-from mxrun.io.loading.kept import with_kept_columns
 from mxrun.io.loading.order import BatchOrder, LastBatch
 from mxrun.io.loading.prefetch import PrefetchIterator
 from mxrun.io.loading.python_transforms import TransformRunner
@@ -62,7 +62,7 @@ def open_iterator(
         return _bucketed(dataset, batch_size, shuffle, seed, last_batch, parts, loops)
     if dataset.is_stream:
         shuffle = ContiguousRows()
-    dataset = with_kept_columns(dataset)
+    dataset = with_cached_columns(dataset)
     if dataset.lazy or dataset.pipeline:
         order = BatchOrder(len(dataset), batch_size, shuffle, seed, last_batch, parts)
         memory = staging or Staging()

@@ -29,7 +29,7 @@ class _Node:
 
 
 @dataclass(frozen=True)
-class _Body:
+class _TorchBody:
     """Nodes in topological order, and heads as (node, output)."""
 
     nodes: tuple[_Node, ...]
@@ -53,7 +53,7 @@ class _Body:
 
 
 @functools.cache
-def _body(text: str, is_train: bool) -> _Body:
+def _body(text: str, is_train: bool) -> _TorchBody:
     content = json.loads(text)
     nodes = []
     for entry in content["nodes"]:
@@ -63,7 +63,7 @@ def _body(text: str, is_train: bool) -> _Body:
         inputs = tuple((source[0], source[1]) for source in entry["inputs"])
         parameters = MXNetParameters(attributes, is_train)
         nodes.append(_Node(entry["op"], entry["name"], parameters, inputs))
-    return _Body(tuple(nodes), tuple((head[0], head[1]) for head in content["heads"]))
+    return _TorchBody(tuple(nodes), tuple((head[0], head[1]) for head in content["heads"]))
 
 
 class _Recurrence:

@@ -11,12 +11,12 @@ from mxrun.codegen.interpreted import may_load_code
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, LazyField
 
-# Bytes of a column up to which it is kept: less than a process needs without data.
-_KEPT_BYTES = 1 << 26
+# Bytes of a column up to which it is cached: less than a process needs without data.
+_CACHED_BYTES = 1 << 26
 _CHUNK = 256
 
 
-def with_kept_columns(dataset: Dataset) -> Dataset:
+def with_cached_columns(dataset: Dataset) -> Dataset:
     """Return a data set whose records are in memory, if they are small and need no work.
 
     These are arrays without transforms, all of which can be read. Otherwise it is returned as it
@@ -27,20 +27,20 @@ def with_kept_columns(dataset: Dataset) -> Dataset:
         return dataset
     found: dict[str, Field] = {}
     for name, column in dataset.lazy.items():
-        kept = _kept(column)
-        if kept is None:
+        cached = _cached(column)
+        if cached is None:
             return dataset
-        found[name] = kept
+        found[name] = cached
     fields = {**dataset.fields, **found}
     return replace(dataset, fields=fields, lazy={})
 
 
-def _kept(column: LazyField) -> Field | None:
+def _cached(column: LazyField) -> Field | None:
     """Return a column in memory; None if it is too large, or cannot be read at once."""
     shape = tuple(size for size in column.shape if size is not None)
     dtype = np.dtype(column.dtype)
     size = column.count * math.prod(shape) * dtype.itemsize
-    if column.read_arrays is None or len(shape) < len(column.shape) or size > _KEPT_BYTES:
+    if column.read_arrays is None or len(shape) < len(column.shape) or size > _CACHED_BYTES:
         return None
     records = np.empty((column.count, *shape), dtype)
     for start in range(0, column.count, _CHUNK):
