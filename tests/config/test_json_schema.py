@@ -59,7 +59,7 @@ def test_P15_the_json_schema_describes_every_field() -> None:
     assert layer["A"]["required"] == ["x"]
     assert layer["A"]["properties"]["x"]["anyOf"][0] == {"type": "integer"}
     assert layer["A"]["properties"]["norm"]["anyOf"][0] == {"enum": ["null", "batch", None]}
-    assert set(layer) == {"A", "B", "repeat"}
+    assert set(layer) == {"A", "B", "repeat", "recurrent"}
     assert layer["A"]["additionalProperties"]["type"] == "string"
     assert layer["B"]["type"] == ["object", "null"]
     initializers = schema["$defs"]["Initializer"]["anyOf"]
