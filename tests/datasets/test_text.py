@@ -18,6 +18,7 @@ from mxrun.io.dataset.fingerprint import fingerprint
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.io.loading.open import open_iterator
 from mxrun.io.text.spans import divided, text_chunks, word_chunks
+from mxrun.io.text.words import words_of
 
 TEXT = "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\nSpeak, speak.\n" * 9
 
@@ -155,6 +156,12 @@ def test_words_of_at_least_some_occurrences(tmp_path):
     few = open_text(path, "all", 1, tokens="words", lower=True, vocabulary=3)
     assert few.vocabulary is not None
     assert [few.vocabulary.token(number) for number in range(3)] == ["<unk>", "x", "go"]
+    assert words_of("cafe\u0301s e\u0301te\u0301, l’été", True) == [
+        "cafe\u0301s",
+        "e\u0301te\u0301",
+        ",",
+        "l’été",
+    ]
     blanks = open_text(path, "all", 1, tokens="words", punctuation=False)
     assert blanks.vocabulary is not None
     assert blanks.vocabulary.decode(blanks.vocabulary.encode("Go (now) go.")) == "Go (now) go."

@@ -8,6 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import Any, ClassVar
 
 import numpy as np
@@ -243,7 +244,7 @@ class WordVocabulary(ListedVocabulary):
         """Return the ids of the words and line ends of a text, int32 [words]."""
         words = words_of(self._prepared(text), self.punctuation)
         known, missing = self._ids, _MISSING if self.unknown is None else self.unknown
-        ids = np.fromiter((known.get(word, missing) for word in words), np.int32, len(words))
+        ids = np.fromiter(map(known.get, words, repeat(missing)), np.int32, len(words))
         if self.unknown is None and len(ids) and ids.min() == _MISSING:
             raise self._refuse(words[at] for at in np.flatnonzero(ids == _MISSING).tolist())
         return ids

@@ -9,9 +9,9 @@ LINE_END = "\n"
 """The token of a line's end."""
 
 # Letters and digits, with their combining accents and with apostrophes between them; each other
-# character that is no blank is a word of its own.
-_WITH_MARKS = re.compile(r"\n|[\w\u0300-\u036f]+(?:['’][\w\u0300-\u036f]+)*|\S")
-_AT_BLANKS = re.compile(r"\n|\S+")
+# character that is no blank is a word of its own. Words first: they are the most frequent.
+_WITH_MARKS = re.compile(r"\w+(?:(?:['’]|[\u0300-\u036f]+)\w+)*[\u0300-\u036f]*|\S|\n")
+_AT_BLANKS = re.compile(r"\S+|\n")
 # Marks without a blank before them, and after them.
 _CLOSING = frozenset(".,;:!?)]}…%’'")
 _OPENING = frozenset("([{")
