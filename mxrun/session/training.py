@@ -217,7 +217,9 @@ class _Training:
             # Read before the folder is changed: the warm start may be invalid, or be in that very
             # folder.
             classes = self._run.datasets["train"].classes
-            for note in self._run.read_warm_start().notes_for(classes):
+            vocabulary = self._run.vocabulary
+            own = None if vocabulary is None else vocabulary.sha256
+            for note in self._run.read_warm_start().notes_for(classes, own):
                 self._observer.note(note)
         with only_writer(self._path, self._request.advice) as lock:
             start = self._run_start()

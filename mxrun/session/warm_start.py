@@ -30,6 +30,7 @@ class WarmStartSource:
     arrays: copied from the other run. missing: selected, but not in the other run. misshapen:
     selected, but of another shape (there, here). unexpected: in the other run, but not selected or
     not in this network. classes: class names of the other run. notes: notes for the user about it.
+    vocabulary: SHA-256 of its vocabulary, if it was trained on text.
     """
 
     source: Path | None = None
@@ -39,6 +40,7 @@ class WarmStartSource:
     unexpected: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    vocabulary: str | None = None
 
     @classmethod
     def read(cls, built: ModelDefinition, runs: Path) -> WarmStartSource:
@@ -102,10 +104,18 @@ class WarmStartSource:
             raise UserError(problems)
         classes = checkpoint.manifest.classes
         notes = synthetic_notes(checkpoint.folder)
-        return cls(checkpoint.folder, arrays, missing, misshapen, unexpected, classes, notes)
+        lists_of_names = (missing, misshapen, unexpected, classes, notes)
+        tokens = checkpoint.manifest.vocabulary
+        return cls(checkpoint.folder, arrays, *lists_of_names, vocabulary=tokens)
 
-    def notes_for(self, classes: Sequence[str]) -> tuple[str, ...]:
-        """Return notes for the user about the other run, for a run with `classes`."""
+    def notes_for(self, classes: Sequence[str], vocabulary: str | None = None) -> tuple[str, ...]:
+        """Return notes for the user about the other run, for a run with `classes`.
+
+        vocabulary: SHA-256 of the run's own, if it reads text.
+        """
+        if self.vocabulary != vocabulary and None not in (self.vocabulary, vocabulary):
+            note = f"{self.source} has another vocabulary: the same ids are other tokens there"
+            return (*self.notes, note)
         if not self.classes or not classes or tuple(classes) == self.classes:
             return self.notes
         note = (

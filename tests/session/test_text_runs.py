@@ -12,7 +12,7 @@ import pytest
 from commands import refused, result
 from interrupted_runs import go_on, left
 from killed_runs import Moment, chain
-from training import run_training
+from training import NoteRecorder, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import DataPart, EvaluateRequest, Evaluation, evaluate
@@ -94,6 +94,17 @@ def test_a_changed_vocabulary_is_refused(here: Path) -> None:
     (here / "net.yaml").write_text(CONFIG.replace("order: stream", "order: stream, lower: true"))
     with pytest.raises(UserError, match="vocabulary: the tokens of the text have changed"):
         run_training("train.max_steps=7", existing="resume")
+
+
+def test_a_start_from_a_run_with_another_vocabulary_is_told(here: Path) -> None:
+    run_training("train.max_steps=2")
+    observer = NoteRecorder()
+    start = ("name=next", "train.max_steps=2", "train.start_from={run: killed, strict: false}")
+    run_training(*start, "data.train.lower=true", observer=observer)
+    assert any("killed/checkpoint-2 has another vocabulary" in note for note in observer.notes)
+    observer.notes.clear()
+    run_training(*start, existing="overwrite", observer=observer)
+    assert not any("vocabulary" in note for note in observer.notes)
 
 
 def test_a_stream_has_one_order(here: Path) -> None:
