@@ -27,7 +27,8 @@ from mxrun.ops.rnn.tables import MapTable, RowTensor
 class ForwardSlots:
     """Tensors of a forward call; None for those that it lacks.
 
-    output_dtype: of the last layer's output. kept: what backward reads, or scratch space.
+    output_dtype: of the last layer's output. first_state, first_cell: copies of the first states.
+    kept: what backward reads, or scratch space.
     """
 
     data: Slot
@@ -39,6 +40,8 @@ class ForwardSlots:
     output_dtype: str
     last_state: Slot | None
     last_cell: Slot | None
+    first_state: Slot | None
+    first_cell: Slot | None
     mask: Slot | None
     kept: Mapping[TensorKey, Slot]
 
@@ -172,15 +175,16 @@ class _StepMaps:
     def start(self) -> tuple[int, int]:
         """Copy the first states, or zeros."""
         p, slots, begin = self.p, self.slots, len(self.table.entries)
-        pairs = [(self.before, slots.state, p.hidden)]
+        states = [(self.before, slots.state, slots.first_state, p.hidden)]
         if p.has_cell:
-            pairs.append((self.cells, slots.state_cell, p.state_size))
-        for rows, given, size in pairs:
+            states.append((self.cells, slots.state_cell, slots.first_cell, p.state_size))
+        for rows, given, copy, size in states:
+            outputs = [rows] if copy is None else [rows, self._state(copy, size)]
             if given is None:
                 self.table.add(zero_map(), [rows], [self.products], size)
             else:
-                self.table.add(copy_map(1), [rows], [self._state(given, size)], size)
-        return begin, len(pairs)
+                self.table.add(copy_map(len(outputs)), outputs, [self._state(given, size)], size)
+        return begin, len(states)
 
     def step(self) -> int:
         """Compute the gates, the states and the output."""

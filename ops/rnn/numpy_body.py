@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
+from mxrun.operator.operator import BackwardCall, ByName, ForwardCall, Operator, OperatorCall
 from mxrun.ops.rnn.cells import CELLS, Cell, Saved
 from mxrun.ops.rnn.parameters import RNNParameters, packed_weights
 
@@ -97,13 +97,17 @@ class RNN(Operator):
         """Run all layers, and return the last states."""
         p = self.parameters
         mask = self._drawn(call) if p.has_mask else None
-        layers, output = self._run(call, mask, keeps=False)
+        firsts = self._firsts(call, call.auxiliary, "carried_{}")
+        layers, output = self._run(call, firsts, mask, keeps=False)
         runs = [run for layer in layers for run in layer]
         call.store(output=self._steps_first(output))
-        if p.state_outputs:
-            call.store(state=np.stack([run.hidden[-1] for run in runs]))
-        if p.state_outputs and p.has_cell:
-            call.store(state_cell=np.stack([run.cells[-1] for run in runs]))
+        lasts = ([run.hidden[-1] for run in runs], [run.cells[-1] for run in runs])
+        if p.state_outputs or p.carries:
+            for name, states in zip(p.state_names(), lasts, strict=False):
+                call.store(**{name: np.stack(states)})
+        if p.carries:
+            for name, state in zip(p.state_names("first_{}"), firsts, strict=False):
+                call.store(**{name: state})
         if mask is not None:
             call.store(mask=mask)
 
@@ -111,15 +115,15 @@ class RNN(Operator):
         """Run forward again, then all layers from the last one."""
         p = self.parameters
         mask = call.outputs.mask if p.has_mask else None
-        layers, _ = self._run(call, mask, keeps=True)
+        firsts = self._firsts(call, call.outputs, "first_{}")
+        layers, _ = self._run(call, firsts, mask, keeps=True)
         data, vector = call.inputs.data, np.zeros_like(call.inputs.parameters)
         grads = self._weights(vector, data.shape[-1])
-        h_grad, c_grad = self._state_grads(call, layers)
-        gradient = np.zeros_like(self._steps_first(call.inputs.data))
+        h_grad, c_grad = self._state_grads(call, firsts)
+        steps, batch = self._steps_first(data).shape[:2]
+        gradient = np.zeros((steps, batch, p.directions * p.hidden), data.dtype)
         if "output" in call.output_gradients:
             gradient = self._steps_first(call.output_gradients.output)
-        else:
-            gradient = np.zeros((*gradient.shape[:2], p.directions * p.hidden), data.dtype)
         for layer in reversed(range(p.num_layers)):
             parts = np.split(gradient, p.directions, 2)
             gradient = np.zeros((), data.dtype)
@@ -133,9 +137,22 @@ class RNN(Operator):
                 gradient = gradient * _of_layer(mask, layer)
         call.store(data=self._steps_first(gradient), parameters=vector)
         if p.initial_state == "input":
-            call.store(state=h_grad)
-        if p.initial_state == "input" and p.has_cell:
-            call.store(state_cell=c_grad)
+            for name, state in zip(p.state_names(), (h_grad, c_grad), strict=False):
+                call.store(**{name: state})
+
+    def _firsts(
+        self, call: OperatorCall, carried: ByName[Array], pattern: str
+    ) -> tuple[Array, Array]:
+        """Return the first states; `carried` has them if they are carried, under these names."""
+        p, data = self.parameters, self._steps_first(call.inputs.data)
+        count = p.num_layers * p.directions
+        zeros = [np.zeros((count, data.shape[1], n), data.dtype) for n in (p.hidden, p.state_size)]
+        if p.initial_state == "zeros":
+            return zeros[0], zeros[1]
+        given = carried if p.carries else call.inputs
+        names = p.state_names(pattern if p.carries else "{}")
+        found = [given[name] for name in names]
+        return found[0], found[1] if p.has_cell else zeros[1]
 
     def _steps_first(self, array: Array) -> Array:
         """Swap steps and batch if the batch stands first; the same function goes back."""
@@ -161,18 +178,13 @@ class RNN(Operator):
         return np.where(survives, scale, data.dtype.type(0)).reshape(shape)
 
     def _run(
-        self, call: OperatorCall, mask: Array | None, keeps: bool
+        self, call: OperatorCall, firsts: tuple[Array, Array], mask: Array | None, keeps: bool
     ) -> tuple[list[list[Direction]], Array]:
         """Return the directions of each layer after forward, and the output [T, N, D * H]."""
         p, data = self.parameters, self._steps_first(call.inputs.data)
         steps, batch = data.shape[:2]
         weights = self._weights(call.inputs.parameters, data.shape[-1])
-        count = p.num_layers * p.directions
-        state: Any = np.zeros((count, batch, p.hidden), data.dtype)
-        cell: Any = np.zeros((count, batch, p.state_size), data.dtype)
-        if p.initial_state == "input":
-            state = call.inputs.state
-            cell = call.inputs.state_cell if p.has_cell else cell
+        state, cell = firsts
         lengths = np.full(batch, steps)
         if p.use_sequence_length:
             lengths = np.trunc(call.inputs.sequence_length).astype(np.int64).clip(0, steps)
@@ -192,19 +204,13 @@ class RNN(Operator):
             layers.append(runs)
         return layers, data
 
-    def _state_grads(
-        self, call: BackwardCall, layers: list[list[Direction]]
-    ) -> tuple[Array, Array]:
+    def _state_grads(self, call: BackwardCall, firsts: tuple[Array, Array]) -> list[Array]:
         """Return copies of the gradients of the last states; zeros for those that are absent."""
-        runs = [run for layer in layers for run in layer]
-        found = []
-        for name, states in (
-            ("state", [run.hidden[-1] for run in runs]),
-            ("state_cell", [run.cells[-1] for run in runs]),
-        ):
-            given = call.output_gradients
-            found.append(given[name].copy() if name in given else np.zeros_like(np.stack(states)))
-        return found[0], found[1]
+        given = call.output_gradients if self.parameters.state_outputs else ()
+        return [
+            call.output_gradients[name].copy() if name in given else np.zeros_like(first)
+            for name, first in zip(("state", "state_cell"), firsts, strict=True)
+        ]
 
 
 def _of_layer(mask: Array, layer: int) -> Array:

@@ -52,24 +52,28 @@ class OnednnRNN(Implementation):
             key: extra(number) if build.kept else build.space(f"{key[1:]} {key[0] % 2}", spec)
             for number, (key, spec) in enumerate(specs.items())
         }
-        outputs = {name: target(number) for number, name in enumerate(prop.list_outputs())}
+        found = {name: target(number) for number, name in enumerate(results) if name in wanted}
         mask = None
         if drops:
             spec = request.outputs[-1]
-            mask = outputs["mask"] if "mask" in wanted else build.space("mask", spec)
+            mask = found.get("mask") or build.space("mask", spec)
             _draw(build, request, mask, spec)
-        arguments = {name: source(number) for number, name in enumerate(names)}
+        read = (*names, *prop.list_auxiliary_states())
+        arguments = {name: source(number) for number, name in enumerate(read)}
+        prefix = "carried_" if p.carries else ""
         low = request.outputs[0]
         slots = ForwardSlots(
             data=arguments["data"],
             vector=arguments["parameters"],
-            state=arguments.get("state"),
-            state_cell=arguments.get("state_cell"),
+            state=arguments.get(f"{prefix}state"),
+            state_cell=arguments.get(f"{prefix}state_cell"),
             lengths=arguments.get("sequence_length"),
-            output=outputs["output"] if "output" in wanted else build.space("output", low),
+            output=found.get("output") or build.space("output", low),
             output_dtype=low.dtype,
-            last_state=outputs["state"] if "state" in wanted else None,
-            last_cell=outputs["state_cell"] if "state_cell" in wanted else None,
+            last_state=found.get("state"),
+            last_cell=found.get("state_cell"),
+            first_state=found.get("first_state"),
+            first_cell=found.get("first_state_cell"),
             mask=mask,
             kept=kept,
         )
@@ -83,7 +87,7 @@ class OnednnRNN(Implementation):
         return native_kernel(
             self.name,
             [build.chain()],
-            (*inputs[: len(names)], *(each if drops else None for each in inputs[len(names) :])),
+            (*inputs[: len(read)], *(each if drops else None for each in inputs[len(read) :])),
             tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             request.requests,
             request.device,
@@ -103,7 +107,8 @@ class OnednnRNN(Implementation):
         specs = [spec and spec.with_layout(PLAIN) for group in groups for spec in group]
         specs += request.forward.extra_outputs
         given = [None if spec is None else source(n) for n, spec in enumerate(specs)]
-        heads = dict(zip(results, given[:first], strict=True))
+        # Hidden states have no gradients.
+        heads = dict(zip(results, given[: prop.num_visible_outputs], strict=False))
         arguments = dict(zip(names, given[first:second], strict=True))
         kept = layout.kept()
         begin = len(specs) - len(kept)
@@ -154,7 +159,7 @@ class OnednnRNN(Implementation):
 
 def _layout(prop: RNNProperty, request: ForwardRequest) -> SequenceLayout | None:
     """Return the layout of the rows; None if the loops do not support the tensors."""
-    names = prop.list_arguments()
+    names = (*prop.list_arguments(), *prop.list_auxiliary_states())
     specs = dict(zip(names, request.inputs, strict=False))
     data, output = specs.pop("data"), request.outputs[0]
     lengths = specs.pop("sequence_length", None)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.tensor import Shape, TensorSpec
+from mxrun.base.tensor import PartialShape, Shape, TensorSpec
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import IncrementalForm, SequenceArguments
 from mxrun.operator.operator import Operator
 from mxrun.operator.property import (
+    CarriedState,
     GradientKind,
     OperatorProperty,
     PackedPart,
@@ -29,6 +30,11 @@ from mxrun.ops.rnn.parameters import RNNParameters, features_of, packed_size, pa
 
 T = TypeVar("T")
 
+# Names of states that are carried, and of hidden outputs that hold them for backward.
+_CARRIED, _FIRST = "carried_{}", "first_{}"
+# Tensors that are no states.
+_OTHERS = frozenset({"data", "parameters", "sequence_length", "output", "mask"})
+
 
 @register("RNN")
 class RNNProperty(OperatorProperty[RNNParameters]):
@@ -45,8 +51,9 @@ class RNNProperty(OperatorProperty[RNNParameters]):
     [num_layers * D, N, state_size]. parameters: all weights and then all biases, in MXNet's order.
     sequence_length [N]: steps from there on change no state, and their output is 0; the second
     direction begins at the last step of each sequence. In training, dropout with probability p is
-    applied between layers; mask, a hidden output, holds its factors. Backward reads all inputs, the
-    mask, and the gradients of the visible outputs.
+    applied between layers; mask, a hidden output, holds its factors. With initial_state: carry, the
+    first states are carried_state and carried_state_cell, the last ones of the previous batch.
+    Backward reads all inputs, carried first states, the mask and the visible outputs' gradients.
     """
 
     type_string = "RNN"
@@ -60,21 +67,32 @@ class RNNProperty(OperatorProperty[RNNParameters]):
         p = self.parameters
         names = ["data", "parameters"]
         if p.initial_state == "input":
-            names += ["state", "state_cell"] if p.has_cell else ["state"]
+            names += p.state_names()
         return (*names, "sequence_length") if p.use_sequence_length else tuple(names)
 
+    def list_auxiliary_states(self) -> tuple[str, ...]:
+        """The states that are carried, if any."""
+        return tuple(self.parameters.state_names(_CARRIED)) if self.parameters.carries else ()
+
+    def list_carried_states(self) -> tuple[CarriedState, ...]:
+        """Each becomes the last state."""
+        pairs = zip(self.list_auxiliary_states(), self.parameters.state_names(), strict=False)
+        return tuple(CarriedState(state, value) for state, value in pairs)
+
     def list_outputs(self) -> tuple[str, ...]:
-        """output, the last states with state_outputs, and the hidden mask with dropout."""
+        """output, the last states with state_outputs; hidden: what is carried, and the mask."""
         p = self.parameters
         names = ["output"]
-        if p.state_outputs:
-            names += ["state", "state_cell"] if p.has_cell else ["state"]
+        if p.state_outputs or p.carries:
+            names += p.state_names()
+        if p.carries:
+            names += p.state_names(_FIRST)
         return (*names, "mask") if p.has_mask else tuple(names)
 
     @property
     def num_visible_outputs(self) -> int:
-        """All but the mask."""
-        return len(self.list_outputs()) - self.parameters.has_mask
+        """1, and the states with state_outputs."""
+        return 1 + (len(self.parameters.state_names()) if self.parameters.state_outputs else 0)
 
     def incremental(
         self, sequences: SequenceArguments
@@ -105,8 +123,9 @@ class RNNProperty(OperatorProperty[RNNParameters]):
         p = self.parameters
         given = dict(zip(self.list_arguments(), inputs, strict=True))
         results = dict(zip(self.list_outputs(), outputs, strict=True))
+        carried: dict[str, PartialShape] = dict.fromkeys(self.list_auxiliary_states())
         features = self._features(given)
-        layers, width = p.num_layers * p.directions, p.directions * p.hidden
+        width = p.directions * p.hidden
         steps = batch = None
         # Twice: what the last tensor tells is then known to the first.
         for _ in range(2):
@@ -115,12 +134,12 @@ class RNNProperty(OperatorProperty[RNNParameters]):
                     unify(name, tensors[name], self._ordered(steps, batch, last), "the others")
                 )
                 tensors[name] = self._ordered(steps, batch, last)
-            for tensors in (given, results):
-                for name, size in (("state", p.hidden), ("state_cell", p.state_size)):
-                    if name in tensors:
-                        own = (layers, batch, size)
-                        tensors[name] = found = unify(name, tensors[name], own, "data and sizes")
-                        batch = found[1]
+            for tensors in (given, results, carried):
+                for name in tensors.keys() - _OTHERS:
+                    size = p.state_size if name.endswith("state_cell") else p.hidden
+                    own = (p.num_layers * p.directions, batch, size)
+                    tensors[name] = found = unify(name, tensors[name], own, "data and sizes")
+                    batch = found[1]
             if "sequence_length" in given:
                 name = "sequence_length"
                 given[name] = found = unify(name, given[name], (batch,), "data's batch")
@@ -129,7 +148,8 @@ class RNNProperty(OperatorProperty[RNNParameters]):
                 mask = (batch, p.num_layers - 1, steps, width)
                 results["mask"] = found = unify("mask", results["mask"], mask, "output")
                 batch, steps = found[0], found[2]
-        return PartialInference(list(given.values()), list(results.values()), [])
+        every = (given, results, carried)
+        return PartialInference(*(list(tensors.values()) for tensors in every))
 
     def _features(self, given: dict[str, Dimensions | None]) -> int | None:
         """Return data's features, and complete the packed vector's shape."""
@@ -184,9 +204,11 @@ class RNNProperty(OperatorProperty[RNNParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """Return the visible outputs' gradients, all inputs and the mask."""
-        visible = self.num_visible_outputs
-        return [*out_grad[:visible], *in_data, *out_data[visible:]]
+        """Return the visible outputs' gradients, all inputs, carried first states and the mask."""
+        visible, names = self.num_visible_outputs, self.list_outputs()
+        read = {*self.parameters.state_names(_FIRST), "mask"}
+        results = [each for name, each in zip(names, out_data, strict=True) if name in read]
+        return [*out_grad[:visible], *in_data, *results]
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         """Request random numbers for dropout."""

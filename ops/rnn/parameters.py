@@ -72,11 +72,11 @@ class RNNParameters(Parameters):
         description="Order of data's and output's axes: T steps, N batch.",
         examples=["NTC", "TNC"],
     )
-    initial_state: Literal["input", "zeros"] = Field(
+    initial_state: Literal["input", "zeros", "carry"] = Field(
         default="input",
-        description="Where the first states come from: the arguments state and state_cell, or "
-        "zeros.",
-        examples=["zeros", "input"],
+        description="Where the first states come from: the arguments state and state_cell, zeros, "
+        "or the last states of the previous batch.",
+        examples=["zeros", "carry", "input"],
     )
 
     @model_validator(mode="after")
@@ -118,6 +118,16 @@ class RNNParameters(Parameters):
     def has_cell(self) -> bool:
         """Whether there is a cell state."""
         return self.mode == "lstm"
+
+    @property
+    def carries(self) -> bool:
+        """Whether the first states are the last ones of the previous run."""
+        return self.initial_state == "carry"
+
+    def state_names(self, pattern: str = "{}") -> list[str]:
+        """Return the names of the states, within a pattern such as `carried_{}`."""
+        names = ["state", "state_cell"] if self.has_cell else ["state"]
+        return [pattern.format(name) for name in names]
 
     @property
     def is_clipped(self) -> bool:

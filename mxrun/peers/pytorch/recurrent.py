@@ -61,7 +61,8 @@ def rnn(
     module = _module(parameters, data.shape[-1]).train(parameters.is_train)
     states, lengths = list(others), None
     if parameters.flag("use_sequence_length", False):
-        lengths = states.pop()
+        carries = parameters.text("initial_state", "input") == "carry"
+        lengths = states.pop(0 if carries else -1)
     first, read = _first_states(parameters, states), data
     if lengths is not None:
         read = pack_padded_sequence(

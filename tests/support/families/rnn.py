@@ -79,11 +79,12 @@ def run(p: Any, inputs: list[Array], is_train: bool) -> list[Array]:
     data = data if p.layout == "TNC" else data.swapaxes(0, 1)
     steps, batch, features = data.shape
     directions, hidden = 2 if p.bidirectional else 1, p.projection_size or p.state_size
-    lengths = rest.pop().tolist() if p.use_sequence_length else [steps] * batch
+    place = len(rest) - 1 if p.initial_state == "input" else 0
+    lengths = rest.pop(place).tolist() if p.use_sequence_length else [steps] * batch
     count = p.num_layers * directions
     states = np.zeros((count, batch, hidden), data.dtype)
     cells = np.zeros((count, batch, p.state_size), data.dtype)
-    if p.initial_state == "input":
+    if p.initial_state != "zeros":
         states = rest[0].copy()
         cells = rest[1].copy() if p.mode == "lstm" else cells
     packed = Packed(p, features, vector)
@@ -108,8 +109,10 @@ def run(p: Any, inputs: list[Array], is_train: bool) -> list[Array]:
             read = np.concatenate(sides, 1)
         output[: int(length), n] = read
     results = [output if p.layout == "TNC" else output.swapaxes(0, 1)]
-    if p.state_outputs:
+    if p.state_outputs or p.initial_state == "carry":
         results += [states, cells] if p.mode == "lstm" else [states]
+    if p.initial_state == "carry":
+        results += rest
     return [*results, mask] if p.p and p.num_layers > 1 else results
 
 
@@ -192,6 +195,9 @@ ROWS: list[Row] = [
     ),
     row("lstm", (4, 3, 2), num_layers=2, p=0.4, is_train=False),
     row("gru", (1, 1, 1), 1),
+    row("lstm", (3, 4, 2), layout="NTC", initial_state="carry", **TORCH),
+    row("gru", (5, 4, 3), num_layers=2, initial_state="carry", state_outputs=True, **TORCH),
+    row("lstm", (4, 3, 2), num_layers=2, p=0.3, initial_state="carry", **LENGTHS, **NONE),
 ]
 
 REFERENCES: dict[str, Reference] = {"RNN": rnn}
