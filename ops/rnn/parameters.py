@@ -90,6 +90,8 @@ class RNNParameters(Parameters):
             raise ValueError("lstm_state_clip_min is above lstm_state_clip_max")
         if self.mode != "lstm" and low is not None:
             raise ValueError("lstm_state_clip_min needs mode: lstm")
+        if self.carries and self.bidirectional:
+            raise ValueError("initial_state: carry needs one direction")
         if self.lstm_state_clip_nan and low is None:
             raise ValueError("lstm_state_clip_nan needs lstm_state_clip_min")
         return self

@@ -11,7 +11,7 @@ from interrupted_runs import go_on, left
 from killed_runs import Moment, chain
 from training import NoteRecorder, metrics, newest, run_training
 
-from mxrun import load
+from mxrun import load, nd
 from mxrun.commands.check import check
 from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.commands.verify import verify
@@ -160,3 +160,44 @@ def test_a_run_resumed_with_another_batch_size_begins_with_zeros(streams: Path) 
     recorder = NoteRecorder()
     run_training("data.batch_size=2", existing="resume", allow_changes=True, observer=recorder)
     assert any("carries no states of these shapes" in note for note in recorder.notes)
+
+
+RECURRENT = """\
+name: rnn
+threads: 1
+network:
+  inputs: {data: [3, 2], label: [3, 4]}
+  layers:
+    - RNN: {name: rnn, mode: lstm, state_size: 4, num_layers: 2, layout: NTC, initial_state: carry}
+    - LinearRegressionOutput: {name: out, label: label}
+data:
+  batch_size: 4
+  train: {dataset: npz, path: parts.npz}
+train:
+  epochs: 2
+  optimizer: {sgd: {lr: 0.1}}
+"""
+
+
+def test_a_recurrent_layer_goes_on_where_the_last_batch_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two batches of three steps give what one of six steps gives, if states are carried."""
+    monkeypatch.chdir(tmp_path)
+    whole = np.random.default_rng(0).normal(size=(4, 6, 2)).astype("float32")
+    parts = np.concatenate([whole[:, :3], whole[:, 3:]])
+    label = np.zeros((8, 3, 4), "float32")
+    np.savez(tmp_path / "parts.npz", data=parts, label=label)
+    (tmp_path / "net.yaml").write_text(RECURRENT)
+    run_training()
+    carried = newest("rnn").carried
+    assert [*carried] == ["rnn_carried_state", "rnn_carried_state_cell"]
+    assert carried["rnn_carried_state"].shape == (2, 4, 4)
+    outputs = load("runs/rnn").predict(parts, outputs=["rnn"]).values
+    parameters = newest("rnn").parameters["rnn_parameters"]
+    settings = {"mode": "lstm", "state_size": 4, "num_layers": 2, "layout": "NTC"}
+    expected = nd.RNN(
+        nd.array(whole), nd.array(parameters), initial_state="zeros", **settings
+    ).asnumpy()
+    np.testing.assert_allclose(outputs[:4], expected[:, :3], 1e-5, 1e-6)
+    np.testing.assert_allclose(outputs[4:], expected[:, 3:], 1e-5, 1e-6)

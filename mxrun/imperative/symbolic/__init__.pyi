@@ -339,6 +339,8 @@ def RNN(
     state: Symbol | None = None,
     state_cell: Symbol | None = None,
     sequence_length: Symbol | None = None,
+    carried_state: Symbol | None = None,
+    carried_state_cell: Symbol | None = None,
     *,
     state_size: int,
     num_layers: int,
@@ -352,7 +354,7 @@ def RNN(
     lstm_state_clip_nan: bool = False,
     use_sequence_length: bool = False,
     layout: Literal["TNC", "NTC"] = "TNC",
-    initial_state: Literal["input", "zeros"] = "input",
+    initial_state: Literal["input", "zeros", "carry"] = "input",
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
 ) -> Symbol:
