@@ -92,8 +92,12 @@ class Bound:
         names = self.prop.list_outputs()
         inferred = self.prop.infer_shape(shapes, [None] * len(names))
         self.outputs = [torch.empty(shape) for shape in inferred.outputs]
+        # As under `precision: bfloat16`, only the first output has data's type.
+        if self.inputs[0].dtype == torch.bfloat16:
+            self.outputs[0] = self.outputs[0].bfloat16()
         self.gradients = [
-            torch.empty(shape) if index in wanted else None for index, shape in enumerate(shapes)
+            torch.empty_like(tensor) if index in wanted else None
+            for index, tensor in enumerate(self.inputs)
         ]
 
     def forward(self) -> Callable[[], None]:
