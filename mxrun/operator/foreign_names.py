@@ -170,10 +170,19 @@ _COUNTERPARTS: Mapping[str, Counterpart] = {
     "bidirectional": Counterpart(
         "RNN", "mode: lstm, state_size: 200, num_layers: 1, bidirectional: true"
     ),
+    **dict.fromkeys(
+        ("multiheadattention", "attention", "groupqueryattention"),
+        Counterpart(
+            "scaled_dot_product_attention",
+            "num_heads: 4, packed: true",
+            ", of queries, keys and values that a FullyConnected projects",
+        ),
+    ),
     "detach": Counterpart("BlockGrad"),
     **dict.fromkeys(("astype", "type"), Counterpart("Cast", "dtype: float32")),
 }
 _MISSING: Mapping[str, str] = {
+    "additiveattention": "additive attention",
     **dict.fromkeys(
         ("convlstm1d", "convlstm2d", "convlstm3d", "timedistributed"), "convolutional LSTMs"
     ),
@@ -184,11 +193,10 @@ _MISSING: Mapping[str, str] = {
     **dict.fromkeys(("l2normalization", "unitnormalization"), "L2 normalization"),
     **dict.fromkeys(
         (
-            *("multiheadattention", "attention", "additiveattention", "groupqueryattention"),
-            *("scaleddotproductattention", "transformer", "transformerencoder"),
-            *("transformerdecoder", "transformerencoderlayer", "transformerdecoderlayer"),
+            *("transformer", "transformerencoder", "transformerdecoder"),
+            *("transformerencoderlayer", "transformerdecoderlayer"),
         ),
-        "attention layers",
+        "transformer layers as one operator (the bundled config gpt_tiny composes them)",
     ),
     **dict.fromkeys(
         (*_with_dimensions("upsample", "upsampling"), "interpolate", "pixelshuffle"),
