@@ -19,9 +19,9 @@ from mxrun.codegen.vectors import (
     largest_lane,
     load_lanes,
     maximum_lanes,
+    multiply_add_lanes,
     multiply_lanes,
     store_lanes,
-    subtract_lanes,
     sum_lanes,
 )
 from mxrun.ops.attention.blocks import (
@@ -64,6 +64,66 @@ class AttentionForward(AttentionTensors):
 
 
 @inlined
+def row_maximum(
+    call: AttentionForward, row: int, first: int, query: int, mask: int, count: int, scores: int
+) -> float:
+    """Return the largest scaled score of a row; the scaled scores are stored if they are masked."""
+    scratch = call.scratch
+    last, end = keys_read(call, count, query + row), min(count, first + PANELS * PANEL)
+    low = lanes(np.float32(-math.inf))
+    most = low
+    for panel in range(first, end, PANEL):
+        rows = strip_rows(call, query, panel)
+        width = strip_keys(call, count, query + row // rows * rows, rows, panel)
+        at = scores + (panel - first) * ROWS
+        for j in range(0, width, LANES):
+            valid = last - panel - j
+            vector = scaled_scores(call, scratch, at + j, mask, panel + j, valid)
+            if call.mask is not None:
+                store_lanes(scratch, at + j, vector, LANES)
+            if valid < LANES:
+                vector = keep_lanes(vector, valid, low)
+            most = maximum_lanes(vector, most)
+    return largest_lane(most)
+
+
+@inlined
+def row_exponentials(
+    call: AttentionForward,
+    row: int,
+    first: int,
+    query: int,
+    count: int,
+    scores: int,
+    shift: float,
+    is_paired: bool,
+) -> float:
+    """Replace a row of scores by exponentials relative to a score; return their sum.
+
+    Those of keys that are not read become 0.
+    """
+    scratch, total, subtracted = call.scratch, lanes(np.float32(0)), lanes(-shift)
+    last, end = keys_read(call, count, query + row), min(count, first + PANELS * PANEL)
+    factor = lanes(call.scale if call.mask is None else np.float32(1))
+    for panel in range(first, end, PANEL):
+        rows = strip_rows(call, query, panel)
+        width = strip_keys(call, count, query + row // rows * rows, rows, panel)
+        at = scores + (panel - first) * ROWS
+        for j in range(0, width, LANES):
+            vector = load_lanes(scratch, at + j, LANES)
+            vector = exp2_lanes(multiply_add_lanes(vector, factor, subtracted))
+            if last - panel - j < LANES:
+                vector = keep_lanes(vector, last - panel - j, lanes(np.float32(0)))
+            # In bfloat16 this overwrites scores that have been read.
+            if is_paired:
+                store_lanes(call.halves, 2 * at + j, vector, LANES)
+            else:
+                store_lanes(scratch, at + j, vector, LANES)
+            total = add_lanes(total, vector)
+    return sum_lanes(total, LANES)
+
+
+@inlined
 def block_row(
     call: AttentionForward,
     row: int,
@@ -71,61 +131,33 @@ def block_row(
     query: int,
     sequence: int,
     head: int,
+    count: int,
     block: int,
     sums: int,
     is_paired: bool,
 ) -> None:
     """Replace a row of scores by exponentials relative to the largest score up to now.
 
-    Those of keys that are not read become 0. Sums of earlier keys are scaled likewise.
+    Sums over the keys before `first` are scaled likewise.
     """
     scratch = call.scratch
-    count = keys_of(call, sequence)
-    last = keys_read(call, count, query + row)
-    end = min(count, first + PANELS * PANEL)
     mask = mask_at(call, sequence, head, query + row)
     scores, statistics = block + row * PANEL, block + PANELS * CELLS + row
-    low = lanes(np.float32(-math.inf))
-    most = low
-    for panel in range(first, end, PANEL):
-        rows = strip_rows(call, query, panel)
-        strip = query + row // rows * rows
-        width = strip_keys(call, count, strip, rows, panel)
-        at = scores + (panel - first) * ROWS
-        for j in range(0, width, LANES):
-            key = panel + j
-            vector = scaled_scores(call, scratch, at + j, mask, key, last - key)
-            if last - key < LANES:
-                vector = keep_lanes(vector, last - key, low)
-            store_lanes(scratch, at + j, vector, LANES)
-            most = maximum_lanes(vector, most)
-    before = scratch[statistics]
-    highest = max(before, largest_lane(most))
+    highest = row_maximum(call, row, first, query, mask, count, scores)
+    if first:
+        highest = max(scratch[statistics], highest)
     shift = np.float32(0)
     if highest > -math.inf:
         shift = highest
-    total = lanes(np.float32(0))
-    for panel in range(first, end, PANEL):
-        rows = strip_rows(call, query, panel)
-        strip = query + row // rows * rows
-        width = strip_keys(call, count, strip, rows, panel)
-        at = scores + (panel - first) * ROWS
-        for j in range(0, width, LANES):
-            vector = exp2_lanes(subtract_lanes(load_lanes(scratch, at + j, LANES), lanes(shift)))
-            # In bfloat16 this overwrites scores that have been read.
-            if is_paired:
-                store_lanes(call.halves, 2 * at + j, vector, LANES)
-            else:
-                store_lanes(scratch, at + j, vector, LANES)
-            total = add_lanes(total, vector)
-    factor = exp2_lanes(lanes(before - shift))
-    lost = sum_lanes(factor, 1)
-    scratch[statistics] = highest
-    scratch[statistics + ROWS] = scratch[statistics + ROWS] * lost + sum_lanes(total, LANES)
+    total = row_exponentials(call, row, first, query, count, scores, shift, is_paired)
     if first:
+        factor = exp2_lanes(lanes(scratch[statistics] - shift))
+        total += scratch[statistics + ROWS] * sum_lanes(factor, 1)
         for j in range(sums, sums + rounded_up(call.value_size, LANES), LANES):
             scaled = multiply_lanes(load_lanes(scratch, j, LANES), factor)
             store_lanes(scratch, j, scaled, LANES)
+    scratch[statistics] = highest
+    scratch[statistics + ROWS] = total
 
 
 @inlined
@@ -200,7 +232,10 @@ def block_values(
     multiply: Any,
     is_paired: bool,
 ) -> None:
-    """Add the values of the keys from `first` to `end`, times their probabilities, to the sums."""
+    """Add values of keys from `first` to `end`, times their probabilities, to the sums.
+
+    The first panel overwrites the sums.
+    """
     scratch = call.scratch
     wide = rounded_up(call.value_size, LANES)
     for panel in range(first, end, PANEL):
@@ -213,7 +248,7 @@ def block_values(
                 *(scratch, sums + strip * wide, wide),
                 *(scratch, scores + strip * PANEL, PANEL, 1),
                 *(scratch, values + paired(panel, is_paired) * wide, wide),
-                *(tall, wide, paired(read, is_paired), 1),
+                *(tall, wide, paired(read, is_paired), int(panel > 0)),
             )
 
 
@@ -248,8 +283,9 @@ def attention_tasks(call: AttentionForward, multiply: Any, is_paired: bool) -> N
             rows = min(stop - query, ROWS)
             at = (sequence * call.queries + query) * call.query_row + head * size
             pack_left(call, queries, call.query, at, call.query_row, rows, size, is_paired)
-            clear_block(call, block, sums)
             keys = keys_read(call, count, query + rows - 1)
+            if keys == 0:
+                clear_block(call, block, sums)
             for first in range(0, keys, PANELS * PANEL):
                 end = min(keys, first + PANELS * PANEL)
                 block_scores(
@@ -257,7 +293,9 @@ def attention_tasks(call: AttentionForward, multiply: Any, is_paired: bool) -> N
                 )
                 for row in range(rows):
                     place = sums + row * wide
-                    block_row(call, row, first, query, sequence, head, block, place, is_paired)
+                    block_row(
+                        call, row, first, query, sequence, head, count, block, place, is_paired
+                    )
                 block_values(
                     call, query, rows, first, end, block, values, sums, multiply, is_paired
                 )
@@ -266,7 +304,7 @@ def attention_tasks(call: AttentionForward, multiply: Any, is_paired: bool) -> N
 
 @inlined
 def clear_block(call: AttentionForward, block: int, sums: int) -> None:
-    """Clear the sums and statistics of a block."""
+    """Clear the sums and statistics of a block of queries that read no key."""
     clear(call.scratch, sums, ROWS * rounded_up(call.value_size, LANES))
     for row in range(ROWS):
         call.scratch[block + PANELS * CELLS + row] = -math.inf

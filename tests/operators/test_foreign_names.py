@@ -49,8 +49,8 @@ def refusal(name: str) -> str:
         ),
         (
             "MultiHeadAttention",
-            "mxrun calls it scaled_dot_product_attention: {num_heads: 4, packed: true}, of queries, "
-            "keys and values that a FullyConnected projects",
+            "mxrun calls it scaled_dot_product_attention: {num_heads: 4, packed: true}, of "
+            "queries, keys and values that a FullyConnected projects",
         ),
         ("LSTM", "mxrun calls it RNN: {mode: lstm, state_size: 200, num_layers: 1}"),
         ("Input", "inputs are declared in network.inputs, variables in network.variables"),

@@ -102,6 +102,7 @@ ROWS: list[Row] = [
     case((1, 70, 36), num_heads=2, packed=True, num_kv_heads=2, causal=True),
     case((1, 67, 34), (1, 83, 34), (1, 83, 20), num_heads=2, mask=(1, 2, 67, 83)),
     case((1, 1, 4), (1, 33, 4), num_heads=2),
+    case((1, 3, 8), (1, 530, 8), num_heads=2),
 ]
 
 

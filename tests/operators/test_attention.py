@@ -1,0 +1,114 @@
+"""Attention in blocks: long sequences, teams, padding and scratch space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from executors import cpu
+from operator_harness import Array, BackwardData, backward, forward, implementations
+
+from mxrun.base.tensor import TensorSpec
+from mxrun.operator.kernel import ForwardRequest, OpReqType
+from mxrun.operator.numpy_kernel import NUMPY
+from mxrun.operator.register import AnyProperty, Implementation, create
+
+OPERATOR = "scaled_dot_product_attention"
+COMPILED = implementations(OPERATOR)["jit"]
+
+# Heads, heads of keys and values, queries, keys, and size of a head; more keys than the scores in
+# memory at a time, more queries than a task has, and sizes that are no multiples of vectors.
+LONG = (
+    (2, 2, 530, 530, 16),
+    (4, 1, 300, 700, 20),
+    (2, 1, 65, 577, 7),
+    (1, 1, 129, 64, 33),
+)
+
+
+def attention(heads: int, groups: int, **parameters: object) -> AnyProperty:
+    return create(OPERATOR, {"num_heads": heads, "num_kv_heads": groups, **parameters})
+
+
+def tensors(
+    prop: AnyProperty, sizes: tuple[int, int, int, int, int], batch: int = 2
+) -> tuple[list[Array], list[Array]]:
+    """Return arguments, and blank outputs."""
+    heads, groups, queries, keys, size = sizes
+    random = np.random.default_rng(queries)
+    shapes = [(batch, queries, heads * size), *[(batch, keys, groups * size)] * 2]
+    given: list[Array] = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    if prop.parameters.use_lengths:
+        given.append(random.integers(1, keys, batch).astype(np.int32))
+    sums = np.zeros((batch, heads, queries), np.float32)
+    return given, [np.zeros(shapes[0], np.float32), sums]
+
+
+def results(
+    body: Implementation, prop: AnyProperty, given: list[Array], outputs: list[Array], threads: int
+) -> list[Array]:
+    """Return outputs and gradients."""
+    run = forward(body, prop, given, outputs, threads=threads)
+    assert run is not None
+    random = np.random.default_rng(0)
+    grads = [random.standard_normal(each.shape).astype(np.float32) for each in outputs]
+    before = [np.zeros_like(each) for each in given]
+    data = BackwardData(grads, given, run.outputs)
+    return [*run.outputs, *backward(body, prop, data, before, run, threads=threads)[:3]]
+
+
+@pytest.mark.parametrize("parameters", [{}, {"causal": True}, {"use_lengths": True}], ids=str)
+@pytest.mark.parametrize("sizes", LONG, ids=str)
+def test_blocks_give_the_numbers_of_one_product(
+    sizes: tuple[int, int, int, int, int], parameters: dict[str, Any]
+) -> None:
+    prop = attention(*sizes[:2], **parameters)
+    given, outputs = tensors(prop, sizes)
+    expected = results(NUMPY, prop, given, outputs, 1)
+    for own, other in zip(results(COMPILED, prop, given, outputs, 2), expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("sizes", LONG[:2], ids=str)
+def test_the_bits_do_not_depend_on_the_team(sizes: tuple[int, int, int, int, int]) -> None:
+    prop = attention(*sizes[:2], causal=True)
+    given, outputs = tensors(prop, sizes)
+    alone, both, three = (results(COMPILED, prop, given, outputs, team) for team in (1, 2, 3))
+    for one, two, other in zip(alone, both, three, strict=True):
+        assert one.tobytes() == two.tobytes() == other.tobytes()
+
+
+def test_padding_is_never_read() -> None:
+    sizes = LONG[1]
+    prop = attention(*sizes[:2], use_lengths=True)
+    given, outputs = tensors(prop, sizes)
+    expected = results(COMPILED, prop, given, outputs, 2)
+    for sequence, length in enumerate(given[3]):
+        for each in given[1:3]:
+            each[sequence, length:] = np.nan
+    for own, other in zip(results(COMPILED, prop, given, outputs, 2), expected, strict=True):
+        assert own.tobytes() == other.tobytes()
+
+
+def test_a_query_without_keys_has_the_output_0() -> None:
+    prop = attention(2, 2, use_lengths=True)
+    given, outputs = tensors(prop, (2, 2, 70, 40, 8))
+    given[3][:] = [0, 40]
+    output, logsumexp, *gradients = results(COMPILED, prop, given, outputs, 1)
+    assert not output[0].any()
+    assert np.isneginf(logsumexp[0]).all()
+    assert not any(gradient[0].any() for gradient in gradients)
+    assert all(gradient[1].any() for gradient in gradients)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_scratch_space_does_not_grow_with_the_square_of_the_steps(dtype: str) -> None:
+    prop, device = attention(1, 1, causal=True), cpu(1)
+    steps, size = 8192, 64
+    inputs = (TensorSpec((1, steps, size), dtype),) * 3
+    outputs = (inputs[0], TensorSpec((1, 1, steps)))
+    request = ForwardRequest(inputs, outputs, (OpReqType.WRITE,) * 2, True, device)
+    kernel = COMPILED.prepare_forward(prop, request)
+    assert kernel is not None
+    assert kernel.workspace_bytes < 4 * steps * (2 * size + 1) + (1 << 20)
