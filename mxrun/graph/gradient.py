@@ -262,12 +262,14 @@ def _differentiate(
     )
     if not needed or not has_backward(step, out_grad):
         return
-    passed = step.prop.list_passed_gradients()
+    passed, equal = step.prop.list_passed_gradients(), step.prop.list_equal_gradients()
     in_grad: list[ValueId | None] = [None] * len(kinds)
     for index in needed:
         value = arguments[index]
         assert value is not None
         given = out_grad[passed[index]] if index in passed else None
+        if index in equal:
+            given = in_grad[equal[index]]
         if kinds[index] is GradientKind.COMPUTES and not (
             given is not None and contributions.give(value, step, index, given)
         ):

@@ -337,6 +337,14 @@ class OperatorProperty(ABC, Generic[P]):
         """
         return {}
 
+    def list_equal_gradients(self) -> dict[int, int]:
+        """Inputs whose gradient equals that of an earlier input, as {input index: earlier index}.
+
+        The gradient graph uses the earlier input's tensor for both if shape and dtype are the same.
+        Backward can still compute it.
+        """
+        return {}
+
     def independent_gradients(self) -> list[list[int]]:
         """Groups of inputs whose gradients share no computation; one group unless overridden.
 

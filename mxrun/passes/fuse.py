@@ -1,7 +1,8 @@
 """Fusion of chains of operators into single steps with fewer passes over memory.
 
 A chain is fused if the values between its operators have no other reader and are no results, and if
-they, the other inputs and the output have one dtype. The longest chain wins; among equals, the one
+they, the other inputs and the output have one dtype. A fusion that keeps the value between its two
+operators allows it a second reader. The longest chain wins; among equals, the one
 that begins first. Steps with a user-given implementation or `fused: false` are left alone. In
 training the numbers stay the same: gradients are summed in the order in which the original network
 reads its values.
@@ -40,6 +41,7 @@ def fuse(graph: Graph, without: Collection[str] = ()) -> Graph:
 class _Chain:
     steps: tuple[Step, ...]
     prop: AnyProperty
+    keeps: bool
 
 
 def _chain(
@@ -55,21 +57,24 @@ def _chain(
             if step.name in joined or not may_fuse(step):
                 break
             steps.append(step)
-            step = readers.only_one(step.outputs[0])
-        if len(steps) == len(fusion.operators) and _of_one_type(graph, steps):
+            find = readers.first_of_two if fusion.keeps else readers.only_one
+            step = find(step.outputs[0])
+        complete = len(steps) == len(fusion.operators)
+        if complete and _of_one_type(graph, steps, fusion.keeps):
             prop = fusion.fuse(*(each.prop for each in steps))
             if prop is not None:
-                return _Chain(tuple(steps), prop)
+                return _Chain(tuple(steps), prop, fusion.keeps)
     return None
 
 
-def _of_one_type(graph: Graph, steps: Sequence[Step]) -> bool:
+def _of_one_type(graph: Graph, steps: Sequence[Step], keeps: bool) -> bool:
     """Return whether the values between the steps and their other inputs all have one dtype.
 
     One kernel for the chain would round values of another dtype, or their gradients, elsewhere.
+    keeps: whether the first step's inputs must have that dtype too.
     """
     values = [step.outputs[0] for step in steps]
-    values += (value for step in steps[1:] for value in step.reads)
+    values += (value for step in steps[not keeps :] for value in step.reads)
     return len({graph.spec(value).dtype for value in values if value is not None}) == 1
 
 
@@ -103,6 +108,8 @@ def _fused(chain: _Chain, names: set[str]) -> Step:
                 readings.append((step.order, position))
         between = step.outputs[0]
     outputs = (between, *first.outputs[1:])
+    if chain.keeps:
+        outputs = (between, first.outputs[0], *chain.steps[-1].outputs[1:])
     return replace(
         first,
         name=joint_name([step.name for step in chain.steps], names),

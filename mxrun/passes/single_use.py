@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from mxrun.base.keywords import AUTO, PREFERRED
 from mxrun.graph.graph import Graph, GraphBuilder, Step, ValueId
 
+_TWO = 2
+
 
 class Readers:
     """Readers of every value of a graph."""
@@ -27,6 +29,13 @@ class Readers:
             return None
         readers = self._readers.get(value, [])
         return readers[0] if len(readers) == 1 else None
+
+    def first_of_two(self, value: ValueId | None) -> Step | None:
+        """Return the first of at most two readers of a value; None if the value is a result."""
+        if value is None or value in self._results:
+            return None
+        readers = self._readers.get(value, [])
+        return readers[0] if 0 < len(readers) <= _TWO else None
 
 
 def may_fuse(step: Step) -> bool:

@@ -6,7 +6,8 @@ If the axis is not the last one, the loops work on transposed copies in scratch 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from mxrun.base.device import DeviceDescription
@@ -44,7 +45,7 @@ _MAX_BLOCKS = 32
 
 
 @dataclass(frozen=True)
-class _RowLayout:
+class RowLayout:
     """Data as rows along an axis: in place if it is the last one, else in a transposed copy."""
 
     data: TensorSpec
@@ -110,7 +111,7 @@ class CompiledRowNorm(Implementation):
         rows = _served_rows(prop, request)
         if rows is None:
             return None
-        output, *statistics = _requested_slots(request.requests)
+        output, *statistics = requested_slots(request.requests)
         read = source(DATA)
         parts: list[KernelPart] = []
         if rows.is_transposed:
@@ -122,6 +123,8 @@ class CompiledRowNorm(Implementation):
             data=read,
             gamma=source(GAMMA),
             beta=source(BETA) if prop.is_centered else None,
+            left=None,
+            right=None,
             output=between(0) if rows.is_transposed else output,
             mean=statistics[0] if prop.is_centered else None,
             deviation=statistics[-1],
@@ -146,7 +149,7 @@ class CompiledRowNorm(Implementation):
         """Prepare data's gradient and the blocks' sums, row by row, then the sums of the blocks."""
         assert isinstance(prop, RowNormProperty)
         data, *scales = (spec.with_layout(PLAIN) for spec in request.in_grad)
-        rows = _RowLayout(data, prop.parameters.axis % len(data.shape), request.device)
+        rows = RowLayout(data, prop.parameters.axis % len(data.shape), request.device)
         requests, added = request.requests, {}
         if not rows.is_transposed:
             requests = (*without_add_requests(requests[:GAMMA]), *requests[GAMMA:])
@@ -165,9 +168,9 @@ class CompiledRowNorm(Implementation):
         )
 
 
-def _gradients(prop: RowNormProperty, request: BackwardRequest, rows: _RowLayout) -> ChainPart:
+def _gradients(prop: RowNormProperty, request: BackwardRequest, rows: RowLayout) -> ChainPart:
     """Return the requested gradients; a transposed gradient of data is not added."""
-    data_grad, *scale_grads = _requested_slots(request.requests)
+    data_grad, *scale_grads = requested_slots(request.requests)
     first = len(request.out_grad)
     second, transposed = first + len(request.in_data), rows.is_transposed
     grad, read, written = source(0), source(first + DATA), data_grad
@@ -176,8 +179,6 @@ def _gradients(prop: RowNormProperty, request: BackwardRequest, rows: _RowLayout
         parts += [rows.to_rows(between(0), grad), rows.to_rows(between(1), read)]
         grad, read = between(0), between(1)
         written = None if data_grad is None else between(0)
-    sums = Scratch() if any(scale_grads) else None
-    scratch = rows.sums_bytes if any(scale_grads) else 0
     gradients = RowGradients(
         rows=rows.rows,
         columns=rows.columns,
@@ -186,36 +187,51 @@ def _gradients(prop: RowNormProperty, request: BackwardRequest, rows: _RowLayout
         mean=source(second + STATISTICS) if prop.is_centered else None,
         deviation=source(second + len(request.out_data) - 1),
         grad=grad,
+        residual=None,
         data_grad=written,
         is_added=int(not transposed and request.requests[DATA] is OpReqType.ADD),
-        sums=sums,
+        sums=None,
         blocks=rows.blocks,
         rows_per_block=rows.rows_per_block,
     )
-    parts.append(LoopPart(rows.of(row_gradients_loop), gradients, rows.team, scratch))
-    if sums is not None:
-        totals = ScaleGradients(
-            columns=rows.columns,
-            blocks=rows.blocks,
-            sums=sums,
-            gamma_grad=scale_grads[0],
-            beta_grad=scale_grads[1] if prop.is_centered else None,
-        )
-        team = request.device.team_for_elements(2 * rows.blocks * rows.columns)
-        parts.append(LoopPart(scale_gradients_loop, totals, team, scratch))
+    parts += gradient_parts(gradients, scale_grads, rows)
     if transposed and data_grad is not None:
         parts.append(rows.from_rows(data_grad, between(0)))
     return ChainPart(tuple(parts), (rows.data.nbytes,) * 2 * transposed)
 
 
-def _served_rows(prop: RowNormProperty, request: ForwardRequest) -> _RowLayout | None:
+def gradient_parts(
+    gradients: RowGradients, scale_grads: Sequence[Slot | None], rows: RowLayout
+) -> list[KernelPart]:
+    """Return the loop of the rows' gradients, and the sums for gamma and beta where requested.
+
+    gradients: arguments without `sums`. scale_grads: of gamma and, if there is one, beta.
+    """
+    scratch = rows.sums_bytes if any(scale_grads) else 0
+    if any(scale_grads):
+        gradients = replace(gradients, sums=Scratch())
+    parts: list[KernelPart] = [LoopPart(rows.of(row_gradients_loop), gradients, rows.team, scratch)]
+    if any(scale_grads):
+        totals = ScaleGradients(
+            columns=rows.columns,
+            blocks=rows.blocks,
+            sums=Scratch(),
+            gamma_grad=scale_grads[0],
+            beta_grad=scale_grads[1] if len(scale_grads) > 1 else None,
+        )
+        team = rows.device.team_for_elements(2 * rows.blocks * rows.columns)
+        parts.append(LoopPart(scale_gradients_loop, totals, team, scratch))
+    return parts
+
+
+def _served_rows(prop: RowNormProperty, request: ForwardRequest) -> RowLayout | None:
     """Return data's rows; None if the loops do not support the tensors.
 
     Data and output share one dtype, the others are float32. Bfloat16 needs the last axis, and its
     output cannot be added to.
     """
     data = request.inputs[DATA].with_layout(PLAIN)
-    rows = _RowLayout(data, prop.parameters.axis % len(data.shape), request.device)
+    rows = RowLayout(data, prop.parameters.axis % len(data.shape), request.device)
     others = (*request.inputs[GAMMA:], *request.outputs[STATISTICS:])
     if any(spec.dtype != FLOAT32 for spec in others) or not data.elements:
         return None
@@ -227,7 +243,7 @@ def _served_rows(prop: RowNormProperty, request: ForwardRequest) -> _RowLayout |
     return rows
 
 
-def _requested_slots(requests: tuple[OpReqType, ...]) -> list[Slot | None]:
+def requested_slots(requests: tuple[OpReqType, ...]) -> list[Slot | None]:
     """Return the outputs' slots; None for a null request."""
     return [
         None if request is OpReqType.NULL else target(index)

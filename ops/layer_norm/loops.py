@@ -20,6 +20,7 @@ from mxrun.codegen.vectors import (
     load_lanes,
     multiply_lanes,
     store_lanes,
+    stored_lanes,
     subtract_lanes,
     sum_lanes,
 )
@@ -78,10 +79,13 @@ class RowNormalization(NormalizedRows):
     """Arguments of `normalize_rows_loop`.
 
     beta: None if nothing is added. output, mean, deviation: None if not requested. is_centered:
-    whether the mean is subtracted.
+    whether the mean is subtracted. left, right: tensors whose sum is written to data before it is
+    read; None if data is given.
     """
 
     beta: Float32s
+    left: Floats
+    right: Floats
     output: Floats
     epsilon: Real
     is_centered: Integer
@@ -99,6 +103,15 @@ def normalize_vector(
     store_lanes(call.output, at + j, value, count)
 
 
+@inlined
+def add_row(call: RowNormalization, at: int) -> None:
+    """Write a row of data = left + right."""
+    for j in range(at, at + call.columns, LANES):
+        count = at + call.columns - j
+        total = add_lanes(load_lanes(call.left, j, count), load_lanes(call.right, j, count))
+        store_lanes(call.data, j, total, count)
+
+
 @native
 def normalize_rows_loop(call: RowNormalization) -> None:
     """output = (data - mean) / deviation * gamma + beta; it may overwrite data."""
@@ -108,6 +121,8 @@ def normalize_rows_loop(call: RowNormalization) -> None:
     begin, end = share(call.rows * 16)
     for row in range(begin // 16, end // 16):
         at, average = row * columns, np.float32(0)
+        if call.left is not None:
+            add_row(call, at)
         if call.is_centered:
             average = np.float32(row_sum(call.data, at, columns, lanes(0.0), False) / columns)
         center = lanes(average)
@@ -129,11 +144,13 @@ class RowGradients(NormalizedRows):
     """Arguments of `row_gradients_loop`.
 
     data_grad: None if not requested; it may be data or grad, but if `is_added`, it shares no memory
-    with other tensors. sums [blocks, 2, columns]: for gamma and beta, of `rows_per_block` rows
-    each; None if neither gradient is requested.
+    with other tensors. residual: a further gradient of data, which is added to it, or None. sums
+    [blocks, 2, columns]: for gamma and beta, of `rows_per_block` rows each; None if neither
+    gradient is requested.
     """
 
     grad: Floats
+    residual: Floats
     data_grad: Floats
     is_added: Integer
     sums: Float32s
@@ -203,6 +220,9 @@ def data_gradient_vector(
     grad = multiply_lanes(load_lanes(call.grad, at + j, count), load_lanes(call.gamma, j, count))
     along = multiply_lanes(normalized(call, at + j, center, factor, count), means[1])
     value = multiply_lanes(subtract_lanes(subtract_lanes(grad, means[0]), along), factor)
+    if call.residual is not None:
+        further = load_lanes(call.residual, at + j, count)
+        value = add_lanes(stored_lanes(call.data_grad, value), further)
     if call.is_added:
         before = load_lanes(call.data_grad, at + j, count)
         store_lanes(call.data_grad, at + j, value, count)

@@ -176,7 +176,17 @@ class RowNorm(Operator):
 
     def forward(self, call: ForwardCall) -> None:
         """output and statistics."""
-        data, gamma, *beta = call.inputs
+        output, *statistics = self.results(*call.inputs)
+        call.store(output, *statistics)
+
+    def backward(self, call: BackwardCall) -> None:
+        """Gradients of data, gamma and beta."""
+        statistics = [call.outputs[index] for index in range(STATISTICS, len(call.outputs))]
+        gradient, gamma = call.output_gradients.output, call.inputs.gamma
+        call.store(**self.gradients(call.inputs.data, gradient, gamma, *statistics))
+
+    def results(self, data: Array, gamma: Array, *beta: Array) -> list[Array]:
+        """Return the output and the statistics."""
         mean = self._mean(data)
         if self.is_centered:
             data = data - mean
@@ -184,28 +194,25 @@ class RowNorm(Operator):
         output = data / deviation * self._along(data, gamma)
         if beta:
             output = output + self._along(data, beta[0])
-        if self.is_centered:
-            call.store(output=output, mean=mean, std=deviation)
-        else:
-            call.store(output=output, rms=deviation)
+        return [output, mean, deviation] if self.is_centered else [output, deviation]
 
-    def backward(self, call: BackwardCall) -> None:
-        """Gradients of data, gamma and beta."""
-        data, gradient = call.inputs.data, call.output_gradients.output
+    def gradients(
+        self, data: Array, gradient: Array, gamma: Array, *statistics: Array
+    ) -> dict[str, Array]:
+        """Return the gradients by argument, from the output's."""
         if self.is_centered:
-            data, deviation = data - call.outputs.mean, call.outputs.std
-        else:
-            deviation = call.outputs.rms
+            data = data - statistics[0]
+        deviation = statistics[-1]
         normal = data / deviation
         axis = self.axis % data.ndim
         others = tuple(other for other in range(data.ndim) if other != axis)
-        scaled = gradient * self._along(data, call.inputs.gamma)
+        scaled = gradient * self._along(data, gamma)
         data_grad = scaled - normal * self._mean(scaled * normal)
         results = {"gamma": (gradient * normal).sum(axis=others)}
         if self.is_centered:
             data_grad = data_grad - self._mean(scaled)
             results["beta"] = gradient.sum(axis=others)
-        call.store(data=data_grad / deviation, **results)
+        return {"data": data_grad / deviation, **results}
 
     def _mean(self, data: Array) -> Array:
         """Return the mean along the axis, which has size 1 then; 0 of no elements."""

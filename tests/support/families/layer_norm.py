@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from families.batch_norm import of_the_output_alone
-from operator_row import Objective, Reference, rows
+from operator_row import Objective, Reference, Row, rows
 
 Array = npt.NDArray[Any]
 
@@ -59,13 +59,45 @@ ROWS = [
         peers=("PyTorch",),
         no_peer="MXNet 1.9.1 has no RMSNorm.",
     ),
+    *(
+        row
+        for name in ("_add_layer_norm", "_add_rms_norm")
+        for row in rows(
+            name,
+            *CASES,
+            LONG,
+            peers=(),
+            no_peer="It is made by fusion; no peer has an operator with these outputs.",
+        )
+    ),
 ]
+
+
+def of_a_sum(p: Any, inputs: list[Array], is_centered: bool) -> list[Array]:
+    """Normalise the sum of the first two inputs, which is the second output."""
+    lhs, rhs, *scales = inputs
+    output, *statistics = normalized(p, [lhs + rhs, *scales], is_centered)
+    return [output, lhs + rhs, *statistics]
+
+
+def of_output_and_sum(
+    row: Row, inputs: list[Array], outputs: list[Array], out_grad: list[Array]
+) -> float:
+    """Return <gradients, output and sum>; the statistics pass none."""
+    del row, inputs
+    pairs = zip(outputs[:2], out_grad[:2], strict=True)
+    return sum(float((output.astype(np.float64) * grad).sum()) for output, grad in pairs)
+
 
 REFERENCES: dict[str, Reference] = {
     "LayerNorm": lambda p, inputs: normalized(p, inputs, True),
     "RMSNorm": lambda p, inputs: normalized(p, inputs, False),
+    "_add_layer_norm": lambda p, inputs: of_a_sum(p, inputs, True),
+    "_add_rms_norm": lambda p, inputs: of_a_sum(p, inputs, False),
 }
 OBJECTIVES: dict[str, Objective] = {
     "LayerNorm": of_the_output_alone,
     "RMSNorm": of_the_output_alone,
+    "_add_layer_norm": of_output_and_sum,
+    "_add_rms_norm": of_output_and_sum,
 }
