@@ -97,6 +97,7 @@ class CompileRequest:
     machine: measured speeds from which times are predicted.
     segment: number of iterations of a recurrence that run again together in backward; all that
         backward reads is kept if it is None.
+    drop_cheap: whether backward computes cheap outputs of a recurrence's steps again.
     """
 
     inputs: Mapping[str, TensorSpec]
@@ -125,6 +126,7 @@ class CompileRequest:
     budget: Budget | None = None
     machine: Machine | None = None
     segment: int | None = None
+    drop_cheap: bool = False
 
 
 @contextmanager
@@ -148,8 +150,9 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
     if request.budget is None or request.segment is not None:
         return _compiled(symbol, request)
 
-    def planner(segment: int | None, budget: Budget | None) -> Plan:
-        return _compiled(symbol, replace(request, segment=segment, budget=budget))
+    def planner(budget: Budget | None, segment: int | None = None, cheap: bool = False) -> Plan:
+        given = replace(request, segment=segment, drop_cheap=cheap, budget=budget)
+        return _compiled(symbol, given)
 
     inference = infer_request(symbol, request)
     lengths = segment_lengths(symbol, inference) if inference.complete else []
@@ -228,6 +231,7 @@ def _with_kernels(graph: Graph, request: CompileRequest, phase: str) -> Graph:
         BACKWARDS[request.backward],
         kernels,
         request.segment,
+        StepSeconds(request.machine).is_cheap if request.drop_cheap else None,
     )
     graph = _verify(expand_recurrences(graph, passes), "expand_recurrences")
     graph = with_loops(graph, kernels, place_body)

@@ -13,7 +13,8 @@ from mxrun.device.registry import device_kind
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import load_json
-from mxrun.planner.plan import LoopKernel, Plan
+from mxrun.planner.plan import LoopKernel, PhasePlan, Plan
+from mxrun.planner.remat.budget import Budget
 
 
 def planned(
@@ -164,3 +165,53 @@ def test_a_symbol_is_read_back_from_json() -> None:
     inputs = specs(3, 2)
     first, second = (plan_of(each, inputs, WEIGHTS) for each in (symbol, again))
     assert_same_bits(results_of(first), results_of(second))
+
+
+def kept(plan: Plan) -> int:
+    """Return the bytes that the forward loop hands to the backward loop for all steps."""
+    phase = plan.phases[TRAIN]
+    (step,) = (step for step in phase.steps if step.name == "rnn")
+    names = [(phase.graph.values[value].name, value) for value in step.writes]
+    return sum(phase.graph.spec(value).nbytes for name, value in names if "/" in name)
+
+
+def bodies(plan: Plan) -> list[PhasePlan]:
+    """Return the plans of the bodies of all loops, of all depths."""
+    found, waiting = [], [plan.phases[TRAIN]]
+    while waiting:
+        for step in waiting.pop().steps:
+            if isinstance(step.kernel, LoopKernel):
+                found.append(step.kernel.body)
+                waiting.append(step.kernel.body)
+    return found
+
+
+def test_L14_cheap_activations_of_steps_are_dropped_and_others_released_early() -> None:
+    plain = planned(7)
+    whole = results_of(plain)
+    dropping = planned(7, options={"drop_cheap": True})
+    assert kept(dropping) < kept(plain)
+    repeated = {step.repeats for body in bodies(dropping) for step in body.steps if step.repeats}
+    assert "t" in repeated
+    assert not any("of_x" in (name or "") for name in repeated)
+    assert_same_bits(whole, results_of(dropping))
+    assert_same_bits(whole, results_of(dropping, poisoned=True))
+    # Within an iteration a tensor's memory is reused as soon as it is dead.
+    released = [
+        max(body.live_bytes()) < sum(b.nbytes for b in body.blocks)
+        for body in bodies(plain)
+        if len(body.blocks) > 3
+    ]
+    assert any(released)
+
+
+def test_L14_budgets_drop_cheap_activations_before_steps_run_again() -> None:
+    plain = planned(100)
+    budget = Budget(nbytes=plain.planned_bytes - 64)
+    plan = planned(100, options={"budget": budget})
+    recomputed = plan.phases[TRAIN].recomputed
+    assert recomputed is not None
+    assert "t" in recomputed.steps
+    assert "rnn" not in recomputed.steps
+    assert plan.planned_bytes < plain.planned_bytes
+    assert_same_bits(results_of(plain), results_of(plan))

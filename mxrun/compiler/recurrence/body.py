@@ -46,6 +46,7 @@ class BodyPasses:
     differentiate: Callable[[Graph, Collection[str], Mapping[ValueId, ValueId]], Differentiated]
     select: Select
     segment: int | None = None
+    is_cheap: Callable[[Step], bool] | None = None
 
 
 def output_name(index: int) -> str:
@@ -237,14 +238,23 @@ class DividedBody:
     kept: Mapping[str, TensorSpec]
 
 
-def divide(graph: Graph, forward_results: Collection[str]) -> DividedBody:
-    """Divide a graph with kernels: what backward reads of forward becomes a source."""
+def divide(
+    graph: Graph,
+    forward_results: Collection[str],
+    is_cheap: Callable[[Step], bool] | None = None,
+) -> DividedBody:
+    """Divide a graph with kernels: what backward reads of forward becomes a source.
+
+    is_cheap: whether a step runs again in backward, where its inputs are there, instead of keeping
+    its outputs.
+    """
     forward_steps = _forward_steps(graph, forward_results)
     names = {step.name for step in forward_steps}
     others = [step for step in graph.steps if step.name not in names]
-    division = _Division(graph, forward_steps, forward_results)
-    for step in others:
-        division.add(step)
+    division = _Division(graph, forward_steps, forward_results, others)
+    if is_cheap is not None:
+        again = division.available(is_cheap)
+        division = _Division(graph, forward_steps, forward_results, others, again)
     return division.divided()
 
 
@@ -263,8 +273,14 @@ class _Division:
     """Backward part under construction: its steps, and what it reads of the forward part."""
 
     def __init__(
-        self, graph: Graph, forward_steps: tuple[Step, ...], results: Collection[str]
+        self,
+        graph: Graph,
+        forward_steps: tuple[Step, ...],
+        results: Collection[str],
+        others: Sequence[Step],
+        again: Collection[str] = (),
     ) -> None:
+        """Add the backward steps `others`; the forward steps named in `again` run again."""
         self._graph, self._forward = graph, forward_steps
         self._results = {name: graph.results[name] for name in results}
         self._producer = {value: step for step in forward_steps for value in step.writes}
@@ -275,8 +291,29 @@ class _Division:
         self._sources = {value: name for name, value in graph.sources.items()}
         self._kept: dict[ValueId, str] = {}
         self._repeated: set[str] = set()
+        self._again = set(again)
+        for step in others:
+            self._add(step)
 
-    def add(self, step: Step) -> None:
+    def available(self, is_cheap: Callable[[Step], bool]) -> set[str]:
+        """Return the cheap forward steps whose outputs are kept, and whose inputs are there."""
+        kept = {value for value, name in self._kept.items() if name not in self._results}
+        there = {*self._kept, *self._given}
+        found = set()
+        for step in self._forward:
+            is_kept = not kept.isdisjoint(step.writes)
+            if not is_kept or step.loop is not None or step.is_view or not is_cheap(step):
+                continue
+            inputs = all(value in there or self._is_stored(value) for value in step.reads)
+            if inputs and not any(map(self._is_stored, step.writes)):
+                found.add(step.name)
+        return found
+
+    def _is_stored(self, value: ValueId) -> bool:
+        stored = self._stored.get(self._memory[value])
+        return stored is not None and self._is_whole(value, stored)
+
+    def _add(self, step: Step) -> None:
         """Append a backward step, after what has to be computed again for it."""
         for value in step.reads:
             self._require(value)
@@ -286,10 +323,10 @@ class _Division:
         step = self._producer.get(value)
         if step is None or value in self._kept:
             return
-        if step.is_view or self._is_reorder_of_source(step):
+        if step.is_view or step.name in self._again or self._is_reorder_of_source(step):
             if step.name not in self._repeated:
                 self._repeated.add(step.name)
-                self.add(step)
+                self._add(replace(step, name=f"{step.name}:again", repeats=step.name))
             return
         root = self._memory[value]
         stored = self._stored.get(root)

@@ -196,7 +196,7 @@ class _Expansion:
             forward = self._passes.select(eliminate_dead_code(body))
             return DividedBody(forward, forward, Graph(), {})
         joint = joint_body(body, self._wanted, self._carried, self._passes)
-        return divide(joint, body.results.keys())
+        return divide(joint, body.results.keys(), self._passes.is_cheap)
 
     def add_backward(self, step: Step, is_train: bool) -> None:
         """Append the backward step."""
