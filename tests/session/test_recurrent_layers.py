@@ -317,3 +317,75 @@ def test_layers_that_cannot_be_there(tmp_path: Path, layers: str, text: str) -> 
     path = tmp_path / "net.yaml"
     path.write_text(config("{data: [7, 3], target: [7, 5]}", layers + TARGETS))
     assert text in [each.problem for each in problems(path)]
+
+
+BLOCKS = """\
+    - FullyConnected: {name: context, data: data, num_hidden: 5}
+    - recurrent:
+        name: rnn
+        sequences: {x: data}
+        memories: {h: {layer: next, shape: [5], offset: 2, initial: starts}}
+        layers:
+          - Concat: {name: both, inputs: [x, h, context]}
+          - repeat:
+              count: 2
+              layers:
+                - unit: {name: "unit${i}", width: 5}
+          - FullyConnected: {name: again, num_hidden: 5, weight: rnn/unit1/fc_weight}
+          - elemwise_add: {name: next, lhs: again, rhs: context}
+        outputs: [next, unit0]
+        final: [h]
+    - Flatten: {name: last, data: "rnn[h]"}
+    - Flatten: {name: second, data: "rnn[1]"}
+    - Concat: {name: all, inputs: [last, second]}
+"""
+UNIT = """\
+blocks:
+  unit:
+    parameters: {width: null}
+    layers:
+      - FullyConnected: {name: fc, num_hidden: "${width}"}
+      - Activation: {name: act, act_type: tanh}
+"""
+
+
+def test_X9_blocks_repeats_constants_and_shared_weights(tmp_path: Path) -> None:
+    """Within a recurrence with a memory of two steps before, whose first values are given."""
+    inputs = f"{{data: [{STEPS}, 3], starts: [2, 5], label: []}}"
+    text = config(inputs, BLOCKS + LOSS).replace("network:", f"{UNIT}network:", 1)
+    key = "network.layers[1].recurrent.unroll=true"
+    found = outcome(tmp_path, text)
+    assert_same_bits(found, outcome(tmp_path, text, key))
+    assert {name for name in found if name.endswith("fc_weight_grad")} == {
+        "train rnn/unit0/fc_weight_grad",
+        "train rnn/unit1/fc_weight_grad",
+    }
+
+
+def test_layers_of_a_recurrence_are_edited_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(
+        config(f"{{data: [{STEPS}, 3], target: [{STEPS}, 5]}}", CELL + TARGETS)
+    )
+    edited = """\
+name: net
+extends: base.yaml
+network:
+  layers:
+    change: {rnn/next: {act_type: sigmoid}}
+    insert_after: {rnn/fc: [LayerNorm: {name: norm}]}
+"""
+    symbol, inputs = symbol_of(tmp_path, edited)
+    assert {"rnn/norm_gamma", "rnn/norm_beta"} < {*symbol.list_arguments()}
+    found = results_of(plan_of(symbol, inputs))
+    assert found["evaluate loss_output"].min() > 0
+
+
+def test_the_names_of_outputs_and_memories_are_those_of_references(tmp_path: Path) -> None:
+    path = tmp_path / "net.yaml"
+    layers = (
+        with_keys(CELL, "        final: [h]\n") + '    - Flatten: {name: flat, data: "rnn[g]"}\n'
+    )
+    path.write_text(config("{data: [7, 3], target: [7, 5]}", layers + TARGETS))
+    found = problems(path)[0]
+    assert found.problem == "'rnn' has no output 'g'"
+    assert found.expected == "one of rnn[0], rnn[h]"

@@ -61,7 +61,7 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
     are their gradients.
     """
 
-    type_string = "_recurrent"
+    type_string = "recurrent"
     parameter_type = RecurrenceParameters
     reads_only_data = True
     unchecked = "A recurrence is a network of checked operators."

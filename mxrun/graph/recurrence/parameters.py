@@ -12,7 +12,7 @@ Offset = Annotated[int, Field(ge=1)]
 
 
 class RecurrenceParameters(Parameters):
-    """Parameters of `_recurrent`: the body's variables by role, and the outputs.
+    """Parameters of `recurrent`: the body's variables by role, and the outputs.
 
     All other variables of the body have one value for all steps.
     """

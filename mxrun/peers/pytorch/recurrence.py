@@ -123,4 +123,4 @@ def recurrent(parameters: MXNetParameters, *tensors: Tensor) -> list[Tensor]:
     return outputs
 
 
-OPERATORS: Operators = {"_recurrent": recurrent}
+OPERATORS: Operators = {"recurrent": recurrent}
