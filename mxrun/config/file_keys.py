@@ -83,6 +83,11 @@ class MemoryKeys(Section):
         "default: zeros.",
         examples=["encoder"],
     )
+    carry: bool = Field(
+        default=False,
+        description="Whether the memory begins with its value at the end of the batch before, in "
+        "the same row, and not with zeros; they are zeros where an epoch or an evaluation begins.",
+    )
     offset: Annotated[int, Field(ge=1)] = Field(
         default=1, description="The number of steps between the layer's output and its reading."
     )

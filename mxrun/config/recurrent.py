@@ -128,6 +128,18 @@ def _inconsistent(layer: RecurrentConfig) -> Sequence[Diagnostic]:
                     f"{layer.name!r} has {problem}", place, expected, name, hint, layer.chain
                 )
             )
+    for name, memory in keys.memories.items():
+        others = {
+            "initial": memory.initial is not None,
+            "lengths": keys.lengths is not None,
+            "reverse": keys.reverse,
+            "bidirectional": keys.bidirectional,
+        }
+        for key in (key for key, is_set in others.items() if memory.carry and is_set):
+            place = layer.node.find("memories", name, "carry").start
+            problem = f"{layer.name!r}: a memory that is carried cannot be used with {key}"
+            hint = "leave out carry: the memory then begins anew in every batch"
+            found.append(Diagnostic(problem, place, hint=hint, chain=layer.chain))
     if keys.reverse and keys.bidirectional:
         place = layer.node.find("reverse").start
         problem = f"{layer.name!r} is reversed and bidirectional"

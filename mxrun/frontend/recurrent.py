@@ -15,6 +15,7 @@ from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.near_names import listed
 from mxrun.config import LayerConfig, Names, RecurrentConfig, SourceNode
 from mxrun.frontend.axes import Ranks
+from mxrun.frontend.carried import carrying, state_name
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.graph.recurrence.node import recurrent_node
 from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH
@@ -323,20 +324,23 @@ class _Composition:
             is_block = keys.memories[key].offset > 1
             name = f"{scope}/{key}"
             given[name] = self._swapped(outer, f"{name}/initial") if is_block else outer
+        states = self._states(scope)
+        given |= {f"{scope}/{key}": state for key, state in states.items()}
+        final = [key for key in keys.memories if key in keys.final or key in states]
         valid = NodeEntry(Node(f"{scope}/valid"))
         if lengths is not None:
             given[SEQUENCE_LENGTH] = lengths
             memories = {
                 key: self._masked(valid, head, f"{scope}/{key}") for key, head in memories.items()
             }
-            heads += [memories[key] for key in keys.final]
+            heads += [memories[key] for key in final]
         parameters = RecurrenceParameters(
             sequences=tuple(f"{scope}/{key}" for key in keys.sequences),
             memories=tuple(f"{scope}/{key}" for key in memories),
             offsets=tuple(keys.memories[key].offset for key in memories),
-            initial=tuple(f"{scope}/{key}" for key in self._outside.initial),
+            initial=tuple(f"{scope}/{key}" for key in (*self._outside.initial, *states)),
             num_outputs=len(heads),
-            final=() if lengths else tuple(f"{scope}/{key}" for key in keys.final),
+            final=() if lengths else tuple(f"{scope}/{key}" for key in final),
             reverse=reverse and lengths is None,
             use_sequence_length=lengths is not None,
             valid=(valid.name,) if lengths is not None and memories else (),
@@ -349,12 +353,38 @@ class _Composition:
             self._output(NodeEntry(node, index), f"{scope}/output{index}", reverse)
             for index in range(len(body.heads))
         ]
-        return node, Outputs(stacked, self._finals(node, scope, len(stacked)))
+        last = dict(zip(final, range(len(stacked), len(stacked) + len(final)), strict=True))
+        outputs = Outputs(stacked, self._finals(node, scope, last))
+        if not states:
+            return node, outputs
+        ends = [(state, NodeEntry(node, last[key])) for key, state in states.items()]
+        entries = [*outputs.stacked, *outputs.final.values()]
+        carried = carrying(scope, entries, ends, self._layer.place)
+        count = len(outputs.stacked)
+        finals = dict(zip(outputs.final, carried[count:], strict=True))
+        return node, Outputs(carried[:count], finals)
 
-    def _finals(self, node: Node, scope: str, first: int) -> dict[str, NodeEntry]:
-        """Return the values of memories after the last step of every record."""
+    def _states(self, scope: str) -> dict[str, NodeEntry]:
+        """Return the variables of the memories that are carried."""
+        variables = self._wiring.variables
+        names = {
+            key: state_name(scope, key)
+            for key, memory in self._keys.memories.items()
+            if memory.carry
+        }
+        return {
+            key: NodeEntry(variables.setdefault(name, Node(name, place=self._layer.place)))
+            for key, name in names.items()
+        }
+
+    def _finals(self, node: Node, scope: str, last: Mapping[str, int]) -> dict[str, NodeEntry]:
+        """Return the values of memories after the last step of every record.
+
+        last: number of the output of each memory.
+        """
         lengths, final = self._outside.lengths, {}
-        for index, key in enumerate(self._keys.final, first):
+        for key in self._keys.final:
+            index = last[key]
             entry, name = NodeEntry(node, index), f"{scope}/{key}/final"
             if lengths is not None:
                 entry = NodeEntry(self._node("SequenceLast", name, [entry, lengths], _BY_LENGTH))

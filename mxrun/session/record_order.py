@@ -24,13 +24,19 @@ def shuffle_of(section: DatasetSection, dataset: Dataset) -> Shuffle:
     return section.shuffle
 
 
-def carried_notes(built: ModelDefinition) -> list[str]:
-    """Return a note if states are carried from batch to batch although records are shuffled."""
+def carried_notes(built: ModelDefinition, dataset: Dataset) -> list[str]:
+    """Return a note if states are carried from batch to batch, but rows do not continue each other.
+
+    dataset: the training data.
+    """
     states, section = [*built.model.carried], built.config.data.train
-    if not states or (not section.shuffle and section.sampling is None):
+    is_mixed = section.shuffle is not False or section.sampling is not None
+    if not states or dataset.is_stream or not (is_mixed or dataset.vocabulary is not None):
         return []
+    hint = "leave out `shuffle` and `sampling`"
+    if dataset.vocabulary is not None:
+        hint = "write `order: stream`"
     return [
-        f"data.train: records are drawn in another order, but {states[0]!r} carries what a row of "
-        "the last batch left to the same row of the next: leave out `shuffle` and `sampling`, so "
-        "that these rows continue each other"
+        f"data.train: the rows of a batch do not continue those of the last one, but {states[0]!r} "
+        f"carries what each row has left there: {hint}"
     ]

@@ -183,7 +183,10 @@ def _open_run(
     check_fits(planned_run.plan, planned_run.built.contexts)
     read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
     plan_notes = (*micro_batch_notes(planned_run), *budget_notes(planned_run.plan))
-    built_notes = (*context_notes(planned_run.built), *carried_notes(planned_run.built))
+    built_notes = (
+        *context_notes(planned_run.built),
+        *carried_notes(planned_run.built, datasets["train"]),
+    )
     for note in (*read, *built_notes, *plan_notes):
         notify(note)
     run = Run(planned_run.built, planned_run.plan, datasets, runs)

@@ -12,7 +12,7 @@ before the first step are stacked, the oldest first, and so are the last values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -139,6 +139,13 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
         stacked = tuple(f"output{index}" for index in range(len(self.stacked)))
         final = tuple(memory.name.rpartition("/")[2] for memory in self.memories if memory.is_final)
         return ("output", *final) if len(stacked) == 1 else (*stacked, *final)
+
+    def from_zeros(self, arguments: Collection[str]) -> OperatorProperty[RecurrenceParameters]:
+        """Return the recurrence with memories that begin as zeros, without their last values."""
+        initial = tuple(name for name in self.parameters.initial if name not in arguments)
+        return RecurrenceProperty(
+            self.parameters.model_copy(update={"initial": initial, "final": ()}), self.body
+        )
 
     @property
     def mixes_samples(self) -> bool:

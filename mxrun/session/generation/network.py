@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.frontend import ModelDefinition
+from mxrun.graph.carried import uncarried
 from mxrun.graph.node import NodeEntry
 from mxrun.graph.phases import GENERATE
 from mxrun.graph.symbol import Symbol
@@ -140,5 +141,5 @@ def _network(
 ) -> IncrementalNetwork:
     """Return the network that computes the logits of one position a run."""
     inputs = {model.data: batch_inputs(built, batch)[model.data]}
-    logits = Symbol([model.logits])
+    logits = uncarried(Symbol([model.logits]))
     return incremental(logits, inputs, [model.data], known_shapes(built), length)
