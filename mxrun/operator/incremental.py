@@ -50,13 +50,15 @@ class IncrementalForm(Generic[FormProperty]):
     name `position`. Its auxiliary states are those of the original, or new ones, which begin as
     zeros; it overwrites those that `list_mutated_inputs` names. Its first outputs are those of the
     original. axis: axis of the outputs' positions. carried: {argument or auxiliary state: output}
-    of states, which begin as zeros too, and take an output's value after each run. limit: largest
-    number of positions, if any.
+    of states, which begin as zeros too, and take an output's value after each run. final: outputs
+    of the original that hold what is known after its last position, which no layer may read. limit:
+    largest number of positions, if any.
     """
 
     prop: FormProperty
     axis: int
     carried: Mapping[str, str] = field(default_factory=dict)
+    final: tuple[str, ...] = ()
     limit: int | None = None
 
 

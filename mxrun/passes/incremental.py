@@ -86,7 +86,8 @@ class _NodeByNode:
 
     entries: the converted network's entry of each of the original. axes: by original entry, the
     axis of its positions; None for one that is the same at all positions. carrying: entries that
-    overwrite states. failed: nodes without an incremental form, and those that depend on them.
+    overwrite states. final: the original's entries of values after the last position. failed: nodes
+    without an incremental form, and those that depend on them.
     """
 
     inference: InferredSpecs
@@ -99,6 +100,7 @@ class _NodeByNode:
     carrying: list[NodeEntry] = field(default_factory=list)
     limits: list[tuple[int, str]] = field(default_factory=list)
     problems: list[Diagnostic] = field(default_factory=list)
+    final: set[NodeEntry] = field(default_factory=set)
     failed: set[Node] = field(default_factory=set)
 
     @property
@@ -111,6 +113,10 @@ class _NodeByNode:
         if not self.failed.isdisjoint(entry.node for entry in node.inputs):
             self.failed.add(node)
             return
+        if not self.final.isdisjoint(node.inputs):
+            self.problems.append(_whole_sequence(node))
+            self.failed.add(node)
+            return
         axis = 1 if node.name in self.sequences else None
         converted = self._with_inputs(node)
         axes = tuple(self.axes[entry] for entry in node.argument_entries())
@@ -120,11 +126,12 @@ class _NodeByNode:
                 self.failed.add(node)
                 return
             axis = form.axis
+            self.final.update(_entry_of(node, output) for output in form.final)
             if form.prop is not node.prop:
                 converted = self._converted(node, form)
-        for index in range(node.num_outputs):
-            self.entries[NodeEntry(node, index)] = NodeEntry(converted, index)
-            self.axes[NodeEntry(node, index)] = axis
+        for index, entry in enumerate(NodeEntry(node, i) for i in range(node.num_outputs)):
+            self.entries[entry] = NodeEntry(converted, index)
+            self.axes[entry] = None if entry in self.final else axis
 
     def _with_inputs(self, node: Node) -> Node:
         """Return the node with the converted network's inputs."""
@@ -189,6 +196,12 @@ class _NodeByNode:
             expected[axis] //= self.positions
             if shape != tuple(expected):
                 raise UserError(_whole_sequence(entry.node, found.contradictions))
+
+
+def _entry_of(node: Node, output: str) -> NodeEntry:
+    """Return the entry of an operator's output by its name."""
+    assert node.prop is not None
+    return NodeEntry(node, node.prop.list_outputs().index(output))
 
 
 def _infer(

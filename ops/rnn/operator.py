@@ -116,7 +116,8 @@ class RNNProperty(OperatorProperty[RNNParameters]):
         update = {"initial_state": "input", "state_outputs": True}
         states = ("state", "state_cell") if p.has_cell else ("state",)
         form = type(self)(p.model_copy(update=update))
-        return IncrementalForm(form, axis, {name: name for name in states})
+        final = states if p.state_outputs else ()
+        return IncrementalForm(form, axis, {name: name for name in states}, final)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Infer the steps and the batch from any tensor, C from data or the packed vector."""

@@ -88,14 +88,21 @@ def reshaped() -> Symbol:
     return head(apply("broadcast_mul", {"lhs": total, "rhs": x}, {}, "scaled"))
 
 
-def fused_rnn(mode: str, layout: str) -> Symbol:
+def fused_rnn(mode: str, layout: str, **further: object) -> Symbol:
     x = embedded(TOKENS, WIDTH)
     steps_first = layout == "TNC"
     if steps_first:
         x = layer("transpose", "steps_first", x, axes=(1, 0, 2))
-    sizes = {"state_size": 7, "num_layers": 2, "p": 0.3}
+    sizes = {"state_size": 7, "num_layers": 2, "p": 0.3, **further}
     x = layer("RNN", "rnn", x, mode=mode, layout=layout, initial_state="zeros", **sizes)
     return head(layer("transpose", "back", x, axes=(1, 0, 2)) if steps_first else x)
+
+
+def last_state(x: Symbol) -> Symbol:
+    """Return the state [1, batch, WIDTH] of a recurrence after all positions."""
+    sizes = {"state_size": WIDTH, "num_layers": 1, "mode": "gru", "layout": "NTC"}
+    given = {**sizes, "initial_state": "zeros", "state_outputs": True}
+    return apply("RNN", {"data": x}, given, "rnn")[1]
 
 
 def recurrence(offset: int) -> Symbol:
@@ -121,6 +128,7 @@ NETWORKS: dict[str, Callable[[], Symbol]] = {
     "grouped heads": grouped_heads,
     "reshaped": reshaped,
     "lstm": lambda: fused_rnn("lstm", "NTC"),
+    "lstm with last states": lambda: fused_rnn("lstm", "NTC", state_outputs=True),
     "gru, steps first": lambda: fused_rnn("gru", "TNC"),
     "recurrence": lambda: recurrence(1),
     "recurrence, 3 steps back": lambda: recurrence(3),
@@ -169,6 +177,10 @@ def convert(symbol: Symbol, shapes: dict[str, tuple[int, ...]] | None = None) ->
         (lambda x: layer("LayerNorm", "norm", x, axis=1)[0], "LayerNorm 'norm'"),
         (lambda x: dense("merged", layer("Flatten", "flat", x), 5), "FullyConnected 'merged'"),
         (lambda x: apply("cumsum", {"a": x}, {"axis": 1}, "sums"), "cumsum 'sums'"),
+        (
+            lambda x: layer("expand_dims", "last", last_state(x), axis=1),
+            "expand_dims 'last'",
+        ),
         (
             lambda x: apply("broadcast_add", {"lhs": x, "rhs": variable("table")}, {}, "shift"),
             "broadcast_add 'shift'",

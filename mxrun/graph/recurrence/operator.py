@@ -173,8 +173,9 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
             return None
         changed = {"initial": given.memories, "final": given.memories, "unroll": True}
         form = RecurrenceProperty(given.model_copy(update=changed), self.body)
-        final = form.list_outputs()[len(self.stacked) :]
-        return IncrementalForm(form, 0, dict(zip(given.memories, final, strict=True)))
+        last = form.list_outputs()[len(self.stacked) :]
+        carried = dict(zip(given.memories, last, strict=True))
+        return IncrementalForm(form, 0, carried, self.list_outputs()[len(self.stacked) :])
 
     # -- inference ---------------------------------------------------------------------------
 
