@@ -88,7 +88,10 @@ class Peer:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise SystemExit("PyTorch's process has ended: MXRUN_TORCH_PYTHON names one with torch")
+        return json.loads(answer)
 
 
 def main() -> None:
