@@ -447,6 +447,8 @@ def RNN(
     state: NDArray | None = None,
     state_cell: NDArray | None = None,
     sequence_length: NDArray | None = None,
+    carried_state: NDArray | None = None,
+    carried_state_cell: NDArray | None = None,
     *,
     state_size: int,
     num_layers: int,
@@ -460,7 +462,7 @@ def RNN(
     lstm_state_clip_nan: bool = False,
     use_sequence_length: bool = False,
     layout: Literal["TNC", "NTC"] = "TNC",
-    initial_state: Literal["input", "zeros"] = "input",
+    initial_state: Literal["input", "zeros", "carry"] = "input",
     out: Any = None,
     name: str | None = None,
 ) -> Any:
