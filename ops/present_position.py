@@ -45,6 +45,7 @@ class _PresentPosition(InPlaceProperty[Any]):
 
     precision = Precision.INHERIT
     is_internal = True
+    unchecked = "Its position is one of a sequence of a given length, and not any number."
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Unify data and output."""

@@ -88,6 +88,7 @@ class CachedAttentionProperty(OperatorProperty[CachedAttentionParameters]):
     precision = Precision.FLOAT32
     reads_only_data = True
     is_internal = True
+    unchecked = "Its position is less than its length, and its caches hold what it stored before."
 
     def list_arguments(self) -> tuple[str, ...]:
         """query, key and value, or data; and the position."""
