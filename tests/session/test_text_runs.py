@@ -96,6 +96,11 @@ def test_a_changed_vocabulary_is_refused(here: Path) -> None:
         run_training("train.max_steps=7", existing="resume")
 
 
+def test_tokens_have_no_transforms(here: Path) -> None:
+    with pytest.raises(UserError, match="has no transforms: its records are ids of tokens"):
+        run_training("data.train.transforms=[flip]")
+
+
 def test_a_start_from_a_run_with_another_vocabulary_is_told(here: Path) -> None:
     run_training("train.max_steps=2")
     observer = NoteRecorder()

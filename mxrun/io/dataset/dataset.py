@@ -254,6 +254,9 @@ class Dataset:
         """
         found: list[Diagnostic] = []
         place = place_of(places, "dataset")
+        if pipeline and self.token_fields:
+            problem = f"data set {self.name!r} has no transforms: its records are ids of tokens"
+            return (Diagnostic(problem, place, hint="remove transforms"),)
         names = [*self.fields, *self.lazy]
         for name, spec in inputs.items():
             if name not in names:
