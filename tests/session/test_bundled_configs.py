@@ -174,6 +174,14 @@ def test_small_language_models_learn_their_plays(name: str, loss: float, tmp_pat
     assert memory["planned_bytes"] == memory["touched_bytes"]
 
 
+def test_text_classifier_tells_the_plays_apart(tmp_path: Path) -> None:
+    """Speeches of three plays, each a third of all."""
+    summary, _ = trained("text_classifier", tmp_path)
+    assert summary["best"]["value"] >= 0.65
+    memory = summary["memory"]
+    assert memory["planned_bytes"] == memory["touched_bytes"] == memory["lower_bound_bytes"]
+
+
 @pytest.mark.full
 def test_autoencoder_digits_gives_the_images_back(tmp_path: Path) -> None:
     """16 numbers instead of 64; the mean image alone would be 0.07 off."""
