@@ -12,6 +12,7 @@ from torch import fx, nn
 from mxrun.peers.pytorch import LOSSES, MODULES, OPERATORS, RESULTS
 from mxrun.peers.pytorch.module import ReferenceModule
 from mxrun.peers.pytorch.parameters import MXNetParameters, Tensor
+from mxrun.peers.pytorch_carried import PASSED, carried_values, read_state, write_state
 from mxrun.peers.pytorch_symbol import SymbolGraph, SymbolNode
 
 # Their backward does not read their outputs, so a following ReLU may run in place.
@@ -47,9 +48,20 @@ class _Builder:
     ) -> None:
         self.graph, self.training = graph, bool(trained)
         self.root, self.code = nn.Module(), fx.Graph()
+        # By the number of a node, where the next values of its carried states are.
+        self.carried = {
+            index: carried_values(node, MXNetParameters(node.attributes, self.training))
+            for index, node in enumerate(graph.nodes)
+        }
+        self.states = {
+            graph.nodes[index].inputs[position][0]
+            for index, values in self.carried.items()
+            for position in values
+        }
+        states = {graph.nodes[index].name for index in self.states}
         self.variables = {
             name: nn.Parameter(tensor, requires_grad=name in trained)
-            if name not in graph.auxiliary
+            if name not in graph.auxiliary | states
             else tensor
             for name, tensor in variables.items()
         }
@@ -67,13 +79,30 @@ class _Builder:
         for index, node in enumerate(self.graph.nodes):
             if node.operator == "null":
                 self.values.append(given.get(node.name))
+            elif node.operator in PASSED:
+                self.values.append(self._value(*node.inputs[PASSED[node.operator]]))
             else:
                 self.values.append(self._call(index, node))
         heads = [self._value(source, output) for source, output in self.graph.heads]
+        self._carry()
         if self.training:
             heads = [self._total(heads, 0), self._total(heads, 1)]
         self.code.output(tuple(heads))
         return fx.GraphModule(self.root, self.code)
+
+    def _carry(self) -> None:
+        """Store the values of carried states for the next call."""
+        written: set[int] = set()
+        for index, values in self.carried.items():
+            inputs = self.graph.nodes[index].inputs
+            for position, place in values.items():
+                state = inputs[position][0]
+                if state not in written:
+                    value = self._value(*inputs[place] if place >= 0 else (index, -1 - place))
+                    # Every node reads a copy of the state.
+                    (kept,) = self._value(state, 0).args
+                    self.code.call_function(write_state, (kept, value))
+                written.add(state)
 
     def _total(self, heads: list[Any], part: int) -> Any:
         total = None
@@ -143,7 +172,10 @@ class _Builder:
                 self.root.register_parameter(attribute, variable)
             else:
                 self.root.register_buffer(attribute, variable)
-            value = self.values[source] = self.code.get_attr(attribute)
+            value = self.code.get_attr(attribute)
+            if source in self.states:
+                value = self.code.call_function(read_state, (value,))
+            self.values[source] = value
         if isinstance(value, _Several):
             return self.code.call_function(operator.getitem, (value.called, output))
         return value

@@ -104,6 +104,9 @@ class ReferenceOutputs:
         batches = steps.first_batches()
         # Equal to mxrun's before its first step, and complete: its plan may not read all of them.
         variables = {name: initial_array(name, built) for name in built.model.learned}
+        variables |= {
+            name: np.zeros(spec.shape, "float32") for name, spec in built.model.carried.items()
+        }
         reference = steps
         if checked.symbol != timed.symbol:
             reference = Steps(network, plan_for(network, training, timed.threads), steps.phase)

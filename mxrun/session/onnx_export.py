@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.convert.onnx import to_onnx
 from mxrun.convert.onnx_model import Array, OnnxModel
 from mxrun.frontend import ModelDefinition
@@ -11,8 +12,20 @@ from mxrun.train.initializer import initial_value
 
 
 def onnx_model(built: ModelDefinition, arrays: Mapping[str, Array], any_batch: bool) -> OnnxModel:
-    """Return the inference graph of a network with these parameters and auxiliary states."""
+    """Return the inference graph of a network with these parameters and auxiliary states.
+
+    Raises UserError for a network that carries states from batch to batch.
+    """
     model = built.model
+    if model.carried:
+        raise UserError(
+            Diagnostic(
+                "the network carries states from batch to batch, which an ONNX model cannot",
+                got=", ".join(model.carried),
+                hint="a config without `carry`, such as initial_state: zeros, has the same "
+                "parameters and can be converted with --allow-changes",
+            )
+        )
     return to_onnx(built.config.name, model.symbol.heads, model.inputs, arrays, any_batch)
 
 

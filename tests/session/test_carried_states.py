@@ -145,6 +145,12 @@ def test_batches_that_are_split_are_refused(streams: Path) -> None:
         assert "carry 'before'" in errors
 
 
+def test_onnx_refuses_what_is_carried(streams: Path) -> None:
+    errors = refused("convert", "net.yaml", "-o", "net.onnx", cwd=streams)
+    assert "carries states from batch to batch" in errors
+    assert "before_state" in errors
+
+
 def test_a_note_says_that_shuffled_records_do_not_continue(streams: Path) -> None:
     recorder = NoteRecorder()
     run_training("data.train.shuffle=true", observer=recorder)

@@ -60,8 +60,8 @@ def rnn(
     """Return the output, and with state_outputs the last states."""
     module = _module(parameters, data.shape[-1]).train(parameters.is_train)
     states, lengths = list(others), None
+    carries = parameters.text("initial_state", "input") == "carry"
     if parameters.flag("use_sequence_length", False):
-        carries = parameters.text("initial_state", "input") == "carry"
         lengths = states.pop(0 if carries else -1)
     first, read = _first_states(parameters, states), data
     if lengths is not None:
@@ -73,7 +73,7 @@ def rnn(
     if lengths is not None:
         steps = data.shape[1 if module.batch_first else 0]
         output, _ = pad_packed_sequence(output, module.batch_first, total_length=steps)
-    if not parameters.flag("state_outputs", False):
+    if not (carries or parameters.flag("state_outputs", False)):
         return (output,)
     return (output, *(last if isinstance(last, tuple) else (last,)))
 
