@@ -49,7 +49,8 @@ class LayerKeys(Section):
     )
     fused: bool = Field(
         default=True,
-        description="Whether the layer may be fused with its neighbours into one operator.",
+        description="Whether the layer may be fused with its neighbours into one operator; with "
+        "false, RNN runs as a recurrence of simpler operators, with the same results.",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mxrun.base.tensor import TensorSpec
+from mxrun.graph.composite import expansion_of
 from mxrun.graph.graph import (
     GraphBuilder,
     Iteration,
@@ -16,7 +17,7 @@ from mxrun.graph.graph import (
     writes,
 )
 from mxrun.graph.infer import InferredSpecs
-from mxrun.graph.node import Node, NodeEntry
+from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH, RecurrenceProperty, RecurrentMemory
 from mxrun.operator.property import ResourceKind
 from mxrun.operator.register import create
@@ -49,6 +50,8 @@ def add_node(
         _Unrolled(builder, node, prop, inference, entries, at).add()
         return
     assert prop is not None
+    if not node.fused and _expanded(builder, node, entries, at):
+        return
     outputs = []
     for index in range(node.num_outputs):
         entry = NodeEntry(node, index)
@@ -81,6 +84,21 @@ def add_node(
             place=node.place,
         )
     )
+
+
+def _expanded(builder: GraphBuilder, node: Node, entries: Entries, at: Iterations) -> bool:
+    """Append the steps of the network that a composite stands for; False if it is none."""
+    reads = [entries[entry] for entry in node.inputs]
+    expansion = expansion_of(node, [builder.values[value].spec for value in reads])
+    if expansion is None:
+        return False
+    own = {NodeEntry(each): value for each, value in zip(expansion.variables, reads, strict=True)}
+    for each in topological(expansion.outputs):
+        if not each.is_variable:
+            add_node(builder, each, expansion.inference, own, at)
+    for index, entry in enumerate(expansion.outputs):
+        entries[NodeEntry(node, index)] = own[entry]
+    return True
 
 
 def _run_state(builder: GraphBuilder) -> ValueId:

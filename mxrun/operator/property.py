@@ -14,6 +14,7 @@ from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.params import Parameters
 from mxrun.base.regression import Regression
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
+from mxrun.operator.composite import CompositeBuilder, Entry
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import IncrementalForm, SequenceArguments
 from mxrun.operator.operator import Operator
@@ -400,6 +401,17 @@ class OperatorProperty(ABC, Generic[P]):
         overridden.
         """
         return sum(math.prod(shape) for shape in out_shapes)
+
+    # -- composite -----------------------------------------------------------------------------
+
+    def expand(
+        self, builder: CompositeBuilder, inputs: Sequence[Entry], in_shapes: Sequence[Shape]
+    ) -> Sequence[Entry] | None:
+        """Return the visible outputs of a network of other operators with the same values.
+
+        None if the operator is no composite. Raises UserError for parameters with which it is none.
+        """
+        return None
 
     # -- body ----------------------------------------------------------------------------------
 

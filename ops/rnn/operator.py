@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
+from mxrun.operator.composite import CompositeBuilder, Entry
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import IncrementalForm, SequenceArguments
 from mxrun.operator.operator import Operator
@@ -25,6 +26,7 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, unify
+from mxrun.ops.rnn.composite import expand_rnn
 from mxrun.ops.rnn.numpy_body import RNN
 from mxrun.ops.rnn.parameters import RNNParameters, features_of, packed_size, packed_weights
 
@@ -220,6 +222,13 @@ class RNNProperty(OperatorProperty[RNNParameters]):
         p, data = self.parameters, in_shapes[0]
         weights = packed_size(p, data[-1]) - 2 * p.num_layers * p.directions * p.rows
         return 2 * math.prod(data[:2]) * weights
+
+    def expand(
+        self, builder: CompositeBuilder, inputs: Sequence[Entry], in_shapes: Sequence[Shape]
+    ) -> list[Entry]:
+        """Return a recurrence for each direction of a layer; dropout draws numbers of its own."""
+        given = dict(zip(self.list_arguments(), inputs, strict=False))
+        return expand_rnn(self.parameters, builder, given, in_shapes[0])
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""

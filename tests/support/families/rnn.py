@@ -200,6 +200,31 @@ ROWS: list[Row] = [
     row("lstm", (4, 3, 2), num_layers=2, p=0.3, initial_state="carry", **LENGTHS, **NONE),
 ]
 
-REFERENCES: dict[str, Reference] = {"RNN": rnn}
+
+def unpacked(p: Any, inputs: list[Array]) -> list[Array]:
+    """Take one weight after the other."""
+    packed = Packed(p, p.features, inputs[0])
+    weights = [weight for own in packed.weights for weight in own]
+    return [*weights, *(bias for own in packed.biases for bias in own)]
+
+
+ROWS += [
+    Row(
+        "_unpack_rnn",
+        {"state_size": 3, "mode": mode, "num_layers": 1, "features": 2, **more},
+        (size,),
+        peers=(),
+        no_peer="Only mxrun has it, for layers that are not fused.",
+    )
+    for mode, size, more in (
+        ("rnn_tanh", 21, {}),
+        ("rnn_relu", 45, {"num_layers": 2}),
+        ("gru", 126, {"bidirectional": True}),
+        ("lstm", 84, {}),
+        ("lstm", 78, {"projection_size": 2}),
+    )
+]
+
+REFERENCES: dict[str, Reference] = {"RNN": rnn, "_unpack_rnn": unpacked}
 EVALUATED: dict[str, Reference] = {"RNN": evaluated}
 OBJECTIVES: dict[str, Objective] = {"RNN": of_visible}
