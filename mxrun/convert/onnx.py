@@ -11,6 +11,7 @@ from mxrun.convert import (
     onnx_functions,
     onnx_layers,
     onnx_positions,
+    onnx_recurrent,
     onnx_sequences,
 )
 from mxrun.convert.onnx_model import Array, OnnxModel, OnnxNode, ValueInfo
@@ -19,7 +20,14 @@ from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry, topological
 
 # Importing these modules registers their translators.
-FAMILIES = (onnx_attention, onnx_functions, onnx_layers, onnx_positions, onnx_sequences)
+FAMILIES = (
+    onnx_attention,
+    onnx_functions,
+    onnx_layers,
+    onnx_positions,
+    onnx_recurrent,
+    onnx_sequences,
+)
 # Symbolic name of the batch size.
 _BATCH = "batch"
 

@@ -32,10 +32,10 @@ ELEMENT_TYPES = {
     "float64": 11,
 }
 # AttributeProto.AttributeType.
-_FLOAT, _INT, _STRING, _INTS = 1, 2, 3, 7
+_FLOAT, _INT, _STRING, _INTS, _STRINGS = 1, 2, 3, 7, 8
 
 Array = npt.NDArray[Any]
-Attribute = int | float | str | Sequence[int]
+Attribute = int | float | str | Sequence[int] | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,8 @@ def _attribute(name: str, value: Attribute) -> bytes:
         content = real(2, value) + integer(20, _FLOAT)
     elif isinstance(value, str):
         content = text(4, value) + integer(20, _STRING)
+    elif value and isinstance(value[0], str):
+        content = b"".join(text(9, str(each)) for each in value) + integer(20, _STRINGS)
     else:
-        content = integers(8, value) + integer(20, _INTS)
+        content = integers(8, [int(each) for each in value]) + integer(20, _INTS)
     return text(1, name) + content

@@ -131,6 +131,12 @@ ATTENTION = "scaled_dot_product_attention"
 INTERLEAVED = "_contrib_interleaved_matmul_{}"
 SEQUENCES = ("SequenceMask", "SequenceLast", "SequenceReverse")
 VECTOR, MATRIX = (5,), (3, 6)
+NET: dict[str, Any] = {
+    "state_size": 4,
+    "num_layers": 1,
+    "layout": "NTC",
+    "initial_state": "zeros",
+}
 WINDOW: dict[str, object] = {"kernel": (3, 3), "stride": (2, 2)}
 ODD = (2, 7, 8)
 
@@ -224,6 +230,17 @@ CASES = [
         6,
         whole=1,
     ),
+    *(case("RNN", (5, 3), **NET, mode=mode) for mode in ("rnn_relu", "rnn_tanh", "lstm", "gru")),
+    *(
+        case("RNN", (5, 3), **(NET | {"num_layers": 2}), mode=mode, bidirectional=True, p=0.5)
+        for mode in ("rnn_relu", "lstm", "gru")
+    ),
+    Case("RNN", ((5, 3),), {**NET, "mode": "lstm", "state_outputs": True}, outputs=3),
+    *(
+        Case("RNN", ((5, 3), ()), {**NET, "mode": mode, "use_sequence_length": True}, 1, 6, whole=1)
+        for mode in ("lstm", "gru")
+    ),
+    case("RNN", (5, 3), state_size=4, num_layers=2, mode="lstm"),
     case("SequenceLast", VECTOR),
     case(ATTENTION, (5, 12), (7, 6), (7, 4), num_heads=4, num_kv_heads=2),
     case(ATTENTION, (5, 24), num_heads=2, packed=True, causal=True, scale=0.5),
@@ -261,6 +278,7 @@ ONE_BATCH = {
     "sum",
     "sum-axis=(0, 1)-exclude=True",
     "dot-transpose_b=True",
+    "RNN-state_size=4-num_layers=2-mode=lstm",
     *(
         f"_contrib_interleaved_matmul_{name}-heads=2"
         for name in ("selfatt_valatt", "encdec_valatt")
@@ -272,7 +290,7 @@ def symbol_of(case: Case) -> Symbol:
     names = ["data", *(f"more{index}" for index in range(1, len(case.shapes)))]
     prop = apply(case.operator, {}, case.parameters, "node").heads[0].node.prop
     assert prop is not None
-    arguments = prop.list_arguments()
+    arguments = [name for name in prop.list_arguments() if name != "parameters"]
     ends = {a: variable(n) for a, n in zip(arguments, names, strict=False)}
     return apply(case.operator, ends, case.parameters, "node")
 
@@ -364,6 +382,7 @@ UNKNOWN = [
     (case("LayerNorm", axis=1), "axis 1: it must be the last one"),
     (case("RMSNorm", axis=1), "axis 1: it must be the last one"),
     (case("LayerNorm", output_mean_var=True), "the outputs mean and std"),
+    (case("RNN", (5, 3), **NET, mode="lstm", projection_size=2), "projection_size"),
     (case("dot", (2, 4), (5,)), "tensors of ranks 3 and 2"),
     (case("softmax_cross_entropy", VECTOR), "softmax_cross_entropy 'node' cannot be converted"),
 ]
