@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from mxrun.base.device import DeviceDescription
-from mxrun.base.tensor import PLAIN, TensorSpec, align
-from mxrun.operator import scalar
+from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.launch import Code
 from mxrun.operator.native_kernel import (
     LoopPart,
     Scratch,
@@ -20,7 +15,6 @@ from mxrun.operator.native_kernel import (
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.ops.loss import gradient_kernel
 from mxrun.ops.softmax_cross_entropy.loops import (
-    WORDS_PER_THREAD,
     EntropyGradient,
     EntropySum,
     RowEntropies,
@@ -29,7 +23,6 @@ from mxrun.ops.softmax_cross_entropy.loops import (
     gradient_loop,
 )
 
-_EXPONENTIAL = scalar.compile(lambda x, shift: scalar.exp(x - shift), parameters=("shift",))
 _WORD = 8
 
 
@@ -44,16 +37,13 @@ class CompiledSoftmaxCrossEntropy(Implementation):
         if not served or OpReqType.NULL in request.requests:
             return None
         team = request.device.team_for_elements(data.elements)
-        # The threads' space follows the entropies.
-        entropies, own = Scratch(), Scratch(align(_WORD * label.elements))
-        scratch = own.offset + _WORD * WORDS_PER_THREAD * team
+        entropies, scratch = Scratch(), _WORD * label.elements
         rows = RowEntropies(
-            **_rows(prop, (data, label), team, own, request.device),
+            **_rows(prop, data, label),
             label=source(1),
             weight=source(2) if len(request.inputs) == 3 else None,
             data=source(0),
             statistics=extra(0),
-            addresses=(source(0),),
             entropies=entropies,
         )
         total = EntropySum(samples=label.elements, entropies=entropies, loss=target(0))
@@ -79,43 +69,26 @@ class CompiledSoftmaxCrossEntropy(Implementation):
         arguments = len(request.in_data)
         team = request.device.team_for_elements(data.elements)
         rows = EntropyGradient(
-            **_rows(prop, (data, label), team, Scratch(), request.device),
+            **_rows(prop, data, label),
             label=source(2),
             weight=source(3) if arguments == 3 else None,
             data=source(1),
             statistics=source(2 + arguments),
-            addresses=(source(1), target(0)),
             scale=float(prop.parameters.grad_scale),
             head=None if gradient is None else source(0),
             gradient=target(0),
         )
-        part = LoopPart(gradient_loop, rows, team, _WORD * WORDS_PER_THREAD * team)
+        part = LoopPart(gradient_loop, rows, team)
         return gradient_kernel(part, request, 5 * data.elements)
 
 
-def _rows(
-    prop: AnyProperty,
-    tensors: tuple[TensorSpec, TensorSpec],
-    team: int,
-    own: Scratch,
-    device: DeviceDescription,
-) -> dict[str, Any]:
-    """Return the loops' common arguments, by name.
-
-    tensors: data and label; own: the scratch space of the team.
-    """
-    (data, label), p = tensors, prop.parameters
-    classes = data.shape[-1]
-    part = _EXPONENTIAL.part(target(0), [source(0)], classes, [0.0], device=device)
+def _rows(prop: AnyProperty, data: TensorSpec, label: TensorSpec) -> dict[str, int]:
+    """Return the loops' common arguments that are numbers, by name."""
+    p = prop.parameters
     return {
         "samples": label.elements,
-        "classes": classes,
+        "classes": data.shape[-1],
         "samples_per_weight": label.elements // label.shape[0],
         "is_ignoring": int(p.use_ignore),
         "ignored": int(p.ignore_label),
-        "code": Code(part.function),
-        "scratch_words": WORDS_PER_THREAD * team,
-        "words": own,
-        "cells": own,
-        "scratch_address": own,
     }

@@ -1,8 +1,7 @@
 """Loss and gradient of softmax_cross_entropy as compiled loops over rows.
 
 Neither loop stores the probabilities: forward hands the maximum of each row and the sum of its
-exponentials to backward, which computes the exponentials again. The exponentials are a map's code,
-which the loops call for a row, or for a part that stays in the L1 cache.
+exponentials to backward, which computes the exponentials again.
 """
 
 from __future__ import annotations
@@ -12,26 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.codegen.arguments import (
-    HEADER_SLOTS,
-    Arguments,
-    Float32s,
-    Float64s,
-    Int32s,
-    Int64s,
-    Integer,
-    Real,
-    Table,
+from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Int32s, Integer, Real
+from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.vectors import (
+    LANES,
+    add_lanes,
+    lanes,
+    load_lanes,
+    multiply_lanes,
+    store_lanes,
+    subtract_lanes,
+    sum_lanes,
 )
-from mxrun.codegen.jit import call_address, inlined, integer, native, reduced_run, share
+from mxrun.ops.softmax.loops import exponentials, row_maximum
 
-# Elements of a row whose exponentials are computed and added up at a time.
-CHUNK = 2048
-# Argument block of the map's code, in words: after the header the number of elements, the
-# addresses of output and operand, and the shift. A thread's chunk follows.
-_COUNT = HEADER_SLOTS
-BLOCK_WORDS = 16
-WORDS_PER_THREAD = BLOCK_WORDS + CHUNK // 2
+# Elements of a row that are summed in float32, and of one iteration: four sums whose additions do
+# not depend on each other.
+_BLOCK = 2048
+_STEP = 4 * LANES
 # Lower bound on probabilities before the logarithm (MXNet's), as an upper bound on entropies.
 _MAX_ENTROPY = -math.log(1e-8)
 
@@ -40,10 +37,7 @@ class LabelledRows(Arguments):
     """Data [samples, classes] with one label per row; an absent weight counts as 1.
 
     samples_per_weight: consecutive rows with one weight. ignored: label without loss and gradient
-    if `is_ignoring`.
-    statistics [samples, 2]: maximum and sum of exponentials of each row. code: that computes
-    exp(x - shift). addresses: of data and of the gradient, if any. words, cells, scratch_address:
-    the team's scratch space of `scratch_words` words.
+    if `is_ignoring`. statistics [samples, 2]: maximum and sum of exponentials of each row.
     """
 
     samples: Integer
@@ -55,33 +49,6 @@ class LabelledRows(Arguments):
     weight: Float32s
     data: Float32s
     statistics: Float32s
-    code: Integer
-    addresses: Table
-    scratch_words: Integer
-    words: Int64s
-    cells: Float32s
-    scratch_address: Integer
-
-
-@inlined
-def exponentials(
-    call: LabelledRows, own: int, address: int, at: int, count: int, shift: Any
-) -> None:
-    """Write exp(data[at:at + count] - shift) to an address."""
-    call.words[own + _COUNT] = count
-    call.words[own + _COUNT + 1] = address
-    call.words[own + _COUNT + 2] = integer(call.addresses, 0) + 4 * at
-    call.cells[2 * (own + _COUNT + 3)] = shift
-    call_address(call.code, call.scratch_address + 8 * own, 0, 0, 0, 0, 0)
-
-
-@inlined
-def block_of(call: LabelledRows) -> Any:
-    """Clear and return the thread's argument block."""
-    own, _ = share(call.scratch_words)
-    for index in range(BLOCK_WORDS):
-        call.words[own + index] = 0
-    return own
 
 
 @inlined
@@ -95,6 +62,33 @@ def weight_of(call: LabelledRows, n: int) -> Any:
     return weight
 
 
+@inlined
+def relative(call: LabelledRows, at: int, most: Any, count: int) -> Any:
+    """Return exponentials of data relative to a row's maximum."""
+    return exponentials(subtract_lanes(load_lanes(call.data, at, count), most))
+
+
+@inlined
+def exponential_total(call: LabelledRows, at: int, most: Any) -> Any:
+    """Return the float64 sum of a row's exponentials."""
+    total = 0.0
+    for first in range(0, call.classes, _BLOCK):
+        here, count = at + first, min(call.classes - first, _BLOCK)
+        steps, full = count // _STEP * _STEP, count // LANES * LANES
+        a, b, c, d = lanes(0.0), lanes(0.0), lanes(0.0), lanes(0.0)
+        for j in range(here, here + steps, _STEP):
+            a = add_lanes(a, relative(call, j, most, LANES))
+            b = add_lanes(b, relative(call, j + LANES, most, LANES))
+            c = add_lanes(c, relative(call, j + 2 * LANES, most, LANES))
+            d = add_lanes(d, relative(call, j + 3 * LANES, most, LANES))
+        for j in range(here + steps, here + full, LANES):
+            a = add_lanes(a, relative(call, j, most, LANES))
+        total += sum_lanes(add_lanes(add_lanes(a, b), add_lanes(c, d)), LANES)
+        if full < count:
+            total += sum_lanes(relative(call, here + full, most, count - full), count - full)
+    return total
+
+
 class RowEntropies(LabelledRows):
     """Arguments of `entropies_loop`: one weighted entropy per row."""
 
@@ -105,18 +99,12 @@ class RowEntropies(LabelledRows):
 def entropies_loop(call: RowEntropies) -> None:
     """entropies[n] = weight[n] * -log(max(p[n, label[n]], smallest)), and the statistics."""
     classes, label, data = call.classes, call.label, call.data
-    own = block_of(call)
-    chunk = own + BLOCK_WORDS
+    # share() splits at multiples of 16, so each row counts as 16 elements.
     begin, end = share(call.samples * 16)
     for n in range(begin // 16, end // 16):
         row = n * classes
-        most = np.float32(reduced_run(1, -math.inf, data, row, classes, 0.0, 0))
-        total = 0.0
-        for first in range(0, classes, CHUNK):
-            count = min(classes - first, CHUNK)
-            address = call.scratch_address + 8 * chunk
-            exponentials(call, own, address, row + first, count, most)
-            total = reduced_run(0, total, call.cells, 2 * chunk, count, 0.0, 0)
+        most = row_maximum(data, row, classes)
+        total = exponential_total(call, row, lanes(most))
         # A total that is NaN is the entropy of any label.
         entropy = total if math.isnan(total) else _MAX_ENTROPY
         if 0 <= label[n] < classes:
@@ -162,20 +150,21 @@ def gradient_loop(call: EntropyGradient) -> None:
     It may overwrite data.
     """
     classes, label, gradient = call.classes, call.label, call.gradient
-    own = block_of(call)
+    full = classes // LANES * LANES
     begin, end = share(call.samples * 16)
     for n in range(begin // 16, end // 16):
         row, factor = n * classes, call.scale * weight_of(call, n)
         if call.head is not None:
             factor *= call.head[0]
-        most, total = call.statistics[2 * n], call.statistics[2 * n + 1]
-        address = integer(call.addresses, 1) + 4 * row
-        exponentials(call, own, address, row, classes, most)
+        most, total = lanes(call.statistics[2 * n]), call.statistics[2 * n + 1]
         chosen = np.float32(0)
         if 0 <= label[n] < classes:
-            chosen = gradient[row + label[n]] / total
-        scale = factor / total
-        for k in range(row, row + classes):
-            gradient[k] *= scale
+            chosen = sum_lanes(relative(call, row + label[n], most, 1), 1) / total
+        scale = lanes(factor / total)
+        for j in range(row, row + full, LANES):
+            store_lanes(gradient, j, multiply_lanes(relative(call, j, most, LANES), scale), LANES)
+        if full < classes:
+            j, count = row + full, classes - full
+            store_lanes(gradient, j, multiply_lanes(relative(call, j, most, count), scale), count)
         if 0 <= label[n] < classes:
             gradient[row + label[n]] = (chosen - np.float32(1)) * factor
