@@ -69,7 +69,7 @@ class Zeros(Operator):
         call.outputs.output.fill(0)
 
 
-class ZeroFilling(Arguments):
+class ZeroedBytes(Arguments):
     """Arguments of `zeros_loop`."""
 
     count: Integer
@@ -77,7 +77,7 @@ class ZeroFilling(Arguments):
 
 
 @native
-def zeros_loop(call: ZeroFilling) -> None:
+def zeros_loop(call: ZeroedBytes) -> None:
     """Set `count` bytes to 0."""
     begin, end = share(call.count)
     for i in range(begin, end):
@@ -92,5 +92,5 @@ class CompiledZeros(ForwardOnlyImplementation):
         """Prepare the loop."""
         spec = TensorSpec(prop.parameters.shape, prop.parameters.dtype)
         team = request.device.team_for_elements(spec.elements)
-        filling = ZeroFilling(count=spec.nbytes, output=target(0))
+        filling = ZeroedBytes(count=spec.nbytes, output=target(0))
         return self.plain_kernel(prop, request, [LoopPart(zeros_loop, filling, team)])

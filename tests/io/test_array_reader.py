@@ -21,7 +21,7 @@ from mxrun.io.formats.recordio import RecordWriter
 from mxrun.io.formats.tar_shards import TarWriter
 from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.io.loading.iterator import RecordError
-from mxrun.io.loading.kept import with_kept_columns
+from mxrun.io.loading.cached_columns import with_cached_columns
 from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.rows import ReadsInProgress
 from mxrun.io.loading.staging import Staging, staging_specs
@@ -276,8 +276,8 @@ def test_arrays_with_a_damaged_record_are_not_kept(tmp_path):
 def test_arrays_that_are_transformed_or_have_boxes_are_not_kept(tmp_path):
     write_records(tmp_path / "a.rec")
     dataset = open_file("recordio", tmp_path / "a.rec")
-    assert not with_kept_columns(dataset).lazy
+    assert not with_cached_columns(dataset).lazy
     flip = pipeline([(TRANSFORMS.get("flip")(), None)])
-    assert with_kept_columns(replace(dataset, pipeline=flip)).lazy
+    assert with_cached_columns(replace(dataset, pipeline=flip)).lazy
     boxes = Field(np.zeros((COUNT, 1, 5), np.float32), boxes=True)
-    assert with_kept_columns(replace(dataset, fields={"label": boxes})).lazy
+    assert with_cached_columns(replace(dataset, fields={"label": boxes})).lazy
