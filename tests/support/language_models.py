@@ -10,7 +10,7 @@ _REST = """\
     - softmax_cross_entropy: {name: loss, label: label}
 data:
   batch_size: 32
-  train: {dataset: shakespeare, shuffle: true}
+  train: {dataset: shakespeare, order: stream}
 train:
   max_steps: 40
   optimizer: {adam: {lr: 0.01}}
@@ -47,4 +47,31 @@ network:
         mode: lstm
         layout: NTC
         initial_state: zeros
+{_REST}"""
+
+# States that training carries from batch to batch, of a fused layer and of a recurrence.
+CARRIED = f"""\
+name: carried
+threads: 1
+network:
+  inputs: {{data: [{CONTEXT}], label: [{CONTEXT}]}}
+  layers:
+    - Embedding: {{name: embed, input_dim: {TOKENS}, output_dim: 32}}
+    - RNN:
+        name: rnn
+        state_size: 32
+        num_layers: 2
+        mode: gru
+        layout: NTC
+        initial_state: carry
+    - recurrent:
+        name: recurrence
+        sequences: {{x: rnn}}
+        memories:
+          h: {{layer: state, shape: [32], carry: true}}
+        layers:
+          - FullyConnected: {{name: product, num_hidden: 32, data: h}}
+          - elemwise_add: {{name: both, lhs: x, rhs: product}}
+          - Activation: {{name: state, act_type: tanh}}
+        outputs: [state]
 {_REST}"""
