@@ -143,10 +143,11 @@ def read(seed: int) -> list[Any]:
 def gathered(seed: int) -> list[Any]:
     random = np.random.default_rng(seed)
     records = random.integers(0, 256, (50, 7)).astype(np.uint8)
-    target, indices = np.zeros((8, 7), np.float32), random.integers(0, 50, 30)
+    target, indices = np.zeros((8, 5), np.float32), random.integers(0, 50, 30)
     gathering = RecordGathering(
         rows=8,
-        elements=7,
+        elements=5,
+        stride=7,
         scale=float(np.float32(random.random())),
         records=records,
         target=target,
@@ -175,6 +176,8 @@ CASES: dict[str, Callable[[int], list[Any]]] = {
     "rows_loop": listed,
     "search_loop": searched,
 }
+# Without machine code NumPy gathers windows, and small records are read one by one.
+ONLY_NATIVE = {"gather_windows_loop", "read_extents", "unpack_arrays"}
 
 
 def host_loops() -> Iterator[str]:
@@ -193,7 +196,7 @@ def host_loops() -> Iterator[str]:
 
 
 def test_every_host_loop_has_a_case() -> None:
-    assert set(host_loops()) == set(CASES)
+    assert set(host_loops()) == CASES.keys() | ONLY_NATIVE
 
 
 @pytest.mark.parametrize("seed", SEEDS)
