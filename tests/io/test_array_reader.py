@@ -20,8 +20,8 @@ from mxrun.io.formats.image_record import pack_image_record
 from mxrun.io.formats.recordio import RecordWriter
 from mxrun.io.formats.tar_shards import TarWriter
 from mxrun.io.loading.array_iterator import ArrayIterator
-from mxrun.io.loading.iterator import RecordError
 from mxrun.io.loading.cached_columns import with_cached_columns
+from mxrun.io.loading.iterator import RecordError
 from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.rows import ReadsInProgress
 from mxrun.io.loading.staging import Staging, staging_specs
