@@ -25,6 +25,7 @@ from mxrun.codegen.vectors import (
     stored_lanes,
     subtract_lanes,
 )
+from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import IncrementalForm, SequenceArguments, shared_axis
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
@@ -76,6 +77,7 @@ class RotaryEmbeddingProperty(InPlaceProperty[RotaryEmbeddingParameters]):
     """
 
     type_string = "rotary_embedding"
+    family = OperatorFamily.ELEMENTWISE
     parameter_type = RotaryEmbeddingParameters
     precision = Precision.INHERIT
     is_floating = True
