@@ -163,7 +163,7 @@ class _NodeByNode:
         names = (*node.prop.list_arguments(), *node.prop.list_auxiliary_states())
         given = {name: self.entries[entry] for name, entry in zip(names, node.inputs, strict=True)}
         given[POSITION] = self.position
-        own = {*form.carried, *form.prop.list_auxiliary_states()}
+        own = dict.fromkeys((*form.carried, *form.prop.list_auxiliary_states()))
         states = {
             name: NodeEntry(Node(f"{node.name}:{name}"))
             for name in own
@@ -172,6 +172,9 @@ class _NodeByNode:
         wired = {**given, **states}
         names = (*form.prop.list_arguments(), *form.prop.list_auxiliary_states())
         converted = replace(node, prop=form.prop, inputs=tuple(wired[name] for name in names))
+        if form.prop.type_string != node.operator:
+            # What is set for an operator's kernels says nothing about another's.
+            converted = replace(converted, implementation=None, precision=None)
         outputs = form.prop.list_outputs()
         for state, output in form.carried.items():
             value = NodeEntry(converted, outputs.index(output))

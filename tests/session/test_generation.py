@@ -18,7 +18,7 @@ from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
 from mxrun.graph.carried import uncarried
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.phases import EVALUATE
+from mxrun.graph.phases import EVALUATE, GENERATE
 from mxrun.graph.symbol import Symbol
 from mxrun.io.text.vocabulary import CharacterVocabulary
 from mxrun.session.device import describe, open_device
@@ -30,6 +30,7 @@ from mxrun.session.generation.generate import (
 )
 from mxrun.session.generation.network import language_model, plan_generation
 from mxrun.session.generation.sampling import TokenSampling
+from mxrun.session.planning import load
 from mxrun.session.trained_model import TrainedModel
 
 GREEDY = TokenSampling(temperature=0)
@@ -118,6 +119,21 @@ def test_the_seed_decides_the_text(models) -> None:
     assert len(set(texts)) == 3
     # The config's seed is 0.
     assert continued(models["transformer"], "And")[0].text == texts[3]
+
+
+@pytest.mark.parametrize("setting", ["precision: bfloat16", "implementation: numpy"])
+def test_what_a_layer_sets_for_its_kernels_is_not_set_for_its_form(
+    tmp_path: Path, setting: str
+) -> None:
+    config = tmp_path / "net.yaml"
+    chosen = f"causal: true, packed: true, {setting}"
+    config.write_text(TRANSFORMER.replace("causal: true, packed: true", chosen))
+    built = load(config, batch=1)
+    steps = plan_generation(built, 1, CONTEXT).plan.phases[GENERATE].graph.steps
+    (kernel,) = (step.kernel for step in steps if step.name == "attention")
+    assert kernel is not None
+    assert kernel.implementation == "jit"
+    assert {spec.dtype for spec in kernel.outputs if spec is not None} == {"float32"}
 
 
 def test_the_position_table_limits_the_length(models) -> None:
