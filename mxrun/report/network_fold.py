@@ -19,7 +19,7 @@ Report = Mapping[str, Any]
 # Kind of a folded node.
 BLOCK = "block"
 # Nodes from which a network is large, and the number to which it is folded if its blocks permit.
-_LARGE, _FOLDED = 60, 40
+_LARGE, _FOLDED = 45, 40
 
 
 def drawn_nodes(nodes: Sequence[Report]) -> list[Report]:
