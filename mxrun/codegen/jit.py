@@ -96,6 +96,11 @@ def share(count: int) -> tuple[int, int]:
 
 
 @intrinsic
+def team_member() -> tuple[int, int]:
+    """Return the calling thread's number in its team, and the size of the team."""
+
+
+@intrinsic
 def clipped(value: float, limit: float) -> float:
     """Clip a float32 `value` to [-limit, limit]; NaN if it is not finite."""
 

@@ -20,12 +20,17 @@ def slot(builder: Any, block: Any, index: Any) -> Any:
 
 def share(builder: Any, block: Any, count: Any) -> tuple[Any, Any]:
     """Compute the calling thread's part [begin, end) of `count` elements, in multiples of 16."""
-    number, team = _runtime(builder, block, 0, 0), _runtime(builder, block, 1, 1)
+    number, team = member(builder, block)
     grain = _WORD(_GRAIN)
     rounded = builder.add(count, builder.sub(builder.mul(team, grain), _WORD(1)))
     chunk = builder.mul(builder.sdiv(rounded, builder.mul(team, grain)), grain)
     begin = smaller(builder, count, builder.mul(number, chunk))
     return begin, smaller(builder, count, builder.add(begin, chunk))
+
+
+def member(builder: Any, block: Any) -> tuple[Any, Any]:
+    """Return the calling thread's number and the size of its team."""
+    return _runtime(builder, block, 0, 0), _runtime(builder, block, 1, 1)
 
 
 def smaller(builder: Any, left: Any, right: Any) -> Any:

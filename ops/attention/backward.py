@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Floats, Integer
-from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.jit import inlined, native, team_member
 from mxrun.codegen.products import multiply_block, multiply_pairs
 from mxrun.codegen.vectors import (
     LANES,
@@ -281,7 +281,8 @@ def gradient_tasks(call: AttentionBackward, multiply: Any, is_paired: bool) -> N
     scratch, size, width = call.scratch, call.head_size, call.value_size
     wide, step = rounded_up(width, LANES), rounded_up(size, LANES)
     most_keys, most_queries = rounded_up(call.keys, PANEL), rounded_up(call.queries, 2)
-    own, _ = share(call.scratch_words)
+    member, team = team_member()
+    own = member * call.thread_words
     keys = own
     key_panels = keys + paired(most_keys * step, is_paired)
     value_panels = key_panels + most_keys * paired(size, is_paired)
@@ -302,7 +303,7 @@ def gradient_tasks(call: AttentionBackward, multiply: Any, is_paired: bool) -> N
         p, by_query, by_key = block + 2 * CELLS, block, block + 2 * CELLS + CELLS // 2
     together, row = call.heads // call.kv_heads, call.heads * width
     factor, one = lanes(call.scale * np.float32(LN2)), lanes(np.float32(1))
-    for task in range(own // call.thread_words, call.batch * call.kv_heads, call.team):
+    for task in range(member, call.batch * call.kv_heads, team):
         group, n = task % call.kv_heads, task // call.kv_heads
         needed = keys_read(call, keys_of(call, n), call.queries - 1)
         key_at = n * call.keys * call.key_row + group * size

@@ -40,8 +40,8 @@ class AttentionTensors(Arguments):
     query, key, value: heads side by side in rows `query_row`, `key_row` and `value_row` apart.
     scale: factor of the scores, times log2(e). mask, lengths: None if not used; the mask of a
     sequence begins `mask_sequence` elements after the one before, that of a head `mask_head`.
-    scratch: `scratch_words` of the team; each thread has `thread_words`, a multiple of 16. team:
-    number of threads. halves: the same memory, for loops with products of bfloat16.
+    scratch: `thread_words` for each thread of the team. halves: the same memory, for loops with
+    products of bfloat16.
     """
 
     batch: Integer
@@ -65,9 +65,7 @@ class AttentionTensors(Arguments):
     mask_head: Integer
     lengths: Int32s
     scratch: Float32s
-    scratch_words: Integer
     thread_words: Integer
-    team: Integer
     halves: BFloat16s
 
 

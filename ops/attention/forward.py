@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Floats, Integer
-from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.jit import inlined, native, team_member
 from mxrun.codegen.products import multiply_block, multiply_pairs
 from mxrun.codegen.vectors import (
     LANES,
@@ -261,14 +261,15 @@ def attention_tasks(call: AttentionForward, multiply: Any, is_paired: bool) -> N
     size, width = call.head_size, call.value_size
     wide = rounded_up(width, LANES)
     most = rounded_up(call.keys, PANEL)
-    own, _ = share(call.scratch_words)
+    member, team = team_member()
+    own = member * call.thread_words
     panels = own
     values = panels + most * paired(size, is_paired)
     block = values + paired(most, is_paired) * wide
     sums = block + PANELS * CELLS + STATISTICS
     queries = sums + ROWS * wide
     chunks = (call.queries + call.chunk - 1) // call.chunk
-    for task in range(own // call.thread_words, call.batch * call.heads * chunks, call.team):
+    for task in range(member, call.batch * call.heads * chunks, team):
         part, rest = task % chunks, task // chunks
         head, sequence = rest % call.heads, rest // call.heads
         group = head // (call.heads // call.kv_heads)

@@ -155,9 +155,7 @@ class _Products:
             factor=self.factor,
             is_added=is_added,
             scratch=Scratch(),
-            scratch_words=words * team,
             thread_words=words,
-            team=team,
         )
         loop = stacked_product_loop.bfloat16 if self.is_low else stacked_product_loop
         return LoopPart(loop, arguments, team, 4 * words * team)

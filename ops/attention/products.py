@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer, Real
-from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.jit import inlined, native, share, team_member
 from mxrun.codegen.products import multiply_block
 from mxrun.codegen.vectors import LANES, lanes, transpose_lanes
 from mxrun.ops.attention.blocks import ROWS, clear, copy_rows, rounded_up, write_row
@@ -15,7 +15,7 @@ class StackedProduct(Arguments):
 
     Each tensor's matrices are `_stack` elements apart, and their rows `_row`. is_left_turned: left
     matrices are stored [inner, rows]; is_right_turned: right ones [columns, inner]. scratch:
-    `thread_words` for each of the team's threads.
+    `thread_words` for each thread of the team.
     """
 
     count: Integer
@@ -36,9 +36,7 @@ class StackedProduct(Arguments):
     factor: Real
     is_added: Integer
     scratch: Float32s
-    scratch_words: Integer
     thread_words: Integer
-    team: Integer
 
 
 @inlined
@@ -62,12 +60,13 @@ def pack_turned(call: StackedProduct, to: int, stage: int, at: int, step: int) -
 def stacked_product_loop(call: StackedProduct) -> None:
     """output = factor * left x right, in blocks of rows."""
     scratch, step = call.scratch, rounded_up(call.columns, LANES)
-    own, _ = share(call.scratch_words)
+    member, team = team_member()
+    own = member * call.thread_words
     right = own
     left = right + call.inner * step
     words = rounded_up(call.inner, LANES)
     sums = left + ROWS * words
-    for stack in range(own // call.thread_words, call.count, call.team):
+    for stack in range(member, call.count, team):
         at = stack * call.right_stack
         if call.is_right_turned:
             pack_turned(call, right, left, at, step)

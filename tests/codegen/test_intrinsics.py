@@ -6,16 +6,19 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
-from mxrun.codegen import jit, vectors
+from mxrun.codegen import jit, products, vectors
+from mxrun.codegen.arguments import Arguments, Int64s
+from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.sequential.arithmetic import Untyped
 from mxrun.codegen.sequential.compiler import INTRINSICS
 from mxrun.codegen.sequential.kinds import NOTHING
 
 DECLARED: list[Callable[..., Any]] = [
     each
-    for module in (jit, vectors)
+    for module in (jit, products, vectors)
     for each in vars(module).values()
     if inspect.isfunction(each)
     and each.__module__ == module.__name__
@@ -25,7 +28,7 @@ parametrized = pytest.mark.parametrize("function", DECLARED, ids=lambda each: ea
 
 
 def test_the_declarations_are_those_with_a_generator() -> None:
-    modules = {jit.__name__, vectors.__name__}
+    modules = {jit.__name__, products.__name__, vectors.__name__}
     generated = [each for each in INTRINSICS if getattr(each, "__module__", "") in modules]
     assert set(DECLARED) == set(generated)
     assert len(DECLARED) > 30
@@ -35,7 +38,7 @@ def arity(function: Callable[..., Any]) -> int:
     return len(inspect.signature(function).parameters)
 
 
-@parametrized
+@pytest.mark.parametrize("function", [*filter(arity, DECLARED)], ids=lambda each: each.__name__)
 def test_a_generator_takes_the_arguments_of_the_declaration(function: Callable[..., Any]) -> None:
     def misuse(count: int) -> str:
         """Return the error for operands of which none is a number."""
@@ -61,3 +64,19 @@ def test_a_call_of_an_inlined_function_in_python_names_it() -> None:
 
     with pytest.raises(TypeError, match=r"^doubled can only be called in a native function"):
         doubled(3)
+
+
+class Member(Arguments):
+    found: Int64s
+
+
+@jit.native
+def member_loop(call: Member) -> None:
+    """found = number of the thread, size of the team."""
+    call.found[0], call.found[1] = jit.team_member()
+
+
+def test_a_loop_on_one_thread_is_the_first_of_a_team_of_one() -> None:
+    found = np.full(2, 9)
+    HostLoop(member_loop, Member(found=found))()
+    assert found.tolist() == [0, 1]

@@ -61,6 +61,12 @@ def share(builder: Any, count: Operand) -> Operand:
     return TypedValue(INT64, begin), TypedValue(INT64, end)
 
 
+def team_member(builder: Any) -> Operand:
+    """Call the OpenMP functions of the argument block's header."""
+    number, team = llvm_block.member(builder, builder.function.args[0])
+    return TypedValue(INT64, number), TypedValue(INT64, team)
+
+
 @typed(INT64, *[INT64] * 7)
 def call_address(builder: Any, function: Any, *arguments: Any) -> Any:
     """Call a C function through an integer address."""
@@ -172,6 +178,7 @@ BASIC: dict[Any, Intrinsic] = {
     jit.random_words: random_words,
     jit.real: real,
     jit.share: share,
+    jit.team_member: team_member,
     jit.uint8s: _pointer_reader(UINT8),
     **{number_type: _cast(kind) for number_type, kind in NUMBERS.items()},
     min: _extreme("<"),
