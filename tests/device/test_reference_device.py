@@ -52,6 +52,7 @@ NETWORKS: Mapping[str, tuple[str, ...]] = {
     "lstm_tiny": (),
     "lstm_shakespeare": (),
     "lstm_words": (),
+    "text_classifier": (),
     "vgg16_imagenet": ("network.inputs.data=[3,64,64]",),
     "mobilenetv1_imagenet": ("network.inputs.data=[3,64,64]", "train.optimizer.sgd.lr=1e-7"),
     "mobilenetv2_imagenet": ("network.inputs.data=[3,64,64]", "train.optimizer.sgd.lr=1e-7"),

@@ -165,7 +165,7 @@ def test_mlp_regression_stops_near_the_noise(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("name", "loss"), [("gpt_tiny", 2.3)])
+@pytest.mark.parametrize(("name", "loss"), [("gpt_tiny", 2.3), ("lstm_tiny", 2.0)])
 def test_small_language_models_learn_their_plays(name: str, loss: float, tmp_path: Path) -> None:
     """In nats a character; the frequencies of the characters alone would be 3.3."""
     summary, _ = trained(name, tmp_path)
