@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,6 +135,9 @@ class PromptOptions:
             raise UserError(Diagnostic("--batch max has no meaning for text", hint="--batch N"))
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UserError(Diagnostic("--top-p", None, "above 0, at most 1", f"{self.top_p:g}"))
+        if self.temperature is not None and not math.isfinite(self.temperature):
+            problem, expected = "--temperature", "a finite number, 0 or more"
+            raise UserError(Diagnostic(problem, None, expected, f"{self.temperature:g}"))
         greedy = self.temperature == 0
         if greedy and (useless := _given({"top-k": self.top_k, "top-p": self.top_p})):
             problem = f"{', '.join(useless)} with --temperature 0, which draws nothing"

@@ -8,16 +8,18 @@ from typing import Any
 
 from mxrun.report.printable import printable
 from mxrun.report.result import standard_output
-from mxrun.report.streams import results
+from mxrun.report.streams import escape_unencodable, results
 
 
 def write_streamed(prompt: str, pieces: Iterable[str]) -> None:
     """Write a prompt and the pieces of its text, each as soon as it is there.
 
-    Control characters are escaped on a terminal. Raises UserError if they cannot be written.
+    Control characters are escaped on a terminal, and everywhere those that the encoding of standard
+    output lacks. Raises UserError if they cannot be written.
     """
     with standard_output():
         stream = results()
+        escape_unencodable(stream)
         is_terminal = stream.isatty()
         for text in chain([prompt], pieces):
             stream.write(_shown(text, is_terminal))
@@ -28,9 +30,11 @@ def write_streamed(prompt: str, pieces: Iterable[str]) -> None:
 def write_texts(texts: Sequence[str]) -> None:
     """Write texts with a line between them. Raises UserError if they cannot be written."""
     with standard_output():
-        is_terminal = results().isatty()
+        stream = results()
+        escape_unencodable(stream)
+        is_terminal = stream.isatty()
         shown = [f"{_shown(text, is_terminal)}\n" for text in texts]
-        results().write("---\n".join(shown))
+        stream.write("---\n".join(shown))
 
 
 def _shown(text: str, is_terminal: bool) -> str:

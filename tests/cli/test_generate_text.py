@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -14,7 +15,7 @@ from language_models import CONTEXT, TRANSFORMER
 
 from mxrun.base.errors import UserError
 from mxrun.cli.generate import PromptOptions
-from mxrun.report.generation import write_streamed
+from mxrun.report.generation import write_streamed, write_texts
 
 RUN = "runs/transformer"
 
@@ -65,6 +66,7 @@ def test_prompts_of_files_have_one_text_each(work: Path) -> None:
         (("--prompt", "I", "--temperature", "-1"), "--temperature"),
         (("--prompt", "§"), "does not have these characters"),
         (("--prompts", "broken.jsonl"), "broken.jsonl, line 3"),
+        (("--prompt", "I \udcff"), "its character 3 is half of a pair, or no UTF-8"),
     ],
 )
 def test_what_makes_no_sense_is_refused(work: Path, options: tuple[str, ...], message: str) -> None:
@@ -81,6 +83,8 @@ def options(**given: object) -> PromptOptions:
     [
         ({"prompt": "I", "top_p": 0.0}, (), None, "--top-p"),
         ({"prompt": "I", "top_p": 1.5}, (), None, "--top-p"),
+        ({"prompt": "I", "temperature": math.inf}, (), None, "--temperature"),
+        ({"prompt": "I", "temperature": math.nan}, (), None, "--temperature"),
         ({"prompt": "I", "temperature": 0.0, "top_k": 3}, (), None, "draws nothing"),
         ({"prompt": "I", "prompts": Path("lines.txt")}, (), None, "leave out one"),
         ({"prompt": "I"}, (), "max", "--batch max"),
@@ -140,3 +144,11 @@ def test_each_piece_is_written_before_the_next_one_is_made(monkeypatch) -> None:
     assert seen == ["> ", "> a", "> a"]
     assert stream.flushed == "> a\x1b[2J\n"
     assert json.dumps(stream.getvalue()).count("u001b") == 1
+
+
+def test_what_the_encoding_lacks_is_escaped(monkeypatch) -> None:
+    binary = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(binary, encoding="ascii"))
+    write_streamed("> ", ["\u8239"])
+    write_texts(["\xdc"])
+    assert binary.getvalue() == b"> \\u8239\n\\xdc\n"

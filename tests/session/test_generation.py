@@ -29,6 +29,7 @@ from mxrun.session.generation.generate import (
     prepare_generation,
 )
 from mxrun.session.generation.network import language_model, plan_generation
+from mxrun.session.generation.prompts import read_prompts
 from mxrun.session.generation.sampling import TokenSampling
 from mxrun.session.planning import load
 from mxrun.session.trained_model import TrainedModel
@@ -172,6 +173,10 @@ def test_a_run_without_vocabulary_reads_and_writes_numbers(models) -> None:
     assert text.text == "".join(f" {token}" for token in text.ids)
     with pytest.raises(UserError, match="no vocabulary"):
         continued(model, f"3 {TOKENS}")
+    with pytest.raises(UserError, match="no vocabulary"):
+        continued(model, f"3 {'0' * 12}{TOKENS}")
+    (long,) = continued(model, f"3 {'0' * 5000}1 4", sampling=GREEDY, length=5)
+    assert (long.prompt_ids, long.ids) == (text.prompt_ids, text.ids)
 
 
 def test_prompts_of_unknown_characters_and_empty_ones_are_refused(models) -> None:
@@ -179,6 +184,12 @@ def test_prompts_of_unknown_characters_and_empty_ones_are_refused(models) -> Non
         continued(models["lstm"], "a § b")
     with pytest.raises(UserError, match="a prompt is empty"):
         continued(models["lstm"], "a", "")
+
+
+def test_a_byte_order_mark_is_no_part_of_a_prompt(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.txt"
+    path.write_text("ROMEO:\nI am\n", encoding="utf-8-sig")
+    assert read_prompts(path) == ["ROMEO:", "I am"]
 
 
 @pytest.mark.parametrize("name", ["transformer", "lstm"])

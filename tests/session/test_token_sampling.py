@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mxrun.base.errors import UserError
-from mxrun.session.generation.sampling import TokenSampling, most_likely, nucleus, uniforms
+from mxrun.runtime import random
+from mxrun.session.generation.sampling import RowDraws, TokenSampling, most_likely, nucleus
 
 LOGITS = np.log(np.array([0.1, 0.4, 0.05, 0.25, 0.2], np.float32))
 # Numbers at the middle of a thousand equal parts of [0, 1).
@@ -71,9 +72,14 @@ def test_extreme_logits_do_not_overflow(extreme: float) -> None:
 
 
 def test_random_numbers_depend_on_seed_row_and_position_alone() -> None:
-    first = uniforms(7, 3, 50)
-    np.testing.assert_array_equal(uniforms(7, 3, 20), first[:20])
-    assert not np.array_equal(uniforms(7, 4, 50), first)
-    assert not np.array_equal(uniforms(8, 3, 50), first)
-    assert ((first >= 0) & (first < 1)).all()
-    assert len(set(first.tolist())) == 50
+    expected = random.uniform(7, "generate/3", (3000,))
+    draws = RowDraws(7, 3)
+    read = range(500, 3000, 7)
+    assert [draws.at(position) for position in read] == expected[500::7].tolist()
+    assert RowDraws(7, 4).at(500) != expected[500] != RowDraws(8, 3).at(500)
+
+
+def test_a_tiny_temperature_takes_the_likeliest_without_warnings() -> None:
+    logits = np.array([-3.0, 2.0, -1e30], np.float32)
+    with np.errstate(over="raise"):
+        assert TokenSampling(5e-324).choose(logits, 0.999) == 1

@@ -25,7 +25,7 @@ from mxrun.session.generation.network import (
     position_limit,
 )
 from mxrun.session.generation.prompts import Tokens
-from mxrun.session.generation.sampling import TokenSampling, uniforms
+from mxrun.session.generation.sampling import RowDraws, TokenSampling
 from mxrun.session.inference import team_of
 from mxrun.session.notes import Notify, ignore_note, note_missing_library
 from mxrun.session.parameter_init import zero_pinned
@@ -172,15 +172,13 @@ class _Rows:
 
     def __init__(self, generation: Generation, executor: Executor, numbers: Sequence[int]) -> None:
         self._generation, self._executor = generation, executor
-        texts, planned = generation.texts, generation.planned
+        texts = generation.texts
         self._numbers = [number for number in numbers if number < len(texts)]
         self._texts = [texts[number] for number in self._numbers]
         self._decoders: list[TokenDecoder] = [
             generation.tokens.decoder(text.prompt_ids) for text in self._texts
         ]
-        self._draws = [
-            uniforms(generation.seed, number, planned.length).tolist() for number in self._numbers
-        ]
+        self._draws = [RowDraws(generation.seed, number) for number in self._numbers]
         executor.clear_carried(GENERATE)
 
     def run(self) -> Iterator[Piece]:
@@ -219,7 +217,7 @@ class _Rows:
         if text.ended:
             return (text.ids or text.prompt_ids)[-1], None
         sampling, tokens = self._generation.request.sampling, self._generation.tokens
-        token = sampling.choose(logits[row], self._draws[row][following - 1])
+        token = sampling.choose(logits[row], self._draws[row].at(following - 1))
         decoder = self._decoders[row]
         if token == tokens.end:
             text.ended, added = "end", decoder.finish()

@@ -14,6 +14,8 @@ from mxrun.io.text.vocabulary import TokenDecoder, Vocabulary
 END_TOKENS = ("<|endoftext|>", "</s>", "<eos>", "<end>")
 
 _JSONL = ".jsonl"
+# Digits of the largest id, which is an int32.
+_MAX_DIGITS = 10
 
 
 class Tokens:
@@ -29,6 +31,7 @@ class Tokens:
 
     def encode(self, prompt: str) -> list[int]:
         """Return the ids of a prompt; raises UserError for unknown tokens, and for no tokens."""
+        _check_is_text(prompt)
         if self.vocabulary is None:
             ids = _numbers(prompt, self.count)
         else:
@@ -51,6 +54,23 @@ class _NumberDecoder(TokenDecoder):
         return f" {token}"
 
 
+def _check_is_text(prompt: str) -> None:
+    """Raise UserError for lone surrogates: bytes of the command line that are not UTF-8, or escapes
+    in JSON.
+    """
+    try:
+        prompt.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UserError(
+            Diagnostic(
+                f"a prompt is not text: its character {error.start + 1} is half of a pair, or no "
+                "UTF-8",
+                expected="text in UTF-8",
+                got=repr(prompt[error.start : error.end]),
+            )
+        ) from error
+
+
 def _end(vocabulary: Vocabulary, count: int) -> int | None:
     """Return the id of the token that ends a text, if the vocabulary has one."""
     found = (number for number in range(count) if vocabulary.token(number) in END_TOKENS)
@@ -60,7 +80,7 @@ def _end(vocabulary: Vocabulary, count: int) -> int | None:
 def _numbers(prompt: str, count: int) -> list[int]:
     """Return ids that a prompt lists; raises UserError."""
     words = prompt.split()
-    wrong = [w for w in words if not (w.isascii() and w.isdecimal() and int(w[:12]) < count)]
+    wrong = [word for word in words if not _is_id(word, count)]
     if wrong:
         raise UserError(
             Diagnostic(
@@ -69,17 +89,25 @@ def _numbers(prompt: str, count: int) -> list[int]:
                 got=repr(wrong[0]),
             )
         )
-    return [int(word) for word in words]
+    return [int(word[-_MAX_DIGITS:]) for word in words]
+
+
+def _is_id(word: str, count: int) -> bool:
+    """Return whether a word is a number below `count`, however many zeros it begins with."""
+    if not (word.isascii() and word.isdecimal()):
+        return False
+    digits = word.lstrip("0")
+    return len(digits) <= _MAX_DIGITS and int(digits or 0) < count
 
 
 def read_prompts(path: Path) -> list[str]:
     """Return the prompts of a file: one a line or, in .jsonl, one value a line.
 
-    Such a value is a string, or an object with the key `prompt`. Blank lines are left out. Raises
-    UserError naming the line.
+    Such a value is a string, or an object with the key `prompt`. Blank lines and a byte order mark
+    are left out. Raises UserError naming the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, ValueError) as error:
         raise unreadable_error(path, error) from error
     numbered = [

@@ -16,6 +16,8 @@ Array = npt.NDArray[Any]
 
 # Number of the largest weights that are sorted first.
 _SORTED = 128
+# Random numbers that are made at once.
+_BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ class TokenSampling:
         weights = values.astype(np.float64)
         weights -= peak
         if self.temperature != 1:
-            weights /= self.temperature
+            # Differences that a tiny temperature makes too large for a float have the weight 0.
+            with np.errstate(over="ignore"):
+                weights /= self.temperature
         np.exp(weights, weights)
         if self.top_p is not None and self.top_p < 1:
             kept = nucleus(weights, self.top_p)
@@ -93,6 +97,21 @@ def nucleus(weights: Array, share: float) -> Array:
         count = min(8 * count, len(weights))
 
 
-def uniforms(seed: int, row: int, count: int) -> Array:
-    """Return the random numbers of a row, float64 [count]: one for each position."""
-    return random.uniform(seed, f"generate/{row}", (count,))
+class RowDraws:
+    """Random numbers of a row, one for each position, read in ascending order.
+
+    They are made in blocks: a long text needs no memory for all of them.
+    """
+
+    def __init__(self, seed: int, row: int) -> None:
+        self._seed, self._name = seed, f"generate/{row}"
+        self._first = 0
+        self._block: list[float] = []
+
+    def at(self, position: int) -> float:
+        """Return the number of a position, in [0, 1)."""
+        if not self._first <= position < self._first + len(self._block):
+            self._first = position - position % _BLOCK
+            drawn = random.uniform(self._seed, self._name, (_BLOCK,), self._first)
+            self._block = drawn.tolist()
+        return self._block[position - self._first]
