@@ -120,7 +120,10 @@ def _append(
 
 
 def hoist_updates(graph: Graph) -> Graph:
-    """Move each update directly after the last step that it depends on."""
+    """Move each update directly after the last step that it depends on.
+
+    It comes after all readers of what it overwrites, other updates included.
+    """
     others = [step for step in graph.steps if step.kind is not StepKind.UPDATE]
     last_touch: dict[ValueId, int] = {}
     for position, step in enumerate(others):
@@ -134,9 +137,11 @@ def hoist_updates(graph: Graph) -> Graph:
     following: dict[int, list[Step]] = {}
     for step in graph.steps:
         if step.kind is StepKind.UPDATE:
-            position = max(last_touch.get(value, 0) for value in step.reads)
-            # Readers of this step's outputs are updates that come later in the list.
-            last_touch.update(dict.fromkeys(step.writes, position))
+            overwritten = [graph.mutations[each] for each in step.writes if each in graph.mutations]
+            position = max(last_touch.get(value, 0) for value in (*step.reads, *overwritten))
+            # Readers of this step's outputs, and updates that overwrite what it reads, are updates
+            # that come later in the list.
+            last_touch.update(dict.fromkeys((*step.reads, *step.writes), position))
             following.setdefault(position, []).append(step)
     ordered: list[Step] = []
     for position, step in enumerate(others):

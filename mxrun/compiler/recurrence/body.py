@@ -88,10 +88,11 @@ def forward_body(
     heads = {head: builder.results[head.name] for head in prop.body}
     builder.results.clear()
     taken: set[ValueId] = set(builder.sources.values())
+    roots = builder.build().roots()
     updates = [each for each in prop.memories if each.name in {*carried} & {*builder.sources}]
     for memory in prop.memories:
         name, value = next_name(memory.name), heads[memory.head]
-        if memory not in updates or value in taken:
+        if memory not in updates or roots[value] in taken:
             _add_result(builder, name, value, taken, StepKind.FORWARD)
     for index, head in enumerate(prop.stacked):
         _add_result(builder, output_name(index), heads[head], taken, StepKind.FORWARD)
@@ -196,20 +197,32 @@ def joint_body(
     differentiated = passes.differentiate(builder.build(), requested, heads)
     graph = split_backward(differentiated.graph)
     builder, gradients = GraphBuilder(graph), differentiated.gradients
-    taken = set(builder.sources.values())
+    taken, roots = set(builder.sources.values()), graph.roots()
+    updated = {name: gradients[name] for name in wanted.memories if name in carried}
+    for name, value in updated.items():
+        # The gradient of another memory is read before any of them is overwritten.
+        if roots[value] in taken:
+            updated[name] = _copied(builder, f"{gradient_name(name)}:before", value)
     for name in (*wanted.sequences, *wanted.memories):
-        target = gradient_name(name)
-        if name in carried:
-            state = builder.sources[gradient_name(next_name(name))]
-            _add_update(builder, target, "_copy", (gradients[name],), state)
-        else:
-            _add_result(builder, target, gradients[name], taken, StepKind.BACKWARD)
+        if name not in updated:
+            _add_result(builder, gradient_name(name), gradients[name], taken, StepKind.BACKWARD)
+    for name, value in updated.items():
+        state = builder.sources[gradient_name(next_name(name))]
+        _add_update(builder, gradient_name(name), "_copy", (value,), state)
     for name in wanted.others:
         target = sum_name(name)
         part = gradients[name]
         total = builder.source(target, builder.values[part].spec, MemoryClass.IO)
         _add_update(builder, target, "elemwise_add", (total, part), total)
     return passes.select(eliminate_dead_code(builder.build()))
+
+
+def _copied(builder: GraphBuilder, name: str, value: ValueId) -> ValueId:
+    """Add a copy of a value in the backward part of a body."""
+    made = builder.value(name, builder.values[value].spec, MemoryClass.ACTIVATIONS)
+    prop = create("_copy", {})
+    builder.step(Step(name, StepKind.BACKWARD, prop, (value,), (made,), writes((made,))))
+    return made
 
 
 def _add_update(

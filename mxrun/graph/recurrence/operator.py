@@ -210,7 +210,9 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
             for memory in self.memories:
                 own, head = NodeEntry(self.variable(memory.name)), memory.head
                 for entry, other in ((own, head), (head, own)):
-                    if other.node.is_variable and entry not in inferred.assumed:
+                    # A memory that no operator reads is no tensor of the body.
+                    is_known = entry in inferred.types and entry not in inferred.assumed
+                    if other.node.is_variable and is_known:
                         known.setdefault(other.node.name, inferred.types[entry])
             if len(known) == before:
                 break
