@@ -169,3 +169,25 @@ def multiply_panel(
     below `columns`. left is float32 or bfloat16. The terms are added in the order of k, by fused
     multiply-adds.
     """
+
+
+@intrinsic
+def multiply_pair_panel(
+    output: Any,
+    at: int,
+    stride: int,
+    rows: int,
+    left: Any,
+    position: int,
+    step: int,
+    inner: int,
+    panel: Any,
+    start: int,
+    columns: int,
+) -> None:
+    """Compute `multiply_panel` of bfloat16 factors, an even number of terms.
+
+    left is bfloat16. An element of the panel is a pair: panel[start + PANEL_COLUMNS * k + j] holds
+    the elements 2 k and 2 k + 1 of column j. A product is the sum of both products of a pair, added
+    to a float32 sum. Only processors with bfloat16 instructions have it.
+    """

@@ -10,7 +10,7 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.operator.native_kernel import LoopPart, Slot
 from mxrun.ops.copy_part import copy_part
 from mxrun.ops.rnn.layout import TensorKey, shifted
-from mxrun.ops.rnn.loops import FOLLOWING, SEQUENCE, ForwardSteps, forward_loop
+from mxrun.ops.rnn.loops import FOLLOWING, SEQUENCE, ForwardSteps, forward_loop, forward_pairs_loop
 from mxrun.ops.rnn.maps import (
     StepForm,
     copy_map,
@@ -134,7 +134,8 @@ class ForwardParts:
             finish_count=finish_count,
             **build.steps(side, table, slots.lengths),
         )
-        loop = forward_loop if layout.dtype == FLOAT32 else forward_loop.bfloat16
+        loop = forward_pairs_loop if layout.are_pairs else forward_loop
+        loop = loop if layout.dtype == FLOAT32 else loop.bfloat16
         build.parts.append(LoopPart(loop, arguments, layout.team, build.words_bytes))
 
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mxrun.base.device import DeviceDescription
-from mxrun.base.dtype import FLOAT32
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator.native_kernel import Slot
 from mxrun.ops.rnn.parameters import PackedWeight, RNNParameters, packed_weights
 
+# Instruction sets with products of pairs of bfloat16 elements.
+_PAIRS = ("bf16", "fp16", "amx", "avx10")
 # A tensor of one direction of a layer: layer, direction, name.
 TensorKey = tuple[int, int, str]
 
@@ -69,6 +71,14 @@ class SequenceLayout:
         p = self.parameters
         flops = 2 * self.rows * p.rows * p.hidden
         return min(self.device.team_for_flops(flops), self.batch)
+
+    @property
+    def are_pairs(self) -> bool:
+        """Whether recurrent weights are pairs of bfloat16 elements in the steps' products."""
+        p, instructions = self.parameters, self.device.instruction_set
+        has_pairs = any(name in instructions for name in _PAIRS)
+        is_even = p.state_size % 2 == 0 and p.hidden % 2 == 0
+        return self.dtype == BFLOAT16 and has_pairs and is_even
 
     @cached_property
     def weights(self) -> dict[TensorKey, PackedWeight]:

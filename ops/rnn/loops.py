@@ -27,7 +27,9 @@ from mxrun.codegen.vectors import (
     PANEL_ROWS,
     lanes,
     load_lanes,
+    multiply_pair_panel,
     multiply_panel,
+    pair_lanes,
     store_lanes,
     transpose_lanes,
 )
@@ -46,31 +48,30 @@ TENSOR_WORDS = 3
 class Packing(Arguments):
     """Arguments of `pack_loop`: a weight as panels of PANEL_COLUMNS columns, the last padded.
 
-    weight: stored [inner, columns], or [columns, inner] if it is transposed.
+    weight: stored [inner, columns], or [columns, inner] if it is transposed. are_pairs: whether two
+    neighbouring elements of a column are rounded to bfloat16 and stored in the place of one; each
+    panel then fills half of its space.
     """
 
     columns: Integer
     inner: Integer
     is_transposed: Integer
+    are_pairs: Integer
     weight: Float32s
     panels: Float32s
 
 
-@native
-def pack_loop(call: Packing) -> None:
-    """panels[p, k, j] = weight[k, PANEL_COLUMNS * p + j], 0 in columns that do not exist."""
+@inlined
+def pack_panel(call: Packing, start: int, first: int) -> None:
+    """Store the panel that begins with column `first`."""
     columns, inner = call.columns, call.inner
-    count = (columns + PANEL_COLUMNS - 1) // PANEL_COLUMNS
-    begin, end = share(count * 16)
-    for p in range(begin // 16, end // 16):
-        start, first = p * PANEL_COLUMNS * inner, p * PANEL_COLUMNS
-        if call.is_transposed == 0:
-            for k in range(inner):
-                for j in range(0, PANEL_COLUMNS, LANES):
-                    read = k * columns + first + j
-                    row = load_lanes(call.weight, read, max(columns - first - j, 0))
-                    store_lanes(call.panels, start + k * PANEL_COLUMNS + j, row, LANES)
-            continue
+    if call.is_transposed == 0:
+        for k in range(inner):
+            for j in range(0, PANEL_COLUMNS, LANES):
+                read = k * columns + first + j
+                row = load_lanes(call.weight, read, max(columns - first - j, 0))
+                store_lanes(call.panels, start + k * PANEL_COLUMNS + j, row, LANES)
+    else:
         if first + PANEL_COLUMNS > columns:
             for at in range(start, start + inner * PANEL_COLUMNS, LANES):
                 store_lanes(call.panels, at, lanes(0.0), LANES)
@@ -87,6 +88,23 @@ def pack_loop(call: Packing) -> None:
                         start + k * PANEL_COLUMNS + j,
                         PANEL_COLUMNS,
                     )
+
+
+@native
+def pack_loop(call: Packing) -> None:
+    """panels[p, k, j] = weight[k, PANEL_COLUMNS * p + j], 0 in columns that do not exist."""
+    count = (call.columns + PANEL_COLUMNS - 1) // PANEL_COLUMNS
+    begin, end = share(count * 16)
+    for p in range(begin // 16, end // 16):
+        start = p * PANEL_COLUMNS * call.inner
+        pack_panel(call, start, p * PANEL_COLUMNS)
+        if call.are_pairs:
+            for k in range(0, call.inner, 2):
+                for j in range(start, start + PANEL_COLUMNS, LANES):
+                    low = load_lanes(call.panels, j + k * PANEL_COLUMNS, LANES)
+                    high = load_lanes(call.panels, j + (k + 1) * PANEL_COLUMNS, LANES)
+                    pair = pair_lanes(low, high)
+                    store_lanes(call.panels, j + k // 2 * PANEL_COLUMNS, pair, LANES)
 
 
 class SequenceSteps(Arguments):
@@ -193,6 +211,7 @@ def clear(rows: Any, first: int, count: int, width: int) -> None:
 
 @inlined
 def multiply(
+    product: Any,
     output: Any,
     at: int,
     stride: int,
@@ -204,9 +223,9 @@ def multiply(
     panels: Any,
     columns: int,
 ) -> None:
-    """Add the product of rows with all panels of a weight."""
+    """Add the product of rows with all panels of a weight; product: that of one panel."""
     for first in range(0, columns, PANEL_COLUMNS):
-        multiply_panel(
+        product(
             output,
             at + first,
             stride,
@@ -269,10 +288,11 @@ def following_row(call: ForwardSteps, place: int, n: int) -> int:
 
 
 @inlined
-def multiply_states(call: ForwardSteps, row: int, rows: int) -> None:
+def multiply_states(call: ForwardSteps, product: Any, row: int, rows: int) -> None:
     """Add the products of the states before a step of neighbouring sequences."""
     stride, width, size, hidden = call.batch_stride, call.width, call.size, call.hidden
     multiply(
+        product,
         call.products,
         row * width,
         stride * width,
@@ -291,6 +311,7 @@ def multiply_states(call: ForwardSteps, row: int, rows: int) -> None:
                 bias = load_lanes(call.other_bias, j, size - j)
                 store_lanes(call.others, to + j, bias, size - j)
         multiply(
+            product,
             call.others,
             row * size,
             stride * size,
@@ -305,10 +326,13 @@ def multiply_states(call: ForwardSteps, row: int, rows: int) -> None:
 
 
 @inlined
-def project(call: ForwardSteps, own: int, place: int, t: int, row: int, first: int, n: int) -> None:
+def project(
+    call: ForwardSteps, product: Any, own: int, place: int, t: int, row: int, first: int, n: int
+) -> None:
     """Multiply the results of a step of `n` sequences by the projection."""
     clear(call.projected, first, n, call.hidden)
     multiply(
+        product,
         call.projected,
         first * call.hidden,
         call.hidden,
@@ -326,8 +350,8 @@ def project(call: ForwardSteps, own: int, place: int, t: int, row: int, first: i
             run_map(call, own, call.projecting, here, following_row(call, place, k), k, t)
 
 
-@native
-def forward_loop(call: ForwardSteps) -> None:
+@inlined
+def run_forward(call: ForwardSteps, product: Any) -> None:
     """Run all steps of the thread's sequences, some sequences at a time."""
     own = own_block(call)
     begin, end = share(call.batch * 16)
@@ -346,7 +370,7 @@ def forward_loop(call: ForwardSteps) -> None:
                     run_maps(call, own, call.start, call.start_count, here, here, n, t)
             runs = any_valid(call, t, first, rows)
             if runs:
-                multiply_states(call, row, rows)
+                multiply_states(call, product, row, rows)
             for n in range(first, first + rows):
                 here, after = row + (n - first) * stride, following_row(call, place, n)
                 if is_valid(call, t, n):
@@ -354,9 +378,21 @@ def forward_loop(call: ForwardSteps) -> None:
                 else:
                     run_maps(call, own, call.hold, call.hold_count, here, after, n, t)
             if call.projected is not None and runs:
-                project(call, own, place, t, row, first, rows)
+                project(call, product, own, place, t, row, first, rows)
         for n in range(first, first + rows):
             run_maps(call, own, call.finish, call.finish_count, total + n, total + n, n, 0)
+
+
+@native
+def forward_loop(call: ForwardSteps) -> None:
+    """Run all steps of the thread's sequences."""
+    run_forward(call, multiply_panel)
+
+
+@native
+def forward_pairs_loop(call: ForwardSteps) -> None:
+    """Run all steps with panels of pairs of bfloat16 elements."""
+    run_forward(call, multiply_pair_panel)
 
 
 class BackwardSteps(SequenceSteps):
@@ -388,7 +424,7 @@ class BackwardSteps(SequenceSteps):
 
 @inlined
 def project_gradients(
-    call: BackwardSteps, own: int, t: int, row: int, first: int, rows: int
+    call: BackwardSteps, product: Any, own: int, t: int, row: int, first: int, rows: int
 ) -> None:
     """Compute the gradients of what is projected at a step of neighbouring sequences."""
     for n in range(first, first + rows):
@@ -397,6 +433,7 @@ def project_gradients(
             run_map(call, own, call.projecting, here, here, n, t)
     clear(call.inner_grad, first, rows, call.size)
     multiply(
+        product,
         call.inner_grad,
         first * call.size,
         call.size,
@@ -410,8 +447,8 @@ def project_gradients(
     )
 
 
-@native
-def backward_loop(call: BackwardSteps) -> None:
+@inlined
+def run_backward(call: BackwardSteps, product: Any) -> None:
     """Run the gradients of all steps of the thread's sequences, the last step first."""
     own = own_block(call)
     begin, end = share(call.batch * 16)
@@ -433,12 +470,13 @@ def backward_loop(call: BackwardSteps) -> None:
             if not any_valid(call, t, first, rows):
                 continue
             if call.total is not None:
-                project_gradients(call, own, t, row, first, rows)
+                project_gradients(call, product, own, t, row, first, rows)
             for n in range(first, first + rows):
                 if is_valid(call, t, n):
                     here = row + (n - first) * stride
                     run_map(call, own, call.step, here, here, n, t)
             multiply(
+                product,
                 call.h_grad,
                 first * hidden,
                 hidden,
@@ -450,3 +488,15 @@ def backward_loop(call: BackwardSteps) -> None:
                 call.panels,
                 hidden,
             )
+
+
+@native
+def backward_loop(call: BackwardSteps) -> None:
+    """Run the gradients of all steps of the thread's sequences."""
+    run_backward(call, multiply_panel)
+
+
+@native
+def backward_pairs_loop(call: BackwardSteps) -> None:
+    """Run the gradients with panels of pairs of bfloat16 elements."""
+    run_backward(call, multiply_pair_panel)

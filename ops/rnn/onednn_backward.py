@@ -13,7 +13,7 @@ from mxrun.device.cpu.onednn.primitive import Argument
 from mxrun.operator.native_kernel import LoopPart, Slot
 from mxrun.ops.copy_part import copy_part
 from mxrun.ops.rnn.layout import TensorKey, shifted
-from mxrun.ops.rnn.loops import SEQUENCE, BackwardSteps, backward_loop
+from mxrun.ops.rnn.loops import SEQUENCE, BackwardSteps, backward_loop, backward_pairs_loop
 from mxrun.ops.rnn.maps import backward_map, copy_map, form_of, total_map, zero_map
 from mxrun.ops.rnn.onednn_parts import KernelBuilder
 from mxrun.ops.rnn.tables import MapTable, RowTensor
@@ -170,7 +170,8 @@ class BackwardParts:
             hold_count=hold_count,
             **build.steps(side, table, slots.lengths),
         )
-        loop = backward_loop if layout.dtype == FLOAT32 else backward_loop.bfloat16
+        loop = backward_pairs_loop if layout.are_pairs else backward_loop
+        loop = loop if layout.dtype == FLOAT32 else loop.bfloat16
         build.parts.append(LoopPart(loop, arguments, layout.team, build.words_bytes))
 
     def read_grad(self, layer: int) -> Slot | None:

@@ -94,6 +94,7 @@ class KernelBuilder:
             columns=columns,
             inner=inner,
             is_transposed=int(is_transposed),
+            are_pairs=int(self.layout.are_pairs),
             weight=weight,
             panels=panels,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -25,6 +26,7 @@ from mxrun.codegen.vectors import (
     load_lanes,
     maximum_lanes,
     multiply_add_lanes,
+    multiply_pair_panel,
     multiply_panel,
     pair_lanes,
     store_lanes,
@@ -324,6 +326,36 @@ def panel_loop(call: PanelProduct) -> None:
     multiply_panel(
         call.output, 0, pitch, call.rows, call.left, 0, inner, inner, call.panel, 0, columns
     )
+
+
+@native
+def pair_panel_loop(call: PanelProduct) -> None:
+    """The same of pairs."""
+    pitch = call.columns + 1
+    inner, columns = call.inner, call.columns
+    multiply_pair_panel(
+        call.output, 0, pitch, call.rows, call.left, 0, inner, inner, call.panel, 0, columns
+    )
+
+
+@pytest.mark.skipif(
+    not llvm.get_host_cpu_features().get("avx512bf16"), reason="the processor has no such products"
+)
+@pytest.mark.parametrize("rows", [1, 2, 7, PANEL_ROWS])
+@pytest.mark.parametrize("columns", [3, PANEL_COLUMNS])
+def test_a_panel_of_pairs_is_multiplied_exactly(rows: int, columns: int) -> None:
+    random = np.random.default_rng(rows)
+    left = random.integers(-9, 10, (rows, 6)).astype(BFLOAT16)
+    panel = random.integers(-9, 10, (6, PANEL_COLUMNS)).astype(BFLOAT16)
+    pairs = panel.reshape(3, 2, PANEL_COLUMNS).swapaxes(1, 2).copy().view(np.float32)
+    output = random.integers(-9, 10, (rows, columns + 1)).astype(np.float32)
+    expected = output.copy()
+    expected[:, :columns] += left.astype(np.float32) @ panel[:, :columns].astype(np.float32)
+    product = PanelProduct(
+        rows=rows, inner=6, columns=columns, left=left, panel=pairs, output=output
+    )
+    HostLoop(pair_panel_loop.bfloat16, product).call()
+    assert np.array_equal(output, expected)
 
 
 @pytest.mark.parametrize("rows", range(1, PANEL_ROWS + 1))

@@ -1,4 +1,4 @@
-"""Code of the intrinsic `multiply_panel`: a product of a few rows with a panel of a matrix.
+"""Code of the intrinsics for products of a few rows with a panel of a matrix.
 
 All sums of the result stay in registers. For each number of rows there is a loop of its own, in
 which every vector of the panel is loaded once and every element of the rows is broadcast from
@@ -7,6 +7,7 @@ memory.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -26,6 +27,7 @@ from mxrun.codegen.sequential.kinds import (
     Pointer,
 )
 from mxrun.codegen.sequential.llvm_column import broadcast, first_lanes
+from mxrun.codegen.sequential.product_intrinsics import multiply_pairs
 from mxrun.codegen.vectors import LANES, PANEL_COLUMNS, PANEL_ROWS
 
 _WORD, _INDEX, _BYTE = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
@@ -35,7 +37,8 @@ _ROWS_PER_BASE = 3
 _ALIGNED = _INDEX(1)
 
 
-def multiply_panel(
+def _multiply(
+    are_pairs: bool,
     builder: Any,
     output: Operand,
     at: Operand,
@@ -51,14 +54,15 @@ def multiply_panel(
 ) -> Operand:
     """Generate a switch over the number of rows, and a loop for each."""
     kind = number(left).kind
-    if not isinstance(kind, Pointer) or kind.element not in (FLOAT32, BFLOAT16):
+    elements = (BFLOAT16,) if are_pairs else (FLOAT32, BFLOAT16)
+    if not isinstance(kind, Pointer) or kind.element not in elements:
         raise Untyped(f"there are no rows in the memory of {kind}")
     floats = Pointer(FLOAT32)
     result = builder.gep(operand_of(builder, output, floats), [operand_of(builder, at, INT64)])
     matrix = builder.gep(operand_of(builder, panel, floats), [operand_of(builder, start, INT64)])
     first = builder.gep(number(left).code, [operand_of(builder, position, INT64)])
     sizes = [operand_of(builder, each, INT64) for each in (stride, rows, step, inner, columns)]
-    _Product(builder, result, first, matrix, *sizes).generate()
+    _Product(builder, result, first, matrix, *sizes, are_pairs=are_pairs).generate()
     return NOTHING
 
 
@@ -76,13 +80,18 @@ class _Product:
         step: Any,
         inner: Any,
         columns: Any,
+        are_pairs: bool,
     ) -> None:
         self.builder, self.rows, self.inner, self.stride = builder, rows, inner, stride
         self.output, self.panel = output, panel
-        self.element = left.type.pointee
-        self.size = 4 if isinstance(self.element, ir.FloatType) else 2
-        self.left = builder.bitcast(left, _BYTE)
-        self.step = builder.mul(step, _WORD(self.size))
+        narrow = not isinstance(left.type.pointee, ir.FloatType)
+        self.step = builder.mul(step, _WORD(2 if narrow else 4))
+        self.left, self.are_pairs = builder.bitcast(left, _BYTE), are_pairs
+        # A pair of bfloat16 elements is read as one float32.
+        self.element = FLOAT32.code if are_pairs else left.type.pointee
+        self.size = 2 if narrow and not are_pairs else 4
+        if are_pairs:
+            self.inner = builder.lshr(inner, _WORD(1))
         counts = [builder.sub(columns, _WORD(vector * LANES)) for vector in range(_VECTORS)]
         self.masks = [first_lanes(builder, count, LANES) for count in counts]
 
@@ -164,14 +173,21 @@ class _Product:
             place = bases[row // _ROWS_PER_BASE]
             for _ in range(row % _ROWS_PER_BASE):
                 place = builder.gep(place, [self.step])
-            single = builder.load(builder.bitcast(place, self.element.as_pointer()))
+            single = builder.load(builder.bitcast(place, self.element.as_pointer()), align=2)
             if not isinstance(self.element, ir.FloatType):
                 single = widened(builder, single)
             factor = broadcast(builder, single, LANES)
             for v, column in enumerate(columns):
-                given = [factor, column, totals[row * _VECTORS + v]]
-                results.append(call_function(builder, f"llvm.fma.v{LANES}f32", kind, given))
+                total = totals[row * _VECTORS + v]
+                if self.are_pairs:
+                    results.append(multiply_pairs(builder, total, factor, column))
+                else:
+                    given = [factor, column, total]
+                    results.append(call_function(builder, f"llvm.fma.v{LANES}f32", kind, given))
         return results
 
 
-PANELS: dict[Any, Intrinsic] = {vectors.multiply_panel: multiply_panel}
+PANELS: dict[Any, Intrinsic] = {
+    vectors.multiply_panel: partial(_multiply, False),
+    vectors.multiply_pair_panel: partial(_multiply, True),
+}

@@ -33,7 +33,8 @@ def _multiply(builder: Any, total: Any, element: Any, vector: Any) -> Any:
     return call_function(builder, f"llvm.fma.v{LANES}f32", FLOATS.code, [element, vector, total])
 
 
-def _multiply_pairs(builder: Any, total: Any, element: Any, vector: Any) -> Any:
+def multiply_pairs(builder: Any, total: Any, element: Any, vector: Any) -> Any:
+    """Add to float32 sums the products of bfloat16 pairs, given as float32 vectors."""
     halves = ir.VectorType(_BFloat16(), 2 * LANES)
     given = [total, *(builder.bitcast(each, halves) for each in (element, vector))]
     return call_function(builder, "llvm.x86.avx512bf16.dpbf16ps.512", FLOATS.code, given)
@@ -172,5 +173,5 @@ def _tile(
 
 PRODUCTS: dict[Any, Intrinsic] = {
     products.multiply_block: _function("multiply_block", _multiply),
-    products.multiply_pairs: _function("multiply_pairs", _multiply_pairs),
+    products.multiply_pairs: _function("multiply_pairs", multiply_pairs),
 }
