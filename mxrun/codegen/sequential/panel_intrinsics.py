@@ -62,7 +62,7 @@ def _multiply(
     matrix = builder.gep(operand_of(builder, panel, floats), [operand_of(builder, start, INT64)])
     first = builder.gep(number(left).code, [operand_of(builder, position, INT64)])
     sizes = [operand_of(builder, each, INT64) for each in (stride, rows, step, inner, columns)]
-    _Product(builder, result, first, matrix, *sizes, are_pairs=are_pairs).generate()
+    _Product(builder, result, first, matrix, sizes, are_pairs).generate()
     return NOTHING
 
 
@@ -75,14 +75,13 @@ class _Product:
         output: Any,
         left: Any,
         panel: Any,
-        stride: Any,
-        rows: Any,
-        step: Any,
-        inner: Any,
-        columns: Any,
+        sizes: list[Any],
         are_pairs: bool,
     ) -> None:
-        self.builder, self.rows, self.inner, self.stride = builder, rows, inner, stride
+        """Take the addresses, and the values of stride, rows, step, inner and columns."""
+        self.builder = builder
+        self.stride, self.rows, step, inner, columns = sizes
+        self.inner = inner
         self.output, self.panel = output, panel
         narrow = not isinstance(left.type.pointee, ir.FloatType)
         self.step = builder.mul(step, _WORD(2 if narrow else 4))
