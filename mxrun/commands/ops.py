@@ -224,14 +224,20 @@ def _example_shapes(prop: AnyProperty) -> Shapes | None:
 
 def _infer(prop: AnyProperty, inputs: PartialShapes) -> list[PartialShape]:
     """Return the arguments' shapes; [None] if they contradict or an output is unknown."""
-    outputs: PartialShapes = [None] * len(prop.list_outputs())
     try:
-        for _ in prop.list_arguments():
-            inferred = prop.infer_shape(inputs, outputs)
-            inputs, outputs = inferred.inputs, inferred.outputs
+        inputs, outputs = _inferred(prop, inputs)
     except ShapeContradiction:
         return [None]
     return inputs if all(is_known(shape) for shape in outputs) else [None]
+
+
+def _inferred(prop: AnyProperty, inputs: PartialShapes) -> tuple[PartialShapes, PartialShapes]:
+    """Return what is known of the shapes of arguments and outputs."""
+    outputs: PartialShapes = [None] * len(prop.list_outputs())
+    for _ in prop.list_arguments():
+        inferred = prop.infer_shape(inputs, outputs)
+        inputs, outputs = inferred.inputs, inferred.outputs
+    return inputs, outputs
 
 
 def _resources(prop: AnyProperty, shapes: Shapes) -> Description:
@@ -262,7 +268,10 @@ def _yaml(prop: AnyProperty, shapes: Shapes | None) -> str:
 
 
 def _network_yaml(prop: AnyProperty, shapes: Shapes) -> str:
-    """Return inputs and the layer; arguments without a batch axis are variables of the layer."""
+    """Return inputs and the layer; arguments without a batch axis are variables of the layer.
+
+    Those whose shape does not follow from the inputs are declared.
+    """
     body: Description = {
         key: _plain(getattr(prop.parameters, key))
         for key in _set_parameters(prop)
@@ -279,9 +288,18 @@ def _network_yaml(prop: AnyProperty, shapes: Shapes) -> str:
         body["inputs"] = wired
     else:
         body.update((name, name) for name in wired[1:])
+    network: Description = {"inputs": inputs}
+    found, _ = _inferred(prop, [shapes[name] if name in wired else None for name in arguments])
+    if unsized := [
+        name for name, shape in zip(arguments, found, strict=True) if not is_known(shape)
+    ]:
+        body = {"name": "example", **body}
+        network["variables"] = {
+            f"example_{name}": {"shape": list(shapes[name])} for name in unsized
+        }
     layers = [{prop.type_string: body} if body else prop.type_string]
     return (
-        dump(_marked({"network": {"inputs": inputs}}))
+        dump(_marked({"network": network}))
         + "  layers:\n"
         + textwrap.indent(dump(_marked(layers)), " " * 4)
     )

@@ -24,7 +24,7 @@ LAYERS = [name for name in NAMES if DESCRIPTIONS[name]["yaml"].startswith("netwo
 UPDATES = [name for name in NAMES if DESCRIPTIONS[name]["yaml"].startswith("train:")]
 
 # A further trainable layer, so that any operator may be beside it.
-LEARNED = {"weight", "bias", "gamma", "beta", "parameters"}
+LEARNED = {"weight", "bias", "gamma", "beta", "parameters", "attention"}
 HEAD: list[dict[str, Any]] = [
     {"FullyConnected": {"name": "head", "inputs": ["other"], "num_hidden": 2}},
     {"SoftmaxOutput": {"name": "end", "label": "target"}},
@@ -136,6 +136,8 @@ def layer_config(name: str) -> dict[str, Any]:
     arguments = {argument["name"] for argument in DESCRIPTIONS[name]["arguments"]}
     # No loss depends on the example, so its parameters would not be trained.
     frozen = {"example_*": {"frozen": True}} if arguments & LEARNED else {}
+    declared = network.get("variables", {})
+    frozen |= {key: {**value, "frozen": True} for key, value in declared.items()}
     return {
         "network": {
             "inputs": {**network["inputs"], "other": [3], "target": []},
