@@ -38,7 +38,7 @@ REST: dict[str, Any] = {
 def operators_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """The schemas of the layers' parameters, by operator."""
     one_layer = schema["$defs"]["Layer"]["anyOf"][1]["properties"]
-    return {name: part for name, part in one_layer.items() if name != "repeat"}
+    return {name: part for name, part in one_layer.items() if name not in ("repeat", "recurrent")}
 
 
 def test_all_operators_are_listed(tmp_path: Path) -> None:
