@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,7 @@ SAVED: dict[str, Any] = {"kind": "characters", "tokens": ["a", "b"], "unknown": 
         {**SAVED, "tokens": None},
         {**SAVED, "tokens": ["a", "a"]},
         {**SAVED, "tokens": ["a", 1]},
+        {**SAVED, "tokens": ["a", "\ud800"]},
         {**SAVED, "unknown": 2},
         {**SAVED, "unknown": -1},
         {**SAVED, "more": 1},
@@ -119,4 +121,8 @@ def test_another_or_a_missing_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / VOCABULARY_FILE).unlink()
     (tmp_path / VOCABULARY_FILE).mkdir()
     with pytest.raises(UserError, match="cannot use the run's"):
+        read_vocabulary(tmp_path, made.sha256)
+    (tmp_path / VOCABULARY_FILE).rmdir()
+    os.mkfifo(tmp_path / VOCABULARY_FILE)
+    with pytest.raises(UserError, match="it is not the vocabulary of the checkpoint"):
         read_vocabulary(tmp_path, made.sha256)

@@ -174,7 +174,7 @@ def _json_lines(content: str, path: Path, form: LineForm) -> _Rows:
         if not text.strip():
             continue
         try:
-            entry = json.loads(text)
+            entry = json.loads(text, parse_constant=_no_number)
         except (ValueError, RecursionError):
             entry = None
         if not isinstance(entry, dict):
@@ -182,13 +182,29 @@ def _json_lines(content: str, path: Path, form: LineForm) -> _Rows:
         words = _entry(entry, form.text, TEXT_NAMES, path, line, "text")
         if not isinstance(words, str):
             _refuse(path, line, "the text is no string", "a string", str(words))
+        _check_is_text(path, line, words)
         label = ""
         if form.labelled:
             value = _entry(entry, form.label, LABEL_NAMES, path, line, "label")
             if isinstance(value, (dict, list)) or value is None:
                 _refuse(path, line, "the label is no class", "a string or a number", str(value))
             label = str(value).lower() if isinstance(value, bool) else str(value)
+            _check_is_text(path, line, label)
         yield line, label.strip(), words.strip()
+
+
+def _no_number(name: str) -> NoReturn:
+    """Refuse NaN and Infinity, which Python reads and JSON does not have."""
+    raise ValueError(name)
+
+
+def _check_is_text(path: Path, line: int, text: str) -> None:
+    """Refuse half of a surrogate pair, which an escape can write and UTF-8 cannot hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        got = repr(text[error.start : error.end])
+        _refuse(path, line, "half of a surrogate pair", "text in UTF-8", got)
 
 
 def _entry(

@@ -46,7 +46,7 @@ def read_vocabulary(run: Path, sha256: str) -> Vocabulary:
     """
     path = run / VOCABULARY_FILE
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_without_blocking) as file:
             size = os.fstat(file.fileno()).st_size
             content = file.read(min(size, _MAX_BYTES) + 1)
     except OSError as error:
@@ -58,6 +58,11 @@ def read_vocabulary(run: Path, sha256: str) -> Vocabulary:
         problem = f"cannot use the run's {path}: it is not the vocabulary of the checkpoint"
         raise UserError(Diagnostic(problem, None, f"SHA-256 {sha256}", found))
     return _parsed(content, path)
+
+
+def _open_without_blocking(path: str, flags: int) -> int:
+    """Open a file; a pipe of this name, which nobody may ever write, is empty."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _parsed(content: bytes, path: Path) -> Vocabulary:
@@ -72,6 +77,10 @@ def _parsed(content: bytes, path: Path) -> Vocabulary:
     saved, problems = check(_SavedVocabulary, values)
     if saved is None:
         raise UserError(Diagnostic(problem, None, problems[0].expected, problems[0].problem))
+    try:
+        "".join((*(saved.tokens or ()), saved.tokenizer or "")).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UserError(Diagnostic(problem, None, "tokens in UTF-8")) from error
     if saved.kind == "bytes":
         return ByteVocabulary()
     if saved.kind == "tokenizer":
