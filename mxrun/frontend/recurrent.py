@@ -354,7 +354,7 @@ class _Composition:
             for index in range(len(body.heads))
         ]
         last = dict(zip(final, range(len(stacked), len(stacked) + len(final)), strict=True))
-        outputs = Outputs(stacked, self._finals(node, scope, last))
+        outputs = Outputs(stacked, self._finals(node, scope, last, given))
         if not states:
             return node, outputs
         ends = [(state, NodeEntry(node, last[key])) for key, state in states.items()]
@@ -377,10 +377,16 @@ class _Composition:
             for key, name in names.items()
         }
 
-    def _finals(self, node: Node, scope: str, last: Mapping[str, int]) -> dict[str, NodeEntry]:
+    def _finals(
+        self,
+        node: Node,
+        scope: str,
+        last: Mapping[str, int],
+        given: Mapping[str, NodeEntry],
+    ) -> dict[str, NodeEntry]:
         """Return the values of memories after the last step of every record.
 
-        last: number of the output of each memory.
+        last: number of the output of each memory. given: initial values, by the body's names.
         """
         lengths, final = self._outside.lengths, {}
         for key in self._keys.final:
@@ -388,10 +394,21 @@ class _Composition:
             entry, name = NodeEntry(node, index), f"{scope}/{key}/final"
             if lengths is not None:
                 entry = NodeEntry(self._node("SequenceLast", name, [entry, lengths], _BY_LENGTH))
+                first = given.get(f"{scope}/{key}")
+                if first is not None:
+                    entry = self._unless_empty(lengths, entry, first, f"{scope}/{key}")
             elif self._keys.memories[key].offset > 1:
                 entry = self._swapped(entry, name)
             final[key] = entry
         return final
+
+    def _unless_empty(
+        self, lengths: NodeEntry, final: NodeEntry, first: NodeEntry, name: str
+    ) -> NodeEntry:
+        """Return a memory's final value, which is the initial one of a record without steps."""
+        if self._keys.memories[name.rpartition("/")[2]].offset > 1:
+            first = NodeEntry(self._node("SequenceLast", f"{name}/initial/last", [first]))
+        return NodeEntry(self._node("where", f"{name}/final/any", [lengths, final, first]))
 
     def _sequence(self, outer: NodeEntry, name: str, reverse: bool) -> NodeEntry:
         """Return a sequence with the steps first, in the order in which they run."""

@@ -131,6 +131,24 @@ def test_L8_padding_changes_no_result(tmp_path: Path, text: str, way: str) -> No
         assert all(np.isfinite(value).all() for value in padded.values())
 
 
+@pytest.mark.parametrize("way", ["reverse=false", "reverse=true"])
+@pytest.mark.parametrize("offset", [1, 2])
+def test_L8_a_record_without_steps_keeps_its_initial_memory(
+    tmp_path: Path, offset: int, way: str
+) -> None:
+    block = [5] if offset == 1 else [offset, 5]
+    inputs = f"{{data: [{STEPS}, 3], first: {block}, lengths: [], target: [5]}}"
+    memory = f"h: {{layer: next, shape: [5], offset: {offset}, initial: first}}"
+    cell = RAGGED.replace("h: {layer: next, shape: [5]}", memory) + "        final: [h]\n"
+    loss = '    - LinearRegressionOutput: {name: loss, data: "rnn[h]", label: target}\n'
+    first = np.random.default_rng(0).normal(size=(BATCH, *block)).astype(np.float32)
+    given = {"first": first, "lengths": np.array([0, STEPS, 0, 2])}
+    found = equals_unrolled(tmp_path, config(inputs, cell + loss), f"{KEYS}.{way}", given=given)
+    output, latest = found["evaluate loss_output"], first.reshape(BATCH, -1, 5)[:, -1]
+    assert np.array_equal(output[::2], latest[::2])
+    assert not np.isin(output[1::2], latest).any()
+
+
 def test_L8_results_are_those_of_shorter_batches(tmp_path: Path) -> None:
     shorter = STACKED.replace(f"[{STEPS}, ", "[5, ")
     given = {"data": records(), "lengths": LENGTHS}
