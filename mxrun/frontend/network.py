@@ -124,17 +124,23 @@ class _Wiring:
             self.diagnostics += labels_as_data(nodes, self.inputs)
             self.diagnostics += missing_gradients(nodes)
         reached = set(Symbol(heads).nodes)
-        unread = [n for n in self.nodes.values() if n not in reached and not n.is_variable]
+        unread = {
+            name: node
+            for name, node in self.nodes.items()
+            if node not in reached and not node.is_variable
+        }
         if len(self.diagnostics) == self.before:
             self.diagnostics += (
                 Diagnostic(
-                    f"nothing reads the layer {node.name!r}",
+                    f"nothing reads the layer {name!r}",
                     place=node.place,
-                    hint=f"remove it, or add it to network.outputs: [{node.name}, ...]",
+                    hint=f"remove it, or add it to network.outputs: [{name}, ...]",
                 )
-                for node in unread
+                for name, node in unread.items()
+                # The directions of a recurrence are reported by its own name.
+                if name.rpartition("/")[0] not in unread
             )
-        return Symbol([*heads, *map(NodeEntry, unread)])
+        return Symbol([*heads, *map(NodeEntry, unread.values())])
 
     def _property(self, layer: LayerConfig) -> AnyProperty | None:
         if layer.operator not in OPERATORS or OPERATORS.get(layer.operator).is_internal:

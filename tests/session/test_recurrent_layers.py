@@ -337,6 +337,15 @@ def test_layers_that_cannot_be_there(tmp_path: Path, layers: str, text: str) -> 
     assert text in [each.problem for each in problems(path)]
 
 
+def test_an_unread_recurrence_of_both_directions_is_reported_once(tmp_path: Path) -> None:
+    path = tmp_path / "net.yaml"
+    cell = with_keys(CELL, "        bidirectional: true\n")
+    path.write_text(
+        config("{data: [7, 3], label: []}", cell + LOSS.replace(": logits", ": logits, data: data"))
+    )
+    assert [each.problem for each in problems(path)] == ["nothing reads the layer 'rnn'"]
+
+
 BLOCKS = """\
     - FullyConnected: {name: context, data: data, num_hidden: 5}
     - recurrent:
