@@ -211,8 +211,9 @@ class CTCLoss(Operator):
         logarithms = rows - rows.max(axis=1, keepdims=True)
         logarithms -= np.log(np.exp(logarithms).sum(axis=1, keepdims=True))
         seen = logarithms[:, symbols]
-        before = _scan(seen, symbols, blank)
-        after = _scan(seen[::-1, ::-1], symbols[::-1], blank)[::-1, ::-1]
+        skips = (symbols[2:] != blank) & (symbols[2:] != symbols[:-2])
+        before = _scan(seen, skips)
+        after = _scan(seen[::-1, ::-1], skips[::-1])[::-1, ::-1]
         total = np.logaddexp.reduce(before[-1, -2:])
         # A class of probability 0 has no share; both variables count it, and it is taken out once.
         with np.errstate(invalid="ignore"):
@@ -224,10 +225,12 @@ class CTCLoss(Operator):
         return -total, gradient
 
 
-def _scan(seen: Array, symbols: Array, blank: int) -> Array:
-    """Return logarithms of the sums over the alignments that reach each place at each step."""
-    skips = np.zeros(len(symbols), np.bool_)
-    skips[2:] = (symbols[2:] != blank) & (symbols[2:] != symbols[:-2])
+def _scan(seen: Array, allowed: Array) -> Array:
+    """Return logarithms of the sums over the alignments that reach each place at each step.
+
+    allowed: whether an alignment may go from the place two before to each one from the third on.
+    """
+    skips = np.concatenate([np.zeros(2, np.bool_), allowed])[: seen.shape[1]]
     result = np.full(seen.shape, -np.inf)
     result[0, :2] = seen[0, :2]
     for t in range(1, len(seen)):
