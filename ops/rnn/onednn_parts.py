@@ -17,7 +17,8 @@ from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.copy_part import copy_part
 from mxrun.ops.onednn import matrix_product
 from mxrun.ops.rnn.layout import SequenceLayout, shifted
-from mxrun.ops.rnn.loops import MASK, WORDS_PER_THREAD, Packing, pack_loop
+from mxrun.ops.rnn.loops import MASK, WORDS_PER_THREAD
+from mxrun.ops.rnn.packing import Packing, pack_loop
 from mxrun.ops.rnn.parameters import PackedWeight
 from mxrun.ops.rnn.tables import MapTable, RowTensor
 
