@@ -47,7 +47,7 @@ class RotaryEmbeddingParameters(Parameters):
     rotated_heads: Count | None = Field(
         default=None,
         description="Number of heads to rotate, from the first on; the others are copied, as the "
-        "values of packed queries, keys and values. Default: all.",
+        "values of packed queries, keys and values; default: all.",
     )
     base: float = Field(
         default=10000.0,

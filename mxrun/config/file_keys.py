@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from mxrun.base.description import Written
 from mxrun.config.fields import AnyLayer, Reference, Shape, Word
@@ -94,6 +94,17 @@ class MemoryKeys(Section):
     )
 
 
+_STEP: dict[str, Any] = {
+    "sequences": {"x": "data"},
+    "memories": {"h": {"layer": "next"}},
+    "layers": [
+        {"Concat": {"name": "both", "inputs": ["x", "h"]}},
+        {"FullyConnected": {"name": "fc", "num_hidden": 128}},
+        {"Activation": {"name": "next", "act_type": "tanh"}},
+    ],
+}
+
+
 class RecurrentKeys(Section):
     """Layers that are applied to every step of a sequence, one step after the other.
 
@@ -102,6 +113,8 @@ class RecurrentKeys(Section):
     all steps, and called `rnn/fc_weight` for the layer `fc` of a recurrence `rnn`. Sequences and
     outputs have the batch on the first axis and the steps on the second.
     """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_STEP, {**_STEP, "final": ["h"]}]})
 
     sequences: dict[Word, Reference] = Field(
         description="The sequences that are read step by step: names for use in the recurrence, "
@@ -116,13 +129,7 @@ class RecurrentKeys(Section):
     )
     layers: Layers = Field(
         description="The layers of one step.",
-        examples=[
-            [
-                {"Concat": {"name": "both", "inputs": ["x", "h"]}},
-                {"FullyConnected": {"name": "fc", "num_hidden": 128}},
-                {"Activation": {"name": "next", "act_type": "tanh"}},
-            ]
-        ],
+        examples=[_STEP["layers"]],
     )
     outputs: tuple[Reference, ...] | None = Field(
         default=None,

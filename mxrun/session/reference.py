@@ -257,12 +257,7 @@ def _kinds(
 
 def _kind(model: type[BaseModel], doc: str, kind: EntryKind, place: _KeyPlace) -> ReferenceEntry:
     """Return the entry of a kind or an operator, whose keys are the fields of `model`."""
-    extra = model.model_config.get("json_schema_extra")
-    given = extra.get("examples") if isinstance(extra, Mapping) else None
-    complete = (
-        [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
-    )
-    required = _required(model)
+    complete, required = _complete(model), _required(model)
     if kind == "operator":
         # Operators' examples of optional parameters make them complete.
         required = {
@@ -277,6 +272,13 @@ def _kind(model: type[BaseModel], doc: str, kind: EntryKind, place: _KeyPlace) -
         example=yaml_text(place.wrap(dict(example))),
         entries=_keys(model, replace(place, complete=complete, required=required)),
     )
+
+
+def _complete(model: type[BaseModel]) -> list[Mapping[str, Any]]:
+    """Return a model's own examples, of keys that belong together."""
+    extra = model.model_config.get("json_schema_extra")
+    given = extra.get("examples") if isinstance(extra, Mapping) else None
+    return [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
 
 
 def _layers(path: KeyPath) -> tuple[ReferenceEntry, ...]:
@@ -312,16 +314,15 @@ def _layers(path: KeyPath) -> tuple[ReferenceEntry, ...]:
 
 def _layer_section(path: KeyPath, key: str, model: type[Section]) -> ReferenceEntry:
     """Return the entry of a section that stands in the place of a layer."""
-    place = _KeyPlace(
-        (*path, key), (*path, key), lambda keys: _network([{key: keys}]), required=_required(model)
-    )
+    own, complete, required = (*path, key), _complete(model), _required(model)
+    place = _KeyPlace(own, own, lambda keys: _network([{key: keys}]), complete, required)
     return ReferenceEntry(
         place.path,
         place.shared,
         "section",
         _paragraphs(model.__doc__ or ""),
         "mapping",
-        example=yaml_text(place.wrap(dict(place.required))),
+        example=yaml_text(place.wrap(dict(next(iter(complete), required)))),
         entries=_keys(model, place),
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from mxrun.base.params import Float32, Int32, Parameters
 from mxrun.base.tensor import Shape
@@ -30,8 +30,21 @@ _NAMES = {
 }
 
 
+_EXAMPLE: dict[str, Any] = {"state_size": 5, "num_layers": 1, "mode": "lstm"}
+_CLIPPED = {"lstm_state_clip_min": -10, "lstm_state_clip_max": 10, "lstm_state_clip_nan": True}
+
+
 class RNNParameters(Parameters):
     """Parameters of RNN (MXNet's, plus layout and initial_state)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {**_EXAMPLE, "layout": "NTC", "initial_state": "zeros"},
+                {**_EXAMPLE, **_CLIPPED},
+            ]
+        }
+    )
 
     state_size: Int32 = Field(
         ge=1, description="Size of the hidden state of each layer.", examples=[5]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from layer_configs import written
 
+from mxrun.base.errors import UserError
 from mxrun.config.bundled import find_config
 from mxrun.convert.onnx_model import OnnxModel
 from mxrun.frontend import ModelDefinition
@@ -54,6 +56,13 @@ def test_no_loss_leaves_an_input_that_no_node_reads(loss: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_bundled_configs_have_no_input_that_no_node_reads(config: str) -> None:
-    model = converted(load(find_config(config)))
+    built = load(find_config(config))
+    if re.match("gpt|lstm", config):
+        # Losses that have no form in ONNX, or states that are carried from batch to batch.
+        with pytest.raises(UserError, match="ONNX"):
+            converted(built)
+        return
+    model = converted(built)
     assert_all_is_read(model)
-    assert [value.name for value in model.inputs] == ["data"]
+    texts = ["data", "mask", "lengths"] if config == "text_classifier" else ["data"]
+    assert [value.name for value in model.inputs] == texts
