@@ -143,7 +143,8 @@ class ReferenceOutputs:
         """
         if reads == "symbol":
             return self.variables
-        model = onnx_model(network, self.variables, any_batch=False).encoded()
+        outputs = network.model.symbol.heads
+        model = onnx_model(network, outputs, self.variables, any_batch=False).encoded()
         return {"model": np.frombuffer(model, np.uint8)}
 
     def difference(self, baseline: BaselineProcess, mode: str) -> float:

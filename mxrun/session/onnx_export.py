@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.convert.onnx import to_onnx
 from mxrun.convert.onnx_model import Array, OnnxModel
 from mxrun.frontend import ModelDefinition
+from mxrun.graph.node import NodeEntry
 from mxrun.train.initializer import initial_value
 
 
-def onnx_model(built: ModelDefinition, arrays: Mapping[str, Array], any_batch: bool) -> OnnxModel:
-    """Return the inference graph of a network with these parameters and auxiliary states.
+def onnx_model(
+    built: ModelDefinition,
+    heads: Sequence[NodeEntry],
+    arrays: Mapping[str, Array],
+    any_batch: bool,
+) -> OnnxModel:
+    """Return the graph that computes `heads` in inference from these parameters and states.
 
     Raises UserError for a network that carries states from batch to batch.
     """
@@ -26,7 +32,7 @@ def onnx_model(built: ModelDefinition, arrays: Mapping[str, Array], any_batch: b
                 "parameters and can be converted with --allow-changes",
             )
         )
-    return to_onnx(built.config.name, model.symbol.heads, model.inputs, arrays, any_batch)
+    return to_onnx(built.config.name, heads, model.inputs, arrays, any_batch)
 
 
 def initial_arrays(built: ModelDefinition) -> dict[str, Array]:

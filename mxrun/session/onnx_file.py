@@ -9,6 +9,7 @@ from mxrun import __version__
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.convert.onnx_model import Array, OnnxModel
 from mxrun.frontend import ModelDefinition
+from mxrun.session.inference_outputs import heads
 from mxrun.session.onnx_export import onnx_model
 from mxrun.session.onnx_metadata import onnx_metadata
 from mxrun.session.trained_model import TrainedModel
@@ -25,10 +26,13 @@ def onnx_file(
 ) -> tuple[OnnxModel, bytes]:
     """Return the inference graph of a network, and the content of its file.
 
+    A loss with no output but the loss is replaced by its predictions, as `infer` does.
+
     trained: the run of the arrays, if there is one. Raises UserError for operators without an ONNX
     form and for a model that is too large for a file.
     """
-    model = onnx_model(built, arrays, any_batch)
+    outputs = [head.entry for head in heads(built, ())]
+    model = onnx_model(built, outputs, arrays, any_batch)
     metadata = onnx_metadata(built, trained, [value.name for value in model.inputs])
     model = replace(model, producer_version=__version__, metadata=metadata)
     content = model.encoded()

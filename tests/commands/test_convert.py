@@ -13,6 +13,7 @@ from commands import mxrun, refused, result, succeeded
 from layer_configs import DENSE, SOFTMAX, written
 from onnx_environment import checked, outputs_of, started
 
+from mxrun.api.model import load as load_model
 from mxrun.base.errors import UserError
 from mxrun.commands.convert import ConvertRequest, convert
 from mxrun.commands.infer import InferRequest, infer
@@ -53,6 +54,25 @@ def test_a_runtime_gives_what_the_run_gives(
     assert report["bytes"] == file.stat().st_size
     assert report["inputs"] == {"data": {"dtype": "float32", "shape": ["batch", 1, 8, 8]}}
     assert report["outputs"] == {"softmax_output": {"dtype": "float32", "shape": ["batch", 10]}}
+
+
+def test_a_loss_without_outputs_gives_its_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result("train", "gpt_tiny", "train.max_steps=2", "data.eval=null", cwd=tmp_path)
+    file = tmp_path / "net.onnx"
+    report = result("convert", "runs/gpt_tiny", "-o", str(file), cwd=tmp_path)
+    shape = ["batch", 64, 62]
+    assert report["outputs"] == {"loss_softmax_output": {"dtype": "float32", "shape": shape}}
+    ids = np.random.default_rng(3).integers(0, 62, (5, 64), np.int32)
+    ours = load_model("runs/gpt_tiny").predict({"data": ids})
+    baseline = started("onnxruntime")
+    try:
+        (theirs,) = outputs_of(baseline, file.read_bytes(), {"data": ids})
+    finally:
+        baseline.close()
+    np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("config", CONFIGS)
