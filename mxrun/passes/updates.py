@@ -135,13 +135,16 @@ def hoist_updates(graph: Graph) -> Graph:
             (source,), (view,) = step.reads[:1], step.writes[:1]
             last_touch[source] = max(last_touch[source], last_touch[view])
     following: dict[int, list[Step]] = {}
+    changing = set(graph.mutations.values())
     for step in graph.steps:
         if step.kind is StepKind.UPDATE:
             overwritten = [graph.mutations[each] for each in step.writes if each in graph.mutations]
             position = max(last_touch.get(value, 0) for value in (*step.reads, *overwritten))
             # Readers of this step's outputs, and updates that overwrite what it reads, are updates
-            # that come later in the list.
-            last_touch.update(dict.fromkeys((*step.reads, *step.writes), position))
+            # that come later in the list. What none overwrites, such as a learning rate, orders
+            # nothing.
+            read = (value for value in step.reads if value in changing)
+            last_touch.update(dict.fromkeys((*read, *step.writes), position))
             following.setdefault(position, []).append(step)
     ordered: list[Step] = []
     for position, step in enumerate(others):
