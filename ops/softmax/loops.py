@@ -80,23 +80,29 @@ def shifted(call: SoftmaxRows, at: int, shift: Any, count: int) -> Any:
 
 
 @inlined
-def exponential_sum(call: SoftmaxRows, at: int, shift: Any) -> Any:
-    """Return the float64 sum of a row's exponentials."""
+def exponential_sum(
+    call: Arguments, at: int, columns: int, shift: Any, exponentials_at: Any
+) -> Any:
+    """Return the float64 sum of a row's exponentials.
+
+    exponentials_at(call, at, shift, count): returns a vector of them.
+    """
     total = 0.0
-    for first in range(0, call.columns, _BLOCK):
-        here, count = at + first, min(call.columns - first, _BLOCK)
+    for first in range(0, columns, _BLOCK):
+        here, count = at + first, min(columns - first, _BLOCK)
         steps, full = count // _STEP * _STEP, count // LANES * LANES
         a, b, c, d = lanes(0.0), lanes(0.0), lanes(0.0), lanes(0.0)
         for j in range(here, here + steps, _STEP):
-            a = add_lanes(a, shifted(call, j, shift, LANES))
-            b = add_lanes(b, shifted(call, j + LANES, shift, LANES))
-            c = add_lanes(c, shifted(call, j + 2 * LANES, shift, LANES))
-            d = add_lanes(d, shifted(call, j + 3 * LANES, shift, LANES))
+            a = add_lanes(a, exponentials_at(call, j, shift, LANES))
+            b = add_lanes(b, exponentials_at(call, j + LANES, shift, LANES))
+            c = add_lanes(c, exponentials_at(call, j + 2 * LANES, shift, LANES))
+            d = add_lanes(d, exponentials_at(call, j + 3 * LANES, shift, LANES))
         for j in range(here + steps, here + full, LANES):
-            a = add_lanes(a, shifted(call, j, shift, LANES))
+            a = add_lanes(a, exponentials_at(call, j, shift, LANES))
         total += sum_lanes(add_lanes(add_lanes(a, b), add_lanes(c, d)), LANES)
         if full < count:
-            total += sum_lanes(shifted(call, here + full, shift, count - full), count - full)
+            rest = count - full
+            total += sum_lanes(exponentials_at(call, here + full, shift, rest), rest)
     return total
 
 
@@ -109,7 +115,7 @@ def softmax_loop(call: SoftmaxRows) -> None:
     for row in range(begin // 16, end // 16):
         at = row * columns
         shift = lanes(row_maximum(call.data, at, columns))
-        total = exponential_sum(call, at, shift)
+        total = exponential_sum(call, at, columns, shift, shifted)
         if call.is_logarithm:
             logarithm = lanes(np.float32(math.log(total)))
             for j in range(0, columns, LANES):

@@ -15,7 +15,6 @@ from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Int32s, Integ
 from mxrun.codegen.jit import inlined, native, share
 from mxrun.codegen.vectors import (
     LANES,
-    add_lanes,
     lanes,
     load_lanes,
     multiply_lanes,
@@ -23,12 +22,8 @@ from mxrun.codegen.vectors import (
     subtract_lanes,
     sum_lanes,
 )
-from mxrun.ops.softmax.loops import exponentials, row_maximum
+from mxrun.ops.softmax.loops import exponential_sum, exponentials, row_maximum
 
-# Elements of a row that are summed in float32, and of one iteration: four sums whose additions do
-# not depend on each other.
-_BLOCK = 2048
-_STEP = 4 * LANES
 # Lower bound on probabilities before the logarithm (MXNet's), as an upper bound on entropies.
 _MAX_ENTROPY = -math.log(1e-8)
 
@@ -68,27 +63,6 @@ def relative(call: LabelledRows, at: int, most: Any, count: int) -> Any:
     return exponentials(subtract_lanes(load_lanes(call.data, at, count), most))
 
 
-@inlined
-def exponential_total(call: LabelledRows, at: int, most: Any) -> Any:
-    """Return the float64 sum of a row's exponentials."""
-    total = 0.0
-    for first in range(0, call.classes, _BLOCK):
-        here, count = at + first, min(call.classes - first, _BLOCK)
-        steps, full = count // _STEP * _STEP, count // LANES * LANES
-        a, b, c, d = lanes(0.0), lanes(0.0), lanes(0.0), lanes(0.0)
-        for j in range(here, here + steps, _STEP):
-            a = add_lanes(a, relative(call, j, most, LANES))
-            b = add_lanes(b, relative(call, j + LANES, most, LANES))
-            c = add_lanes(c, relative(call, j + 2 * LANES, most, LANES))
-            d = add_lanes(d, relative(call, j + 3 * LANES, most, LANES))
-        for j in range(here + steps, here + full, LANES):
-            a = add_lanes(a, relative(call, j, most, LANES))
-        total += sum_lanes(add_lanes(add_lanes(a, b), add_lanes(c, d)), LANES)
-        if full < count:
-            total += sum_lanes(relative(call, here + full, most, count - full), count - full)
-    return total
-
-
 class RowEntropies(LabelledRows):
     """Arguments of `entropies_loop`: one weighted entropy per row."""
 
@@ -104,7 +78,7 @@ def entropies_loop(call: RowEntropies) -> None:
     for n in range(begin // 16, end // 16):
         row = n * classes
         most = row_maximum(data, row, classes)
-        total = exponential_total(call, row, lanes(most))
+        total = exponential_sum(call, row, classes, lanes(most), relative)
         # A total that is NaN is the entropy of any label.
         entropy = total if math.isnan(total) else _MAX_ENTROPY
         if 0 <= label[n] < classes:
