@@ -27,6 +27,7 @@ from mxrun.operator.scalar import without_add_requests
 from mxrun.ops.copy_part import copy_part
 from mxrun.ops.forward_only import ForwardOnlyImplementation
 from mxrun.ops.rows import zero_part
+from mxrun.ops.state_update import StateUpdateProperty
 from mxrun.ops.view import ViewProperty
 
 T = TypeVar("T")
@@ -182,7 +183,7 @@ class CarryingParameters(Parameters):
 
 
 @register("_carry")
-class CarryingProperty(OperatorProperty[CarryingParameters]):
+class CarryingProperty(StateUpdateProperty[CarryingParameters]):
     """next = value, which overwrites state.
 
     All shapes are equal. No gradient.
@@ -190,7 +191,7 @@ class CarryingProperty(OperatorProperty[CarryingParameters]):
 
     type_string = "_carry"
     parameter_type = CarryingParameters
-    is_internal = True
+    rule = "carried state"
 
     def list_arguments(self) -> tuple[str, ...]:
         """The state of the present run, and its value in the next one."""
@@ -199,26 +200,6 @@ class CarryingProperty(OperatorProperty[CarryingParameters]):
     def list_outputs(self) -> tuple[str, ...]:
         """The state of the next run."""
         return ("next",)
-
-    def list_mutated_inputs(self) -> dict[int, int]:
-        """The state is overwritten."""
-        return {0: 0}
-
-    def list_gradients(self) -> tuple[GradientKind, ...]:
-        """No input has a gradient."""
-        return (GradientKind.NONE, GradientKind.NONE)
-
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Unify all shapes."""
-        names = (*self.list_arguments(), *self.list_outputs())
-        state, value, after = same_shape(names, [*inputs, *outputs], "carried state")
-        return PartialInference([state, value], [after], [])
-
-    def forward_inplace_option(
-        self, in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[tuple[T, T]]:
-        """Pair the state with the next one."""
-        return [(in_data[0], out_data[0])]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """Return 0: nothing is computed."""

@@ -14,15 +14,9 @@ from mxrun.operator import scalar
 from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import source, target
 from mxrun.operator.operator import ForwardCall, Operator
-from mxrun.operator.property import (
-    GradientKind,
-    OperatorProperty,
-    PartialInference,
-    PartialShapes,
-    same_shape,
-)
 from mxrun.operator.register import AnyProperty, implement, register
 from mxrun.ops.forward_only import ForwardOnlyImplementation
+from mxrun.ops.state_update import StateUpdateProperty
 
 T = TypeVar("T")
 Scalar = Any
@@ -37,7 +31,7 @@ class MovingAverageParameters(Parameters):
 
 
 @register("_moving_average")
-class MovingAverageProperty(OperatorProperty[MovingAverageParameters]):
+class MovingAverageProperty(StateUpdateProperty[MovingAverageParameters]):
     """average_output = momentum * average + (1 - momentum) * value.
 
     All shapes are equal; average_output overwrites average. No gradient.
@@ -45,7 +39,7 @@ class MovingAverageProperty(OperatorProperty[MovingAverageParameters]):
 
     type_string = "_moving_average"
     parameter_type = MovingAverageParameters
-    is_internal = True
+    rule = "moving average"
 
     def list_arguments(self) -> tuple[str, ...]:
         """The previous average and the new value."""
@@ -54,26 +48,6 @@ class MovingAverageProperty(OperatorProperty[MovingAverageParameters]):
     def list_outputs(self) -> tuple[str, ...]:
         """The new average."""
         return ("average_output",)
-
-    def list_mutated_inputs(self) -> dict[int, int]:
-        """The average is overwritten."""
-        return {0: 0}
-
-    def list_gradients(self) -> tuple[GradientKind, ...]:
-        """No input has a gradient."""
-        return (GradientKind.NONE, GradientKind.NONE)
-
-    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Unify all shapes."""
-        names = (*self.list_arguments(), *self.list_outputs())
-        average, value, output = same_shape(names, [*inputs, *outputs], "moving average")
-        return PartialInference([average, value], [output], [])
-
-    def forward_inplace_option(
-        self, in_data: Sequence[T], out_data: Sequence[T]
-    ) -> list[tuple[T, T]]:
-        """Pair the previous average with the new one."""
-        return [(in_data[0], out_data[0])]
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """Two products and one sum per element."""
