@@ -147,27 +147,36 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
 
     Raises UserError for a network that cannot be planned.
     """
+    started = time.perf_counter()
+    inferred = {length: infer_request(symbol, each) for length, each in _sized(request).items()}
     if request.budget is None or request.segment is not None:
-        return _compiled(symbol, request)
+        return _compiled(symbol, request, inferred, started)
 
     def planner(budget: Budget | None, segment: int | None = None, cheap: bool = False) -> Plan:
         given = replace(request, segment=segment, drop_cheap=cheap, budget=budget)
-        return _compiled(symbol, given)
+        return _compiled(symbol, given, inferred, started)
 
-    inference = infer_request(symbol, request)
-    lengths = segment_lengths(symbol, inference) if inference.complete else []
+    largest = inferred[None]
+    lengths = segment_lengths(symbol, largest) if largest.complete else []
     return fit_in_segments(planner, lengths, request.budget, StepSeconds(request.machine))
 
 
-def _compiled(symbol: Symbol, request: CompileRequest) -> Plan:
-    """Return the plan with recurrences in segments as requested."""
-    started = time.perf_counter()
+def _compiled(
+    symbol: Symbol,
+    request: CompileRequest,
+    inferred: Mapping[int | None, InferredSpecs],
+    started: float,
+) -> Plan:
+    """Return the plan with recurrences in segments as requested.
+
+    inferred: the specs of the network for sequences of each length. started: when planning began.
+    """
     graphs = {}
     for length, sized in _sized(request).items():
-        inference = infer_request(symbol, sized)
         for phase in request.phases:
             name = bucket_phase(phase, length)
-            graphs[name] = _selected(_phase_graph(symbol, sized, inference, phase), sized, name)
+            graph = _phase_graph(symbol, sized, inferred[length], phase)
+            graphs[name] = _selected(graph, sized, name)
     return _planned(graphs, request, started)
 
 
