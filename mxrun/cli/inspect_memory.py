@@ -32,7 +32,7 @@ _FOR_NETWORKS = (
 
 
 class PlannedPhase(str, Enum):
-    """What is planned: training with evaluation, inference, or the generation of text."""
+    """Planned phase: training with evaluation, inference, or the generation of text."""
 
     TRAIN = "train"
     INFER = "infer"

@@ -22,7 +22,7 @@ Scalar = Any
 
 @dataclass(frozen=True)
 class StepForm:
-    """What the maps of one layer depend on.
+    """Properties of a layer that decide its maps.
 
     has_mask: whether the output is multiplied by a mask. is_projected: whether the output before a
     projection is all that the step's map returns, and its gradient all that it reads. has_gradient:

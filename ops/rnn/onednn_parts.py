@@ -1,4 +1,4 @@
-"""What forward and backward of RNN in compiled code have in common."""
+"""Parts that forward and backward of RNN in compiled code have in common."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def last_values(
 
 @dataclass(frozen=True)
 class GivenGradients:
-    """What a backward loop begins with.
+    """Gradients with which a backward loop begins.
 
     stacked: gradients of stacked outputs by name. final: those of memories after the last step;
     others are zeros. sums: running sums of the gradients of variables.
