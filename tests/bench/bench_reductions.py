@@ -1,4 +1,4 @@
-"""Reductions, row loops and broadcasting against PyTorch: `bench_reductions.py --only NAME`.
+"""Reductions, scans, updates and broadcasting against PyTorch: `bench_reductions.py --only NAME`.
 
 Every case alternates with its counterpart in one process. The table gives the medians, their ratio
 and the ratio of the best times. The gradients of PyTorch are its formulas, written into an existing
@@ -15,7 +15,6 @@ from typing import Any
 
 import alternate
 import torch
-from torch.nn import functional
 
 ops: Any = torch.ops.aten
 Shape = tuple[int, ...]
@@ -232,120 +231,6 @@ def cumsum_match(shape: Shape, axis: int, backward: bool) -> alternate.Match:
     )
 
 
-def softmaxes() -> Iterator[alternate.Case]:
-    """softmax and log_softmax of rows, forward and backward."""
-    for name, shape in itertools.product(
-        ("softmax", "log_softmax"), ((700, 10_000), (30_000, 100), (3000, 1000))
-    ):
-        for backward in (False, True):
-            yield (
-                f"{name} {sized(shape)}{' backward' if backward else ''}",
-                lambda n=name, s=shape, b=backward: softmax_match(n, s, b),
-            )
-
-
-def softmax_match(name: str, shape: Shape, backward: bool) -> alternate.Match:
-    """PyTorch's kernels of the same names."""
-    bound = alternate.Bound(name, {"axis": -1}, [torch.randn(shape)], [torch.randn(shape)])
-    (x,), (g,), (y,), peer = bound.inputs, bound.out_grad, bound.outputs, torch.empty(shape)
-    forward = bound.forward()
-    forward()
-    if not backward:
-        call = getattr(ops, f"_{name}").out
-        return alternate.Match(
-            forward, lambda: call(x, -1, False, out=peer), lambda: alternate.difference(y, peer)
-        )
-    word = "grad_input" if name == "softmax" else "out"
-    call = getattr(ops, f"_{name}_backward_data").out
-    return alternate.Match(
-        bound.backward(),
-        lambda: call(g, y, -1, torch.float32, **{word: peer}),
-        lambda: alternate.difference(bound.gradients[0], peer),
-    )
-
-
-def normalizations() -> Iterator[alternate.Case]:
-    """LayerNorm and RMSNorm of rows, forward and backward."""
-    for name, shape, backward in itertools.product(
-        ("LayerNorm", "RMSNorm"), ((2048, 384), (8192, 768)), (False, True)
-    ):
-        yield (
-            f"{name} {sized(shape)}{' backward' if backward else ''}",
-            lambda n=name, s=shape, b=backward: normalization_match(n, s, b),
-        )
-
-
-def normalization_match(name: str, shape: Shape, backward: bool) -> alternate.Match:
-    """PyTorch's kernels; backward of RMSNorm is autograd's, of the retained graph."""
-    x, g, scales = torch.randn(shape), torch.randn(shape), [torch.randn(shape[1]) for _ in "gb"]
-    centered = name == "LayerNorm"
-    inputs = [x, *scales] if centered else [x, scales[0]]
-    heads = [g] + [None] * (2 if centered else 1)
-    bound = alternate.Bound(name, {}, inputs, heads, range(len(inputs)))
-    forward = bound.forward()
-    forward()
-    peer, rows, size = torch.empty(shape), torch.empty(shape[0], 1), shape[1:]
-    if centered and not backward:
-        others = (rows, torch.empty_like(rows))
-        call = ops.native_layer_norm.out
-        return alternate.Match(
-            forward,
-            lambda: call(x, size, *scales, 1e-5, out0=peer, out1=others[0], out2=others[1]),
-            lambda: alternate.difference(bound.outputs[0], peer),
-        )
-    if not backward:
-        return alternate.Match(
-            forward,
-            lambda: functional.rms_norm(x, size, scales[0], 1e-5),
-            lambda: alternate.difference(
-                bound.outputs[0], functional.rms_norm(x, size, scales[0], 1e-5)
-            ),
-        )
-    if centered:
-        _, mean, factor = ops.native_layer_norm(x, size, *scales, 1e-5)
-        back = ops.native_layer_norm_backward.out
-        found = {"out0": peer, "out1": torch.empty(size), "out2": torch.empty(size)}
-        return alternate.Match(
-            bound.backward(),
-            lambda: back(g, x, size, mean, factor, *scales, [True] * 3, **found),
-            lambda: alternate.difference(bound.gradients[0], peer),
-        )
-    leaves = [each.clone().requires_grad_() for each in inputs]
-    output = functional.rms_norm(leaves[0], size, leaves[1], 1e-5)
-    return alternate.Match(
-        bound.backward(),
-        lambda: torch.autograd.grad(output, leaves, g, retain_graph=True),
-        lambda: alternate.difference(
-            bound.gradients[0], torch.autograd.grad(output, leaves, g, retain_graph=True)[0]
-        ),
-    )
-
-
-def losses() -> Iterator[alternate.Case]:
-    """Cross-entropies of rows, forward and backward together."""
-    for name in ("softmax_cross_entropy", "SoftmaxOutput"):
-        for shape in ((700, 10_000), (64, 50_000), (64, 10), (4096, 1000)):
-            yield f"{name} {sized(shape)}", lambda n=name, s=shape: loss_match(n, s)
-
-
-def loss_match(name: str, shape: Shape) -> alternate.Match:
-    """F.cross_entropy and its backward."""
-    label = torch.randint(0, shape[1], shape[:1])
-    bound = alternate.Bound(name, {}, [torch.randn(shape), label.to(torch.int32)], None)
-    x = bound.inputs[0].clone().requires_grad_()
-    forward, backward = bound.forward(), bound.backward()
-
-    def own() -> None:
-        forward()
-        backward()
-
-    def peer() -> None:
-        x.grad = None
-        functional.cross_entropy(x, label, reduction="sum").backward()
-
-    return alternate.Match(own, peer, lambda: alternate.difference(bound.gradients[0], x.grad))
-
-
 def embeddings() -> Iterator[alternate.Case]:
     """The gradient of a table from few and from many ids."""
     for rows, columns, ids in ((10_000, 200, 700), (50_000, 512, 8192)):
@@ -454,9 +339,6 @@ def cases() -> Iterator[alternate.Case]:
     yield from reductions()
     yield from moments()
     yield from cumulative()
-    yield from softmaxes()
-    yield from normalizations()
-    yield from losses()
     yield from embeddings()
     yield from updates()
     yield from broadcasts()
