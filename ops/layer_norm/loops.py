@@ -1,8 +1,8 @@
 """Normalisation of rows as compiled loops over float32 or bfloat16 tensors.
 
 A row is read several times while it is in the L1 cache: for its mean, for its squared distances
-from it, and for the output. All arithmetic is float32; sums are pairwise within blocks of a row, in
-64 lanes, and the blocks are added in float64. Nothing depends on the team size.
+from it, and for the output. All arithmetic is float32; the blocks of a row's sums are added in
+float64. Nothing depends on the team size.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from mxrun.codegen.vectors import (
     subtract_lanes,
     sum_lanes,
 )
+from mxrun.ops.row_sum import row_sum
 
 # Elements of a row that are summed in float32.
 _BLOCK = 2048
-# Elements of one iteration: four sums whose additions do not depend on each other.
-_STEP = 4 * LANES
 
 
 class NormalizedRows(Arguments):
@@ -47,32 +46,16 @@ class NormalizedRows(Arguments):
 
 
 @inlined
-def term(data: Any, at: int, count: int, center: Any, is_squared: bool) -> Any:
-    """Return a vector of distances from the center, or of their squares."""
-    value = subtract_lanes(load_lanes(data, at, count), center)
-    return multiply_lanes(value, value) if is_squared else value
+def distances(call: NormalizedRows, at: int, center: Any, count: int) -> Any:
+    """Return a vector of distances from the center."""
+    return subtract_lanes(load_lanes(call.data, at, count), center)
 
 
 @inlined
-def row_sum(data: Any, at: int, columns: int, center: Any, is_squared: bool) -> Any:
-    """Return the float64 sum of a row's distances from the center, or of their squares."""
-    total = 0.0
-    for first in range(0, columns, _BLOCK):
-        here, count = at + first, min(columns - first, _BLOCK)
-        steps, full = count // _STEP * _STEP, count // LANES * LANES
-        a, b, c, d = lanes(0.0), lanes(0.0), lanes(0.0), lanes(0.0)
-        for j in range(here, here + steps, _STEP):
-            a = add_lanes(a, term(data, j, LANES, center, is_squared))
-            b = add_lanes(b, term(data, j + LANES, LANES, center, is_squared))
-            c = add_lanes(c, term(data, j + 2 * LANES, LANES, center, is_squared))
-            d = add_lanes(d, term(data, j + 3 * LANES, LANES, center, is_squared))
-        for j in range(here + steps, here + full, LANES):
-            a = add_lanes(a, term(data, j, LANES, center, is_squared))
-        total += sum_lanes(add_lanes(add_lanes(a, b), add_lanes(c, d)), LANES)
-        if full < count:
-            rest = term(data, here + full, count - full, center, is_squared)
-            total += sum_lanes(rest, count - full)
-    return total
+def squares(call: NormalizedRows, at: int, center: Any, count: int) -> Any:
+    """Return a vector of squared distances from the center."""
+    value = distances(call, at, center, count)
+    return multiply_lanes(value, value)
 
 
 class RowNormalization(NormalizedRows):
@@ -124,9 +107,9 @@ def normalize_rows_loop(call: RowNormalization) -> None:
         if call.left is not None:
             add_row(call, at)
         if call.is_centered:
-            average = np.float32(row_sum(call.data, at, columns, lanes(0.0), False) / columns)
+            average = np.float32(row_sum(call, at, columns, lanes(0.0), distances) / columns)
         center = lanes(average)
-        square = row_sum(call.data, at, columns, center, True) / columns
+        square = row_sum(call, at, columns, center, squares) / columns
         deviation = np.sqrt(square + np.float64(call.epsilon))
         factor = lanes(np.float32(1 / deviation))
         if call.output is not None:

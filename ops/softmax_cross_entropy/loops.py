@@ -22,7 +22,8 @@ from mxrun.codegen.vectors import (
     subtract_lanes,
     sum_lanes,
 )
-from mxrun.ops.softmax.loops import exponential_sum, exponentials, row_maximum
+from mxrun.ops.row_sum import row_sum
+from mxrun.ops.softmax.loops import exponentials, row_maximum
 
 # Lower bound on probabilities before the logarithm (MXNet's), as an upper bound on entropies.
 _MAX_ENTROPY = -math.log(1e-8)
@@ -78,7 +79,7 @@ def entropies_loop(call: RowEntropies) -> None:
     for n in range(begin // 16, end // 16):
         row = n * classes
         most = row_maximum(data, row, classes)
-        total = exponential_sum(call, row, classes, lanes(most), relative)
+        total = row_sum(call, row, classes, lanes(most), relative)
         # A total that is NaN is the entropy of any label.
         entropy = total if math.isnan(total) else _MAX_ENTROPY
         if 0 <= label[n] < classes:
