@@ -76,6 +76,10 @@ class OnednnLinear(Implementation):
         """Return the products for the gradients of data and weight, from these specs."""
         raise NotImplementedError
 
+    def add_bias_sum(self, parts: GradientParts, request: BackwardRequest) -> None:
+        """Add the sum of the output's gradient over its rows."""
+        parts.add_column_sum(source(0), self.layout, target(2))
+
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare the requested products, and the sum of the output's gradient for the bias.
 
@@ -97,5 +101,5 @@ class OnednnLinear(Implementation):
                 parts.add_primitive(product.prepared(name, request.choices), product.slots)
                 count += 1
         if parts.is_requested(2):
-            parts.add_column_sum(source(0), self.layout, target(2))
+            self.add_bias_sum(parts, request)
         return parts.kernel(count * request.forward.flops)

@@ -84,8 +84,8 @@ class GradientParts:
         """Add a primitive; its specs decide layouts and dtypes, but their shapes may differ."""
         for argument, slot in slots.items():
             spec = primitive.specs[argument]
-            self._use(slot, spec.layout, spec.dtype)
-        self._add(primitive.implementation, PrimitivePart(primitive, slots))
+            self.use(slot, spec.layout, spec.dtype)
+        self.add(primitive.implementation, PrimitivePart(primitive, slots))
 
     def add_column_sum(self, matrix: Slot, layout: Layout, total: Slot) -> None:
         """Add `total` = sum over the rows of `matrix`; a row has total's size.
@@ -93,12 +93,12 @@ class GradientParts:
         `layout` is the layout in which the matrix is read. Its dtype is the one in which another
         part reads it, else the one in which it is stored.
         """
-        spec = self._use(matrix, layout)
-        columns = self._use(total, PLAIN, FLOAT32).elements
+        spec = self.use(matrix, layout)
+        columns = self.use(total, PLAIN, FLOAT32).elements
         team = self._request.device.team_for_elements(spec.elements)
         prepared = column_sum(spec.elements // columns, columns, team, spec.dtype)
         ends = {Argument.SOURCE: matrix, Argument.OUTPUT: total}
-        self._add(prepared.implementation, PrimitivePart(prepared, ends))
+        self.add(prepared.implementation, PrimitivePart(prepared, ends))
 
     def kernel(self, flops: int) -> Kernel:
         """Return the kernel of all parts in the order in which they were added."""
@@ -112,11 +112,16 @@ class GradientParts:
             flops=flops,
         )
 
-    def _add(self, name: str, part: KernelPart) -> None:
+    def add(self, name: str, *parts: KernelPart) -> None:
+        """Add parts whose slots are used as `use` says; `name` becomes one of the kernel's name."""
         self._names.append(name)
-        self._parts.append(part)
+        self._parts += parts
 
-    def _use(self, slot: Slot, layout: Layout, dtype: str | None = None) -> TensorSpec:
+    def use(self, slot: Slot, layout: Layout, dtype: str | None = None) -> TensorSpec:
+        """Return the spec of a slot that a part uses in a layout.
+
+        dtype: by default that in which another part uses it, else that in which it is stored.
+        """
         given = self._given[slot]
         if given is None:
             raise InternalError(f"a part reads {slot}, which backward does not declare")
