@@ -288,12 +288,12 @@ class _Expander:
             self._problem(frame, f"{RECURRENT} needs layers", place, expected="a list of layers")
             layers = SourceNode((), place)
         own = {key: part for key, part in entries.items() if key not in ("name", "layers")}
-        sequences = entries_of(entries.get("sequences"))
-        for key in (*sequences, *entries_of(entries.get("memories"))):
+        read = (*entries_of(entries.get("sequences")), *entries_of(entries.get("memories")))
+        for key in read:
             self._names.add(f"{name}/{key}")
         outside = self.flat, self.chains
         self.flat, self.chains, self._given_input = [], [], None
-        self._previous = next((f"/{name}/{key}" for key in sequences), self._previous)
+        self._previous = next((f"/{name}/{key}" for key in read), self._previous)
         chain = (*frame.chain, f"a layer of {RECURRENT} {name!r} at {item.body.start}")
         self.layers(layers, replace(frame, scope=name, chain=chain, prefix=""))
         inner = tuple(_relative(layer, f"{name}/") for layer in self.flat)

@@ -117,10 +117,16 @@ class RecurrentKeys(Section):
     model_config = ConfigDict(json_schema_extra={"examples": [_STEP, {**_STEP, "final": ["h"]}]})
 
     sequences: dict[Word, Reference] = Field(
+        default={},
         description="The sequences that are read step by step: names for use in the recurrence, "
         "and the layers or inputs outside; the first layer reads the first of them.",
         examples=[{"x": "data"}],
-        min_length=1,
+    )
+    steps: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="The number of steps of a recurrence that reads no sequence, whose first layer "
+        "reads the first memory; default: that of the sequences.",
+        examples=[16],
     )
     memories: dict[Word, MemoryKeys] = Field(
         default={},
@@ -131,7 +137,7 @@ class RecurrentKeys(Section):
         description="The layers of one step.",
         examples=[_STEP["layers"]],
     )
-    outputs: tuple[Reference, ...] | None = Field(
+    outputs: Annotated[tuple[Reference, ...], Field(min_length=1)] | None = Field(
         default=None,
         description="The layers of the recurrence whose values at all steps are its outputs "
         "`rnn[0]`, `rnn[1]`, ...; default: its last layer.",

@@ -194,7 +194,7 @@ def _layer_definitions(operators: Kinds) -> Schema:
             "type": "object",
             "description": inspect.cleandoc(RecurrentKeys.__doc__ or ""),
             "properties": {**recurrent, "layers": layers},
-            "required": ["sequences", "layers"],
+            "required": ["layers"],
             "additionalProperties": False,
         },
         "MemoryKeys": {

@@ -18,7 +18,7 @@ The layers within are called `rnn/fc`, and so on; weights are shared by all step
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias
 
@@ -29,7 +29,7 @@ from mxrun.base.keywords import RECURRENT
 from mxrun.base.near_names import nearest
 from mxrun.config.file_keys import RecurrentKeys
 from mxrun.config.layers import LayerConfig, read_layer
-from mxrun.config.marked import SourceNode
+from mxrun.config.marked import SourceNode, entries_of
 from mxrun.config.names import joined
 from mxrun.config.translate import translate
 
@@ -107,42 +107,86 @@ def _recurrent(
         scope,
     )
     found = RecurrentConfig(**vars(own), keys=keys, layers=layers, node=node)
-    diagnostics += _inconsistent(found)
+    diagnostics += _inconsistent(found, is_nested=scope != "")
     return found
 
 
-def _inconsistent(layer: RecurrentConfig) -> Sequence[Diagnostic]:
-    """Return the problems of keys that contradict each other."""
-    keys, found = layer.keys, []
-    for name in keys.memories.keys() & keys.sequences.keys():
-        place = layer.node.find("memories", name).start
-        problem = f"{layer.name!r} has a sequence and a memory named {name!r}"
-        found.append(Diagnostic(problem, place, hint="choose another name", chain=layer.chain))
-    for position, name in enumerate(keys.final):
-        if name not in keys.memories:
-            hint = nearest(name, keys.memories) or "final lists memories of the recurrence"
-            place, problem = layer.node.find("final", position).place, f"no memory {name!r}"
-            expected = f"one of {', '.join(keys.memories)}" if keys.memories else ""
-            found.append(
-                Diagnostic(
-                    f"{layer.name!r} has {problem}", place, expected, name, hint, layer.chain
-                )
-            )
+def _inconsistent(layer: RecurrentConfig, is_nested: bool) -> Iterator[Diagnostic]:
+    """Yield the problems of keys that contradict each other."""
+    for each in (
+        *_step_count(layer),
+        *_memories(layer),
+        *_final(layer),
+        *_carried(layer, is_nested),
+        *_directions(layer),
+    ):
+        yield replace(each, problem=f"{layer.name!r}{each.problem}", chain=layer.chain)
+
+
+def _step_count(layer: RecurrentConfig) -> Iterator[Diagnostic]:
+    keys, node = layer.keys, layer.node
+    given = "sequences" if keys.sequences else "steps"
+    if not keys.sequences and keys.steps is None:
+        place = node.find("sequences").place if "sequences" in entries_of(node) else node.start
+        hint = "without sequences, give the number of steps by steps: N"
+        yield Diagnostic(" reads no sequence", place, "sequences: {x: data}", "none", hint)
+    elif keys.sequences and keys.steps is not None:
+        problem = " has sequences and a number of steps"
+        hint = "leave out steps: they are those of the sequences"
+        yield Diagnostic(problem, node.find("steps").start, "one of the two", given, hint)
+
+
+def _memories(layer: RecurrentConfig) -> Iterator[Diagnostic]:
+    memories, found = layer.keys.memories, set[str]()
+    # A memory that is named like a layer is reported with that.
+    layers = {each.name for each in layer.layers}
+    for name in memories:
+        if name in layer.keys.sequences:
+            place = layer.node.find("memories", name).start
+            problem, hint = f" has a sequence and a memory named {name!r}", "choose another name"
+            yield Diagnostic(problem, place, "names that differ", name, hint)
+        path = [name]
+        while path[-1] in memories and path[-1] not in path[:-1]:
+            path.append(memories[path[-1]].layer)
+        is_taken = joined(layer.name, name) in layers
+        is_new = path[-1] == name and found.isdisjoint(path) and not is_taken
+        if is_new and all(memories[each].initial is None for each in path):
+            place = layer.node.find("memories", name, "layer").place
+            problem = f": no layer computes the memory {name!r}"
+            hint = "a memory names the layer that computes its next value"
+            yield Diagnostic(problem, place, "a layer", " <- ".join(path), hint)
+        found.update(path)
+
+
+def _final(layer: RecurrentConfig) -> Iterator[Diagnostic]:
+    known = layer.keys.memories
+    for position, name in enumerate(layer.keys.final):
+        if name not in known:
+            hint = nearest(name, known) or "final lists memories of the recurrence"
+            place, problem = layer.node.find("final", position).place, f" has no memory {name!r}"
+            expected = f"one of {', '.join(known)}" if known else "a memory"
+            yield Diagnostic(problem, place, expected, name, hint)
+
+
+def _carried(layer: RecurrentConfig, is_nested: bool) -> Iterator[Diagnostic]:
+    keys = layer.keys
     for name, memory in keys.memories.items():
         others = {
             "initial": memory.initial is not None,
             "lengths": keys.lengths is not None,
             "reverse": keys.reverse,
             "bidirectional": keys.bidirectional,
+            "a recurrence around it": is_nested,
         }
         for key in (key for key, is_set in others.items() if memory.carry and is_set):
             place = layer.node.find("memories", name, "carry").start
-            problem = f"{layer.name!r}: a memory that is carried cannot be used with {key}"
+            problem = f": a memory that is carried cannot be used with {key}"
             hint = "leave out carry: the memory then begins anew in every batch"
-            found.append(Diagnostic(problem, place, hint=hint, chain=layer.chain))
-    if keys.reverse and keys.bidirectional:
-        place = layer.node.find("reverse").start
-        problem = f"{layer.name!r} is reversed and bidirectional"
+            yield Diagnostic(problem, place, f"carry without {key}", "both", hint)
+
+
+def _directions(layer: RecurrentConfig) -> Iterator[Diagnostic]:
+    if layer.keys.reverse and layer.keys.bidirectional:
+        place, problem = layer.node.find("reverse").start, " is reversed and bidirectional"
         hint = "leave out reverse: a bidirectional recurrence runs in both directions"
-        found.append(Diagnostic(problem, place, "one of the two", hint=hint, chain=layer.chain))
-    return found
+        yield Diagnostic(problem, place, "one of the two", "both", hint)

@@ -14,6 +14,7 @@ from mxrun.base.patterns import PatternTable
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.config import NetworkSection, Parsed, VariableSection
 from mxrun.frontend.frozen import with_frozen_states
+from mxrun.frontend.recurrent_checks import undetermined
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
@@ -181,6 +182,8 @@ def build_model(
         )
         for name in inference.unknown
     )
+    if len(diagnostics) == before:
+        diagnostics += undetermined(symbol.nodes, inference)
     if len(diagnostics) > before:
         return None
     inputs = {

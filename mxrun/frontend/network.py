@@ -67,6 +67,8 @@ class _Wiring:
         self.outputs: dict[str, Outputs] = {}
         self.inside: dict[str, str] = {}
         self.later = {layer.name: layer for layer in parsed.layers}
+        # Name of the innermost recurrence whose layers are wired; empty outside of any.
+        self.recurrence = ""
         self.defined: dict[str, SourceLocation] = {}
         network = parsed.network
         self.inputs = () if network is None else tuple(network.inputs)
@@ -89,16 +91,17 @@ class _Wiring:
         recurrent = layer if isinstance(layer, RecurrentConfig) else None
         prop = None if recurrent is not None else self._property(layer)
         if layer.name in self.nodes:
-            first = self.defined.get(layer.name)
-            what = f"the layer at {first}" if first else "an input"
-            self._problem(layer, f"the name {layer.name!r} is taken by {what}", layer.name_place)
+            text = f"the name {layer.name!r} is taken by {self._owner(layer.name)}"
+            self._problem(layer, text, layer.name_place, hint="choose another name")
             self.previous = NodeEntry(Node("", place=layer.place))
             return
         self.defined[layer.name] = layer.name_place
         self._check_reserved(layer.name, layer.name_place, layer.chain)
-        if recurrent is not None:
+        if recurrent is not None and self.parsed.network is not None:
             wire_recurrent(self, recurrent)
             return
+        for each in () if recurrent is None else recurrent.layers:
+            self.add(each)
         if prop is None or self.parsed.network is None:
             node = Node(layer.name, place=layer.place)
         else:
@@ -106,6 +109,13 @@ class _Wiring:
         self.nodes[layer.name] = node
         self.names.add(layer.name)
         self.previous = NodeEntry(node)
+
+    def _owner(self, name: str) -> str:
+        """Return what has a name already, for messages."""
+        if name in self.defined:
+            return f"the layer at {self.defined[name]}"
+        is_input = name in self.inputs
+        return "an input" if is_input else f"a sequence or memory at {self.nodes[name].place}"
 
     def symbol(self, outputs: Sequence[str]) -> Symbol:
         """Return the symbol of the named outputs, or else of the last layer."""
@@ -413,21 +423,25 @@ class _Wiring:
         layer: LayerConfig | None,
     ) -> Diagnostic:
         name = reference.split("[", maxsplit=1)[0].lstrip("/")
+        before = ""
+        if self.recurrence and layer is not None:
+            before = f"read what it was a step before by a memory of {self.recurrence!r}"
         if layer is not None and name in (layer.name, layer.name.rpartition("/")[2]):
             return Diagnostic(
                 f"{layer.name!r} reads its own output: a cycle",
                 place,
-                hint="a layer reads only layers before it",
+                hint=before or "a layer reads only layers before it",
                 chain=chain,
             )
-        if name in self.later:
+        within = f"{self.recurrence}/{name}"
+        if later := self.later.get(within) or self.later.get(name):
             return Diagnostic(
-                f"{reference!r} is defined later, at {self.later[name].name_place}: a cycle, "
+                f"{reference!r} is defined later, at {later.name_place}: a cycle, "
                 "or layers out of order",
                 place,
                 expected="a layer or input defined before",
                 got=reference,
-                hint="move that layer up; networks have no cycles",
+                hint=f"move that layer up{before and f', or {before}'}",
                 chain=chain,
             )
         known = [*self.names, *self.variables, *self.declared]

@@ -16,6 +16,7 @@ from mxrun.base.near_names import listed
 from mxrun.config import LayerConfig, Names, RecurrentConfig, SourceNode
 from mxrun.frontend.axes import Ranks
 from mxrun.frontend.carried import carrying, state_name
+from mxrun.frontend.recurrent_checks import misplaced, no_lengths
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.graph.recurrence.node import recurrent_node
 from mxrun.graph.recurrence.operator import SEQUENCE_LENGTH
@@ -57,6 +58,7 @@ class Wiring(Protocol):
     names: Names
     ranks: Ranks
     later: dict[str, LayerConfig]
+    recurrence: str
 
     def add(self, layer: LayerConfig) -> None:
         """Build one layer."""
@@ -128,6 +130,9 @@ def _outside(wiring: Wiring, layer: RecurrentConfig) -> _Outside:
         return _resolved(wiring, layer, written, layer.scope)
 
     keys = layer.keys
+    lengths = None if keys.lengths is None else found("lengths")
+    if lengths is not None:
+        wiring.diagnostics += no_lengths(layer, wiring.ranks.of(lengths))
     sequences = {name: found("sequences", name) for name in keys.sequences}
     initial = {
         name: found("memories", name, "initial")
@@ -137,7 +142,7 @@ def _outside(wiring: Wiring, layer: RecurrentConfig) -> _Outside:
     return _Outside(
         {name: entry for name, entry in sequences.items() if entry is not None},
         {name: entry for name, entry in initial.items() if entry is not None},
-        None if keys.lengths is None else found("lengths"),
+        lengths,
     )
 
 
@@ -152,8 +157,9 @@ def _body(
 ) -> _Body | None:
     """Wire the layers within; None after a problem."""
     keys, name, before = layer.keys, layer.name, len(wiring.diagnostics)
-    first = set(wiring.nodes)
+    first, around = set(wiring.nodes), wiring.recurrence
     _add_variables(wiring, layer, outside)
+    wiring.recurrence = name
     wiring.later.update((each.name, each) for each in layer.layers)
     for each in layer.layers:
         wiring.add(each)
@@ -163,6 +169,7 @@ def _body(
     for memory in keys.memories:
         written = layer.reference("memories", memory, "layer")
         memories[memory] = _resolved(wiring, layer, written, name)
+    wiring.recurrence = around
     own = {key: wiring.nodes.pop(key) for key in [*wiring.nodes] if key not in first}
     wiring.inside.update(dict.fromkeys(own, name))
     entries = [*heads, *memories.values()]
@@ -170,7 +177,7 @@ def _body(
         return None
     stacked = [head for head in heads if head is not None] or [last]
     nexts = {key: entry for key, entry in memories.items() if entry is not None}
-    _check_layers(wiring, layer, own, [*stacked, *nexts.values()])
+    wiring.diagnostics += misplaced(layer, own, [*stacked, *nexts.values()])
     others = _Others(name, known)
     captured = others.captured([*stacked, *nexts.values()])
     return _Body(
@@ -200,30 +207,8 @@ def _add_variables(wiring: Wiring, layer: RecurrentConfig, outside: _Outside) ->
         wiring.names.add(full)
         rank = ranks.get(key) if shape is None else len(shape) + 1
         wiring.ranks.add(full, None if rank is None else (None,) * rank)
-    wiring.previous = NodeEntry(wiring.nodes[f"{layer.name}/{next(iter(keys.sequences))}"])
-
-
-def _check_layers(
-    wiring: Wiring, layer: RecurrentConfig, own: Mapping[str, Node], heads: Sequence[NodeEntry]
-) -> None:
-    """Report layers that cannot stand in a recurrence, and those that nothing reads."""
-    reached = set(topological(heads))
-    for node in own.values():
-        title = f"{node.operator} {node.name!r}"
-        if node.prop is None:
-            continue
-        if node.prop.loss_output is not None:
-            problem = f"{title}: a recurrence has no loss of its own"
-            hint = f"move it behind {layer.name!r}, whose outputs have all steps"
-        elif node.prop.list_auxiliary_states():
-            problem = f"{title} has states, which the steps of a recurrence cannot share"
-            hint = "LayerNorm normalises without states"
-        elif node not in reached:
-            problem = f"nothing reads the layer {node.name!r}"
-            hint = f"remove it, or add it to the outputs of {layer.name!r}"
-        else:
-            continue
-        wiring.diagnostics.add(Diagnostic(problem, node.place, hint=hint, chain=layer.chain))
+    first = next(iter((*keys.sequences, *keys.memories)), None)
+    wiring.previous = None if first is None else NodeEntry(wiring.nodes[f"{layer.name}/{first}"])
 
 
 class _Others:
@@ -344,6 +329,7 @@ class _Composition:
             reverse=reverse and lengths is None,
             use_sequence_length=lengths is not None,
             valid=(valid.name,) if lengths is not None and memories else (),
+            steps=keys.steps,
             unroll=keys.unroll,
         )
         node = recurrent_node(

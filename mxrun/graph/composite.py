@@ -81,6 +81,7 @@ class _CompositeNodes:
             reverse=network.is_reversed,
             use_sequence_length=False,
             valid=(),
+            steps=None,
             unroll=False,
         )
         given = {**network.sequences, **initial, **network.shared}

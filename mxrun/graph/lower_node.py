@@ -126,14 +126,13 @@ class _Unrolled:
         given = dict(zip(prop.list_arguments(), node.inputs, strict=True))
         self._given = {name: entries[entry] for name, entry in given.items()}
         specs = [builder.values[value].spec for value in self._given.values()]
-        self._body = prop.body_specs(specs)
+        self._body, self._steps = prop.body_specs(specs), prop.count(specs)
         self._first = len(builder.steps)
         self._states: dict[int, ValueId] = {}
 
     def add(self) -> None:
         """Append the steps of all iterations."""
-        prop, node = self._prop, self._node
-        steps = self._builder.values[self._given[prop.parameters.sequences[0]]].spec.shape[0]
+        prop, node, steps = self._prop, self._node, self._steps
         sequences = {
             name: self._rows(self._given[name], name) for name in prop.parameters.sequences
         }

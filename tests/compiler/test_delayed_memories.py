@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from recurrent_networks import LOSS, assert_same_bits, config, outcome
 
+UNREAD = "sequence of which no layer reads the memory"
 MEMORIES = {
     "delay": "h: {layer: next, shape: [5]}, q: {layer: h, shape: [5]}, r: {layer: q, shape: [5]}",
     "delay in reverse order": "r: {layer: q, shape: [5]}, q: {layer: h, shape: [5]}, "
@@ -14,8 +15,7 @@ MEMORIES = {
     "exchange": "h: {layer: next, shape: [5]}, q: {layer: r, shape: [5], initial: first}, "
     "r: {layer: q, shape: [5]}",
     "view": "h: {layer: next, shape: [5]}, r: {layer: column, shape: [5, 1]}",
-    "sequence that no layer reads": "h: {layer: next, shape: [5]}, q: {layer: x, shape: [3]}, "
-    "r: {layer: h, shape: [5]}",
+    UNREAD: "h: {layer: next, shape: [5]}, q: {layer: x, shape: [3]}, r: {layer: h, shape: [5]}",
 }
 BODY = """\
     - FullyConnected: {{name: first, data: data, num_hidden: 5}}
@@ -43,7 +43,7 @@ def network(case: str, lengths: bool, final: str) -> str:
         more="        lengths: n\n" if lengths else "",
         view=VIEW if is_view else "",
         read="row" if is_view else "r",
-        final=final,
+        final=f"{final}, q" if case == UNREAD else final,
     )
     inputs = "{data: [4, 3], n: [], label: []}" if lengths else "{data: [4, 3], label: []}"
     return config(inputs, layers + LOSS)

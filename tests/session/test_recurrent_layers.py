@@ -105,6 +105,40 @@ def test_both_directions_are_two_recurrences_side_by_side(tmp_path: Path) -> Non
         )
 
 
+GENERATOR = """\
+    - recurrent:
+        name: rnn
+        steps: 7
+        memories: {h: {layer: next, shape: [5], initial: first}}
+        layers:
+          - FullyConnected: {name: fc, num_hidden: 5}
+          - Activation: {name: next, act_type: tanh}
+        outputs: [next]
+"""
+
+
+def test_X9_a_recurrence_without_sequences_runs_a_number_of_steps(tmp_path: Path) -> None:
+    text = config(f"{{first: [5], target: [{STEPS}, 5]}}", GENERATOR + TARGETS)
+    found = equals_unrolled(tmp_path, text)["evaluate loss_output"]
+    specs = plan_of(*symbol_of(tmp_path, text)).specs
+    h, weight, bias = (
+        drawn(name, specs[name]) for name in ("first", "rnn/fc_weight", "rnn/fc_bias")
+    )
+    for t in range(STEPS):
+        h = np.tanh(h @ weight.T + bias)
+        np.testing.assert_allclose(found[:, t], h, atol=1e-5)
+    assert_same_bits(outcome(tmp_path, text), outcome(tmp_path, text, segment=3))
+
+
+def test_X9_records_without_sequences_have_numbers_of_steps(tmp_path: Path) -> None:
+    inputs = f"{{first: [5], lengths: [], target: [{STEPS}, 5]}}"
+    text = config(inputs, with_keys(GENERATOR, "        lengths: lengths\n") + TARGETS)
+    found = equals_unrolled(tmp_path, text, given={"lengths": LENGTHS})["evaluate loss_output"]
+    for record, length in enumerate(LENGTHS):
+        assert found[record, :length].all()
+        assert not found[record, length:].any()
+
+
 LENGTHS = np.array([3, 5, 1, 2])
 RAGGED = with_keys(CELL, "        lengths: lengths\n")
 STACKED = config(f"{{data: [{STEPS}, 3], target: [{STEPS}, 5], lengths: []}}", RAGGED + TARGETS)

@@ -40,7 +40,7 @@ def segment_lengths(symbol: Symbol, inference: InferredSpecs) -> list[int | None
     The list is empty without recurrences.
     """
     steps = [
-        inference.spec(node.inputs[0]).shape[0]
+        node.prop.count([*map(inference.spec, node.argument_entries())])
         for node in symbol.nodes
         if isinstance(node.prop, RecurrenceProperty) and not node.prop.parameters.unroll
     ]

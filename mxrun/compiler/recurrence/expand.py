@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.recurrence.body import (
     BackwardRequestOfBody,
@@ -171,13 +170,8 @@ class _Expansion:
         return SegmentedRecurrence(self._recurrence, self._divided, length)
 
     def _count(self) -> int:
-        prop = self._prop
-        if prop.parameters.sequences:
-            return self._spec(self._arguments[prop.parameters.sequences[0]]).shape[0]
-        value = self._step.outputs[0]
-        if value is None or not prop.stacked:
-            raise InternalError(f"{self._step.name}: the number of steps is unknown")
-        return self._spec(value).shape[0]
+        given = (self._arguments[name] for name in self._prop.list_arguments())
+        return self._prop.count([*map(self._spec, given)])
 
     def _wanted_gradients(self, body: Graph) -> BackwardRequestOfBody | None:
         if self._backward is None:

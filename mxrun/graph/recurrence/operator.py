@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
+from mxrun.graph.attributes import declared_shape
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry, topological
 from mxrun.graph.recurrence.parameters import RecurrenceParameters
@@ -33,7 +34,7 @@ from mxrun.operator.property import (
     ResourceKind,
     ResourceRequest,
 )
-from mxrun.operator.shape import NestedContradiction, require_complete, unify
+from mxrun.operator.shape import NestedContradiction, ShapeContradiction, require_complete, unify
 
 T = TypeVar("T")
 SEQUENCE_LENGTH = "sequence_length"
@@ -88,8 +89,8 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
             problem = "a mask of valid steps needs lengths"
         elif given.final and given.use_sequence_length:
             problem = "the values after the last steps of records are rows of an output"
-        elif not given.sequences:
-            problem = "there is no sequence"
+        elif bool(given.sequences) is (given.steps is not None):
+            problem = "the number of steps is that of the sequences, or given if there are none"
         elif any(
             node.prop is not None and node.prop.list_auxiliary_states() for node in self.nodes
         ):
@@ -124,6 +125,10 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
         own = {*given.sequences, *given.memories, *given.valid}
         variables = (node.name for node in self.nodes if node.is_variable)
         return tuple(name for name in variables if name not in own)
+
+    def count(self, arguments: Sequence[TensorSpec]) -> int:
+        """Return the number of steps; arguments: specs in the order of `list_arguments`."""
+        return self.parameters.steps or arguments[0].shape[0]
 
     # -- interface ---------------------------------------------------------------------------
 
@@ -311,7 +316,7 @@ class _Shapes:
     ) -> None:
         self.prop = prop
         self.outputs = outputs
-        self.steps: int | None = None
+        self.steps = prop.parameters.steps
         self.given = dict(zip(prop.list_arguments(), inputs, strict=True))
         self.entries: dict[NodeEntry, PartialShape] = {}
 
@@ -336,18 +341,43 @@ class _Shapes:
             self._know(name, NodeEntry(prop.variable(name)), given[SEQUENCE_LENGTH])
         finals = iter(self.outputs[len(stacked) :])
         for memory in prop.memories:
-            own = NodeEntry(prop.variable(memory.name))
-            shapes = [given[memory.name]] if memory.has_initial else []
-            shapes += [next(finals)] if memory.is_final else []
-            for shape in shapes:
-                is_stacked = memory.offset > 1
-                self._know(memory.name, own, _inner(memory.name, shape) if is_stacked else shape)
+            own = prop.variable(memory.name)
+            self._know(memory.name, NodeEntry(own), declared_shape(own))
+            if memory.has_initial:
+                self._begin(memory, given[memory.name])
+            if memory.is_final:
+                self._know(memory.name, NodeEntry(own), _row(memory, next(finals)))
         self._sweep()
         return self._result()
 
     def variables(self) -> dict[str, PartialShape]:
         """Return the shapes of the body's variables by name."""
         return {e.node.name: shape for e, shape in self.entries.items() if e.node.is_variable}
+
+    def _begin(self, memory: RecurrentMemory, shape: PartialShape) -> None:
+        """Take in the shape of a memory's initial value."""
+        own = self.prop.variable(memory.name)
+        known = self.entries.get(NodeEntry(own))
+        block = known if known is None or memory.offset == 1 else (memory.offset, *known)
+        hint = f"it has the axes of {memory.head.node.name!r} in one step"
+        if memory.offset > 1:
+            hint += f", and {memory.offset} values, the oldest first"
+        try:
+            unify("", shape, block)
+            self._know(memory.name, NodeEntry(own), _row(memory, shape))
+        except ShapeContradiction as problem:
+            text = f"the initial value of the memory {own.name!r} has another shape than the memory"
+            raise _nested(own, text, problem, hint) from problem
+
+    def _hand_on(self, memory: RecurrentMemory) -> None:
+        """Unify the shapes of a memory and its head."""
+        own, head = self.prop.variable(memory.name), memory.head
+        try:
+            self._know(memory.name, NodeEntry(own), self.entries.get(head))
+        except ShapeContradiction as problem:
+            text = f"the memory {own.name!r} has another shape than {head.node.name!r}"
+            raise _nested(own, text, problem, "a memory has the shape of its layer") from problem
+        self._know(head.name, head, self.entries[NodeEntry(own)])
 
     def _know(self, name: str, entry: NodeEntry, shape: PartialShape) -> None:
         self.entries[entry] = unify(name, self.entries.get(entry), shape, "the body")
@@ -362,9 +392,7 @@ class _Shapes:
             for entry, shape in inferred.shapes.items():
                 self._know(entry.name, entry, shape)
             for memory in prop.memories:
-                own = NodeEntry(prop.variable(memory.name))
-                self._know(memory.name, own, self.entries.get(memory.head))
-                self._know(memory.head.name, memory.head, self.entries[own])
+                self._hand_on(memory)
             if self.entries == before:
                 return
 
@@ -399,6 +427,19 @@ class _Shapes:
             [*(outer(head, self.steps) for head in prop.stacked), *finals],
             [],
         )
+
+
+def _nested(
+    node: Node, problem: str, contradiction: ShapeContradiction, hint: str
+) -> NestedContradiction:
+    """Return the contradiction of a memory's shapes."""
+    expected, got = str(contradiction.inferred), str(contradiction.given)
+    return NestedContradiction([Diagnostic(problem, node.place, expected, got, hint)])
+
+
+def _row(memory: RecurrentMemory, shape: PartialShape) -> PartialShape:
+    """Return the shape of a memory in one step, given that of its first or last values."""
+    return shape if memory.offset == 1 else _inner(memory.name, shape)
 
 
 def _inner(name: str, shape: PartialShape) -> PartialShape:

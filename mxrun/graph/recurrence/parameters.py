@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mxrun.base.params import Parameters
 
-Offset = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1)]
 
 
 class RecurrenceParameters(Parameters):
@@ -23,7 +23,7 @@ class RecurrenceParameters(Parameters):
     memories: tuple[str, ...] = Field(
         (), description="Variables that read a head of the body at an earlier step."
     )
-    offsets: tuple[Offset, ...] = Field(
+    offsets: tuple[Count, ...] = Field(
         (), description="Number of steps between each memory and the head that it reads."
     )
     initial: tuple[str, ...] = Field(
@@ -43,6 +43,9 @@ class RecurrenceParameters(Parameters):
         (),
         max_length=1,
         description="Variable [N] float32 that is 1 for records with a step at this time, else 0.",
+    )
+    steps: Count | None = Field(
+        None, description="Number of steps of a recurrence without sequences, which give it."
     )
     unroll: bool = Field(
         False, description="Whether every step has operators of its own instead of one loop."

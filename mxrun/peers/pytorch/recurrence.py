@@ -111,7 +111,8 @@ class _Recurrence:
 
 def recurrent(parameters: MXNetParameters, *tensors: Tensor) -> list[Tensor]:
     """Return the stacked heads and the final memories."""
-    recurrence, steps = _Recurrence(parameters, tensors), tensors[0].shape[0]
+    recurrence = _Recurrence(parameters, tensors)
+    steps = ast.literal_eval(parameters.text("steps", "None")) or tensors[0].shape[0]
     is_reversed = parameters.flag("reverse", False)
     times = range(steps - 1, -1, -1) if is_reversed else range(steps)
     rows = [recurrence.step(number, time) for number, time in enumerate(times)]
