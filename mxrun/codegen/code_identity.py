@@ -44,6 +44,11 @@ def identity_of(body: Callable[..., Any], vocabulary: frozenset[str]) -> str | N
         return None
 
 
+def is_named_tuple(value: Any) -> bool:
+    """Return whether a value is a class of `typing.NamedTuple`."""
+    return isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields")
+
+
 class _Walk:
     """Traversal of one function and the inlined functions it reaches, each once.
 
@@ -88,7 +93,7 @@ class _Walk:
         handlers: bytes = getattr(code, "co_exceptiontable", b"")
         return f"{code.co_code.hex()} {handlers.hex()} {counts} {names} {constants}"
 
-    def _value(self, value: object, own: Mapping[str, Any]) -> str:
+    def _value(self, value: Any, own: Mapping[str, Any]) -> str:
         if isinstance(value, types.CodeType):
             return f"code {self._reach(value, own)}"
         if isinstance(value, (tuple, frozenset)):
@@ -103,6 +108,8 @@ class _Walk:
         home = getattr(value, "__module__", None)
         if isinstance(value, (type, types.BuiltinFunctionType)) and home in _KNOWN_MODULES:
             return f"{home}.{value.__qualname__}"
+        if is_named_tuple(value):
+            return f"tuple of {value._fields}"
         if isinstance(value, types.FunctionType) and home in self._vocabulary:
             return f"{home}.{value.__qualname__}"
         if isinstance(value, InlinedBody):

@@ -18,8 +18,9 @@ can process its share:
 
     run = HostLoop(scale_loop, Scaling(count=9, factor=0.5, source=array, target=other))
 
-The body is sequential code: numbers, assignments, conditions, loops over `range`, and calls of
-inlined functions and of intrinsics. The intrinsics are declared below, as signatures without
+The body is sequential code: numbers, assignments, conditions, loops over `range`, tuples and
+classes of NamedTuple, which exist only in the source, and calls of inlined functions and of
+intrinsics. The intrinsics are declared below, as signatures without
 bodies: `sequential` generates their code when the function is first compiled. Compiled code is
 cached in the user's cache folder.
 """
@@ -29,7 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Protocol, get_type_hints
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
@@ -200,16 +201,22 @@ class NativeCode(Protocol):
 class NativeFunction:
     """Body that is compiled when its address is first requested.
 
-    floats: dtype of the elements of arguments declared as `Floats`.
+    floats: dtype of the elements of arguments declared as `Floats`. constants: names and values of
+    integer arguments that are known when the function is compiled.
     """
 
     body: Callable[[Any], None]
     floats: str = FLOAT32
+    constants: tuple[tuple[str, int], ...] = ()
 
     @cached_property
     def bfloat16(self) -> NativeFunction:
         """The same function of bfloat16 elements where arguments are declared as `Floats`."""
-        return NativeFunction(self.body, BFLOAT16)
+        return _variant(self.body, BFLOAT16, self.constants)
+
+    def with_constants(self, **constants: int) -> NativeFunction:
+        """Return the function for these values of integer arguments, without code for others."""
+        return _variant(self.body, self.floats, tuple(sorted(constants.items())))
 
     @cached_property
     def declared(self) -> type[Arguments]:
@@ -249,7 +256,7 @@ class NativeFunction:
         """
         identity = identity_of(self.body, _VOCABULARY_MODULES)
         name = f"{self.body.__module__}.{self.body.__qualname__}"
-        text = f"{name}\n{self.arguments}\n{identity}"
+        text = f"{name}\n{self.arguments}\n{self.constants}\n{identity}"
         return None if identity is None else object_cache.key_of(text)
 
     def _compile(self) -> CompiledObject:
@@ -261,7 +268,17 @@ class NativeFunction:
         name = re.sub(r"\W", "_", self.body.__qualname__, flags=re.ASCII)
         symbol = f"{name}_{self.key or id(self)}"
         with compilation():
-            return compile_function(symbol, self.body, self.body.__globals__, self.arguments)
+            return compile_function(
+                symbol, self.body, self.body.__globals__, self.arguments, dict(self.constants)
+            )
+
+
+@cache
+def _variant(
+    body: Callable[[Any], None], floats: str, constants: tuple[tuple[str, int], ...]
+) -> NativeFunction:
+    """Return the one variant of a function, so that it is compiled once."""
+    return NativeFunction(body, floats, constants)
 
 
 class InlinedFunction(InlinedBody):
@@ -283,9 +300,17 @@ def native(body: Callable[[Any], None]) -> NativeFunction:
 
 
 def require_arguments(function: NativeCode, arguments: object) -> None:
-    """Raise TypeError if arguments are not of the class that a native function declares."""
-    if isinstance(function, NativeFunction) and not isinstance(arguments, function.declared):
+    """Raise TypeError if arguments are not of the class that a native function declares.
+
+    Likewise if one differs from the value that the function knows.
+    """
+    if not isinstance(function, NativeFunction):
+        return
+    name = function.body.__qualname__
+    if not isinstance(arguments, function.declared):
         raise TypeError(
-            f"{function.body.__qualname__} takes {function.declared.__name__}, "
-            f"not {type(arguments).__name__}"
+            f"{name} takes {function.declared.__name__}, not {type(arguments).__name__}"
         )
+    for argument, known in function.constants:
+        if getattr(arguments, argument) != known:
+            raise TypeError(f"{name} is compiled for {argument} = {known}")

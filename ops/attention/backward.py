@@ -6,13 +6,12 @@ The probabilities of each block are computed again from logsumexp.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mxrun.codegen.arguments import Floats, Integer
 from mxrun.codegen.jit import inlined, native, team_member
-from mxrun.codegen.products import multiply_block, multiply_pairs
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
@@ -33,18 +32,24 @@ from mxrun.ops.attention.blocks import (
     PANEL,
     ROWS,
     AttentionTensors,
+    HeadRows,
+    ScoreBlock,
     clear,
+    key_rows,
     keys_of,
     keys_read,
     mask_at,
+    multiply,
     pack_left,
     pack_panels,
     pack_right,
     paired,
+    query_rows,
     rounded_up,
     scaled_scores,
     strip_keys,
     strip_rows,
+    value_rows,
     write_row,
 )
 from mxrun.ops.attention.shapes import AttentionSizes, padded
@@ -67,8 +72,66 @@ class AttentionBackward(AttentionTensors):
     is_value_added: Integer
 
 
+class BackwardScratch(NamedTuple):
+    """Places in a thread's scratch space.
+
+    Of a head of keys and values: keys as right factors, panels of both, and the sums of their
+    gradients. Of a head of queries: the sums of its gradient; queries and output gradients as left
+    and as right factors, which are the same unless paired; statistics, the sum of output times
+    gradient and logsumexp in base 2 of each query. Of a block: scores, which the probabilities
+    overwrite unless paired, and behind them the gradients of the probabilities; the gradients of
+    the scores as left factors over keys and, turned, over queries.
+    """
+
+    keys: int
+    key_panels: int
+    value_panels: int
+    key_sums: int
+    value_sums: int
+    query_sums: int
+    queries: int
+    grads: int
+    right_queries: int
+    right_grads: int
+    statistics: int
+    scores: int
+    probabilities: int
+    by_query: int
+    by_key: int
+
+
 @inlined
-def output_sums(call: AttentionBackward, sums: int, sequence: int, head: int) -> None:
+def scratch_of(call: AttentionBackward, own: int) -> BackwardScratch:
+    """Return the places in the scratch space that begins at `own`; see `backward_words`."""
+    size, width = call.head_size, call.value_size
+    step, wide = rounded_up(size, LANES), rounded_up(width, LANES)
+    most_keys, most_queries = rounded_up(call.keys, PANEL), rounded_up(call.queries, 2)
+    key_panels = own + paired(call, most_keys * step)
+    value_panels = key_panels + most_keys * paired(call, size)
+    key_sums = value_panels + most_keys * paired(call, width)
+    value_sums = key_sums + most_keys * step
+    query_sums = value_sums + most_keys * wide
+    queries = query_sums + most_queries * step
+    grads = queries + paired(call, most_queries * step)
+    after = grads + paired(call, most_queries * wide)
+    right_queries, right_grads, statistics = queries, grads, after
+    if call.is_paired:
+        right_queries, right_grads = after, after + paired(call, most_queries * step)
+        statistics = right_grads + paired(call, most_queries * wide)
+    scores = statistics + rounded_up(2 * most_queries, LANES)
+    probabilities, by_query, by_key = scores, scores + CELLS, scores + CELLS
+    if call.is_paired:
+        probabilities, by_query = scores + 2 * CELLS, scores
+        by_key = probabilities + CELLS // 2
+    return BackwardScratch(
+        *(own, key_panels, value_panels, key_sums, value_sums, query_sums),
+        *(queries, grads, right_queries, right_grads, statistics),
+        *(scores, probabilities, by_query, by_key),
+    )
+
+
+@inlined
+def output_statistics(call: AttentionBackward, to: int, sequence: int, head: int) -> None:
     """Write the sum of output times gradient of each query, and its logsumexp in base 2."""
     scratch, width = call.scratch, call.value_size
     row = call.heads * width
@@ -81,380 +144,202 @@ def output_sums(call: AttentionBackward, sums: int, sequence: int, head: int) ->
             output = load_lanes(call.output, at + j, width - j)
             grad = load_lanes(call.output_grad, at + j, width - j)
             total = add_lanes(total, multiply_lanes(output, grad))
-        scratch[sums + 2 * query] = sum_lanes(total, LANES)
+        scratch[to + 2 * query] = sum_lanes(total, LANES)
         most = call.logsumexp[statistics + query]
         # logsumexp is -inf if no key is read, and may be NaN.
         shift = most * np.float32(LOG2_E)
         if most == -math.inf:
             shift = np.float32(0)
-        scratch[sums + 2 * query + 1] = shift
+        scratch[to + 2 * query + 1] = shift
 
 
 @inlined
-def probabilities(
-    call: AttentionBackward, at: int, sums: int, mask: int, j: int, last: int
-) -> tuple[Any, Any]:
-    """Return sixteen probabilities p, and p * (d - sum) for their gradients d."""
-    scratch, zero = call.scratch, lanes(np.float32(0))
-    vector = scaled_scores(call, scratch, at + j, mask, j, last - j)
-    vector = exp2_lanes(subtract_lanes(vector, lanes(scratch[sums + 1])))
-    if last - j < LANES:
-        vector = keep_lanes(vector, last - j, zero)
-    grad = subtract_lanes(load_lanes(scratch, at + CELLS + j, LANES), lanes(scratch[sums]))
-    return vector, multiply_lanes(vector, grad)
-
-
-@inlined
-def panel_rows(
-    call: AttentionBackward,
-    sequence: int,
-    head: int,
-    query: int,
-    rows: int,
-    panel: int,
-    count: int,
-    block: int,
-    sums: int,
+def block_scores(
+    call: AttentionBackward, block: ScoreBlock, to: int, lefts: int, panels: int, columns: int
 ) -> None:
-    """Replace scores by probabilities, and their gradients by those of the scores."""
-    height = strip_rows(call, query, panel)
-    for row in range(rows):
-        last = keys_read(call, count, query + row) - panel
-        width = strip_keys(call, count, query + row // height * height, height, panel)
-        at, own = block + row * PANEL, sums + 2 * (query + row)
-        mask = mask_at(call, sequence, head, query + row) + panel
-        for j in range(0, width, LANES):
-            vector, grad = probabilities(call, at, own, mask, j, last)
-            store_lanes(call.scratch, at + j, vector, LANES)
-            store_lanes(call.scratch, at + CELLS + j, grad, LANES)
-
-
-@inlined
-def panel_row_pairs(
-    call: AttentionBackward,
-    sequence: int,
-    head: int,
-    query: int,
-    rows: int,
-    panel: int,
-    count: int,
-    block: int,
-    sums: int,
-) -> None:
-    """Write pairs of rows of probabilities, and of gradients of the scores, behind the panels.
-
-    The gradients' rows, in bfloat16, overwrite the scores that have been read.
-    """
-    height = strip_rows(call, query, panel)
-    for row in range(0, rows, 2):
-        last = keys_read(call, count, query + row) - panel
-        width = strip_keys(call, count, query + row // height * height, height, panel)
-        at, own = block + row * PANEL, sums + 2 * (query + row)
-        pairs = block + 2 * CELLS + row // 2 * PANEL
-        mask = mask_at(call, sequence, head, query + row) + panel
-        for j in range(0, width, LANES):
-            vector, grad = probabilities(call, at, own, mask, j, last)
-            lower, lower_grad = lanes(np.float32(0)), lanes(np.float32(0))
-            if row + 1 < rows:
-                after = keys_read(call, count, query + row + 1) - panel
-                lower, lower_grad = probabilities(
-                    call, at + PANEL, own + 2, mask + call.keys, j, after
-                )
-            store_lanes(call.scratch, pairs + j, pair_lanes(vector, lower), LANES)
-            store_lanes(call.scratch, pairs + CELLS // 2 + j, pair_lanes(grad, lower_grad), LANES)
-            store_lanes(call.halves, 2 * at + j, grad, LANES)
-            store_lanes(call.halves, 2 * (at + PANEL) + j, lower_grad, LANES)
-
-
-@inlined
-def panel_scores(
-    call: AttentionBackward,
-    query: int,
-    rows: int,
-    panel: int,
-    count: int,
-    block: int,
-    lefts: int,
-    left_panels: int,
-    columns: int,
-    multiply: Any,
-    is_paired: bool,
-) -> None:
-    """Compute the products of a block of queries' rows and a panel of keys' rows."""
-    scratch, depth = call.scratch, paired(columns, is_paired)
-    step = paired(rounded_up(columns, LANES), is_paired)
-    height = strip_rows(call, query, panel)
-    for strip in range(0, rows, height):
+    """Compute the products of rows of left factors and a panel of keys or values."""
+    depth, step = paired(call, columns), paired(call, rounded_up(columns, LANES))
+    height = strip_rows(call, block.query, block.first)
+    for strip in range(0, block.rows, height):
         multiply(
-            *(scratch, block + strip * PANEL, PANEL),
-            *(scratch, lefts + (query + strip) * step, step, 1),
-            *(scratch, left_panels + panel * depth, PANEL),
-            rounded_up(min(rows - strip, height), 2),
-            rounded_up(strip_keys(call, count, query + strip, height, panel), LANES),
+            call,
+            *(to + strip * PANEL, PANEL),
+            *(lefts + (block.query + strip) * step, step, 1),
+            *(panels + block.first * depth, PANEL),
+            min(block.rows - strip, height),
+            rounded_up(strip_keys(call, block, strip, height, block.first), LANES),
             *(depth, 0),
         )
 
 
 @inlined
-def add_key_gradients(
-    call: AttentionBackward,
-    query: int,
-    rows: int,
-    panel: int,
-    count: int,
-    block: int,
-    rights: int,
-    step: int,
-    sums: int,
-    multiply: Any,
-    is_paired: bool,
+def probabilities_of(
+    call: AttentionBackward, at: int, statistics: int, mask: int, valid: int
+) -> tuple[Any, Any]:
+    """Return sixteen probabilities p, and p * (d - sum) for their gradients d."""
+    scratch, zero = call.scratch, lanes(np.float32(0))
+    vector = scaled_scores(call, at, mask, valid)
+    vector = exp2_lanes(subtract_lanes(vector, lanes(scratch[statistics + 1])))
+    if valid < LANES:
+        vector = keep_lanes(vector, valid, zero)
+    grad = subtract_lanes(load_lanes(scratch, at + CELLS, LANES), lanes(scratch[statistics]))
+    return vector, multiply_lanes(vector, grad)
+
+
+@inlined
+def block_gradients(call: AttentionBackward, block: ScoreBlock, own: BackwardScratch) -> None:
+    """Replace scores by probabilities, and their gradients by those of the scores.
+
+    This is done for two rows at a time, which are side by side in paired factors.
+    """
+    height = strip_rows(call, block.query, block.first)
+    for row in range(0, block.rows, 2):
+        query = block.query + row
+        last = keys_read(call, block.end, query) - block.first
+        after = keys_read(call, block.end, query + 1) - block.first
+        width = strip_keys(call, block, row // height * height, height, block.first)
+        at, statistics = own.scores + row * PANEL, own.statistics + 2 * query
+        mask = mask_at(call, block.sequence, block.head, query) + block.first
+        for j in range(0, width, LANES):
+            upper, upper_grad = probabilities_of(call, at + j, statistics, mask + j, last - j)
+            lower, lower_grad = lanes(np.float32(0)), lanes(np.float32(0))
+            if row + 1 < block.rows:
+                lower, lower_grad = probabilities_of(
+                    call, at + PANEL + j, statistics + 2, mask + call.keys + j, after - j
+                )
+            store_rows(call, own.probabilities, row, j, upper, lower)
+            store_rows(call, own.by_key, row, j, upper_grad, lower_grad)
+            if call.is_paired:
+                # In bfloat16 these overwrite scores that have been read.
+                place = 2 * (own.by_query + row * PANEL) + j
+                store_lanes(call.halves, place, upper_grad, LANES)
+                store_lanes(call.halves, place + 2 * PANEL, lower_grad, LANES)
+
+
+@inlined
+def store_rows(
+    call: AttentionBackward, panel: int, row: int, j: int, upper: Any, lower: Any
 ) -> None:
-    """Add block^T x rows of `rights` to the sums of a panel of keys."""
-    height = strip_rows(call, query, panel)
+    """Store sixteen columns of two rows of a panel, side by side if they are paired."""
+    if call.is_paired:
+        place = panel + row // 2 * PANEL + j
+        store_lanes(call.scratch, place, pair_lanes(upper, lower), LANES)
+    else:
+        store_lanes(call.scratch, panel + row * PANEL + j, upper, LANES)
+        store_lanes(call.scratch, panel + (row + 1) * PANEL + j, lower, LANES)
+
+
+@inlined
+def add_key_gradients(
+    call: AttentionBackward, block: ScoreBlock, panel: int, rights: int, step: int, sums: int
+) -> None:
+    """Add panel^T x rows of right factors to the sums of a panel of keys."""
+    count = block.end - block.first
+    height = strip_rows(call, block.query, block.first)
     for strip in range(0, count, height):
         # Queries before the strip read none of its keys.
         skipped = strip if height < ROWS else 0
-        if skipped < rows:
+        if skipped < block.rows:
             multiply(
-                *(call.scratch, sums + (panel + strip) * step, step),
-                *(call.scratch, block + paired(skipped, is_paired) * PANEL + strip, 1, PANEL),
-                *(call.scratch, rights + paired(query + skipped, is_paired) * step, step),
-                *(rounded_up(min(count - strip, height), 2), step),
-                *(paired(rows - skipped, is_paired), 1),
+                call,
+                *(sums + (block.first + strip) * step, step),
+                *(panel + paired(call, skipped) * PANEL + strip, 1, PANEL),
+                *(rights + paired(call, block.query + skipped) * step, step),
+                *(min(count - strip, height), step, paired(call, block.rows - skipped), 1),
             )
 
 
 @inlined
 def add_query_gradients(
-    call: AttentionBackward,
-    query: int,
-    rows: int,
-    panel: int,
-    count: int,
-    block: int,
-    keys: int,
-    sums: int,
-    multiply: Any,
-    is_paired: bool,
+    call: AttentionBackward, block: ScoreBlock, panel: int, keys: int, sums: int
 ) -> None:
-    """Add block x keys to the sums of a block of queries."""
+    """Add panel x keys to the sums of a block of queries."""
     step = rounded_up(call.head_size, LANES)
-    height = strip_rows(call, query, panel)
-    for strip in range(0, rows, height):
-        read = strip_keys(call, count, query + strip, height, panel)
+    height = strip_rows(call, block.query, block.first)
+    for strip in range(0, block.rows, height):
+        read = strip_keys(call, block, strip, height, block.first)
         multiply(
-            *(call.scratch, sums + (query + strip) * step, step),
-            *(call.scratch, block + strip * PANEL, PANEL, 1),
-            *(call.scratch, keys + paired(panel, is_paired) * step, step),
-            *(rounded_up(min(rows - strip, height), 2), step),
-            *(paired(read, is_paired), 1),
+            call,
+            *(sums + (block.query + strip) * step, step),
+            *(panel + strip * PANEL, PANEL, 1),
+            *(keys + paired(call, block.first) * step, step),
+            *(min(block.rows - strip, height), step, paired(call, read), 1),
         )
 
 
 @inlined
 def write_rows(
-    call: AttentionBackward,
-    output: Any,
-    at: int,
-    row: int,
-    sums: int,
-    rows: int,
-    columns: int,
-    factor: Any,
-    is_added: int,
+    call: AttentionBackward, output: HeadRows, sums: int, factor: Any, is_added: int
 ) -> None:
     """Write rows of sums times a factor; None is not requested."""
-    if output is not None:
-        step = rounded_up(columns, LANES)
-        for i in range(rows):
-            at_row, place = at + i * row, sums + i * step
-            write_row(output, at_row, call.scratch, place, columns, factor, is_added)
+    if output.data is not None:
+        step = rounded_up(output.columns, LANES)
+        for i in range(output.rows):
+            to, place = output.at + i * output.step, sums + i * step
+            write_row(output.data, to, call.scratch, place, output.columns, factor, is_added)
 
 
 @inlined
-def gradient_tasks(call: AttentionBackward, multiply: Any, is_paired: bool) -> None:
-    """Compute the gradients; a task is a head of keys and values.
-
-    multiply: product of blocks, of pairs of bfloat16 if `is_paired`: then the factors on the right
-    of products over queries are copies in pairs, and those over keys have rows of pairs only.
-    """
-    scratch, size, width = call.scratch, call.head_size, call.value_size
+def query_head_gradients(
+    call: AttentionBackward, own: BackwardScratch, sequence: int, head: int, keys: int
+) -> None:
+    """Compute the gradient of a head of queries, and add to those of its keys and values."""
+    size, width, row = call.head_size, call.value_size, call.heads * call.value_size
     wide, step = rounded_up(width, LANES), rounded_up(size, LANES)
-    most_keys, most_queries = rounded_up(call.keys, PANEL), rounded_up(call.queries, 2)
-    member, team = team_member()
-    own = member * call.thread_words
-    keys = own
-    key_panels = keys + paired(most_keys * step, is_paired)
-    value_panels = key_panels + most_keys * paired(size, is_paired)
-    key_sums = value_panels + most_keys * paired(width, is_paired)
-    value_sums = key_sums + most_keys * step
-    query_sums = value_sums + most_keys * wide
-    queries = query_sums + most_queries * step
-    grads = queries + paired(most_queries * step, is_paired)
-    query_rights, grad_rights = queries, grads
-    sums = grads + paired(most_queries * wide, is_paired)
-    if is_paired:
-        query_rights, grad_rights = sums, sums + paired(most_queries * step, is_paired)
-        sums = grad_rights + paired(most_queries * wide, is_paired)
-    block = sums + rounded_up(2 * most_queries, LANES)
-    # Panels of probabilities, and of gradients of scores by queries and by keys.
-    p, by_query, by_key = block, block + CELLS, block + CELLS
-    if is_paired:
-        p, by_query, by_key = block + 2 * CELLS, block, block + 2 * CELLS + CELLS // 2
-    together, row = call.heads // call.kv_heads, call.heads * width
+    queries = query_rows(call, sequence, head, 0, call.queries)
+    at = sequence * call.queries * row + head * width
+    grads = HeadRows(call.output_grad, at, row, call.queries, width)
+    pack_left(call, own.queries, queries)
+    pack_left(call, own.grads, grads)
+    if call.is_paired:
+        pack_right(call, own.right_queries, queries)
+        pack_right(call, own.right_grads, grads)
+    output_statistics(call, own.statistics, sequence, head)
+    clear(call.scratch, own.query_sums, rounded_up(call.queries, 2) * step)
+    for panel in range(0, keys, PANEL):
+        for query in range(panel if call.causal else 0, call.queries, ROWS):
+            rows, end = min(call.queries - query, ROWS), min(keys, panel + PANEL)
+            block = ScoreBlock(sequence, head, query, rows, panel, end)
+            block_scores(call, block, own.scores, own.queries, own.key_panels, size)
+            block_scores(call, block, own.scores + CELLS, own.grads, own.value_panels, width)
+            block_gradients(call, block, own)
+            add_key_gradients(call, block, own.probabilities, own.right_grads, wide, own.value_sums)
+            add_key_gradients(call, block, own.by_key, own.right_queries, step, own.key_sums)
+            add_query_gradients(call, block, own.by_query, own.keys, own.query_sums)
+    output = HeadRows(call.query_grad, queries.at, call.query_row, call.queries, size)
+    factor = lanes(call.scale * np.float32(LN2))
+    write_rows(call, output, own.query_sums, factor, call.is_query_added)
+
+
+@inlined
+def shared_head_gradients(
+    call: AttentionBackward, own: BackwardScratch, sequence: int, group: int
+) -> None:
+    """Compute the gradients of a head of keys and values, and of the queries that read it."""
+    size, width, together = call.head_size, call.value_size, call.heads // call.kv_heads
+    wide, step = rounded_up(width, LANES), rounded_up(size, LANES)
+    read = keys_read(call, keys_of(call, sequence), call.queries - 1)
+    keys, values = key_rows(call, sequence, group, read), value_rows(call, sequence, group, read)
+    pack_panels(call, own.key_panels, own.scores, keys)
+    pack_panels(call, own.value_panels, own.scores, values)
+    pack_right(call, own.keys, keys)
+    clear(call.scratch, own.key_sums, rounded_up(call.keys, PANEL) * (step + wide))
+    for head in range(group * together, (group + 1) * together):
+        query_head_gradients(call, own, sequence, head, read)
+    output = HeadRows(call.key_grad, keys.at, call.key_row, call.keys, size)
     factor, one = lanes(call.scale * np.float32(LN2)), lanes(np.float32(1))
-    for task in range(member, call.batch * call.kv_heads, team):
-        group, n = task % call.kv_heads, task // call.kv_heads
-        needed = keys_read(call, keys_of(call, n), call.queries - 1)
-        key_at = n * call.keys * call.key_row + group * size
-        value_at = n * call.keys * call.value_row + group * width
-        pack_panels(
-            call, key_panels, block, call.key, key_at, call.key_row, needed, size, is_paired
-        )
-        pack_panels(
-            call,
-            value_panels,
-            block,
-            call.value,
-            value_at,
-            call.value_row,
-            needed,
-            width,
-            is_paired,
-        )
-        pack_right(call, keys, call.key, key_at, call.key_row, needed, size, is_paired)
-        clear(scratch, key_sums, most_keys * (step + wide))
-        for head in range(group * together, (group + 1) * together):
-            at = n * call.queries * call.query_row + head * size
-            grad_at = n * call.queries * row + head * width
-            pack_left(call, queries, call.query, at, call.query_row, call.queries, size, is_paired)
-            pack_left(call, grads, call.output_grad, grad_at, row, call.queries, width, is_paired)
-            if is_paired:
-                pack_right(
-                    call, query_rights, call.query, at, call.query_row, call.queries, size, True
-                )
-                pack_right(
-                    call, grad_rights, call.output_grad, grad_at, row, call.queries, width, True
-                )
-            output_sums(call, sums, n, head)
-            clear(scratch, query_sums, most_queries * step)
-            for panel in range(0, needed, PANEL):
-                begin, count = panel if call.causal else 0, min(needed - panel, PANEL)
-                for query in range(begin, call.queries, ROWS):
-                    rows = min(call.queries - query, ROWS)
-                    panel_scores(
-                        call,
-                        query,
-                        rows,
-                        panel,
-                        needed,
-                        block,
-                        queries,
-                        key_panels,
-                        size,
-                        multiply,
-                        is_paired,
-                    )
-                    panel_scores(
-                        call,
-                        query,
-                        rows,
-                        panel,
-                        needed,
-                        block + CELLS,
-                        grads,
-                        value_panels,
-                        width,
-                        multiply,
-                        is_paired,
-                    )
-                    if is_paired:
-                        panel_row_pairs(call, n, head, query, rows, panel, needed, block, sums)
-                    else:
-                        panel_rows(call, n, head, query, rows, panel, needed, block, sums)
-                    add_key_gradients(
-                        call,
-                        query,
-                        rows,
-                        panel,
-                        count,
-                        p,
-                        grad_rights,
-                        wide,
-                        value_sums,
-                        multiply,
-                        is_paired,
-                    )
-                    add_key_gradients(
-                        call,
-                        query,
-                        rows,
-                        panel,
-                        count,
-                        by_key,
-                        query_rights,
-                        step,
-                        key_sums,
-                        multiply,
-                        is_paired,
-                    )
-                    add_query_gradients(
-                        call,
-                        query,
-                        rows,
-                        panel,
-                        needed,
-                        by_query,
-                        keys,
-                        query_sums,
-                        multiply,
-                        is_paired,
-                    )
-            write_rows(
-                call,
-                call.query_grad,
-                at,
-                call.query_row,
-                query_sums,
-                call.queries,
-                size,
-                factor,
-                call.is_query_added,
-            )
-        write_rows(
-            call,
-            call.key_grad,
-            key_at,
-            call.key_row,
-            key_sums,
-            call.keys,
-            size,
-            factor,
-            call.is_key_added,
-        )
-        write_rows(
-            call,
-            call.value_grad,
-            value_at,
-            call.value_row,
-            value_sums,
-            call.keys,
-            width,
-            one,
-            call.is_value_added,
-        )
+    write_rows(call, output, own.key_sums, factor, call.is_key_added)
+    output = HeadRows(call.value_grad, values.at, call.value_row, call.keys, width)
+    write_rows(call, output, own.value_sums, one, call.is_value_added)
 
 
 @native
 def attention_gradient_loop(call: AttentionBackward) -> None:
-    """Compute all products in float32."""
-    gradient_tasks(call, multiply_block, False)
-
-
-@native
-def attention_gradient_pairs_loop(call: AttentionBackward) -> None:
-    """Compute all products of bfloat16 factors."""
-    gradient_tasks(call, multiply_pairs, True)
+    """Compute the gradients; a task is a head of keys and values."""
+    member, team = team_member()
+    own = scratch_of(call, member * call.thread_words)
+    for task in range(member, call.batch * call.kv_heads, team):
+        shared_head_gradients(call, own, task // call.kv_heads, task % call.kv_heads)
 
 
 def backward_words(sizes: AttentionSizes, is_paired: bool) -> int:

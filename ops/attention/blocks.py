@@ -8,12 +8,13 @@ queries, which leave out most of the pairs that are not read.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, BFloat16s, Float32s, Floats, Int32s, Integer, Real
 from mxrun.codegen.jit import inlined
+from mxrun.codegen.products import multiply_block, multiply_pairs
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
@@ -40,8 +41,8 @@ class AttentionTensors(Arguments):
     query, key, value: heads side by side in rows `query_row`, `key_row` and `value_row` apart.
     scale: factor of the scores, times log2(e). mask, lengths: None if not used; the mask of a
     sequence begins `mask_sequence` elements after the one before, that of a head `mask_head`.
-    scratch: `thread_words` for each thread of the team. halves: the same memory, for loops with
-    products of bfloat16.
+    scratch: `thread_words` for each thread of the team. is_paired: whether the factors of products
+    are pairs of bfloat16, in `halves`, which is the same memory.
     """
 
     batch: Integer
@@ -67,6 +68,28 @@ class AttentionTensors(Arguments):
     scratch: Float32s
     thread_words: Integer
     halves: BFloat16s
+    is_paired: Integer
+
+
+class HeadRows(NamedTuple):
+    """Rows of a head in a tensor: the first one begins at `at`, the next ones `step` later."""
+
+    data: Any
+    at: int
+    step: int
+    rows: int
+    columns: int
+
+
+class ScoreBlock(NamedTuple):
+    """`rows` queries of a head from `query` on, and keys `first` to `end` - 1 of their sequence."""
+
+    sequence: int
+    head: int
+    query: int
+    rows: int
+    first: int
+    end: int
 
 
 @inlined
@@ -97,9 +120,9 @@ def strip_rows(call: AttentionTensors, query: int, panel: int) -> int:
 
 
 @inlined
-def strip_keys(call: AttentionTensors, count: int, query: int, rows: int, panel: int) -> int:
-    """Return the number of keys of a panel that the last of `rows` queries reads."""
-    read: int = keys_read(call, count, query + rows - 1)
+def strip_keys(call: AttentionTensors, block: ScoreBlock, row: int, height: int, panel: int) -> int:
+    """Return the number of keys of a panel that a strip of queries reads: those of its last one."""
+    read: int = keys_read(call, block.end, block.query + row + height - 1)
     return max(min(read - panel, PANEL), 0)
 
 
@@ -122,91 +145,93 @@ def clear(output: Any, to: int, count: int) -> None:
 
 
 @inlined
-def paired(count: int, is_paired: bool) -> int:
-    """Return the number of elements, or of words if two bfloat16 elements are a word."""
-    return (count + 1) // 2 if is_paired else count
+def paired(call: AttentionTensors, count: int) -> int:
+    """Return the words of a number of elements, of which two are a word if they are paired."""
+    return (count + 1) // 2 if call.is_paired else count
 
 
 @inlined
-def pack_left(
+def multiply(
     call: AttentionTensors,
     to: int,
-    data: Any,
-    at: int,
-    row: int,
+    output_step: int,
+    left: int,
+    row_step: int,
+    inner_step: int,
+    right: int,
+    right_step: int,
     rows: int,
     columns: int,
-    is_paired: bool,
+    inner: int,
+    is_added: int,
 ) -> None:
-    """Copy rows for left factors, with a row of 0 if their number is odd."""
-    step = rounded_up(columns, LANES)
-    if is_paired:
-        copy_rows(call.halves, 2 * to, step, data, at, row, rows, columns)
+    """Compute a product in scratch space, see `multiply_block`; the rows are rounded up to 2."""
+    scratch, tall = call.scratch, rounded_up(rows, 2)
+    if call.is_paired:
+        multiply_pairs(
+            *(scratch, to, output_step, scratch, left, row_step, inner_step),
+            *(scratch, right, right_step, tall, columns, inner, is_added),
+        )
     else:
-        copy_rows(call.scratch, to, step, data, at, row, rows, columns)
-    if rows % 2:
-        words = paired(step, is_paired)
-        clear(call.scratch, to + rows * words, words)
+        multiply_block(
+            *(scratch, to, output_step, scratch, left, row_step, inner_step),
+            *(scratch, right, right_step, tall, columns, inner, is_added),
+        )
 
 
 @inlined
-def pack_right(
-    call: AttentionTensors,
-    to: int,
-    data: Any,
-    at: int,
-    row: int,
-    rows: int,
-    columns: int,
-    is_paired: bool,
-) -> None:
+def pack_rows(call: AttentionTensors, to: int, given: HeadRows, at: int, rows: int) -> None:
+    """Copy `rows` rows from `at` on, in bfloat16 if they are paired."""
+    step = rounded_up(given.columns, LANES)
+    if call.is_paired:
+        copy_rows(call.halves, 2 * to, step, given.data, at, given.step, rows, given.columns)
+    else:
+        copy_rows(call.scratch, to, step, given.data, at, given.step, rows, given.columns)
+
+
+@inlined
+def pack_left(call: AttentionTensors, to: int, given: HeadRows) -> None:
+    """Copy rows for left factors, with a row of 0 if their number is odd."""
+    pack_rows(call, to, given, given.at, given.rows)
+    if given.rows % 2:
+        words = paired(call, rounded_up(given.columns, LANES))
+        clear(call.scratch, to + given.rows * words, words)
+
+
+@inlined
+def pack_right(call: AttentionTensors, to: int, given: HeadRows) -> None:
     """Copy rows for right factors, two of them side by side if they are paired."""
-    step = rounded_up(columns, LANES)
-    if is_paired:
-        for i in range(0, rows, 2):
+    step, row, columns = rounded_up(given.columns, LANES), given.step, given.columns
+    if call.is_paired:
+        for i in range(0, given.rows, 2):
+            at = given.at + i * row
             for j in range(0, columns, LANES):
-                low = load_lanes(data, at + i * row + j, columns - j)
-                high = lanes(np.float32(0))
-                if i + 1 < rows:
-                    high = load_lanes(data, at + (i + 1) * row + j, columns - j)
+                low, high = load_lanes(given.data, at + j, columns - j), lanes(np.float32(0))
+                if i + 1 < given.rows:
+                    high = load_lanes(given.data, at + row + j, columns - j)
                 store_lanes(call.scratch, to + i // 2 * step + j, pair_lanes(low, high), LANES)
     else:
-        copy_rows(call.scratch, to, step, data, at, row, rows, columns)
+        copy_rows(call.scratch, to, step, given.data, given.at, row, given.rows, columns)
 
 
 @inlined
-def pack_panels(
-    call: AttentionTensors,
-    to: int,
-    stage: int,
-    data: Any,
-    at: int,
-    row: int,
-    rows: int,
-    columns: int,
-    is_paired: bool,
-) -> None:
+def pack_panels(call: AttentionTensors, to: int, stage: int, given: HeadRows) -> None:
     """Transpose rows [rows, columns] to panels [columns, PANEL], with 0 beyond the last row.
 
     Two columns side by side are a word if they are paired. stage: place of a copy of sixteen rows.
     """
-    step = rounded_up(columns, LANES)
-    words, depth = paired(step, is_paired), paired(columns, is_paired)
-    for i in range(0, rows, LANES):
-        count = min(rows - i, LANES)
+    words = paired(call, rounded_up(given.columns, LANES))
+    depth = paired(call, given.columns)
+    for i in range(0, given.rows, LANES):
+        count = min(given.rows - i, LANES)
         if count < LANES:
             clear(call.scratch, stage, LANES * words)
-        first = at + i * row
-        if is_paired:
-            copy_rows(call.halves, 2 * stage, step, data, first, row, count, columns)
-        else:
-            copy_rows(call.scratch, stage, step, data, first, row, count, columns)
+        pack_rows(call, stage, given, given.at + i * given.step, count)
         panel = to + i // PANEL * PANEL * depth + i % PANEL
         for j in range(0, depth, LANES):
-            place = panel + j * PANEL
             transpose_lanes(
                 *(call.scratch, stage + j, words, LANES, depth - j),
-                *(call.scratch, place, PANEL),
+                *(call.scratch, panel + j * PANEL, PANEL),
             )
 
 
@@ -231,12 +256,31 @@ def mask_at(call: AttentionTensors, sequence: int, head: int, query: int) -> int
 
 
 @inlined
-def scaled_scores(
-    call: AttentionTensors, scores: Any, at: int, mask: int, key: int, valid: int
-) -> Any:
-    """Return sixteen scores times log2(e), with the mask."""
-    vector = multiply_lanes(load_lanes(scores, at, LANES), lanes(call.scale))
+def scaled_scores(call: AttentionTensors, at: int, mask: int, valid: int) -> Any:
+    """Return sixteen scores of scratch space times log2(e), with the mask."""
+    vector = multiply_lanes(load_lanes(call.scratch, at, LANES), lanes(call.scale))
     if call.mask is not None:
-        added = load_lanes(call.mask, mask + key, valid)
+        added = load_lanes(call.mask, mask, valid)
         vector = multiply_add_lanes(added, lanes(np.float32(LOG2_E)), vector)
     return vector
+
+
+@inlined
+def query_rows(call: AttentionTensors, sequence: int, head: int, query: int, rows: int) -> HeadRows:
+    """Return rows of a head's queries."""
+    at = (sequence * call.queries + query) * call.query_row + head * call.head_size
+    return HeadRows(call.query, at, call.query_row, rows, call.head_size)
+
+
+@inlined
+def key_rows(call: AttentionTensors, sequence: int, group: int, rows: int) -> HeadRows:
+    """Return rows of a head's keys."""
+    at = sequence * call.keys * call.key_row + group * call.head_size
+    return HeadRows(call.key, at, call.key_row, rows, call.head_size)
+
+
+@inlined
+def value_rows(call: AttentionTensors, sequence: int, group: int, rows: int) -> HeadRows:
+    """Return rows of a head's values."""
+    at = sequence * call.keys * call.value_row + group * call.value_size
+    return HeadRows(call.value, at, call.value_row, rows, call.value_size)

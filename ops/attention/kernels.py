@@ -11,6 +11,7 @@ from typing import Any
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.codegen.jit import NativeFunction
 from mxrun.codegen.vectors import LANES
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, adding
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot, native_kernel, source, target
@@ -19,14 +20,12 @@ from mxrun.operator.scalar import without_add_requests
 from mxrun.ops.attention.backward import (
     AttentionBackward,
     attention_gradient_loop,
-    attention_gradient_pairs_loop,
     backward_words,
 )
 from mxrun.ops.attention.blocks import LOG2_E, ROWS
 from mxrun.ops.attention.forward import (
     AttentionForward,
     attention_loop,
-    attention_pairs_loop,
     forward_words,
 )
 from mxrun.ops.attention.operator import AttentionProperty
@@ -62,11 +61,10 @@ class CompiledAttention(Implementation):
             output=_slot(request.requests, 0),
             is_added=int(request.requests[0] is OpReqType.ADD),
             chunk=chunk,
+            is_paired=int(pairs),
             halves=Scratch() if pairs else None,
         )
-        loop = attention_loop.bfloat16 if dtype == BFLOAT16 else attention_loop
-        if pairs:
-            loop = attention_pairs_loop.bfloat16
+        loop = _loop(attention_loop, dtype, pairs)
         return native_kernel(
             self.name,
             [LoopPart(loop, arguments, team, 4 * words * team)],
@@ -112,11 +110,10 @@ class CompiledAttention(Implementation):
             is_query_added=added[0],
             is_key_added=added[1],
             is_value_added=added[2],
+            is_paired=int(pairs),
             halves=Scratch() if pairs else None,
         )
-        loop = attention_gradient_loop
-        if dtype == BFLOAT16:
-            loop = (attention_gradient_pairs_loop if pairs else loop).bfloat16
+        loop = _loop(attention_gradient_loop, dtype, pairs)
         given = (*request.forward.inputs, *request.forward.outputs)
         grads = tuple(
             replace(spec.with_layout(PLAIN), dtype=dtype) if index < count else None
@@ -138,6 +135,12 @@ class CompiledAttention(Implementation):
 def _multiplies_pairs(device: DeviceDescription) -> bool:
     """Return whether the processor has products of bfloat16 vectors."""
     return any(name in device.instruction_set for name in _PAIRS)
+
+
+def _loop(function: NativeFunction, dtype: str, pairs: bool) -> NativeFunction:
+    """Return the variant of a loop for tensors of a dtype."""
+    known = function.with_constants(is_paired=int(pairs))
+    return known.bfloat16 if dtype == BFLOAT16 else known
 
 
 def _slot(requests: tuple[OpReqType, ...], index: int) -> Slot | None:

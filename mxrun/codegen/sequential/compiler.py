@@ -30,18 +30,19 @@ def compile_function(
     body: Callable[..., Any],
     names: Mapping[str, Any],
     arguments: Mapping[str, str],
+    constants: Mapping[str, int],
 ) -> CompiledObject:
     """Compile a body to the function `void symbol(int64_t *block)`.
 
     symbol: unique in a process. names: values of the body's global names. The functions that it
     inlines have the same ones; names that are missing there have their values in these functions'
-    own files. arguments: kinds of the arguments by name. Raises Untyped for code
-    outside of the language.
+    own files. arguments: kinds of the arguments by name. constants: values of integers among
+    them that are known. Raises Untyped for code outside of the language.
     """
     # Inlined functions of other files use intrinsics that the body's file need not import.
     names = {**_DECLARED, **names}
     kinds = {name: ARGUMENTS[kind] for name, kind in arguments.items()}
-    module = llvm.parse_assembly(str(lowered(symbol, body, names, INTRINSICS, kinds)))
+    module = llvm.parse_assembly(str(lowered(symbol, body, names, INTRINSICS, kinds, constants)))
     module.verify()
     machine = _machine()
     module.triple = machine.triple

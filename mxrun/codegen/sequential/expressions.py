@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from llvmlite import ir
 
-from mxrun.codegen.code_identity import InlinedBody
+from mxrun.codegen.code_identity import InlinedBody, is_named_tuple
 from mxrun.codegen.sequential import arithmetic
 from mxrun.codegen.sequential.arithmetic import Untyped, common, converted, truth
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of
@@ -24,11 +24,13 @@ from mxrun.codegen.sequential.kinds import (
     INT64,
     NUMBERS,
     Kind,
+    NamedParts,
     Operand,
     Pointer,
     Record,
     Static,
     TypedValue,
+    like,
 )
 from mxrun.codegen.sequential.llvm_control import variable
 
@@ -104,7 +106,8 @@ class Expressions(ABC):
             if len(places) != len(value) or isinstance(place, TypedValue):
                 raise Untyped(f"{name} has tuples of several lengths, or a tuple and a number")
             parts = enumerate(zip(places, value, strict=True))
-            return tuple(self.stored(f"{name}.{i}", each, part) for i, (each, part) in parts)
+            stored = [self.stored(f"{name}.{i}", each, part) for i, (each, part) in parts]
+            return like(stored, value)
         if not isinstance(place, (TypedValue, NoneType)):
             raise Untyped(f"{name} is a number and something else")
         key = self.scope.number, name
@@ -123,7 +126,7 @@ class Expressions(ABC):
 
     def loaded(self, place: Operand) -> Operand:
         if isinstance(place, tuple):
-            return tuple(map(self.loaded, place))
+            return like(map(self.loaded, place), place)
         if isinstance(place, Static):
             return place
         return TypedValue(place.kind, self.builder.load(place.code))
@@ -155,6 +158,14 @@ class Expressions(ABC):
             return self.decided(parts, isinstance(node.op, ast.Or))
         return truth(self.builder, number(self.expression(node))).code
 
+    def known_condition(self, node: ast.expr) -> bool | None:
+        """Return the value of a condition that is an argument known at compile time, or None."""
+        if isinstance(node, ast.Attribute):
+            found = self.expression(node)
+            if isinstance(found, TypedValue) and isinstance(found.code, ir.Constant):
+                return bool(found.code.constant)
+        return None
+
     def of_constant(self, node: ast.Constant) -> Operand:
         return _constant(node.value)
 
@@ -172,6 +183,10 @@ class Expressions(ABC):
 
     def of_attribute(self, node: ast.Attribute) -> Operand:
         owner = self.expression(node.value)
+        if isinstance(owner, NamedParts):
+            if node.attr not in owner.fields:
+                raise Untyped(f"there is no field {node.attr}")
+            return owner[owner.fields.index(node.attr)]
         if not isinstance(owner, Static):
             raise Untyped("numbers have no attributes")
         if isinstance(owner.content, Record):
@@ -259,6 +274,9 @@ class Expressions(ABC):
         return self.builder.load(place)
 
     def of_ifexp(self, node: ast.IfExp) -> Operand:
+        known = self.known_condition(node.test)
+        if known is not None:
+            return self.expression(node.body if known else node.orelse)
         then, otherwise, after = (
             self.builder.append_basic_block(name) for name in ("then", "otherwise", "after")
         )
@@ -324,6 +342,9 @@ class Expressions(ABC):
         named = {str(each.arg): self.expression(each.value) for each in node.keywords}
         if isinstance(function.content, InlinedBody):
             return self.inlined(function.content.body, arguments, named)
+        if is_named_tuple(function.content):
+            bound = inspect.signature(function.content).bind(*arguments, **named)
+            return NamedParts(bound.args, function.content._fields)
         intrinsic = self._intrinsics.get(function.content)
         if intrinsic is None:
             raise Untyped(f"{function.content} cannot be called in a native function")

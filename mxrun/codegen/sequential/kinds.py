@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -111,5 +111,23 @@ class Record:
 
 Operand: TypeAlias = "TypedValue | Static | tuple[Operand, ...]"
 """Result of an expression; a tuple exists only at compile time."""
+
+
+class NamedParts(tuple["Operand", ...]):
+    """Parts of a NamedTuple; `fields` are their names."""
+
+    fields: tuple[str, ...]
+
+    def __new__(cls, parts: Iterable[Operand], fields: tuple[str, ...]) -> NamedParts:
+        """Create the tuple; there is a part for each field."""
+        created = super().__new__(cls, parts)
+        created.fields = fields
+        return created
+
+
+def like(parts: Iterable[Operand], model: tuple[Operand, ...]) -> tuple[Operand, ...]:
+    """Return a tuple of parts, with the names of `model` if it has any."""
+    return NamedParts(parts, model.fields) if isinstance(model, NamedParts) else tuple(parts)
+
 
 NOTHING = Static(None)

@@ -65,12 +65,13 @@ def lowered(
     names: Mapping[str, Any],
     intrinsics: Mapping[Any, Intrinsic],
     arguments: Mapping[str, Kind | Pointer],
+    constants: Mapping[str, int],
 ) -> Any:
     """Return an LLVM module with one function `void symbol(int64_t *block)`.
 
     names: values of the global names; those in `intrinsics` generate code of their own. arguments:
-    kinds of the arguments in the order of their slots. Raises Untyped for code outside of the
-    language.
+    kinds of the arguments in the order of their slots. constants: values of arguments that are
+    known. Raises Untyped for code outside of the language.
     """
     kinds: dict[tuple[int, str], Kind | Pointer] = {}
     for _ in range(_MAX_ATTEMPTS):
@@ -82,20 +83,26 @@ def lowered(
         # Ended here, so that what is allocated in the first block is put before its end.
         ir.IRBuilder(variables).branch(start)
         code = _Statements(builder, names, intrinsics, kinds)
-        code.inlined(body, [_call(builder, function.args[0], arguments)], {})
+        code.inlined(body, [_call(builder, function.args[0], arguments, constants)], {})
         builder.ret_void()
         if code.is_complete:
             return module
     raise Untyped(f"{body.__qualname__}: the types of its variables have no end")
 
 
-def _call(builder: Any, block: Any, arguments: Mapping[str, Kind | Pointer]) -> Operand:
-    """Return the argument of the body: all values of the block, loaded."""
+def _call(
+    builder: Any,
+    block: Any,
+    arguments: Mapping[str, Kind | Pointer],
+    constants: Mapping[str, int],
+) -> Operand:
+    """Return the argument of the body: all values of the block, loaded unless they are known."""
     values = {}
     for index, (name, kind) in enumerate(arguments.items()):
         word = slot(builder, block, INT64.code(index))
         values[name] = TypedValue(kind, _from_word(builder, word, kind))
-    return Static(Record(values))
+    known = {name: TypedValue(INT64, INT64.code(value)) for name, value in constants.items()}
+    return Static(Record({**values, **known}))
 
 
 def _from_word(builder: Any, word: Any, kind: Kind | Pointer) -> Any:
@@ -202,6 +209,10 @@ class _Statements(Expressions):
             self.unknown(target)
 
     def do_if(self, node: ast.If) -> None:
+        known = self.known_condition(node.test)
+        if known is not None:
+            self._statements(node.body if known else node.orelse)
+            return
         then, otherwise, after = (
             self.builder.append_basic_block(name) for name in ("then", "otherwise", "after")
         )
