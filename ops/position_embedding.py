@@ -71,11 +71,11 @@ class PositionEmbeddingProperty(InPlaceProperty[PositionEmbeddingParameters]):
         return PartialInference([data, weight], [data], [])
 
     def incremental(self, sequences: SequenceArguments) -> IncrementalForm[AnyProperty] | None:
-        """Return the sum with the vector of the present position."""
+        """Return the sum with the vectors of the run's positions."""
         if sequences.axes != (1, None):
             return None
         form = create("_present_position_embedding", {})
-        return IncrementalForm(form, 1, limit=self.parameters.max_length)
+        return IncrementalForm(form, 1, limit=self.parameters.max_length, chunked=True)
 
     def list_passed_gradients(self) -> dict[int, int]:
         """The gradient of data is the output's."""

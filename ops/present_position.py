@@ -1,4 +1,4 @@
-"""Incremental forms of the position operators: at the position of the present run."""
+"""Incremental forms of the position operators: at the positions of the present run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from mxrun.ops.rotary_embedding import RotaryEmbeddingParameters, rotations
 
 
 class _PresentPosition(InPlaceProperty[Any]):
-    """Operator on data [N, 1, C] at the position that its last argument gives, int32 [1]."""
+    """Operator on data [N, T, C], whose first position its last argument gives, int32 [1]."""
 
     precision = Precision.INHERIT
     is_internal = True
@@ -50,7 +50,7 @@ class _PresentPosition(InPlaceProperty[Any]):
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Unify data and output."""
         data = unify("data", inputs[0], outputs[0], "output")
-        data = unify("data", data, (None, 1, None), "one position")
+        data = unify("data", data, (None, None, None), "batch, positions and channels")
         position = unify(POSITION, inputs[-1], (1,), "one number")
         return PartialInference([data, *inputs[1:-1], position], [data], [])
 
@@ -76,7 +76,10 @@ class PresentPositionEmbeddingParameters(Parameters):
 
 @register("_present_position_embedding")
 class PresentPositionEmbeddingProperty(_PresentPosition):
-    """output = data + weight[position]; data, output [N, 1, C], weight [length, C]. No gradient."""
+    """output[n, t, :] = data[n, t, :] + weight[position + t, :]; no gradient.
+
+    data, output [N, T, C]; weight [length, C]; position + T is at most length.
+    """
 
     type_string = "_present_position_embedding"
     parameter_type = PresentPositionEmbeddingParameters
@@ -94,8 +97,9 @@ class PresentPositionEmbedding(Operator):
     """NumPy body."""
 
     def forward(self, call: ForwardCall) -> None:
-        """output = data + weight[position]."""
-        call.store(output=call.inputs.data + call.inputs.weight[int(call.inputs.position[0])])
+        """output = data + weight[position : position + T]."""
+        data, first = call.inputs.data, int(call.inputs.position[0])
+        call.store(output=data + call.inputs.weight[first : first + data.shape[1]])
 
 
 class PresentRotationParameters(RotaryEmbeddingParameters):
@@ -108,8 +112,9 @@ class PresentRotationParameters(RotaryEmbeddingParameters):
 
 @register("_present_rotary_embedding")
 class PresentRotationProperty(_PresentPosition):
-    """rotary_embedding of data [N, 1, num_heads * D] at `position`, less than `length`. No
-    gradient.
+    """rotary_embedding of data [N, T, num_heads * D] at the positions from `position` on.
+
+    position + T is at most `length`. No gradient.
     """
 
     type_string = "_present_rotary_embedding"
@@ -132,24 +137,26 @@ class PresentRotation(Operator):
 
     def forward(self, call: ForwardCall) -> None:
         """output = data, of which the rotated heads are rotated."""
-        p, data = self.parameters, call.inputs.data
-        pairs = data.shape[2] // (2 * p.num_heads)
-        at = int(call.inputs.position[0])
+        p, data, at = self.parameters, call.inputs.data, int(call.inputs.position[0])
+        batch, positions, channels = data.shape
+        pairs = channels // (2 * p.num_heads)
         cosine, sine = (
-            table[at].astype(data.dtype) for table in rotations(p.length, pairs, p.base)
+            table[at : at + positions].astype(data.dtype)[:, None]
+            for table in rotations(p.length, pairs, p.base)
         )
-        result = data.reshape(-1, p.num_heads, 2, pairs).copy()
-        rotated = result[:, : p.rotated]
-        first, second = rotated[:, :, 0].copy(), rotated[:, :, 1].copy()
-        rotated[:, :, 0] = first * cosine - second * sine
-        rotated[:, :, 1] = second * cosine + first * sine
+        result = data.reshape(batch, positions, p.num_heads, 2, pairs).copy()
+        rotated = result[:, :, : p.rotated]
+        first, second = rotated[..., 0, :].copy(), rotated[..., 1, :].copy()
+        rotated[..., 0, :] = first * cosine - second * sine
+        rotated[..., 1, :] = second * cosine + first * sine
         call.store(output=result.reshape(data.shape))
 
 
 class PresentSum(Arguments):
-    """Data [rows, columns], to which the row of the weight at the position is added."""
+    """Data [rows, positions, columns]; each position's row of the weight is added to it."""
 
     rows: Integer
+    positions: Integer
     columns: Integer
     position: Int32s
     data: Floats
@@ -159,11 +166,11 @@ class PresentSum(Arguments):
 
 @native
 def present_sum_loop(call: PresentSum) -> None:
-    """output[n, :] = data[n, :] + weight[position, :]; it may overwrite data."""
+    """output[n, t, :] = data[n, t, :] + weight[position + t, :]; it may overwrite data."""
     columns = call.columns
-    own = np.int64(call.position[0]) * columns
-    for row in range(call.rows):
+    for row in range(call.rows * call.positions):
         at = row * columns
+        own = (np.int64(call.position[0]) + row % call.positions) * columns
         for j in range(0, columns, LANES):
             count = columns - j
             value = load_lanes(call.data, at + j, count)
@@ -172,9 +179,10 @@ def present_sum_loop(call: PresentSum) -> None:
 
 
 class PresentPairs(Arguments):
-    """Data [rows, heads, 2, pairs]; table [positions, 2, pairs] holds cosines and sines."""
+    """Data [rows, positions, heads, 2, pairs]; table [length, 2, pairs]: cosines and sines."""
 
     rows: Integer
+    positions: Integer
     heads: Integer
     rotated: Integer
     pairs: Integer
@@ -188,9 +196,9 @@ class PresentPairs(Arguments):
 def present_rotation_loop(call: PresentPairs) -> None:
     """Rotate the pairs of the first heads and copy the others; the output may overwrite data."""
     pairs = call.pairs
-    own = np.int64(call.position[0]) * 2 * pairs
-    for head in range(call.rows * call.heads):
+    for head in range(call.rows * call.positions * call.heads):
         at = head * 2 * pairs
+        own = (np.int64(call.position[0]) + head // call.heads % call.positions) * 2 * pairs
         for j in range(0, pairs, LANES):
             count = pairs - j
             first = load_lanes(call.data, at + j, count)
@@ -206,7 +214,7 @@ def present_rotation_loop(call: PresentPairs) -> None:
 
 
 class _OnePass(ForwardOnlyImplementation):
-    """Loop over float32 or bfloat16 data on one thread: it is one position of each sequence."""
+    """Loop over float32 or bfloat16 data on one thread: it is few positions of each sequence."""
 
     def kernel(
         self, prop: AnyProperty, request: ForwardRequest, loop: NativeFunction, call: Arguments
@@ -225,9 +233,10 @@ class CompiledPresentPositionEmbedding(_OnePass):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the sum with a float32 weight."""
-        rows, _, columns = request.inputs[0].shape
+        rows, positions, columns = request.inputs[0].with_layout(PLAIN).shape
         call = PresentSum(
             rows=rows,
+            positions=positions,
             columns=columns,
             position=source(2),
             data=source(0),
@@ -244,11 +253,13 @@ class CompiledPresentRotation(_OnePass):
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare the rotation."""
-        p, (rows, _, channels) = prop.parameters, request.inputs[0].with_layout(PLAIN).shape
+        p, data = prop.parameters, request.inputs[0].with_layout(PLAIN)
+        rows, positions, channels = data.shape
         pairs = channels // (2 * p.num_heads)
         cosine, sine = rotations(p.length, pairs, p.base)
         call = PresentPairs(
             rows=rows,
+            positions=positions,
             heads=p.num_heads,
             rotated=p.rotated,
             pairs=pairs,

@@ -93,11 +93,11 @@ class RotaryEmbeddingProperty(InPlaceProperty[RotaryEmbeddingParameters]):
         return PartialInference([data], [data], [])
 
     def incremental(self, sequences: SequenceArguments) -> IncrementalForm[AnyProperty] | None:
-        """Return the rotation at the present position."""
+        """Return the rotation at the run's positions."""
         if shared_axis(sequences.axes) != 1:
             return None
         parameters = {**self.parameters.model_dump(), "length": sequences.length}
-        return IncrementalForm(create("_present_rotary_embedding", parameters), 1)
+        return IncrementalForm(create("_present_rotary_embedding", parameters), 1, chunked=True)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,7 +31,7 @@ from mxrun.graph.phases import (
     ACCUMULATE,
     EVALUATE,
     GENERATE,
-    PREPARE,
+    PREFILL,
     TRAIN,
     UPDATE,
     bucket_phase,
@@ -65,12 +65,24 @@ Finish = Callable[[str, Graph], Graph]
 
 
 @dataclass(frozen=True)
+class Prefill:
+    """Network of the phase PREFILL and its io slots, which hold several positions.
+
+    It has the parameters and the states of the network that computes one position a run.
+    """
+
+    symbol: Symbol
+    inputs: Mapping[str, TensorSpec]
+
+
+@dataclass(frozen=True)
 class CompileRequest:
     """Inputs and options of a compilation.
 
     inputs: specs of the io slots, batch axis included.
     buckets: by length, the io slots of batches of shorter sequences; every phase is planned for
         these as well, in the same arena, under the name of `bucket_phase`.
+    prefill: what the phase PREFILL runs, beside GENERATE; None for a plan without it.
     shapes: further known shapes by name.
     rules: the update rule of each trained parameter; empty for a plan without training.
     gradients: parameters whose gradients are results although no update reads them.
@@ -85,8 +97,8 @@ class CompileRequest:
     chooser: times the candidates of AUTO; without it, AUTO is PREFERRED.
     autotuned: by phase and step, names of implementations autotuned before, which are used again.
     precision: dtype of the activations that may be bfloat16, where a node names none.
-    constant_parameters: if true, the only phase (EVALUATE or GENERATE) changes no parameters, and a
-        phase PREPARE computes the values that depend on them alone.
+    constant_parameters: if true, no phase (EVALUATE alone, or GENERATE and PREFILL) changes
+        parameters, and a phase PREPARE computes the values that depend on them alone.
     fuse: if true, chains of operators are fused and, in a fixed plan, batch normalisations are
         folded into the products before them.
     unfused: names of fusions to leave out, to measure the effect of each.
@@ -102,6 +114,7 @@ class CompileRequest:
 
     inputs: Mapping[str, TensorSpec]
     buckets: Mapping[int, Mapping[str, TensorSpec]] = field(default_factory=dict)
+    prefill: Prefill | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     rules: Mapping[str, UpdateRule] = field(default_factory=dict)
     clipping: Clipping | None = None
@@ -148,44 +161,52 @@ def compile_plan(symbol: Symbol, request: CompileRequest) -> Plan:
     Raises UserError for a network that cannot be planned.
     """
     started = time.perf_counter()
-    inferred = {length: infer_request(symbol, each) for length, each in _sized(request).items()}
+    variants = _variants(symbol, request)
     if request.budget is None or request.segment is not None:
-        return _compiled(symbol, request, inferred, started)
+        return _compiled(variants, request, started)
 
     def planner(budget: Budget | None, segment: int | None = None, cheap: bool = False) -> Plan:
         given = replace(request, segment=segment, drop_cheap=cheap, budget=budget)
-        return _compiled(symbol, given, inferred, started)
+        return _compiled(variants, given, started)
 
-    largest = inferred[None]
+    largest = variants[0].specs
     lengths = segment_lengths(symbol, largest) if largest.complete else []
     return fit_in_segments(planner, lengths, request.budget, StepSeconds(request.machine))
 
 
-def _compiled(
-    symbol: Symbol,
-    request: CompileRequest,
-    inferred: Mapping[int | None, InferredSpecs],
-    started: float,
-) -> Plan:
-    """Return the plan with recurrences in segments as requested.
+@dataclass(frozen=True)
+class _Variant:
+    """Network for io slots of one size; names: those of its phases in the plan."""
 
-    inferred: the specs of the network for sequences of each length. started: when planning began.
-    """
+    symbol: Symbol
+    inputs: Mapping[str, TensorSpec]
+    specs: InferredSpecs
+    names: Mapping[str, str]
+
+
+def _variants(symbol: Symbol, request: CompileRequest) -> list[_Variant]:
+    """Return the network for sequences of each length, the largest first, then that of PREFILL."""
+    found = []
+    for length in (None, *request.buckets):
+        inputs = request.inputs if length is None else request.buckets[length]
+        specs = infer_request(symbol, replace(request, inputs=inputs))
+        names = {phase: bucket_phase(phase, length) for phase in request.phases}
+        found.append(_Variant(symbol, inputs, specs, names))
+    if (given := request.prefill) is not None:
+        specs = infer_request(given.symbol, replace(request, inputs=given.inputs))
+        found.append(_Variant(given.symbol, given.inputs, specs, {PREFILL: PREFILL}))
+    return found
+
+
+def _compiled(variants: Sequence[_Variant], request: CompileRequest, started: float) -> Plan:
+    """Return the plan with recurrences in segments as requested; started: when planning began."""
     graphs = {}
-    for length, sized in _sized(request).items():
-        for phase in request.phases:
-            name = bucket_phase(phase, length)
-            graph = _phase_graph(symbol, sized, inferred[length], phase)
+    for each in variants:
+        sized = replace(request, inputs=each.inputs)
+        for phase, name in each.names.items():
+            graph = _phase_graph(each.symbol, sized, each.specs, phase)
             graphs[name] = _selected(graph, sized, name)
     return _planned(graphs, request, started)
-
-
-def _sized(request: CompileRequest) -> dict[int | None, CompileRequest]:
-    """Return the request for sequences of each length; None is the largest."""
-    sized: dict[int | None, CompileRequest] = {None: request}
-    for length, inputs in request.buckets.items():
-        sized[length] = replace(request, inputs=inputs)
-    return sized
 
 
 @_uncollected()
@@ -251,11 +272,9 @@ def _with_kernels(graph: Graph, request: CompileRequest, phase: str) -> Graph:
 def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) -> Plan:
     """Schedule and place graphs with kernels; started: when planning began, for its time."""
     if request.constant_parameters:
-        if set(graphs) not in ({EVALUATE}, {GENERATE}):
+        if set(graphs) not in ({EVALUATE}, {GENERATE}, {GENERATE, PREFILL}):
             raise InternalError("a plan of other phases than inference changes its parameters")
-        ((name, graph),) = graphs.items()
-        prepare, remaining = fold_parameter_constants(graph)
-        graphs = ({PREPARE: prepare} if prepare.steps else {}) | {name: remaining}
+        graphs = fold_parameter_constants(graphs)
     pinned = place_pinned(list(graphs.values()), request.staged)
     sharing = Sharing(request.in_place, request.join, request.add_to)
     plain = {
@@ -312,12 +331,14 @@ def _phase_graph(
 ) -> Graph:
     if phase == UPDATE:
         return _update_graph(request, inference)
-    if phase in (EVALUATE, GENERATE):
+    if phase in (EVALUATE, GENERATE, PREFILL):
         averages = {name: averaged(name) for name in request.rules}
         stand_ins = {} if request.average is None else averages
         stand_ins |= {name: evaluation_state(name) for name in symbol.list_carried_states()}
         graph = lower(symbol, inference, request.inputs.keys(), False, stand_ins)
         graph = hoist_updates(carried_states(_fused(graph, request)))
+        if phase == PREFILL:
+            graph = replace(graph, results={})
         return _verify(eliminate_dead_code(graph), "dead_code")
     graph = _fused(lower(symbol, inference, request.inputs.keys(), is_train=True), request)
     differentiated_names = dict.fromkeys((*request.rules, *request.gradients))

@@ -11,7 +11,7 @@ from mxrun.executor.bind import bind
 from mxrun.executor.profile import Profile
 from mxrun.graph.carried import state_of
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.phases import PREPARE
+from mxrun.graph.phases import PREPARE, base_phase
 from mxrun.operator.launch import Handle
 from mxrun.planner.plan import Block, Plan
 
@@ -35,7 +35,8 @@ class Executor:
             name: bind(phase, device, self.memory, cuts.get(name, ()))
             for name, phase in plan.phases.items()
         }
-        self._prepared = PREPARE not in plan.phases
+        self._preparing = [name for name in plan.phases if base_phase(name) == PREPARE]
+        self._prepared = not self._preparing
 
     def tensor(self, name: str) -> DeviceTensor:
         """Return a pinned tensor: an input, a parameter or a state."""
@@ -80,12 +81,12 @@ class Executor:
         self.programs[phase].run()
 
     def prepare(self) -> None:
-        """Run the phase that computes what depends on parameters alone, if the plan has one.
+        """Run the phases that compute what depends on parameters alone, if the plan has any.
 
         Call it once the parameters have their values.
         """
-        if PREPARE in self.programs:
-            self.programs[PREPARE].run()
+        for name in self._preparing:
+            self.programs[name].run()
         self._prepared = True
 
     def profile(self, phase: str, recorded_steps: int = 0) -> Profile:

@@ -12,6 +12,8 @@ UPDATE = "update"
 EVALUATE = "evaluate"
 # Computes one position of a sequence with what earlier runs have stored.
 GENERATE = "generate"
+# Stores what the positions of a prompt leave for later ones, several positions a run.
+PREFILL = "prefill"
 # Computes once the values that depend on parameters alone, for a plan that changes no parameter.
 PREPARE = "prepare"
 

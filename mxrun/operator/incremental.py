@@ -1,7 +1,8 @@
 """Incremental forms of operators: how they compute a sequence one position a run.
 
 A network over sequences [batch, T, ...] becomes one over [batch, 1, ...] that is run once for each
-position, so that a text can be generated. An operator whose results at a position depend on that
+position, so that a text can be generated; or one over [batch, chunk, ...] that is run for the
+positions of a prompt, which are all known. An operator whose results at a position depend on that
 position alone stays as it is: `OperatorProperty.position_axis` says along which axis its outputs'
 positions lie. One that looks back returns another operator from `OperatorProperty.incremental`,
 which keeps what it needs of earlier positions in states.
@@ -17,7 +18,7 @@ from mxrun.base.tensor import Shape, TensorSpec
 
 FormProperty = TypeVar("FormProperty")
 
-# Argument of an incremental form that takes the number of the present position, int32 [1].
+# Argument of an incremental form that takes the number of the run's first position, int32 [1].
 POSITION = "position"
 
 
@@ -28,13 +29,14 @@ class SequenceArguments:
     inputs: specs of the arguments. axes: by argument, the axis along which its positions lie, alone
     or merged with the batch; None for an argument that is the same at all positions, such as a
     weight. positions: number of positions in `inputs`. length: number of positions that a state
-    must be able to hold.
+    must be able to hold. chunk: number of positions that a run computes.
     """
 
     inputs: tuple[TensorSpec, ...]
     axes: tuple[int | None, ...]
     positions: int
     length: int
+    chunk: int = 1
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -44,7 +46,7 @@ class SequenceArguments:
 
 @dataclass(frozen=True)
 class IncrementalForm(Generic[FormProperty]):
-    """Operator that computes one position a run.
+    """Operator that computes one position a run, or a chunk of them.
 
     prop: takes the arguments of the original by their names, and the present position under the
     name `position`. Its auxiliary states are those of the original, or new ones, which begin as
@@ -52,7 +54,9 @@ class IncrementalForm(Generic[FormProperty]):
     original. axis: axis of the outputs' positions. carried: {argument or auxiliary state: output}
     of states, which begin as zeros too, and take an output's value after each run. final: outputs
     of the original that hold what is known after its last position, which no layer may read. limit:
-    largest number of positions, if any.
+    largest number of positions, if any. chunked: whether the operator also computes several
+    positions in a run, of which `position` is the first. It then stores what it overwrites itself
+    by positions, so that a later run may overwrite it.
     """
 
     prop: FormProperty
@@ -60,6 +64,7 @@ class IncrementalForm(Generic[FormProperty]):
     carried: Mapping[str, str] = field(default_factory=dict)
     final: tuple[str, ...] = ()
     limit: int | None = None
+    chunked: bool = False
 
 
 def shared_axis(axes: Sequence[int | None], mixed: int | None = None) -> int | None:

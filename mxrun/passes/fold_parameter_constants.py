@@ -2,24 +2,48 @@
 
 Inference changes no parameter. A packed copy of a weight, or a weight with a folded normalisation,
 is computed once and stored beside the parameters. The steps that compute such values move to a
-graph of their own.
+graph of their own. What several phases compute alike is stored once.
 
-Needs: kernels, of a graph that changes no parameter. Provides: two graphs. The stored values are
-sources of the second; the first has their storage as sources, which its steps overwrite.
+Needs: kernels, of graphs that change no parameter. Provides: for each of them, two graphs. The
+stored values are sources of the second; the first has their storage as sources, which its steps
+overwrite.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
-from mxrun.graph.graph import Graph, MemoryClass, Step, Value, ValueId
+from mxrun.graph.graph import Graph, MemoryClass, Step, StepKind, Value, ValueId
+from mxrun.graph.phases import PREPARE
 
 # Sources that only training changes.
 GIVEN = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
 
 
-def fold_parameter_constants(graph: Graph) -> tuple[Graph, Graph]:
-    """Return the graph of the steps that depend on parameters alone, and that of the others."""
+def fold_parameter_constants(graphs: Mapping[str, Graph]) -> dict[str, Graph]:
+    """Return the graphs without the steps that depend on parameters alone, by phase.
+
+    Before them come the graphs of those steps: the phase PREPARE and, for what a further phase
+    alone computes, PREPARE followed by its name.
+    """
+    known: dict[Hashable, str] = {}
+    preparing: dict[str, Graph] = {}
+    remaining: dict[str, Graph] = {}
+    for phase, graph in graphs.items():
+        suffix = f":{phase}" if remaining else ""
+        before, remaining[phase] = _divided(graph, suffix, known)
+        if before.steps:
+            preparing[PREPARE + suffix] = before
+    return preparing | remaining
+
+
+def _divided(graph: Graph, suffix: str, known: dict[Hashable, str]) -> tuple[Graph, Graph]:
+    """Return the graph of the steps that depend on parameters alone, and that of the others.
+
+    suffix: ends the names of the stored values. known: names of values stored before, by what
+    computes them; values stored now are added.
+    """
     constant = _constant_steps(graph)
     # A view costs nothing, so it stays in every graph in which it is read.
     moved = {step.name for step in constant if not _is_view(step)}
@@ -28,7 +52,27 @@ def fold_parameter_constants(graph: Graph) -> tuple[Graph, Graph]:
     read = {value for step in remaining for value in step.reads} | set(graph.results.values())
     before = [step for step in graph.steps if step.name in moved or step.name in views]
     stored = [v for step in before if step.name in moved for v in step.writes if v in read]
-    return _before(graph, before, stored), _after(graph, remaining, stored)
+    computed = _computations(graph, constant)
+    names = {value: f"{graph.values[value].name}:{value}{suffix}" for value in stored}
+    own = {value: name for value, name in names.items() if computed[value] not in known}
+    known.update((computed[value], name) for value, name in own.items())
+    names = {value: known[computed[value]] for value in stored}
+    return _before(graph, before, own), _after(graph, remaining, names)
+
+
+def _computations(graph: Graph, steps: list[Step]) -> dict[ValueId, Hashable]:
+    """Return what computes each value of constant steps: equal for equal values of two graphs."""
+    found: dict[ValueId | None, Hashable] = {v: name for name, v in graph.sources.items()}
+    for step in steps:
+        inputs = tuple(found.get(value) for value in step.inputs)
+        # Each reorder has a property of its own, and all do the same.
+        prop = None if step.kind is StepKind.REORDER else step.prop
+        implementation = step.kernel and step.kernel.implementation
+        for index, value in enumerate(step.outputs):
+            if value is not None:
+                what = (prop, implementation, index, graph.spec(value))
+                found[value] = (*what, inputs)
+    return {value: what for value, what in found.items() if value is not None}
 
 
 def _without_idle_views(steps: list[Step], graph: Graph) -> list[Step]:
@@ -55,18 +99,19 @@ def _constant_steps(graph: Graph) -> list[Step]:
     return found
 
 
-def _name(graph: Graph, value: ValueId) -> str:
-    return f"{graph.values[value].name}:{value}"
-
-
-def _before(graph: Graph, steps: list[Step], stored: list[ValueId]) -> Graph:
-    """Return the first graph, in which each stored value overwrites its storage."""
-    steps, values = _without_idle_views(steps, replace(graph, results={})), list(graph.values)
+def _before(graph: Graph, steps: list[Step], stored: Mapping[ValueId, str]) -> Graph:
+    """Return the first graph, in which each stored value overwrites its storage; stored: names."""
+    needed, found, values = set(stored), list[Step](), list(graph.values)
+    for step in reversed(steps):
+        if not needed.isdisjoint(step.writes):
+            needed.update(step.reads)
+            found.append(step)
+    steps = found[::-1]
     read = {value for step in steps for value in step.reads}
     sources = {name: value for name, value in graph.sources.items() if value in read}
     mutations = {}
-    for value in stored:
-        place = Value(_name(graph, value), graph.spec(value), MemoryClass.CONSTANTS)
+    for value, name in stored.items():
+        place = Value(name, graph.spec(value), MemoryClass.CONSTANTS)
         mutations[value] = sources[place.name] = len(values)
         values.append(place)
     return replace(
@@ -79,11 +124,11 @@ def _before(graph: Graph, steps: list[Step], stored: list[ValueId]) -> Graph:
     )
 
 
-def _after(graph: Graph, steps: list[Step], stored: list[ValueId]) -> Graph:
+def _after(graph: Graph, steps: list[Step], stored: Mapping[ValueId, str]) -> Graph:
     values = list(graph.values)
     read = {value for step in steps for value in step.reads} | set(graph.results.values())
     sources = {name: value for name, value in graph.sources.items() if value in read}
-    for value in stored:
-        sources[_name(graph, value)] = value
+    for value, name in stored.items():
+        sources[name] = value
         values[value] = replace(values[value], memory_class=MemoryClass.CONSTANTS)
     return replace(graph, values=tuple(values), steps=tuple(steps), sources=sources)

@@ -2,10 +2,11 @@
 
 Operators whose results at a position depend on that position alone stay; others are replaced by
 their incremental forms, which read what earlier runs have stored in states. The present position is
-an input of its own, which all of them share.
+an input of its own, which all of them share. The positions of a prompt are all known: a second
+form of the same network computes a chunk of them a run, with the same states.
 
 Needs: a network without a loss, with the shapes of all variables. Provides: a network of the same
-outputs for one position, and its states.
+outputs for the positions of a run, and its states.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from mxrun.graph.symbol import Symbol
 from mxrun.operator.incremental import POSITION, IncrementalForm, SequenceArguments
 from mxrun.operator.register import AnyProperty, create
 
-# Name of the io slot with the number of the present position; a user's names contain no colon.
+# Name of the io slot with the number of the run's first position; a user's names contain no colon.
 PRESENT = f"generate:{POSITION}"
 # Operator that overwrites a state with the value that it carries to the next run.
 _CARRY = "_carry"
@@ -29,16 +30,18 @@ _CARRY = "_carry"
 
 @dataclass(frozen=True)
 class IncrementalNetwork:
-    """Network that computes one position a run.
+    """Network that computes one position a run, or a chunk of them.
 
     inputs: specs of its io slots, PRESENT among them if an operator reads it. states: specs of the
-    states that runs change, by name; all are zeros before the first position. limit: largest number
-    of positions, if any, and the name of the layer that limits it.
+    states that runs change, by name; all are zeros before the first position. carries: whether a
+    state holds what the last position of a run leaves, so that every position must be run once, in
+    order. limit: largest number of positions, if any, and the name of the layer that limits it.
     """
 
     symbol: Symbol
     inputs: Mapping[str, TensorSpec]
     states: Mapping[str, TensorSpec]
+    carries: bool
     limit: int | None = None
     limited_by: str = ""
 
@@ -49,14 +52,17 @@ def incremental(
     sequences: Collection[str],
     shapes: Mapping[str, Shape],
     length: int,
+    chunk: int = 1,
 ) -> IncrementalNetwork:
-    """Return the incremental form of a network for at most `length` positions.
+    """Return the incremental form of a network for at most `length` positions, `chunk` of them a
+    run.
 
     inputs: specs of its io slots. sequences: those whose axis 1 counts positions. shapes: of
-    parameters and states. Raises UserError naming the layers that need all positions at once.
+    parameters and states. Raises UserError naming the layers that need all positions at once, or
+    cannot compute a chunk.
     """
     inference = _infer(symbol, {**shapes, **_shapes(inputs)}, inputs)
-    conversion = _NodeByNode(inference, inputs, sequences, length)
+    conversion = _NodeByNode(inference, inputs, sequences, length, chunk)
     for node in symbol.nodes:
         conversion.add(node)
     if conversion.problems:
@@ -65,7 +71,12 @@ def incremental(
     known = set(network.list_inputs())
     present = {
         PRESENT: TensorSpec((1,), "int32"),
-        **{name: _one_position(spec, name in sequences) for name, spec in inputs.items()},
+        **{
+            name: replace(spec, shape=(spec.shape[0], chunk, *spec.shape[2:]))
+            if name in sequences
+            else spec
+            for name, spec in inputs.items()
+        },
     }
     present = {name: spec for name, spec in present.items() if name in known}
     conversion.check(network, {**shapes, **_shapes(present)}, present)
@@ -77,7 +88,8 @@ def incremental(
         for entry in (node.inputs[index] for index in node.prop.list_mutated_inputs())
     }
     limit = min(conversion.limits, default=(None, ""))
-    return IncrementalNetwork(network, present, states, *limit)
+    carries = bool(conversion.carrying)
+    return IncrementalNetwork(network, present, states, carries, *limit)
 
 
 @dataclass
@@ -94,6 +106,7 @@ class _NodeByNode:
     inputs: Mapping[str, TensorSpec]
     sequences: Collection[str]
     length: int
+    chunk: int
     position: NodeEntry = field(default_factory=lambda: NodeEntry(Node(PRESENT)))
     entries: dict[NodeEntry, NodeEntry] = field(default_factory=dict)
     axes: dict[NodeEntry, int | None] = field(default_factory=dict)
@@ -144,7 +157,7 @@ class _NodeByNode:
         """Return the form of a node's operator; None, with the reasons recorded, without one."""
         specs = tuple(self.inference.spec(entry) for entry in node.argument_entries())
         assert node.prop is not None
-        sequences = SequenceArguments(specs, axes, self.positions, self.length)
+        sequences = SequenceArguments(specs, axes, self.positions, self.length, self.chunk)
         try:
             with OperatorErrorContext(f"{node.operator} {node.name!r}", node.place):
                 form = node.prop.incremental(sequences)
@@ -153,6 +166,10 @@ class _NodeByNode:
             return None
         if form is None:
             self.problems.append(_whole_sequence(node))
+        elif self.chunk > 1 and form.prop is not node.prop and not form.chunked:
+            one = f"{node.operator} {node.name!r} computes one position a run"
+            self.problems.append(Diagnostic(one, place=node.place))
+            return None
         elif form.limit is not None:
             self.limits.append((form.limit, node.name))
         return form
@@ -185,8 +202,8 @@ class _NodeByNode:
     def check(
         self, network: Symbol, shapes: Mapping[str, Shape], inputs: Mapping[str, TensorSpec]
     ) -> None:
-        """Raise UserError naming the first layer whose shape for one position is not its shape for
-        all of them with one position.
+        """Raise UserError naming the first layer whose shape for the positions of a run is not its
+        shape for all of them with as many positions.
         """
         found = infer(network.heads, shapes, _types(inputs))
         for entry, axis in self.axes.items():
@@ -196,7 +213,7 @@ class _NodeByNode:
             if axis is None or is_hidden or self.entries[entry] not in found.shapes:
                 continue
             expected = list(self.inference.spec(entry).shape)
-            expected[axis] //= self.positions
+            expected[axis] = expected[axis] // self.positions * self.chunk
             if shape != tuple(expected):
                 raise UserError(_whole_sequence(entry.node, found.contradictions))
 
@@ -224,11 +241,6 @@ def _shapes(inputs: Mapping[str, TensorSpec]) -> dict[str, Shape]:
 
 def _types(inputs: Mapping[str, TensorSpec]) -> dict[str, str]:
     return {name: spec.dtype for name, spec in inputs.items()}
-
-
-def _one_position(spec: TensorSpec, is_sequence: bool) -> TensorSpec:
-    """Return the spec of an input in a run on one position."""
-    return replace(spec, shape=(spec.shape[0], 1, *spec.shape[2:])) if is_sequence else spec
 
 
 def _of(node: Node, diagnostic: Diagnostic) -> Diagnostic:

@@ -26,7 +26,8 @@ class CompiledCachedAttention(ForwardOnlyImplementation):
         assert isinstance(prop, CachedAttentionProperty)
         arguments = len(prop.list_arguments()) - 1
         floats = (*request.inputs[:arguments], *request.outputs)
-        if any(spec.dtype != FLOAT32 for spec in floats) or OpReqType.NULL in request.requests:
+        attends = request.requests[0] is not OpReqType.NULL
+        if any(spec.dtype != FLOAT32 for spec in floats) or OpReqType.NULL in request.requests[1:]:
             return None
         given = [spec.with_layout(PLAIN).shape for spec in request.inputs[:arguments]]
         sizes = prop.sizes(given)
@@ -39,6 +40,7 @@ class CompiledCachedAttention(ForwardOnlyImplementation):
             value_begin = key_begin + sizes.groups * sizes.size
         loop = CachedHeads(
             batch=sizes.batch,
+            positions=sizes.positions,
             groups=sizes.groups,
             shared=sizes.heads // sizes.groups,
             size=sizes.size,
@@ -56,7 +58,7 @@ class CompiledCachedAttention(ForwardOnlyImplementation):
             value_pitch=given[-1][-1],
             key_cache=target(1),
             value_cache=target(2),
-            output=target(0),
+            output=target(0) if attends else None,
             code=Code(part.function),
             words_per_thread=words,
             team=team,

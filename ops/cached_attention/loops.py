@@ -22,7 +22,7 @@ BLOCK_WORDS = 16
 
 
 class CachedHeads(Arguments):
-    """Heads of one position, and the caches that hold those of the earlier ones.
+    """Heads of `positions` positions from `position` on, and the caches, which hold earlier ones.
 
     query, key, value: rows of `query_pitch`, `key_pitch` and `value_pitch` elements, of which the
     head begins at `..._begin`. code: that computes exp(x - shift). words, cells, address: the
@@ -30,6 +30,7 @@ class CachedHeads(Arguments):
     """
 
     batch: Integer
+    positions: Integer
     groups: Integer
     shared: Integer
     size: Integer
@@ -57,13 +58,13 @@ class CachedHeads(Arguments):
 
 
 @inlined
-def store_head(call: CachedHeads, n: int, group: int, keys: int, values: int, last: int) -> None:
-    """Store the key and the value of one head at their position."""
-    source = n * call.key_pitch + call.key_begin + group * call.size
+def store_head(call: CachedHeads, row: int, group: int, keys: int, values: int, last: int) -> None:
+    """Store the key and the value of one head of a row at their position."""
+    source = row * call.key_pitch + call.key_begin + group * call.size
     to = keys + last // LANES * call.size * LANES + last % LANES
     for d in range(call.size):
         call.key_cache[to + d * LANES] = call.key[source + d]
-    source = n * call.value_pitch + call.value_begin + group * call.value_size
+    source = row * call.value_pitch + call.value_begin + group * call.value_size
     to = values + last * call.value_size
     for d in range(call.value_size):
         call.value_cache[to + d] = call.value[source + d]
@@ -145,8 +146,8 @@ def attend(
 
 @native
 def cached_attention_loop(call: CachedHeads) -> None:
-    """Store each head's key and value, then attend to all positions so far."""
-    last = np.int64(call.position[0])
+    """Store each head's keys and values; then each query attends to the positions up to its own."""
+    first = np.int64(call.position[0])
     blocks = (call.length + LANES - 1) // LANES
     # share() splits at multiples of 16, so each thread and each head count as 16 elements.
     thread, _ = share(call.team * 16)
@@ -158,8 +159,13 @@ def cached_attention_loop(call: CachedHeads) -> None:
         n, group = head // call.groups, head % call.groups
         keys = head * blocks * call.size * LANES
         values = head * call.length * call.value_size
-        store_head(call, n, group, keys, values, last)
-        for each in range(group * call.shared, (group + 1) * call.shared):
-            query = n * call.query_pitch + each * call.size
-            to = (n * call.groups * call.shared + each) * call.value_size
-            attend(call, query, keys, values, to, own, last + 1)
+        for t in range(call.positions):
+            store_head(call, n * call.positions + t, group, keys, values, first + t)
+        if call.output is None:
+            continue
+        for t in range(call.positions):
+            row = n * call.positions + t
+            for each in range(group * call.shared, (group + 1) * call.shared):
+                query = row * call.query_pitch + each * call.size
+                to = (row * call.groups * call.shared + each) * call.value_size
+                attend(call, query, keys, values, to, own, first + t + 1)

@@ -1,4 +1,4 @@
-"""_cached_attention: causal attention at one position over the keys and values of earlier ones."""
+"""_cached_attention: causal attention over the keys and values of earlier positions."""
 
 from __future__ import annotations
 
@@ -48,11 +48,13 @@ class CachedAttentionParameters(Parameters):
 class CacheSizes:
     """Sizes of attention over a cache.
 
-    groups: heads of keys and values, each of which `heads // groups` heads of queries read. size,
-    value_size: elements of a head of queries and keys, and of values.
+    positions: number of positions that a run computes. groups: heads of keys and values, each of
+    which `heads // groups` heads of queries read. size, value_size: elements of a head of queries
+    and keys, and of values.
     """
 
     batch: int
+    positions: int
     heads: int
     groups: int
     size: int
@@ -72,12 +74,13 @@ class CacheSizes:
 
 @register("_cached_attention")
 class CachedAttentionProperty(OperatorProperty[CachedAttentionParameters]):
-    """output = softmax(scale * query x keys^T) x values over the positions 0 to `position`.
+    """output = softmax(scale * query x keys^T) x values over the positions up to the query's own.
 
-    query [N, 1, num_heads * D], key [N, 1, num_kv_heads * D], value [N, 1, num_kv_heads * Dv], or
-    data [N, 1, (num_heads + 2 num_kv_heads) * D] with all three side by side; position [1], int32,
-    less than `length`; output [N, 1, num_heads * Dv]. The key and the value are first stored in the
-    caches, at their position, which also hold those of the earlier positions. The states key_cache
+    query [N, T, num_heads * D], key [N, T, num_kv_heads * D], value [N, T, num_kv_heads * Dv], or
+    data [N, T, (num_heads + 2 num_kv_heads) * D] with all three side by side; position [1], int32:
+    the first of their T positions, the last of which is less than `length`; output [N, T, num_heads
+    * Dv]. The keys and the values are first stored in the caches, at their positions, which also
+    hold those of the earlier positions. The states key_cache
     [N, num_kv_heads, ceil(length / 16), D, 16] and value_cache [N, num_kv_heads, length, Dv] are
     overwritten by the hidden outputs of the same names. No gradient.
     """
@@ -119,7 +122,7 @@ class CachedAttentionProperty(OperatorProperty[CachedAttentionParameters]):
         if not all(map(is_known, given)):
             return PartialInference([*given, position], outputs, [None, None])
         sizes = self.sizes([require_complete(shape) for shape in given])
-        output: PartialShape = (sizes.batch, 1, sizes.heads * sizes.value_size)
+        output: PartialShape = (sizes.batch, sizes.positions, sizes.heads * sizes.value_size)
         output = unify("output", outputs[0], output, "heads of the query and sizes of values")
         caches: list[PartialShape] = [sizes.key_cache, sizes.value_cache]
         return PartialInference([*given, position], [output, *caches], caches)
@@ -142,12 +145,15 @@ class CachedAttentionProperty(OperatorProperty[CachedAttentionParameters]):
             size = value_size = width // (p.num_heads + 2 * p.num_kv_heads)
         else:
             size, value_size = width // p.num_heads, shapes[2][-1] // p.num_kv_heads
-        return CacheSizes(shapes[0][0], p.num_heads, p.num_kv_heads, size, value_size, p.length)
+        batch, positions, _ = shapes[0]
+        heads = (p.num_heads, p.num_kv_heads)
+        return CacheSizes(batch, positions, *heads, size, value_size, p.length)
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
         """Two per multiply-add of both products over half of the positions, their mean number."""
         p, sizes = self.parameters, self.sizes(in_shapes)
-        return sizes.batch * p.num_heads * p.length * (sizes.size + sizes.value_size)
+        rows = sizes.batch * sizes.positions
+        return rows * p.num_heads * p.length * (sizes.size + sizes.value_size)
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""
@@ -161,29 +167,35 @@ class CachedAttention(Operator):
         self.prop, self.parameters = prop, prop.parameters
 
     def forward(self, call: ForwardCall) -> None:
-        """Store the key and the value, then attend to all positions so far."""
+        """Store the keys and values; then each query attends to the positions up to its own."""
         *given, position = call.inputs
-        sizes, t = self.prop.sizes([array.shape for array in given]), int(position[0])
-        keys, values = self._stored(call, sizes, given, t)
-        query = self._parts(sizes, given)[0]
-        shape = (sizes.batch, sizes.groups, sizes.heads // sizes.groups, sizes.size)
-        scores = np.einsum("nghd,ngdt->nght", query.reshape(shape), keys[..., : t + 1])
+        sizes, first = self.prop.sizes([array.shape for array in given]), int(position[0])
+        keys, values = self._stored(call, sizes, given, first)
+        if not call.is_requested("output"):
+            return
+        query, end = self._parts(sizes, given)[0], first + sizes.positions
+        shape = (*query.shape[:2], sizes.groups, sizes.heads // sizes.groups, sizes.size)
+        scores = np.einsum("nqghd,ngdt->nqght", query.reshape(shape), keys[..., :end])
         scores *= scores.dtype.type(self.parameters.scale)
+        is_later = np.arange(end) > np.arange(first, end)[:, None]
+        np.copyto(scores, -np.inf, where=is_later[:, None, None])
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
-        result = np.einsum("nght,ngtd->nghd", weights, values[:, :, : t + 1])
+        result = np.einsum("nqght,ngtd->nqghd", weights, values[:, :, :end])
         call.store(output=result.reshape(call.outputs.output.shape))
 
     def _stored(
-        self, call: ForwardCall, sizes: CacheSizes, given: Sequence[Array], t: int
+        self, call: ForwardCall, sizes: CacheSizes, given: Sequence[Array], first: int
     ) -> tuple[Array, Array]:
-        """Store the position's key and value; return keys [N, G, D, T] and values [N, G, T, Dv]."""
+        """Store the keys and values; return all keys [N, G, D, L] and all values [N, G, L, Dv]."""
         keys, values = call.outputs.key_cache_output, call.outputs.value_cache_output
         np.copyto(keys, call.auxiliary.key_cache)
         np.copyto(values, call.auxiliary.value_cache)
         _, key, value = self._parts(sizes, given)
-        keys[:, :, t // BLOCK, :, t % BLOCK] = key.reshape(*keys.shape[:2], -1)
-        values[:, :, t] = value.reshape(*values.shape[:2], -1)
+        for row in range(sizes.positions):
+            t = first + row
+            keys[:, :, t // BLOCK, :, t % BLOCK] = key[:, row].reshape(*keys.shape[:2], -1)
+            values[:, :, t] = value[:, row].reshape(*values.shape[:2], -1)
         batch, groups, blocks, size, _ = keys.shape
         return keys.transpose(0, 1, 3, 2, 4).reshape(batch, groups, size, blocks * BLOCK), values
 

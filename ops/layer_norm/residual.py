@@ -192,9 +192,12 @@ class CompiledAddNorm(Implementation):
         plain = all(spec.dtype == FLOAT32 for spec in (*inputs, *outputs))
         if not plain or not data.elements or rows.is_transposed:
             return None
-        if request.requests[SUM] is not OpReqType.WRITE:
-            return None
         output, total, *statistics = requested_slots(request.requests)
+        if total is None and request.requests[OUTPUT] is OpReqType.WRITE:
+            # Nobody reads the sum, as after the last block: it is normalised where it is written.
+            total = output
+        elif request.requests[SUM] is not OpReqType.WRITE:
+            return None
         centered = prop.norm.is_centered
         arguments = RowNormalization(
             rows=rows.rows,

@@ -99,7 +99,7 @@ class RNNProperty(OperatorProperty[RNNParameters]):
     def incremental(
         self, sequences: SequenceArguments
     ) -> IncrementalForm[OperatorProperty[Any]] | None:
-        """Return one step, whose last states are the first ones of the next run.
+        """Return the run's steps, whose last states are the first ones of the next run.
 
         Raises UserError for states that do not begin as zeros, and for steps that read later ones.
         """
@@ -119,7 +119,8 @@ class RNNProperty(OperatorProperty[RNNParameters]):
         states = ("state", "state_cell") if p.has_cell else ("state",)
         form = type(self)(p.model_copy(update=update))
         final = states if p.state_outputs else ()
-        return IncrementalForm(form, axis, {name: name for name in states}, final)
+        carried = {name: name for name in states}
+        return IncrementalForm(form, axis, carried, final, chunked=True)
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Infer the steps and the batch from any tensor, C from data or the packed vector."""

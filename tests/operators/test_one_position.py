@@ -1,4 +1,4 @@
-"""Kernels of one position a run: products of few rows, and attention over a cache."""
+"""Kernels of one position a run, or few: products of few rows, and attention over a cache."""
 
 from __future__ import annotations
 
@@ -83,8 +83,9 @@ def test_other_products_are_left_to_matrix_products() -> None:
     ("heads", "groups", "size", "length", "threads"),
     [(1, 1, 1, 5, 1), (4, 2, 33, 40, 1), (3, 3, 16, 16, 1), (6, 2, 64, 1500, 2)],
 )
+@pytest.mark.parametrize("count", [1, 4])
 def test_attention_over_a_cache(
-    heads: int, groups: int, size: int, length: int, threads: int, is_packed: bool
+    heads: int, groups: int, size: int, length: int, threads: int, is_packed: bool, count: int
 ) -> None:
     batch = 2
     parameters = {"num_heads": heads, "num_kv_heads": groups, "scale": 0.3, "length": length}
@@ -92,25 +93,27 @@ def test_attention_over_a_cache(
     widths = [heads * size, groups * size, groups * size]
     keys, values = (random(batch, length, groups * size) for _ in range(2))
     values = values[:, ::-1].copy()
-    shapes = [(batch, 1, width) for width in ([sum(widths)] if is_packed else widths)]
+    shapes = [(batch, count, width) for width in ([sum(widths)] if is_packed else widths)]
     key_cache = np.zeros(prop.sizes(shapes).key_cache, np.float32)
     value_cache = np.zeros((batch, groups, length, size), np.float32)
-    for present in sorted({0, 1, min(15, length - 1), length // 2, length - 1}):
+    for present in sorted({0, 1, min(13, length - count), length // 3, length - count}):
         # What earlier runs have stored.
         key_cache[...], value_cache[...] = filled(keys, values, present, key_cache.shape)
-        query = random(batch, 1, heads * size) + present
-        given = [query, keys[:, present : present + 1], values[:, present : present + 1]]
+        query, own = random(batch, count, heads * size) + present, slice(present, present + count)
+        given = [query, keys[:, own], values[:, own]]
         arguments = [np.concatenate(given, axis=2)] if is_packed else [g.copy() for g in given]
         position = np.array([present], np.int32)
-        output = np.zeros((batch, 1, heads * size), np.float32)
+        output = np.zeros((batch, count, heads * size), np.float32)
         tensors = [*arguments, position, key_cache, value_cache]
         kernel = prepared(prop, "jit", tensors, [output, key_cache, value_cache], threads)
         assert kernel is not None
         workspace = aligned(kernel.workspace_bytes)
         run(kernel, tensors, [output, key_cache, value_cache], workspace, threads)
-        expected = attention(query, keys, values, present, heads, groups)
-        np.testing.assert_allclose(output, expected, atol=2e-5)
-        after = filled(keys, values, present + 1, key_cache.shape)
+        for row in range(count):
+            now = query[:, row : row + 1]
+            expected = attention(now, keys, values, present + row, heads, groups)
+            np.testing.assert_allclose(output[:, row : row + 1], expected, atol=2e-5)
+        after = filled(keys, values, present + count, key_cache.shape)
         np.testing.assert_array_equal(key_cache, after[0])
         np.testing.assert_array_equal(value_cache, after[1])
 

@@ -12,12 +12,13 @@ from generation_runs import all_positions, embedded, layer, position_by_position
 from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
+from mxrun.compiler.verify import verify_plan
 from mxrun.device.cpu.device import CpuDevice
 from mxrun.device.interface import Device
 from mxrun.device.reference.device import ReferenceDevice
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.node import NodeEntry
-from mxrun.graph.phases import GENERATE
+from mxrun.graph.phases import GENERATE, PREFILL
 from mxrun.graph.recurrence.node import recurrent_node
 from mxrun.graph.recurrence.parameters import RecurrenceParameters
 from mxrun.graph.symbol import Symbol, apply, variable
@@ -154,6 +155,33 @@ def test_one_position_a_run_equals_all_at_once(name: str, kind: type[Device]) ->
     assert name != "grouped heads" or max(made) < largest
 
 
+@pytest.mark.parametrize("kind", [CpuDevice, ReferenceDevice])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_chunks_leave_what_their_positions_leave_one_by_one(name: str, kind: type[Device]) -> None:
+    symbol = NETWORKS[name]()
+    expected, parameters = all_positions(symbol, IDS, device(kind))
+    found, executor = position_by_position(symbol, IDS, device(kind), parameters, 7, 2)
+    np.testing.assert_allclose(found, expected[:, 14:], atol=1e-5, rtol=1e-5)
+    plan = verify_plan(executor.plan)
+    assert plan.planned_bytes == plan.lower_bound_bytes
+    phase = plan.phases[PREFILL]
+    # Of the layers that nothing later reads, none is computed.
+    assert not phase.graph.results
+    assert "head" not in {step.name for step in phase.steps}
+
+
+def test_what_both_phases_compute_of_parameters_is_stored_once() -> None:
+    """Products of eight rows and of more read one packed weight."""
+    ids = np.concatenate([IDS] * 4)
+    symbol = transformer()
+    _, parameters = all_positions(symbol, ids, device(CpuDevice))
+    plan = position_by_position(symbol, ids, device(CpuDevice), parameters, 7, 2)[1].plan
+    alone = position_by_position(symbol, ids, device(CpuDevice), parameters)[1].plan
+    constants = [b.name for b in plan.pinned if b.memory_class is MemoryClass.CONSTANTS]
+    assert constants == [b.name for b in alone.pinned if b.memory_class is MemoryClass.CONSTANTS]
+    assert constants
+
+
 def test_a_row_does_not_depend_on_the_other_rows_nor_on_the_team() -> None:
     symbol = transformer()
     _, parameters = all_positions(symbol, IDS, device(CpuDevice))
@@ -164,9 +192,11 @@ def test_a_row_does_not_depend_on_the_other_rows_nor_on_the_team() -> None:
     np.testing.assert_array_equal(team, both)
 
 
-def convert(symbol: Symbol, shapes: dict[str, tuple[int, ...]] | None = None) -> None:
+def convert(
+    symbol: Symbol, shapes: dict[str, tuple[int, ...]] | None = None, chunk: int = 1
+) -> None:
     inputs = {"data": TensorSpec(IDS.shape, "int32")}
-    incremental(symbol, inputs, ["data"], shapes or {}, IDS.shape[1])
+    incremental(symbol, inputs, ["data"], shapes or {}, IDS.shape[1], chunk)
 
 
 @pytest.mark.parametrize(
@@ -273,6 +303,9 @@ def test_an_operator_of_ones_own_says_its_form() -> None:
     found, executor = position_by_position(own, IDS, device(CpuDevice), parameters)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert executor.plan.specs["own:lhs"].shape == (2, 1, WIDTH)
+    # Its form says nothing of chunks.
+    with pytest.raises(UserError, match="own_sums 'own' computes one position a run"):
+        convert(own, chunk=7)
 
 
 class OwnSumsParameters(Parameters):

@@ -18,17 +18,19 @@ from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
 from mxrun.graph.carried import uncarried
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.phases import EVALUATE, GENERATE
+from mxrun.graph.phases import EVALUATE, GENERATE, PREFILL
 from mxrun.graph.symbol import Symbol
 from mxrun.io.text.vocabulary import CharacterVocabulary
 from mxrun.session.device import describe, open_device
+from mxrun.session.generation import generate
 from mxrun.session.generation.generate import (
     GeneratedText,
     GenerateRequest,
     Generation,
+    chunk_starts,
     prepare_generation,
 )
-from mxrun.session.generation.network import language_model, plan_generation
+from mxrun.session.generation.network import CHUNK, language_model, plan_generation
 from mxrun.session.generation.prompts import read_prompts
 from mxrun.session.generation.sampling import TokenSampling
 from mxrun.session.planning import load
@@ -85,11 +87,14 @@ def full_logits(model: TrainedModel, ids: list[int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["transformer", "lstm", "carried"])
-def test_greedy_tokens_and_logits_are_those_of_the_full_network(models, name: str) -> None:
-    model = models[name]
-    (text,) = continued(model, "ROMEO:", sampling=GREEDY)
+@pytest.mark.parametrize("prompt", ["ROMEO:", "And so I tell you"])
+def test_greedy_tokens_and_logits_are_those_of_the_full_network(
+    models, name: str, prompt: str
+) -> None:
+    model, count = models[name], 12 if len(prompt) < CHUNK else CONTEXT - len(prompt)
+    (text,) = continued(model, prompt, sampling=GREEDY, length=count)
     ids = text.prompt_ids + text.ids
-    assert (len(text.ids), text.ended) == (12, "length")
+    assert (len(text.ids), text.ended) == (count, "length")
     logits = full_logits(model, ids)
     best = np.sort(logits, axis=1)
     for position, token in enumerate(ids[1:]):
@@ -192,11 +197,46 @@ def test_a_byte_order_mark_is_no_part_of_a_prompt(tmp_path: Path) -> None:
     assert read_prompts(path) == ["ROMEO:", "I am"]
 
 
+@pytest.mark.parametrize(
+    ("count", "length", "starts", "carried"),
+    [
+        (0, 24, [], []),
+        (3, 24, [], []),
+        (4, 24, [0], []),
+        (16, 24, [0], [0]),
+        (19, 24, [0], [0]),
+        # Padding begins earlier than it must, where states hold no more positions.
+        (20, 24, [0, 8], [0]),
+        (20, 64, [0, 16], [0]),
+        (45, 47, [0, 16, 31], [0, 16]),
+    ],
+)
+def test_a_prompt_is_run_in_chunks(
+    count: int, length: int, starts: list[int], carried: list[int]
+) -> None:
+    assert CHUNK == 16
+    assert chunk_starts(count, length, carries=False) == starts
+    assert chunk_starts(count, length, carries=True) == carried
+
+
+def test_chunks_change_no_draw(models, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = ("And so it is for all", "And so", "And so it is for")
+    for model in models.values():
+        in_chunks = [continued(model, *prompts[:n], length=4) for n in (1, 3)]
+        with monkeypatch.context() as patch:
+            patch.setattr(generate, "chunk_starts", lambda *_: [])
+            one_by_one = [continued(model, *prompts[:n], length=4) for n in (1, 3)]
+        for texts, others in zip(in_chunks, one_by_one, strict=True):
+            assert [text.ids for text in texts] == [text.ids for text in others]
+
+
 @pytest.mark.parametrize("name", ["transformer", "lstm"])
 def test_planned_memory_is_touched_memory(models, name: str) -> None:
     model = models[name]
-    generation = prepare_generation(model, GenerateRequest(("I",), CONTEXT - 1))
+    prompt = "And so it is for all"
+    generation = prepare_generation(model, GenerateRequest((prompt,), CONTEXT - len(prompt)))
     plan, executor = generation.plan, generation._executor
+    assert PREFILL in plan.phases
     assert plan.planned_bytes == plan.lower_bound_bytes
 
     def exercise() -> None:

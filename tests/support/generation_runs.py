@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import CompileRequest, Prefill, compile_plan
 from mxrun.device.interface import Device
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.phases import EVALUATE, GENERATE
+from mxrun.graph.phases import EVALUATE, GENERATE, PREFILL
 from mxrun.graph.symbol import Symbol, apply, variable
 from mxrun.passes.incremental import PRESENT, incremental
 
@@ -52,14 +52,24 @@ def all_positions(
 
 
 def position_by_position(
-    symbol: Symbol, ids: Array, device: Device, parameters: Mapping[str, Array]
+    symbol: Symbol,
+    ids: Array,
+    device: Device,
+    parameters: Mapping[str, Array],
+    chunk: int = 1,
+    chunks: int = 0,
 ) -> tuple[Array, Executor]:
-    """Return the output's positions side by side, each from a run of its own."""
+    """Return the output's positions side by side, each from a run of its own.
+
+    Those of the first `chunks` chunks are left out: they are run together.
+    """
     shapes = {name: array.shape for name, array in parameters.items()}
     inputs = {"data": TensorSpec(ids.shape, "int32")}
     network = incremental(symbol, inputs, ["data"], shapes, ids.shape[1])
+    prefill = incremental(symbol, inputs, ["data"], shapes, ids.shape[1], chunk)
     request = CompileRequest(
         network.inputs,
+        prefill=Prefill(prefill.symbol, prefill.inputs) if chunks else None,
         shapes=shapes | {name: spec.shape for name, spec in network.states.items()},
         phases=(GENERATE,),
         constant_parameters=True,
@@ -68,10 +78,19 @@ def position_by_position(
     executor = Executor(compile_plan(network.symbol, request), device)
     _fill(executor, parameters)
     found = []
-    for present in range(ids.shape[1]):
-        executor.tensor("data").write(ids[:, present : present + 1])
+
+    def load(present: int, count: int) -> None:
+        spec = TensorSpec((len(ids), count), "int32")
+        data = executor.tensor_at(executor.plan.offset("data"), spec)
+        data.write(ids[:, present : present + count])
         if PRESENT in executor.plan.specs:
             executor.tensor(PRESENT).write([present])
+
+    for present in range(0, chunks * chunk, chunk):
+        load(present, chunk)
+        executor.run(PREFILL)
+    for present in range(chunks * chunk, ids.shape[1]):
+        load(present, 1)
         executor.run(GENERATE)
         found.append(executor.result(GENERATE, network.symbol.heads[0].name).read())
     return np.concatenate(found, axis=1), executor

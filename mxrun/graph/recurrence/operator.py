@@ -160,7 +160,7 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
     def incremental(
         self, sequences: SequenceArguments
     ) -> IncrementalForm[OperatorProperty[Any]] | None:
-        """Return one step, whose memories after it are those before the next run.
+        """Return the run's steps, whose memories after them are those before the next run.
 
         Raises UserError for memories that do not begin as zeros, for final values of some of them,
         and for steps that read later ones.
@@ -176,11 +176,13 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
         expected = [0 if name in given.sequences else None for name in arguments]
         if [*sequences.axes] != expected or given.final not in ((), given.memories):
             return None
-        changed = {"initial": given.memories, "final": given.memories, "unroll": True}
+        unroll = sequences.chunk == 1
+        changed = {"initial": given.memories, "final": given.memories, "unroll": unroll}
         form = RecurrenceProperty(given.model_copy(update=changed), self.body)
         last = form.list_outputs()[len(self.stacked) :]
         carried = dict(zip(given.memories, last, strict=True))
-        return IncrementalForm(form, 0, carried, self.list_outputs()[len(self.stacked) :])
+        final = self.list_outputs()[len(self.stacked) :]
+        return IncrementalForm(form, 0, carried, final, chunked=True)
 
     # -- inference ---------------------------------------------------------------------------
 

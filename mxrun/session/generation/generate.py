@@ -1,4 +1,4 @@
-"""The loop of generation: one run of the plan for each position, and one token of each row."""
+"""The loop of generation: the prompts in chunks, then one position and one token of each row."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from typing import Any
 import numpy.typing as npt
 
 from mxrun.codegen.compilation import noted_compilations
+from mxrun.device.interface import Mirror
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
-from mxrun.graph.phases import GENERATE
+from mxrun.graph.phases import GENERATE, PREFILL
 from mxrun.io.text.vocabulary import TokenDecoder
 from mxrun.passes.incremental import PRESENT
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
 from mxrun.session.device import host_loops, open_device
 from mxrun.session.generation.network import (
+    CHUNK,
     PlannedGeneration,
     language_model,
     plan_generation,
@@ -39,6 +41,8 @@ Row = dict[str, Any]
 # Rows that are generated at once, and tokens of each, unless requested otherwise.
 _MAX_ROWS = 32
 _LENGTH = 128
+# Positions that take longer one by one than in a padded chunk.
+_MIN_PADDED = 4
 
 
 @dataclass(frozen=True)
@@ -166,8 +170,9 @@ class Generation:
 class _Rows:
     """Rows of one batch, which are at the same position in every run.
 
-    A shorter prompt is continued earlier. A row without a text, or with a finished one, repeats its
-    last token: rows do not depend on each other.
+    The positions that all prompts have are first run in chunks, but for the last of them, which
+    gives logits. A shorter prompt is then continued earlier. A row without a text, or with a
+    finished one, repeats its last token: rows do not depend on each other.
     """
 
     def __init__(self, generation: Generation, executor: Executor, numbers: Sequence[int]) -> None:
@@ -188,13 +193,14 @@ class _Rows:
         compute = operations.train(lambda _: executor.run(GENERATE), GENERATE)
         data = executor.tensor(planned.model.data).mirror()
         position = executor.tensor(PRESENT).mirror() if PRESENT in planned.plan.specs else None
+        begin = self._prefill(operations, position)
         head = planned.network.symbol.heads[0].name
         logits = executor.result(GENERATE, head).mirror()
         rows = logits.array.reshape(planned.batch, planned.model.tokens)
         known = rows[:, : self._generation.tokens.count]
         data.array[...] = 0
-        data.array[: len(self._texts), 0] = [text.prompt_ids[0] for text in self._texts]
-        for present in range(planned.length):
+        data.array[: len(self._texts), 0] = [text.prompt_ids[begin] for text in self._texts]
+        for present in range(begin, planned.length):
             data.store()
             if position is not None:
                 position.array[0] = present
@@ -208,6 +214,27 @@ class _Rows:
                     yield piece
             if all(text.ended for text in self._texts):
                 return
+
+    def _prefill(self, operations: LoopOperations, position: Mirror | None) -> int:
+        """Run the first positions of the prompts in chunks; return how many."""
+        executor, planned = self._executor, self._generation.planned
+        if (network := planned.prefill) is None:
+            return 0
+        compute = operations.train(lambda _: executor.run(PREFILL), PREFILL)
+        name, count = planned.model.data, min(len(text.prompt_ids) for text in self._texts) - 1
+        data = executor.tensor_at(planned.plan.offset(name), network.inputs[name]).mirror()
+        starts = chunk_starts(count, planned.length, network.carries)
+        for start in starts:
+            data.array[...] = 0
+            for row, text in enumerate(self._texts):
+                ids = text.prompt_ids[start : min(start + CHUNK, count)]
+                data.array[row, : len(ids)] = ids
+            data.store()
+            if position is not None:
+                position.array[0] = start
+                position.store()
+            operations.run(compute)
+        return min(starts[-1] + CHUNK, count) if starts else 0
 
     def _next(self, row: int, present: int, logits: Array) -> tuple[int, Piece | None]:
         """Return a row's token at the next position, and its piece if the token is new."""
@@ -261,6 +288,20 @@ def prepare_generation(
         trained.copy_into(executor)
         executor.prepare()
         return Generation(trained, request, tokens, planned, length, executor)
+
+
+def chunk_starts(count: int, length: int, carries: bool) -> list[int]:
+    """Return the first positions of the chunks in which `count` positions are run.
+
+    length: number of positions that states hold, at least those of a chunk. carries: whether no
+    position may be run twice, or be padding. Positions after the last chunk are run one by one.
+    """
+    starts = [*range(0, count - CHUNK + 1, CHUNK)]
+    rest = count - len(starts) * CHUNK
+    if not carries and rest >= _MIN_PADDED:
+        # What is stored for padding is overwritten before it is read.
+        starts.append(min(len(starts) * CHUNK, length - CHUNK))
+    return starts
 
 
 def _default_length(limit: int | None, longest: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import CompileRequest, Prefill, compile_plan
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.carried import uncarried
 from mxrun.graph.node import NodeEntry
@@ -18,6 +18,10 @@ from mxrun.session.device import describe
 from mxrun.session.inference_outputs import batch_inputs, known_shapes
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.planning import chooser_for, team_size
+
+# Positions of a prompt that are run together: products of 16 rows take all the time that their
+# multiplications take, so that more would only need more memory.
+CHUNK = 16
 
 
 @dataclass(frozen=True)
@@ -78,10 +82,14 @@ def language_model(built: ModelDefinition) -> LanguageModel:
 
 @dataclass(frozen=True)
 class PlannedGeneration:
-    """Plan that computes one position of `batch` sequences a run, at most `length` positions."""
+    """Plan that computes one position of `batch` sequences a run, at most `length` positions.
+
+    prefill: the network of CHUNK positions; None if a layer, or the length, has no chunk of them.
+    """
 
     model: LanguageModel
     network: IncrementalNetwork
+    prefill: IncrementalNetwork | None
     plan: Plan
     batch: int
     length: int
@@ -112,9 +120,11 @@ def plan_generation(
                 hint="lower --length; rotary_embedding and recurrences have no such limit",
             )
         )
+    prefill = _prefill(built, model, batch, length)
     device = describe(built.config, team_size(built, training=False, threads=threads))
     request = CompileRequest(
         inputs=network.inputs,
+        prefill=None if prefill is None else Prefill(prefill.symbol, prefill.inputs),
         shapes=known_shapes(built) | {name: spec.shape for name, spec in network.states.items()},
         phases=(GENERATE,),
         constant_parameters=True,
@@ -125,7 +135,8 @@ def plan_generation(
         chooser=chooser_for(built, device, notify),
         **budgeted(built, False, device),
     )
-    return PlannedGeneration(model, network, compile_plan(network.symbol, request), batch, length)
+    plan = compile_plan(network.symbol, request)
+    return PlannedGeneration(model, network, prefill, plan, batch, length)
 
 
 def position_limit(built: ModelDefinition) -> int | None:
@@ -137,9 +148,22 @@ def position_limit(built: ModelDefinition) -> int | None:
 
 
 def _network(
-    built: ModelDefinition, model: LanguageModel, batch: int, length: int
+    built: ModelDefinition, model: LanguageModel, batch: int, length: int, chunk: int = 1
 ) -> IncrementalNetwork:
-    """Return the network that computes the logits of one position a run."""
+    """Return the network that computes the logits of `chunk` positions a run."""
     inputs = {model.data: batch_inputs(built, batch)[model.data]}
     logits = uncarried(Symbol([model.logits]))
-    return incremental(logits, inputs, [model.data], known_shapes(built), length)
+    return incremental(logits, inputs, [model.data], known_shapes(built), length, chunk)
+
+
+def _prefill(
+    built: ModelDefinition, model: LanguageModel, batch: int, length: int
+) -> IncrementalNetwork | None:
+    """Return the network of a chunk of positions; None if a layer, or the length, has none."""
+    if length <= CHUNK:
+        return None
+    try:
+        return _network(built, model, batch, length, CHUNK)
+    except UserError:
+        # One position a run is what the layers can compute: the prompt is read like that, too.
+        return None
