@@ -1,10 +1,11 @@
-"""Tokens per second of text generation at batch 1: mxrun and PyTorch eager with a cache.
+"""Text generation at batch 1: mxrun and PyTorch eager with a cache.
 
     MXRUN_TORCH_PYTHON=... python tests/bench/bench_generation.py --rounds 20
 
 Both generate the same number of tokens with the same weights in turn, drawing and decoding
-included, after their greedy logits have been compared. Prints the medians and their ratio. Not a
-test.
+included, after their greedy logits have been compared: tokens per second. Then both read the same
+prompt in turn: tokens of the prompt per second until the first new token is drawn. Prints the
+medians and their ratio. Not a test.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from mxrun.frontend import build
 from mxrun.graph.phases import GENERATE
 from mxrun.passes.incremental import PRESENT
 from mxrun.session.generation.generate import GenerateRequest, Generation, prepare_generation
+from mxrun.session.generation.network import language_model
 from mxrun.session.planning import parse_config
 from mxrun.session.unsaved_model import start_values, unsaved_model
 
@@ -36,13 +38,17 @@ from mxrun.session.unsaved_model import start_values, unsaved_model
 _SIZES = {"gpt_shakespeare": (4, 4, 64), "gpt_shakespeare_medium": (6, 6, 256)}
 
 
-def prepared(name: str, length: int, threads: int) -> Generation:
-    """Return a generation of `length` tokens with the initial weights of a config."""
+def prepared(name: str, prompt: int, length: int, threads: int) -> Generation:
+    """Return a generation of `length` tokens with the initial weights of a config.
+
+    prompt: number of its tokens: 0, 1, 2, ...
+    """
     parsed = parse_config(find_config(name))
     built = build(parsed, 1)
     arrays = start_values(built, Path("runs"))
     model = unsaved_model(parsed, built, arrays, Path("runs"))
-    return prepare_generation(model, GenerateRequest(("0",), length, threads=threads))
+    text = " ".join(str(each % language_model(built).tokens) for each in range(prompt))
+    return prepare_generation(model, GenerateRequest((text,), length, threads=threads))
 
 
 def again(generation: Generation) -> Generation:
@@ -101,30 +107,49 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", default="", help="configs whose name contains this")
     options = parser.parse_args()
-    print(f"{'':26}{'mxrun tok/s':>12}{'PyTorch':>10}{'ratio':>8}{'best':>8}{'error':>10}")
+    print(f"{'':32}{'mxrun tok/s':>12}{'PyTorch':>10}{'ratio':>8}{'best':>8}{'error':>10}")
     for name, (layers, heads, context) in _SIZES.items():
         if options.only not in name:
             continue
         length = context - 1
-        generation = prepared(name, length, options.threads)
+        generation = prepared(name, 1, length, options.threads)
         peer = Peer(generation, (layers, heads, context), options.threads)
         error = abs(greedy_logits(generation, length) - peer.logits).max()
-        pairs = []
-        for _ in range(options.rounds + 1):
-            fresh = again(generation)
-            started = time.perf_counter()
-            for _ in fresh.run():
-                pass
-            own = time.perf_counter() - started
-            pairs.append((own, float(peer.ask(str(length)))))
-        own, other = zip(*pairs[1:], strict=True)
-        ratio = statistics.median(theirs / ours for ours, theirs in pairs[1:])
-        rates = [length / statistics.median(each) for each in (own, other)]
-        print(
-            f"{name:26}{rates[0]:12,.0f}{rates[1]:10,.0f}{ratio:8.2f}"
-            f"{min(other) / min(own):8.2f}{error:10.1e}",
-            flush=True,
-        )
+        compare(name, length, options.rounds, generation, peer, f"{length}", error)
+        prompt = context - context // 4
+        reading = prepared(name, prompt, 1, options.threads)
+        title = f"{name}, prompt"
+        compare(title, prompt, options.rounds, reading, peer, f"prompt {prompt}")
+
+
+def timed(generation: Generation) -> float:
+    """Return the seconds of a generation from its beginning."""
+    fresh = again(generation)
+    started = time.perf_counter()
+    for _ in fresh.run():
+        pass
+    return time.perf_counter() - started
+
+
+def compare(
+    title: str,
+    tokens: int,
+    rounds: int,
+    generation: Generation,
+    peer: Peer,
+    line: str,
+    error: float | None = None,
+) -> None:
+    """Measure in turn and print. line: what the peer is asked."""
+    pairs = [(timed(generation), float(peer.ask(line))) for _ in range(rounds + 1)][1:]
+    ours, theirs = zip(*pairs, strict=True)
+    ratio = statistics.median(other / each for each, other in pairs)
+    rates = [tokens / statistics.median(each) for each in (ours, theirs)]
+    print(
+        f"{title:32}{rates[0]:12,.0f}{rates[1]:10,.0f}{ratio:8.2f}{min(theirs) / min(ours):8.2f}"
+        f"{'' if error is None else f'{error:.1e}':>10}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
     python tests/bench/gpt_torch.py WEIGHTS.npz LAYERS HEADS CONTEXT THREADS
 
 Reads lines from standard input: `logits` answers with the logits of the context's greedy text as
-JSON, `N` generates N tokens and answers with the seconds. Weights have the names of the configs.
+JSON, `N` generates N tokens and answers with the seconds, `prompt N` answers with the seconds to
+the first token after a prompt of N tokens. Weights have the names of the configs.
 """
 
 from __future__ import annotations
@@ -52,15 +53,19 @@ class Block(nn.Module):
         self.values = torch.zeros(1, heads, context, size)
 
     def forward(self, x: torch.Tensor, present: int) -> torch.Tensor:
-        """Return the output at one position."""
-        query, key, value = self.qkv(self.norm1(x)).view(1, 1, 3, self.heads, -1).unbind(2)
-        self.keys[:, :, present] = key[:, 0]
-        self.values[:, :, present] = value[:, 0]
-        end = present + 1
+        """Return the output at one position, or at the first ones."""
+        count = x.shape[1]
+        query, key, value = self.qkv(self.norm1(x)).view(1, count, 3, self.heads, -1).unbind(2)
+        end = present + count
+        self.keys[:, :, present:end] = key.transpose(1, 2)
+        self.values[:, :, present:end] = value.transpose(1, 2)
         mixed = functional.scaled_dot_product_attention(
-            query.transpose(1, 2), self.keys[:, :, :end], self.values[:, :, :end]
+            query.transpose(1, 2),
+            self.keys[:, :, :end],
+            self.values[:, :, :end],
+            is_causal=count > 1,
         )
-        x = x + self.projection(mixed.transpose(1, 2).reshape(1, 1, -1))
+        x = x + self.projection(mixed.transpose(1, 2).reshape(1, count, -1))
         return x + self.down(functional.gelu(self.up(self.norm2(x))))
 
 
@@ -78,11 +83,11 @@ class Gpt(nn.Module):
         self.norm, self.head = norm(weights, "norm"), linear(weights, "head")
 
     def forward(self, token: torch.Tensor, present: int) -> torch.Tensor:
-        """Return the logits [1, 1, tokens] after one token."""
-        x = self.embed(token) + self.position[present]
+        """Return the logits [1, 1, tokens] after one token, or after the first ones."""
+        x = self.embed(token) + self.position[present : present + token.shape[1]]
         for block in self.blocks:
             x = block(x, present)
-        return self.head(self.norm(x))
+        return self.head(self.norm(x[:, -1:]))
 
 
 def generate(model: Gpt, count: int) -> None:
@@ -90,6 +95,12 @@ def generate(model: Gpt, count: int) -> None:
     token = torch.zeros(1, 1, dtype=torch.long)
     for present in range(count):
         token = torch.multinomial(functional.softmax(model(token, present)[:, -1], -1), 1)
+
+
+def first_token(model: Gpt, ids: torch.Tensor) -> int:
+    """Return the token drawn after a prompt [1, positions]."""
+    probabilities = functional.softmax(model(ids, 0)[:, -1], -1)
+    return int(torch.multinomial(probabilities, 1))
 
 
 def greedy_logits(model: Gpt, count: int) -> list[list[float]]:
@@ -114,8 +125,12 @@ def main() -> None:
             if line.strip() == "logits":
                 answer: object = greedy_logits(model, context - 1)
             else:
+                ids = torch.arange(int(line.split()[-1]))[None] % model.embed.num_embeddings
                 started = time.perf_counter()
-                generate(model, int(line))
+                if line.startswith("prompt"):
+                    first_token(model, ids)
+                else:
+                    generate(model, int(line))
                 answer = time.perf_counter() - started
             print(json.dumps(answer), flush=True)
 
