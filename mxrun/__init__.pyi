@@ -1,4 +1,5 @@
 from mxrun.api.events import StopTraining as StopTraining
+from mxrun.api.generation import GeneratedText as GeneratedText
 from mxrun.api.imperative import autograd as autograd
 from mxrun.api.imperative import kv as kv
 from mxrun.api.imperative import kvstore as kvstore

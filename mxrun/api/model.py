@@ -21,6 +21,7 @@ from mxrun.api.events import (
     callback_functions,
     shows_progress,
 )
+from mxrun.api.generation import TextGenerator
 from mxrun.api.html import section
 from mxrun.api.inspection import MemoryPlan, Network
 from mxrun.api.parameters import ModelParameters
@@ -128,7 +129,7 @@ def _run(source: Source, runs: Path) -> Path | None:
     return found if found != path else None
 
 
-class LoadedModel:
+class LoadedModel(TextGenerator):
     """Network with weights, made by `mxrun.load`.
 
     Everything is checked when the model is loaded; data are opened when they are needed. Models are

@@ -24,7 +24,7 @@ from mxrun.io.text.vocabulary import CharacterVocabulary
 from mxrun.session.device import describe, open_device
 from mxrun.session.generation import generate
 from mxrun.session.generation.generate import (
-    GeneratedText,
+    Continuation,
     GenerateRequest,
     Generation,
     chunk_starts,
@@ -57,7 +57,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrainedModel]:
 
 def continued(
     model: TrainedModel, *prompts: str, length: int | None = 12, **options: object
-) -> list[GeneratedText]:
+) -> list[Continuation]:
     generation = prepare_generation(model, GenerateRequest(prompts, length, **options))
     pieces = list(generation.run())
     for row, text in enumerate(generation.texts):

@@ -73,7 +73,7 @@ class Piece:
 
 
 @dataclass
-class GeneratedText:
+class Continuation:
     """Prompt and the tokens that follow it.
 
     ended: why there are no more: `length`, `end` after the vocabulary's token for the end of a
@@ -115,7 +115,7 @@ class Generation:
         self.trained, self.request, self.tokens = trained, request, tokens
         self.planned, self._executor = planned, executor
         self.length = length
-        self.texts = [GeneratedText(text, tokens.encode(text)) for text in request.prompts]
+        self.texts = [Continuation(text, tokens.encode(text)) for text in request.prompts]
         self.seed = trained.built.config.seed if request.seed is None else request.seed
         self._seconds, self._runs = 0.0, 0
 

@@ -1,0 +1,152 @@
+"""Text from models: `generate` and `stream`."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import overload
+
+from mxrun import library
+from mxrun.api.arguments import count
+from mxrun.base.errors import Diagnostic, UserError
+from mxrun.session.generation.generate import GenerateRequest, Generation, prepare_generation
+from mxrun.session.generation.sampling import TokenSampling
+from mxrun.session.trained_model import TrainedModel
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """Prompt and the text that follows it; as a string, both together.
+
+    tokens: ids of the text. ended: why there are no more: `length`, or `end` after the vocabulary's
+    token for the end of a text. notes: notes to the user.
+    """
+
+    prompt: str
+    text: str
+    tokens: tuple[int, ...]
+    ended: str
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.prompt + self.text
+
+
+class TextGenerator(ABC):
+    """Methods of a model that continue texts."""
+
+    @abstractmethod
+    def _model(self) -> TrainedModel:
+        """Return the network with its weights and vocabulary."""
+
+    @overload
+    def generate(
+        self,
+        prompts: str,
+        length: int | None = None,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        batch: int | None = None,
+    ) -> GeneratedText: ...
+
+    @overload
+    def generate(
+        self,
+        prompts: list[str] | tuple[str, ...],
+        length: int | None = None,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        batch: int | None = None,
+    ) -> list[GeneratedText]: ...
+
+    def generate(
+        self,
+        prompts: str | list[str] | tuple[str, ...],
+        length: int | None = None,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        batch: int | None = None,
+    ) -> GeneratedText | list[GeneratedText]:
+        """Continue a prompt, or several together, as `mxrun infer --prompt` does.
+
+        prompts: a text, or several, for which a list is returned. length: number of
+        tokens to add to each, by default 128, or what the network has positions for. temperature:
+        divides the logits; 0 always takes the likeliest token. top_k: draw from the `top_k`
+        likeliest tokens. top_p: draw from the fewest tokens that together have this probability.
+        seed: of the draws, by default the config's. batch: number of prompts to go on with at once,
+        by default 32. Without a vocabulary, prompts and texts are ids, such as `"3 1 4"`.
+
+        The same arguments give the same texts. Raises UserError for a network that cannot continue
+        texts, naming its layers, for tokens that it does not know, and for values out of range.
+        """
+        is_single = isinstance(prompts, str)
+        texts = (prompts,) if isinstance(prompts, str) else tuple(prompts)
+        sampling = _sampling(temperature, top_k, top_p)
+        rows = None if batch is None else count("batch", batch, minimum=1)
+        with library.plugin_errors():
+            generation = self._generation(texts, length, sampling, seed, rows)
+            for _ in generation.run():
+                pass
+        found = [
+            GeneratedText(each.prompt, each.text, tuple(each.ids), each.ended, generation.notes)
+            for each in generation.texts
+        ]
+        return found[0] if is_single else found
+
+    def stream(
+        self,
+        prompt: str,
+        length: int | None = None,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+    ) -> Iterator[str]:
+        """Return the pieces of the text that `generate` returns, each as soon as it is made.
+
+        The arguments are those of `generate`, and are checked at once.
+        """
+        sampling = _sampling(temperature, top_k, top_p)
+        with library.plugin_errors():
+            generation = self._generation((prompt,), length, sampling, seed, None)
+        return (piece.text for piece in generation.run() if piece.text)
+
+    def _generation(
+        self,
+        prompts: tuple[str, ...],
+        length: int | None,
+        sampling: TokenSampling,
+        seed: int | None,
+        batch: int | None,
+    ) -> Generation:
+        """Return a generation that is ready to run."""
+        if not prompts or not all(isinstance(prompt, str) for prompt in prompts):
+            expected, got = "a text, or one text or more", repr(prompts)[:60]
+            raise UserError(Diagnostic("there is nothing to continue", None, expected, got))
+        length = None if length is None else count("length", length, minimum=1)
+        seed = None if seed is None else count("seed", seed, minimum=0)
+        request = GenerateRequest(prompts, length, sampling, seed, batch)
+        return prepare_generation(self._model(), request)
+
+
+def _sampling(temperature: float, top_k: int | None, top_p: float | None) -> TokenSampling:
+    """Return how tokens are drawn; raises UserError for values out of range."""
+    if not (math.isfinite(temperature) and temperature >= 0):
+        expected = "a finite number, 0 or more"
+        raise UserError(Diagnostic("temperature", None, expected, repr(temperature)))
+    if top_p is not None and not 0 < top_p <= 1:
+        raise UserError(Diagnostic("top_p", None, "above 0, at most 1", repr(top_p)))
+    top_k = None if top_k is None else count("top_k", top_k, minimum=1)
+    return TokenSampling(temperature, top_k, top_p)
