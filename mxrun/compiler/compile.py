@@ -244,13 +244,15 @@ def _selected(graph: Graph, request: CompileRequest, phase: str) -> Graph:
     return graph
 
 
-def _with_kernels(graph: Graph, request: CompileRequest, phase: str) -> Graph:
+def _with_kernels(
+    graph: Graph, request: CompileRequest, phase: str, is_body: bool = False
+) -> Graph:
     """Return the graph, or the body of a loop, with kernels; recurrences become loops."""
 
     whole = replace(request, segment=None)
 
     def kernels(graph: Graph) -> Graph:
-        return _with_kernels(graph, whole, phase)
+        return _with_kernels(graph, whole, phase, is_body=True)
 
     def place_body(graph: Graph, pinned: tuple[Block, ...]) -> PhasePlan:
         sharing = Sharing(request.in_place, request.join, request.add_to)
@@ -266,7 +268,8 @@ def _with_kernels(graph: Graph, request: CompileRequest, phase: str) -> Graph:
     graph = _verify(expand_recurrences(graph, passes), "expand_recurrences")
     graph = with_loops(graph, kernels, place_body)
     choice = _choice(request, phase)
-    return select(graph, request.device, choice, request.constant_parameters)
+    # Parameters change after the last iteration of a loop.
+    return select(graph, request.device, choice, request.constant_parameters or is_body)
 
 
 def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) -> Plan:

@@ -17,6 +17,7 @@ from functools import partial
 from mxrun.base import flags
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec, align
+from mxrun.compiler.loop_invariants import hoist_invariants
 from mxrun.compiler.verify import verify_graph
 from mxrun.graph.graph import Graph, GraphLoop, MemoryClass, Slice, Step, ValueId
 from mxrun.operator.kernel import Handles
@@ -36,27 +37,33 @@ def with_loops(graph: Graph, select: Select, place: Place) -> Graph:
     Raises InternalError for a loop whose slices leave their tensors, have other dtypes than these,
     or overlap within an iteration, and for a result that has no place of its own.
     """
+    steps = tuple(
+        step if step.loop is None else replace(step, loop=_selected(step.name, step.loop, select))
+        for step in graph.steps
+    )
+    graph = hoist_invariants(replace(graph, steps=steps))
     memory = graph.roots()
     steps = tuple(
-        step
-        if step.loop is None
-        else replace(step, kernel=_kernel(step, step.loop, memory, select, place))
+        step if step.loop is None else replace(step, kernel=_kernel(step, step.loop, memory, place))
         for step in graph.steps
     )
     return replace(graph, steps=steps)
 
 
-def _kernel(
-    step: Step, loop: GraphLoop, memory: Sequence[ValueId], select: Select, place: Place
-) -> LoopKernel:
+def _selected(name: str, loop: GraphLoop, select: Select) -> GraphLoop:
+    """Return a loop whose body has kernels."""
+    # Selection changes the dtypes of values, so everything else is checked after it.
+    if any(each.kernel is None for each in loop.body.steps):
+        return replace(loop, body=select(_within(name, loop.body)))
+    return loop
+
+
+def _kernel(step: Step, loop: GraphLoop, memory: Sequence[ValueId], place: Place) -> LoopKernel:
     """Return the kernel that runs a loop."""
     if loop.count < 1:
         raise InternalError(f"{step.name}: a loop runs at least once, not {loop.count} times")
     if (len(step.reads), len(step.writes)) != (len(loop.inputs), len(loop.outputs)):
         raise InternalError(f"{step.name}: a tensor of the loop is absent")
-    # Selection changes the dtypes of values, so everything else is checked after it.
-    if any(each.kernel is None for each in loop.body.steps):
-        loop = replace(loop, body=select(_within(step.name, loop.body)))
     tensors = _Tensors.of(step, memory)
     in_place = _check(step.name, loop, tensors)
     graph, places = _with_slots(loop, in_place)
@@ -142,8 +149,6 @@ class _Range:
 
 def _check(name: str, loop: GraphLoop, tensors: _Tensors) -> dict[str, str]:
     """Check the places of a body's tensors; return what `_in_place` returns."""
-    if any(spec.layout != PLAIN for spec in (*loop.inputs, *loop.outputs)):
-        raise InternalError(f"{name}: the tensors around a loop have the plain layout")
     for given, made in tensors.shared():
         if loop.inputs[given].nbytes != loop.outputs[made].nbytes:
             raise InternalError(f"{name}: the output {made} overwrites a tensor of another size")
@@ -185,6 +190,8 @@ def _ranges(
             raise InternalError(
                 f"{name}: {key!r} is {spec.dtype}, but the tensor {each.tensor} is {tensor.dtype}"
             )
+        if tensor.layout != PLAIN and tensor != spec:
+            raise InternalError(f"{name}: {key!r} is a part of a tensor in another layout")
         last = each.begin + (loop.count - 1) * each.stride
         if min(each.begin, last) < 0 or max(each.begin, last) + spec.nbytes > tensor.nbytes:
             raise InternalError(f"{name}: {key!r} leaves the tensor {each.tensor}")

@@ -107,6 +107,8 @@ class Step:
     # Whether the step may be fused with others.
     fused: bool = True
     place: SourceLocation | None = None
+    # Whether the step was part of a loop whose iterations would all compute the same.
+    hoisted: bool = False
     kernel: Kernel | None = None
     # Of a step that is a loop: its body, from which its kernel is planned.
     loop: GraphLoop | None = None

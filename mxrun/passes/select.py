@@ -109,6 +109,8 @@ class Selection:
         self.choice = choice
         given = graph.sources.values() if fixed else ()
         self.fixed = {v for v in given if graph.values[v].memory_class in GIVEN}
+        # Iterations of an unrolled recurrence have the kernels of a loop, which changes none.
+        self.shared = {v for v in graph.sources.values() if graph.values[v].memory_class in GIVEN}
         self.chosen: dict[str, SelectedKernel] = {}
         self.reordered: dict[tuple[ValueId, str, str], ValueId] = {}
         self.rounded: dict[ValueId, ValueId] = {}
@@ -118,7 +120,7 @@ class Selection:
         if self.rounded:
             step = replace(step, inputs=tuple(map(self._as_rounded, step.inputs)))
         assert step.prop is not None
-        if step.loop is not None:
+        if step.loop is not None or step.hoisted:
             assert step.kernel is not None
             kernel = step.kernel
         elif step.prop.is_view:
@@ -147,6 +149,8 @@ class Selection:
         self.builder.step(replace(step, inputs=inputs, outputs=(*outputs, *extra), kernel=kernel))
         if step.reads and self.fixed.issuperset(step.reads):
             self.fixed.update(step.writes)
+        if step.iterations and step.reads and self.shared.issuperset(step.reads):
+            self.shared.update(step.writes)
         if step.forward is not None:
             self._round_gradients(step)
 
@@ -208,7 +212,7 @@ class Selection:
             differentiated=step.name in self.differentiated,
             device=self.device,
             stream=stream_of(step.stream or step.name),
-            fixed=frozenset(i for i, v in enumerate(step.reads) if v in self.fixed),
+            fixed=frozenset(i for i, v in enumerate(step.reads) if self._is_fixed(step, v)),
         )
         inputs, outputs = _all_wide(request.inputs), _all_wide(request.outputs)
         if _is_low_itself(step):
@@ -287,6 +291,10 @@ class Selection:
             backward = chosen.implementation.prepare_backward(prop, request)
             yield from () if backward is None else (backward,)
 
+    def _is_fixed(self, step: Step, value: ValueId) -> bool:
+        """Return whether no run, or no iteration of the step's recurrence, changes a value."""
+        return value in self.fixed or bool(step.iterations and value in self.shared)
+
     def _candidates(self, step: Step) -> list[Implementation]:
         requested, differentiated = self._requested(step), step.name in self.differentiated
         return candidates(step, self.device, requested, differentiated)
@@ -356,7 +364,7 @@ class Selection:
         An output in a packed layout is assumed to be read in the plain layout elsewhere.
         """
         for value, required in zip(step.inputs, kernel.inputs, strict=False):
-            if value is None or required is None or value in self.fixed:
+            if value is None or required is None or self._is_fixed(step, value):
                 continue
             if not self._spec(value).same_bytes(required):
                 yield reorder_kernel(self._spec(value), required, self.device)

@@ -254,19 +254,22 @@ class DividedBody:
 def divide(
     graph: Graph,
     forward_results: Collection[str],
+    shared: Collection[str] = (),
     is_cheap: Callable[[Step], bool] | None = None,
 ) -> DividedBody:
     """Divide a graph with kernels: what backward reads of forward becomes a source.
 
-    is_cheap: whether a step runs again in backward, where its inputs are there, instead of keeping
-    its outputs.
+    shared: sources that are the same in all iterations; what depends on these alone is computed
+    again for backward, once before its loop. is_cheap: whether a step runs again in backward, where
+    its inputs are there, instead of keeping its outputs.
     """
     forward_steps = _forward_steps(graph, forward_results)
     names = {step.name for step in forward_steps}
     others = [step for step in graph.steps if step.name not in names]
-    division = _Division(graph, forward_steps, forward_results, others)
+    invariant = _invariant_steps(forward_steps, {graph.sources[n] for n in shared})
+    division = _Division(graph, forward_steps, forward_results, others, invariant)
     if is_cheap is not None:
-        again = division.available(is_cheap)
+        again = invariant | division.available(is_cheap)
         division = _Division(graph, forward_steps, forward_results, others, again)
     return division.divided()
 
@@ -276,10 +279,22 @@ def _forward_steps(graph: Graph, results: Collection[str]) -> tuple[Step, ...]:
     needed = {graph.results[name] for name in results}
     found = []
     for step in reversed(graph.steps):
-        if step.kind is StepKind.FORWARD or not needed.isdisjoint(step.writes):
+        # What was hoisted out of a backward loop within is for that loop alone.
+        is_own = step.kind is StepKind.FORWARD and not step.hoisted
+        if is_own or not needed.isdisjoint(step.writes):
             needed.update(step.reads)
             found.append(step)
     return tuple(reversed(found))
+
+
+def _invariant_steps(steps: Sequence[Step], shared: set[ValueId]) -> set[str]:
+    """Return the names of the steps that depend on the values `shared` alone."""
+    known, found = {*shared}, set()
+    for step in steps:
+        if step.loop is None and step.reads and known.issuperset(step.reads):
+            known.update(step.writes)
+            found.add(step.name)
+    return found
 
 
 class _Division:
@@ -336,7 +351,9 @@ class _Division:
         step = self._producer.get(value)
         if step is None or value in self._kept:
             return
-        if step.is_view or step.name in self._again or self._is_reorder_of_source(step):
+        is_stored = any(map(self._is_stored, step.writes))
+        is_again = step.name in self._again and not is_stored
+        if step.is_view or is_again or self._is_reorder_of_source(step):
             if step.name not in self._repeated:
                 self._repeated.add(step.name)
                 self._add(replace(step, name=f"{step.name}:again", repeats=step.name))

@@ -190,7 +190,8 @@ class _Expansion:
             forward = self._passes.select(eliminate_dead_code(body))
             return DividedBody(forward, forward, Graph(), {})
         joint = joint_body(body, self._wanted, self._carried, self._passes)
-        return divide(joint, body.results.keys(), self._passes.is_cheap)
+        shared = [name for name in self._prop.others if name in joint.sources]
+        return divide(joint, body.results.keys(), shared, self._passes.is_cheap)
 
     def add_backward(self, step: Step, is_train: bool) -> None:
         """Append the backward step."""
