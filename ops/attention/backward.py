@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mxrun.codegen.arguments import Floats, Integer
+from mxrun.codegen.arguments import Float32s, Floats, Integer
 from mxrun.codegen.jit import inlined, native, team_member
 from mxrun.codegen.vectors import (
     LANES,
@@ -59,7 +59,9 @@ class AttentionBackward(AttentionTensors):
     """Arguments of `attention_gradient_loop`.
 
     output and its gradient: heads side by side. query_grad, key_grad, value_grad: None if not
-    requested; their rows are as far apart as those of query, key and value.
+    requested; their rows are as far apart as those of query, key and value. mask_grad: likewise, of
+    the mask. sequence_sets, group_sets: numbers of sets of sequences, and of heads of keys and
+    values, that share no sum.
     """
 
     output: Floats
@@ -70,6 +72,9 @@ class AttentionBackward(AttentionTensors):
     is_query_added: Integer
     is_key_added: Integer
     is_value_added: Integer
+    mask_grad: Float32s
+    sequence_sets: Integer
+    group_sets: Integer
 
 
 class BackwardScratch(NamedTuple):
@@ -209,11 +214,21 @@ def block_gradients(call: AttentionBackward, block: ScoreBlock, own: BackwardScr
                 )
             store_rows(call, own.probabilities, row, j, upper, lower)
             store_rows(call, own.by_key, row, j, upper_grad, lower_grad)
+            if call.mask_grad is not None:
+                add_lanes_to(call.mask_grad, mask + j, upper_grad, last - j)
+                if row + 1 < block.rows:
+                    add_lanes_to(call.mask_grad, mask + call.keys + j, lower_grad, after - j)
             if call.is_paired:
                 # In bfloat16 these overwrite scores that have been read.
                 place = 2 * (own.by_query + row * PANEL) + j
                 store_lanes(call.halves, place, upper_grad, LANES)
                 store_lanes(call.halves, place + 2 * PANEL, lower_grad, LANES)
+
+
+@inlined
+def add_lanes_to(output: Any, at: int, vector: Any, count: int) -> None:
+    """Add the first `count` lanes to memory."""
+    store_lanes(output, at, add_lanes(load_lanes(output, at, count), vector), count)
 
 
 @inlined
@@ -268,6 +283,14 @@ def add_query_gradients(
 
 
 @inlined
+def clear_mask_gradient(call: AttentionBackward, sequence: int, head: int) -> None:
+    """Clear the mask's gradient for a head, unless it has sums of sequences or heads before it."""
+    is_first_sequence = sequence == 0 or call.mask_sequence > 0
+    if is_first_sequence and (head == 0 or call.mask_head > 0):
+        clear(call.mask_grad, mask_at(call, sequence, head, 0), call.queries * call.keys)
+
+
+@inlined
 def write_rows(
     call: AttentionBackward, output: HeadRows, sums: int, factor: Any, is_added: int
 ) -> None:
@@ -296,6 +319,8 @@ def query_head_gradients(
         pack_right(call, own.right_grads, grads)
     output_statistics(call, own.statistics, sequence, head)
     clear(call.scratch, own.query_sums, rounded_up(call.queries, 2) * step)
+    if call.mask_grad is not None:
+        clear_mask_gradient(call, sequence, head)
     for panel in range(0, keys, PANEL):
         for query in range(panel if call.causal else 0, call.queries, ROWS):
             rows, end = min(call.queries - query, ROWS), min(keys, panel + PANEL)
@@ -335,11 +360,13 @@ def shared_head_gradients(
 
 @native
 def attention_gradient_loop(call: AttentionBackward) -> None:
-    """Compute the gradients; a task is a head of keys and values."""
+    """Compute the gradients; a task is a set of heads of keys and values, in their order."""
     member, team = team_member()
     own = scratch_of(call, member * call.thread_words)
-    for task in range(member, call.batch * call.kv_heads, team):
-        shared_head_gradients(call, own, task // call.kv_heads, task % call.kv_heads)
+    for task in range(member, call.sequence_sets * call.group_sets, team):
+        for sequence in range(task // call.group_sets, call.batch, call.sequence_sets):
+            for group in range(task % call.group_sets, call.kv_heads, call.group_sets):
+                shared_head_gradients(call, own, sequence, group)
 
 
 def backward_words(sizes: AttentionSizes, is_paired: bool) -> int:

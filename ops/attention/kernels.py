@@ -76,7 +76,7 @@ class CompiledAttention(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Prepare the gradients of query, key and value, or of data."""
+        """Prepare the gradients of query, key and value, or of data, and of the mask."""
         assert isinstance(prop, AttentionProperty)
         shapes = [spec.shape for spec in request.in_grad]
         sizes, count = prop.sizes(shapes), prop.num_projections
@@ -84,52 +84,70 @@ class CompiledAttention(Implementation):
         assert read is not None
         dtype = read.dtype
         flops = 5 * prop.flops(shapes, []) // 2
-        team = min(request.device.team_for_flops(flops), sizes.batch * sizes.kv_heads)
-        pairs = dtype == BFLOAT16 and _multiplies_pairs(request.device)
-        words = padded(backward_words(sizes, pairs), LANES)
-        first = len(request.out_grad)
-        outputs = first + len(request.in_data)
-        added = [int(each is OpReqType.ADD) for each in request.requests]
-        slots = [_slot(request.requests, index) for index in range(count)]
-        if prop.parameters.packed:
-            nbytes = 2 if dtype == BFLOAT16 else 4
-            slot = slots[0]
-            places = (0, *sizes.packed_places)
-            slots = [slot and replace(slot, offset=nbytes * place) for place in places]
-            added = added[:1] * 3
-        arguments = AttentionBackward(
-            **_tensors(prop, sizes, request.in_data, first, dtype),
-            logsumexp=source(outputs + 1),
-            scratch=Scratch(),
-            thread_words=words,
-            output=source(outputs),
-            output_grad=source(0),
-            query_grad=slots[0],
-            key_grad=slots[1],
-            value_grad=slots[2],
-            is_query_added=added[0],
-            is_key_added=added[1],
-            is_value_added=added[2],
-            is_paired=int(pairs),
-            halves=Scratch() if pairs else None,
-        )
-        loop = _loop(attention_gradient_loop, dtype, pairs)
+        arguments = _gradient_arguments(prop, sizes, request, dtype)
+        tasks = arguments.sequence_sets * arguments.group_sets
+        team = min(request.device.team_for_flops(flops), tasks)
+        loop = _loop(attention_gradient_loop, dtype, bool(arguments.is_paired))
         given = (*request.forward.inputs, *request.forward.outputs)
-        grads = tuple(
-            replace(spec.with_layout(PLAIN), dtype=dtype) if index < count else None
-            for index, spec in enumerate(request.in_grad)
-        )
-        output = request.forward.outputs[0]
+        requests, added = request.requests, without_add_requests(request.requests[:count])
+        types = [dtype] * count + [FLOAT32] * prop.parameters.use_mask
+        grads: list[TensorSpec | None] = [
+            replace(spec.with_layout(PLAIN), dtype=kind)
+            for spec, kind in zip(request.in_grad, types, strict=False)
+        ]
         return native_kernel(
             self.name,
-            [LoopPart(loop, arguments, team, 4 * words * team)],
-            (output, None, *given),
-            grads,
-            without_add_requests(request.requests),
+            [LoopPart(loop, arguments, team, 4 * arguments.thread_words * team)],
+            (request.forward.outputs[0], None, *given),
+            (*grads, *[None] * prop.parameters.use_lengths),
+            (*added, *requests[count:]),
             request.device,
             flops=flops,
             adding=adding(partial(self.prepare_backward, prop), request, range(count)),
         )
+
+
+def _gradient_arguments(
+    prop: AttentionProperty, sizes: AttentionSizes, request: BackwardRequest, dtype: str
+) -> AttentionBackward:
+    first, count = len(request.out_grad), prop.num_projections
+    outputs = first + len(request.in_data)
+    added = [int(each is OpReqType.ADD) for each in request.requests]
+    slots = [_slot(request.requests, index) for index in range(count)]
+    if prop.parameters.packed:
+        nbytes, slot = 2 if dtype == BFLOAT16 else 4, slots[0]
+        slots = [
+            slot and replace(slot, offset=nbytes * place) for place in (0, *sizes.packed_places)
+        ]
+        added = added[:1] * 3
+    tensors = _tensors(prop, sizes, request.in_data, first, dtype)
+    sets, mask = (sizes.batch, sizes.kv_heads), None
+    if prop.parameters.use_mask:
+        mask = _slot(request.requests, count)
+    if mask is not None:
+        # What is added to the same elements of the mask's gradient is added by one thread.
+        apart = (tensors["mask_sequence"], tensors["mask_head"])
+        sets = (sets[0] if apart[0] else 1, sets[1] if apart[1] else 1)
+    pairs = dtype == BFLOAT16 and _multiplies_pairs(request.device)
+    return AttentionBackward(
+        **tensors,
+        logsumexp=source(outputs + 1),
+        scratch=Scratch(),
+        thread_words=padded(backward_words(sizes, pairs), LANES),
+        output=source(outputs),
+        output_grad=source(0),
+        query_grad=slots[0],
+        key_grad=slots[1],
+        value_grad=slots[2],
+        is_query_added=added[0],
+        is_key_added=added[1],
+        is_value_added=added[2],
+        mask_grad=mask,
+        sequence_sets=sets[0],
+        group_sets=sets[1],
+        is_paired=int(pairs),
+        halves=Scratch() if pairs else None,
+    )
 
 
 def _multiplies_pairs(device: DeviceDescription) -> bool:

@@ -91,11 +91,13 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
     bfloat16 data. A query that reads no key has the output 0.
 
     mask, with use_mask: [1 or N, 1 or num_heads, Tq, Tk], -inf for a key that is not read. lengths,
-    with use_lengths: [N]. The mask has no gradient: a network cannot train it.
+    with use_lengths: [N]. A network may train the mask, such as a bias of relative positions.
 
     Backward reads the output's gradient g, query, key, value (or data), mask, lengths, output and
     logsumexp, from which it computes the probabilities p again: value's gradient is p^T g, and with
-    s = p * (g value^T - sum of g * output) query's is scale * s key and key's is scale * s^T query.
+    s = p * (g value^T - sum of g * output) query's is scale * s key, key's is scale * s^T query,
+    and the mask's is s, summed over the sequences and heads that share it, in this order. In a
+    compiled kernel one thread makes such a sum: a mask for all sequences and heads is the slowest.
     """
 
     type_string = "scaled_dot_product_attention"
@@ -161,11 +163,10 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
         return [*floats[:count], *(dtype or "int32" for dtype in lengths)], types
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
-        """Query, key and value, or data, have a computed gradient; the mask has none."""
+        """All inputs but the lengths have a computed gradient."""
         p = self.parameters
-        computed = (GradientKind.COMPUTES,) * self.num_projections
-        none, zero = (GradientKind.NONE,) * p.use_mask, (GradientKind.ZERO,) * p.use_lengths
-        return (*computed, *none, *zero)
+        computed = (GradientKind.COMPUTES,) * (self.num_projections + p.use_mask)
+        return (*computed, *(GradientKind.ZERO,) * p.use_lengths)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -275,17 +276,13 @@ class Attention(Operator):
         )
 
     def backward(self, call: BackwardCall) -> None:
-        """Gradients of query, key and value, side by side if packed."""
+        """Gradients of query, key and value, side by side if packed, and of the mask."""
         heads, sizes = self._heads(call), self._sizes(call)
         g = self._split(call.output_gradients.output, sizes.heads)
-        output = self._split(call.outputs.output, sizes.heads)
-        logsumexp = call.outputs.logsumexp.reshape(*heads.query.shape[:-1], 1)
-        zero = g.dtype.type(0)
         with np.errstate(invalid="ignore", over="ignore"):
-            p = np.exp(heads.scores - np.where(np.isneginf(logsumexp), zero, logsumexp))
-            p = np.where(heads.read, p, zero)
-            inner = (g * output).sum(axis=-1, keepdims=True)
-            s = np.where(heads.read, p * (g @ heads.value.swapaxes(-1, -2) - inner), zero)
+            p, s = self._probabilities(call, heads, g)
+            if self.parameters.use_mask and call.is_requested("mask"):
+                call.store(mask=_summed(s, call.inputs.mask.shape))
             s *= s.dtype.type(self.prop.scale_of(sizes))
             gradients = (
                 heads.product(s, heads.key),
@@ -300,6 +297,16 @@ class Attention(Operator):
             call.store(data=np.concatenate(results, axis=-1))
         else:
             call.store(**dict(zip(PROJECTIONS, results, strict=True)))
+
+    def _probabilities(self, call: BackwardCall, heads: _Heads, g: Array) -> tuple[Array, Array]:
+        """Return the probabilities and the gradients of the scaled scores."""
+        output = self._split(call.outputs.output, self._sizes(call).heads)
+        logsumexp = call.outputs.logsumexp.reshape(*heads.query.shape[:-1], 1)
+        zero = g.dtype.type(0)
+        p = np.exp(heads.scores - np.where(np.isneginf(logsumexp), zero, logsumexp))
+        p = np.where(heads.read, p, zero)
+        inner = (g * output).sum(axis=-1, keepdims=True)
+        return p, np.where(heads.read, p * (g @ heads.value.swapaxes(-1, -2) - inner), zero)
 
     def _sizes(self, call: OperatorCall) -> AttentionSizes:
         return self.prop.sizes([array.shape for array in call.inputs])
@@ -340,6 +347,15 @@ class Attention(Operator):
         if self.parameters.use_lengths:
             read = read & (keys < call.inputs.lengths.reshape(-1, 1, 1, 1, 1))
         return read
+
+
+def _summed(scores: Array, shape: Shape) -> Array:
+    """Return [1 or N, 1 or heads, Tq, Tk] of [N, K, heads / K, Tq, Tk], summed where it is 1."""
+    result = scores.reshape(len(scores), -1, *shape[2:])
+    for axis in (0, 1):
+        if shape[axis] == 1:
+            result = result.sum(axis=axis, keepdims=True)
+    return result
 
 
 def _joined(heads: Array, shape: tuple[int, ...]) -> Array:

@@ -46,7 +46,12 @@ def tensors(
 
 
 def results(
-    body: Implementation, prop: AnyProperty, given: list[Array], outputs: list[Array], threads: int
+    body: Implementation,
+    prop: AnyProperty,
+    given: list[Array],
+    outputs: list[Array],
+    threads: int,
+    is_mask_wanted: bool = True,
 ) -> list[Array]:
     """Return outputs and gradients."""
     run = forward(body, prop, given, outputs, threads=threads)
@@ -55,7 +60,11 @@ def results(
     grads = [random.standard_normal(each.shape).astype(np.float32) for each in outputs]
     before = [np.zeros_like(each) for each in given]
     data = BackwardData(grads, given, run.outputs)
-    return [*run.outputs, *backward(body, prop, data, before, run, threads=threads)[:3]]
+    requests = [OpReqType.WRITE] * len(given)
+    if not is_mask_wanted:
+        requests[3] = OpReqType.NULL
+    gradients = backward(body, prop, data, before, run, requests, threads)
+    return [*run.outputs, *gradients[: 3 + prop.parameters.use_mask]]
 
 
 @pytest.mark.parametrize("parameters", [{}, {"causal": True}, {"use_lengths": True}], ids=str)
@@ -77,6 +86,36 @@ def test_the_bits_do_not_depend_on_the_team(sizes: tuple[int, int, int, int, int
     alone, both, three = (results(COMPILED, prop, given, outputs, team) for team in (1, 2, 3))
     for one, two, other in zip(alone, both, three, strict=True):
         assert one.tobytes() == two.tobytes() == other.tobytes()
+
+
+# Sequences and heads of a mask: the gradient is summed over those that share it.
+SHARED = ((1, 1), (3, 1), (1, 4), (3, 4))
+
+
+def masked(shared: tuple[int, int]) -> tuple[AnyProperty, list[Array], list[Array]]:
+    """Return attention with a mask, its arguments and blank outputs."""
+    prop = attention(4, 2, causal=True, use_mask=True)
+    given, outputs = tensors(prop, (4, 2, 90, 70, 12), batch=3)
+    mask = np.random.default_rng(1).standard_normal((*shared, 90, 70)).astype(np.float32)
+    return prop, [*given, mask], outputs
+
+
+@pytest.mark.parametrize("shared", SHARED, ids=str)
+def test_the_masks_gradient_does_not_depend_on_the_team(shared: tuple[int, int]) -> None:
+    prop, given, outputs = masked(shared)
+    alone, both, three = (results(COMPILED, prop, given, outputs, team) for team in (1, 2, 3))
+    assert alone[-1].shape == given[-1].shape
+    for one, two, other in zip(alone, both, three, strict=True):
+        assert one.tobytes() == two.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("shared", SHARED, ids=str)
+def test_a_mask_without_gradient_leaves_the_team_and_the_bits(shared: tuple[int, int]) -> None:
+    prop, given, outputs = masked(shared)
+    expected = results(COMPILED, prop, given, outputs, 2)
+    found = results(COMPILED, prop, given, outputs, 2, is_mask_wanted=False)
+    assert not found[-1].any()
+    assert [each.tobytes() for each in found[:-1]] == [each.tobytes() for each in expected[:-1]]
 
 
 def test_padding_is_never_read() -> None:

@@ -11,7 +11,7 @@ from mxrun.peers.pytorch.parameters import MXNetParameters, Operators, Tensor
 
 
 def attention(parameters: MXNetParameters, *tensors: Tensor) -> Tensor:
-    """Return the output; mask and lengths pass no gradient."""
+    """Return the output."""
     rest = list(tensors)
     heads = int(parameters.number("num_heads", 1))
     groups = int(parameters.number("num_kv_heads", heads))
@@ -45,7 +45,7 @@ def _mask(parameters: MXNetParameters, given: list[Tensor], query: Tensor, keys:
     rest, queries = list(given), query.shape[1]
     total = torch.zeros(1, 1, queries, keys, dtype=query.dtype)
     if parameters.flag("use_mask", False):
-        total = total + rest.pop(0).detach().to(query.dtype)
+        total = total + rest.pop(0).to(query.dtype)
     if rest:
         padding = torch.arange(keys) >= rest[0][:, None, None, None]
         total = total.masked_fill(padding, -math.inf)

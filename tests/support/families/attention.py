@@ -101,6 +101,9 @@ ROWS: list[Row] = [
     case((2, 5, 24), num_heads=4, num_kv_heads=2, packed=True, lengths=(1, 6)),
     case((1, 70, 36), num_heads=2, packed=True, num_kv_heads=2, causal=True),
     case((1, 67, 34), (1, 83, 34), (1, 83, 20), num_heads=2, mask=(1, 2, 67, 83)),
+    case((3, 5, 8), (3, 6, 4), num_heads=4, num_kv_heads=2, mask=(3, 1, 5, 6), lengths=(1, 7)),
+    case((3, 5, 24), num_heads=4, num_kv_heads=2, packed=True, mask=(1, 4, 5, 5), causal=True),
+    case((2, 67, 6), (2, 67, 2), num_heads=3, num_kv_heads=1, mask=(1, 1, 67, 67), causal=True),
     case((1, 1, 4), (1, 33, 4), num_heads=2),
     case((1, 3, 8), (1, 530, 8), num_heads=2),
 ]
