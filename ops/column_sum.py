@@ -62,7 +62,7 @@ class RowBlocks:
         return [LoopPart(block_totals_loop, arguments, team, scratch)]
 
 
-class ColumnSums(Arguments):
+class SummedColumns(Arguments):
     """Matrix [rows, columns] and the sums of its blocks [blocks, columns].
 
     groups: groups of columns, each of them one piece of work in every block.
@@ -78,7 +78,7 @@ class ColumnSums(Arguments):
 
 
 @inlined
-def sum_group(call: ColumnSums, first: int, last: int, c: int, to: int) -> None:
+def sum_group(call: SummedColumns, first: int, last: int, c: int, to: int) -> None:
     """Write the sums of four vectors of columns, from column c on, of rows first to last - 1."""
     a, b, c2, d = lanes(0.0), lanes(0.0), lanes(0.0), lanes(0.0)
     for row in range(first, last):
@@ -94,7 +94,7 @@ def sum_group(call: ColumnSums, first: int, last: int, c: int, to: int) -> None:
 
 
 @native
-def column_sums_loop(call: ColumnSums) -> None:
+def column_sums_loop(call: SummedColumns) -> None:
     """sums[block, column] = sum of the block's rows, in order."""
     columns = call.columns
     # share() splits at multiples of 16, so each piece of work counts as 16 elements.
@@ -139,7 +139,7 @@ def column_sum_parts(
 ) -> list[LoopPart]:
     """Return total = sum over the rows of a matrix of `dtype`, float32 or bfloat16."""
     loop = column_sums_loop.bfloat16 if dtype == BFLOAT16 else column_sums_loop
-    arguments = ColumnSums(
+    arguments = SummedColumns(
         rows=blocks.rows,
         columns=blocks.columns,
         blocks=blocks.blocks,

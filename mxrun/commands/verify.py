@@ -20,6 +20,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import STATES, MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN, base_phase, bucket_phase
 from mxrun.operator.fusion import FUSIONS
+from mxrun.passes.bias_activation import BIAS_ACTIVATION
 from mxrun.passes.commute_maxpool import COMMUTE_MAXPOOL
 from mxrun.passes.fold_batch_norm import FOLDING
 from mxrun.planner.plan import Block, PhasePlan, Plan
@@ -194,7 +195,7 @@ def _unfused(built: ModelDefinition, request: CompileRequest, phase: str) -> lis
         return [step.name for step in plan.phases[phase].steps]
 
     variants, all_steps = [], names(())
-    for fusion in (*FUSIONS, FOLDING, COMMUTE_MAXPOOL):
+    for fusion in (*FUSIONS, FOLDING, COMMUTE_MAXPOOL, BIAS_ACTIVATION):
         if names((fusion,)) != all_steps:
             name = f"{'inference: ' if phase == EVALUATE else ''}without {fusion}"
             variants.append(PlanVariant(name, phase, {"unfused": (fusion,)}, exact=phase == TRAIN))

@@ -41,6 +41,7 @@ from mxrun.graph.symbol import Symbol
 from mxrun.graph.update_rule import Clipping, UpdateRule, accumulated, averaged
 from mxrun.passes.autotune_candidates import Chooser
 from mxrun.passes.batch_norm_state import batch_norm_state
+from mxrun.passes.bias_activation import BIAS_ACTIVATION, bias_activation
 from mxrun.passes.carried_states import carried_states
 from mxrun.passes.commute_maxpool import COMMUTE_MAXPOOL, commute_maxpool
 from mxrun.passes.dead_code import eliminate_dead_code
@@ -396,6 +397,8 @@ def _fused(graph: Graph, request: CompileRequest) -> Graph:
     graph = _verify(fuse(graph, request.unfused), "fuse")
     if graph.is_train and COMMUTE_MAXPOOL not in request.unfused:
         graph = _verify(commute_maxpool(graph), "commute_maxpool")
+    if graph.is_train and BIAS_ACTIVATION not in request.unfused:
+        graph = _verify(bias_activation(graph), "bias_activation")
     return graph
 
 

@@ -1,0 +1,321 @@
+"""Activation of a dense layer's output that computes the gradient of the layer's bias, in training.
+
+Its backward pass adds the rows of data's gradient while they are in the cache: one pass over memory
+less than with a sum of its own for the bias.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from mxrun.base.device import DeviceDescription
+from mxrun.base.dtype import FLOAT32
+from mxrun.base.params import Parameters
+from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
+from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, Float32s, Int64s, Integer, Table
+from mxrun.codegen.jit import call_address, inlined, integer, native, share
+from mxrun.codegen.vectors import LANES, add_lanes, load_lanes, store_lanes
+from mxrun.operator import scalar
+from mxrun.operator.family import OperatorFamily
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
+from mxrun.operator.launch import Code
+from mxrun.operator.native_kernel import (
+    KernelPart,
+    LoopPart,
+    Scratch,
+    Slot,
+    native_kernel,
+    source,
+    target,
+)
+from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
+from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
+from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.shape import unify
+from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.column_sum import RowBlocks
+from mxrun.ops.gelu import (
+    approximate_gelu,
+    approximate_gelu_gradient,
+    silu,
+    silu_gradient,
+)
+from mxrun.ops.leaky_relu.operator import gelu_gradient
+
+T = TypeVar("T")
+# Scalar functions run on numbers, arrays and symbolic values.
+Scalar = Any
+
+DATA, BIAS = range(2)
+# Elements for which the gradient's code runs at a time: they are in the L1 cache when they are
+# added.
+_CHUNK = 4096
+# Argument block of a map's code, in words; each thread has its own.
+_BLOCK_WORDS = 16
+_WORD, _FLOAT_BYTES = 8, 4
+# Columns that are added at a time: four sums whose additions do not depend on each other.
+_GROUP = 4 * LANES
+# Tensors of the map: its output, the output's gradient and data.
+_TENSORS = 3
+
+
+class BiasedActivation(NamedTuple):
+    """Activation and its gradient, (grad, x) -> gradient of x."""
+
+    activation: Callable[[Scalar], Scalar]
+    gradient: Callable[[Scalar, Scalar], Scalar]
+
+
+ACTIVATIONS = {
+    "gelu": BiasedActivation(lambda x: scalar.gelu(x), gelu_gradient),
+    "gelu_tanh": BiasedActivation(approximate_gelu, approximate_gelu_gradient),
+    "silu": BiasedActivation(silu, silu_gradient),
+}
+_OUTPUTS = {name: scalar.compile(each.activation) for name, each in ACTIVATIONS.items()}
+_GRADIENTS = {name: scalar.compile(each.gradient) for name, each in ACTIVATIONS.items()}
+
+
+class BiasActivationParameters(Parameters):
+    """Parameters of _bias_activation."""
+
+    act_type: Literal["gelu", "gelu_tanh", "silu"] = Field(
+        default="gelu", description="Function of data."
+    )
+
+
+@register("_bias_activation")
+class BiasActivationProperty(OperatorProperty[BiasActivationParameters]):
+    """output = act(data), data [..., C], bias [C]: data are sums in which bias is a term.
+
+    The gradient of bias is that of the sums, added over all axes but the last. Backward reads the
+    output's gradient and data. The results equal those of the operators that it replaces bit for
+    bit.
+    """
+
+    type_string = "_bias_activation"
+    family = OperatorFamily.ACTIVATION
+    parameter_type = BiasActivationParameters
+    is_internal = True
+    is_floating = True
+
+    @property
+    def nonstandard_gradient(self) -> str:
+        """That of bias is the gradient of sums that are computed before."""
+        return "The gradient of bias is that of data, summed over all axes but the last."
+
+    def list_arguments(self) -> tuple[str, ...]:
+        """data and bias."""
+        return ("data", "bias")
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        """Unify data and output; bias has the size of their last axis."""
+        data, bias = unify("data", inputs[DATA], outputs[0], "output"), inputs[BIAS]
+        if data is not None:
+            bias = unify("bias", bias, data[-1:], "data's last axis")
+            data = unify("data", data, (*data[:-1], *bias), "bias")
+        return PartialInference([data, bias], [data], [])
+
+    def declare_backward_dependency(
+        self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[T]:
+        """Return out_grad and data."""
+        return [out_grad[0], in_data[DATA]]
+
+    def forward_inplace_option(
+        self, in_data: Sequence[T], out_data: Sequence[T]
+    ) -> list[tuple[T, T]]:
+        """Pair data with the output."""
+        return [(in_data[DATA], out_data[0])]
+
+    def backward_inplace_option(
+        self,
+        out_grad: Sequence[T],
+        in_data: Sequence[T],
+        out_data: Sequence[T],
+        in_grad: Sequence[T],
+    ) -> list[tuple[T, T]]:
+        """Pair the output's gradient or data with the gradient of data."""
+        return [(out_grad[0], in_grad[DATA]), (in_data[DATA], in_grad[DATA])]
+
+    def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
+        """One per element."""
+        return math.prod(out_shapes[0])
+
+    def create_operator(self) -> Operator:
+        """Create the NumPy body."""
+        return BiasActivation(ACTIVATIONS[self.parameters.act_type])
+
+
+class BiasActivation(Operator):
+    """NumPy body."""
+
+    def __init__(self, function: BiasedActivation) -> None:
+        self.function = function
+
+    def forward(self, call: ForwardCall) -> None:
+        """output = act(data)."""
+        call.store(output=self.function.activation(call.inputs.data))
+
+    def backward(self, call: BackwardCall) -> None:
+        """Gradient of data, and its sum over the rows for bias."""
+        data = call.inputs.data
+        gradient = self.function.gradient(call.output_gradients.output, data)
+        call.store(data=gradient, bias=gradient.reshape(-1, data.shape[-1]).sum(axis=0))
+
+
+class SummedMap(Arguments):
+    """Map of tensors [rows, columns], and the sums of its output's rows [blocks, columns].
+
+    chunk_rows: rows for which the map's code runs at a time. tensors: addresses of output and
+    operands. scratch_words: words of the team's scratch space; words, scratch_address: this space.
+    """
+
+    rows: Integer
+    columns: Integer
+    blocks: Integer
+    rows_per_block: Integer
+    chunk_rows: Integer
+    code: Integer
+    tensors: Table
+    output: Float32s
+    sums: Float32s
+    scratch_words: Integer
+    words: Int64s
+    scratch_address: Integer
+
+
+@inlined
+def map_rows(call: SummedMap, own: int, first: int, last: int) -> None:
+    """Run the map's code for rows first to last - 1; own: where the thread's scratch begins."""
+    call.words[own + HEADER_SLOTS] = (last - first) * call.columns
+    for index in range(_TENSORS):
+        address = integer(call.tensors, index) + first * call.columns * _FLOAT_BYTES
+        call.words[own + HEADER_SLOTS + 1 + index] = address
+    call_address(call.code, call.scratch_address + _WORD * own, 0, 0, 0, 0, 0)
+
+
+@inlined
+def add_rows(call: SummedMap, first: int, last: int, to: int) -> None:
+    """Add rows first to last - 1 of the output to the sums that begin at `to`, in order."""
+    columns, sums, output = call.columns, call.sums, call.output
+    groups = columns // _GROUP * _GROUP
+    for j in range(0, groups, _GROUP):
+        at = to + j
+        a, b = load_lanes(sums, at, LANES), load_lanes(sums, at + LANES, LANES)
+        c, d = load_lanes(sums, at + 2 * LANES, LANES), load_lanes(sums, at + 3 * LANES, LANES)
+        for row in range(first, last):
+            place = row * columns + j
+            a = add_lanes(a, load_lanes(output, place, LANES))
+            b = add_lanes(b, load_lanes(output, place + LANES, LANES))
+            c = add_lanes(c, load_lanes(output, place + 2 * LANES, LANES))
+            d = add_lanes(d, load_lanes(output, place + 3 * LANES, LANES))
+        store_lanes(sums, at, a, LANES)
+        store_lanes(sums, at + LANES, b, LANES)
+        store_lanes(sums, at + 2 * LANES, c, LANES)
+        store_lanes(sums, at + 3 * LANES, d, LANES)
+    for j in range(groups, columns, LANES):
+        count, total = columns - j, load_lanes(sums, to + j, columns - j)
+        for row in range(first, last):
+            total = add_lanes(total, load_lanes(output, row * columns + j, count))
+        store_lanes(sums, to + j, total, count)
+
+
+@native
+def summed_map_loop(call: SummedMap) -> None:
+    """Run the map's code, and add the rows that it wrote as `column_sums_loop` does."""
+    own, _ = share(call.scratch_words)
+    for index in range(_BLOCK_WORDS):
+        call.words[own + index] = 0
+    columns = call.columns
+    # share() splits at multiples of 16, so each block counts as 16 elements.
+    begin, end = share(call.blocks * 16)
+    for block in range(begin // 16, end // 16):
+        to = block * columns
+        for j in range(to, to + columns):
+            call.sums[j] = np.float32(0)
+        beyond = min((block + 1) * call.rows_per_block, call.rows)
+        for first in range(block * call.rows_per_block, beyond, call.chunk_rows):
+            last = min(first + call.chunk_rows, beyond)
+            map_rows(call, own, first, last)
+            add_rows(call, first, last, to)
+
+
+@implement("_bias_activation", backend="jit")
+class CompiledBiasActivation(Implementation):
+    """A map's code for float32 tensors, in backward for chunks of rows that are then added."""
+
+    def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
+        """Prepare the output, in one pass."""
+        data, bias = (spec.with_layout(PLAIN) for spec in request.inputs)
+        output = request.outputs[0].with_layout(PLAIN)
+        served = {data.dtype, bias.dtype, output.dtype} == {FLOAT32} and data.elements > 0
+        if not served or request.requests[0] is OpReqType.NULL:
+            return None
+        kernel = _OUTPUTS[prop.parameters.act_type]
+        return native_kernel(
+            self.name,
+            [kernel.part(target(0), [source(DATA)], data.elements, device=request.device)],
+            (data, None),
+            (output,),
+            request.requests,
+            request.device,
+            flops=data.elements,
+        )
+
+    def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
+        """Prepare the gradient of data, which is scratch if it is not requested, and its sum."""
+        data, bias = (spec.with_layout(PLAIN) for spec in request.in_grad)
+        is_scratch = request.requests[DATA] is OpReqType.NULL
+        gradient = between(0) if is_scratch else target(DATA)
+        kernel, device = _GRADIENTS[prop.parameters.act_type], request.device
+        operands = [source(0), source(1 + DATA)]
+        part = kernel.part(gradient, operands, data.elements, device=device)
+        parts: list[KernelPart] = [part]
+        if request.requests[BIAS] is not OpReqType.NULL:
+            parts = [*_summed(part, (gradient, *operands), data, device)]
+        return native_kernel(
+            self.name,
+            [ChainPart(tuple(parts), (data.nbytes,) * is_scratch)],
+            (data, data, None, None),
+            (data, bias),
+            request.requests,
+            device,
+            flops=2 * data.elements,
+        )
+
+
+def _summed(
+    part: LoopPart, slots: tuple[Slot, ...], data: TensorSpec, device: DeviceDescription
+) -> list[LoopPart]:
+    """Return the map that computes data's gradient, with the sum of its rows for bias.
+
+    slots: of the gradient and of the map's operands.
+    """
+    columns, total = data.shape[-1], target(BIAS)
+    blocks = RowBlocks(data.elements // columns, columns)
+    # The blocks' sums begin the scratch space.
+    words = Scratch(align(blocks.sums_bytes))
+    arguments = SummedMap(
+        rows=blocks.rows,
+        columns=columns,
+        blocks=blocks.blocks,
+        rows_per_block=blocks.rows_per_block,
+        chunk_rows=max(1, _CHUNK // columns),
+        code=Code(part.function),
+        tensors=slots,
+        output=slots[0],
+        sums=blocks.sums(total),
+        scratch_words=_BLOCK_WORDS * part.threads,
+        words=words,
+        scratch_address=words,
+    )
+    scratch = words.offset + _WORD * _BLOCK_WORDS * part.threads
+    return [
+        LoopPart(summed_map_loop, arguments, part.threads, scratch),
+        *blocks.total_parts(total, device, scratch),
+    ]
