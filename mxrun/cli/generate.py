@@ -29,7 +29,7 @@ Prompts = Annotated[
         metavar="FILE",
         rich_help_panel=_GROUP,
         help="Continue each text of a file: one a line or, in .jsonl, a string or an object with "
-        "the key prompt a line.",
+        "the key prompt a line; - reads standard input.",
     ),
 ]
 Length = Annotated[

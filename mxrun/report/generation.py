@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from mxrun.base.errors import UserError
 from mxrun.report.printable import printable
 from mxrun.report.result import standard_output
 from mxrun.report.streams import escape_unencodable, results
@@ -15,15 +16,21 @@ def write_streamed(prompt: str, pieces: Iterable[str]) -> None:
     """Write a prompt and the pieces of its text, each as soon as it is there.
 
     Control characters are escaped on a terminal, and everywhere those that the encoding of standard
-    output lacks. Raises UserError if they cannot be written.
+    output lacks. An interrupt, or an error, ends the line. Raises UserError if they cannot be
+    written.
     """
     with standard_output():
         stream = results()
         escape_unencodable(stream)
         is_terminal = stream.isatty()
-        for text in chain([prompt], pieces):
-            stream.write(_shown(text, is_terminal))
+        try:
+            for text in chain([prompt], pieces):
+                stream.write(_shown(text, is_terminal))
+                stream.flush()
+        except (KeyboardInterrupt, UserError):
+            stream.write("\n")
             stream.flush()
+            raise
         stream.write("\n")
 
 

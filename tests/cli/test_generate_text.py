@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import json
 import math
+import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from commands import mxrun, refused, result, succeeded
-from language_models import CONTEXT, TRANSFORMER
+from commands import HANG_S, MXRUN, mxrun, refused, result, succeeded
+from language_models import CONTEXT, LSTM, TRANSFORMER
 
 from mxrun.base.errors import UserError
 from mxrun.cli.generate import PromptOptions
@@ -56,6 +58,38 @@ def test_prompts_of_files_have_one_text_each(work: Path) -> None:
     shown = succeeded(mxrun("infer", RUN, "--prompts", "lines.txt", *greedy, cwd=work)).stdout
     texts = [each["prompt"] + each["text"] for each in lines["results"]]
     assert shown == f"{texts[0]}\n---\n{texts[1]}\n"
+
+
+def test_prompts_of_standard_input_are_those_of_a_file(work: Path) -> None:
+    options = ("--length", "9", "--temperature", "0", "--json")
+    command = ("infer", RUN, "--prompts", "-")
+    piped = mxrun(*command, *options, cwd=work, standard_input="ROMEO:\n\nI am \r\n")
+    lines = result("infer", RUN, "--prompts", "lines.txt", *options[:-1], cwd=work)
+    assert json.loads(succeeded(piped).stdout)["results"] == lines["results"]
+    empty = mxrun(*command, cwd=work, standard_input="\n")
+    assert empty.returncode == 2
+    assert "standard input has no prompts" in empty.stderr
+
+
+def test_an_interrupt_ends_the_line(work: Path) -> None:
+    (work / "lstm.yaml").write_text(LSTM)
+    result("train", "lstm.yaml", "train.max_steps=1", cwd=work)
+    process = subprocess.Popen(
+        [*MXRUN, "infer", "runs/lstm", "--prompt", "I", "--length", str(1 << 24)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=work,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.read(9).startswith(b"I")
+        process.send_signal(signal.SIGINT)
+        text, errors = process.communicate(timeout=HANG_S)
+    finally:
+        process.kill()
+    assert process.returncode == 130, errors[-500:]
+    assert text.endswith(b"\n")
+    assert b"Traceback" not in errors
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,11 @@ def test_words_of_at_least_some_occurrences(tmp_path):
         ",",
         "l’été",
     ]
+    # Vowel signs and other marks, and the joiners of Indic and Persian words, divide no word.
+    assert words_of("हिन्दी में, தமிழ்", True) == ["हिन्दी", "में", ",", "தமிழ்"]
+    assert words_of("می\u200cخواهم ☺\ufe0f! e\u0301te\u0301's", True) == [
+        *("می\u200cخواهم", "☺\ufe0f", "!", "e\u0301te\u0301's")
+    ]
     blanks = open_text(path, "all", 1, tokens="words", punctuation=False)
     assert blanks.vocabulary is not None
     assert blanks.vocabulary.decode(blanks.vocabulary.encode("Go (now) go.")) == "Go (now) go."

@@ -22,7 +22,10 @@ HANG_S = 600.0
 
 
 def mxrun(
-    *arguments: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+    *arguments: str,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    standard_input: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command without MXRUN_DEBUG; `environment` is added to this process's."""
     return subprocess.run(
@@ -33,6 +36,7 @@ def mxrun(
         env={**os.environ, "MXRUN_DEBUG": "0", **(environment or {})},
         timeout=HANG_S,
         check=False,
+        input=standard_input,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from mxrun.io.text.vocabulary import TokenDecoder, Vocabulary
 END_TOKENS = ("<|endoftext|>", "</s>", "<eos>", "<end>")
 
 _JSONL = ".jsonl"
+STANDARD_INPUT = "-"
 # Digits of the largest id, which is an int32.
 _MAX_DIGITS = 10
 
@@ -101,20 +103,24 @@ def _is_id(word: str, count: int) -> bool:
 
 
 def read_prompts(path: Path) -> list[str]:
-    """Return the prompts of a file: one a line or, in .jsonl, one value a line.
+    """Return the prompts of a file: one a line or, in .jsonl, one value a line; `-` for those of
+    standard input, one a line.
 
     Such a value is a string, or an object with the key `prompt`. Blank lines and a byte order mark
     are left out. Raises UserError naming the line.
     """
+    is_input = str(path) == STANDARD_INPUT
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        content = sys.stdin.buffer.read() if is_input else path.read_bytes()
+        lines = content.decode("utf-8-sig").split("\n")
     except (OSError, ValueError) as error:
-        raise unreadable_error(path, error) from error
+        raise unreadable_error("standard input" if is_input else path, error) from error
     numbered = [
         (number, line.removesuffix("\r")) for number, line in enumerate(lines, 1) if line.strip()
     ]
     if not numbered:
-        raise UserError(Diagnostic(f"{path} has no prompts", None, "one prompt a line"))
+        named = "standard input" if is_input else path
+        raise UserError(Diagnostic(f"{named} has no prompts", None, "one prompt a line"))
     if path.suffix != _JSONL:
         return [line for _, line in numbered]
     return [_prompt_of(path, number, line) for number, line in numbered]
