@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import defaultdict
 from collections.abc import Iterator
@@ -39,6 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {meaning}")
     if config.option.full and config.option.soak:
         raise pytest.UsageError("--full and --soak are two runs: soak tests run alone")
+    # Every process that a test starts would compile all sources again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # A shell starts background jobs with SIGINT ignored, and the commands that tests interrupt
     # would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

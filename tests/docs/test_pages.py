@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from command_servers import write_program
 from doc_pages import LANGUAGES, Reader, blocks_of, compare
 from pydantic import BaseModel
 
@@ -25,8 +26,12 @@ LONG = ("configs", "pictures")
     "name",
     [pytest.param(name, marks=pytest.mark.full) if name in LONG else name for name in WRITTEN],
 )
-def test_a_reader_runs_its_blocks(name: str, tmp_path: Path) -> None:
-    with Reader(tmp_path) as reader:
+def test_a_reader_runs_its_blocks(
+    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    programs = tmp_path_factory.mktemp("programs")
+    write_program(programs / "mxrun")
+    with Reader(tmp_path, programs) as reader:
         for block in blocks_of(PAGES[name].text):
             assert block.language in LANGUAGES, f"line {block.line}: {block.language}"
             reader.run(block)

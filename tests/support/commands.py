@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, AnyStr, Literal
 
+import command_servers
 import pytest
 
 MXRUN = (sys.executable, "-m", "mxrun")
@@ -27,13 +28,20 @@ def mxrun(
     environment: Mapping[str, str] | None = None,
     standard_input: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command without MXRUN_DEBUG; `environment` is added to this process's."""
+    """Run a command without MXRUN_DEBUG; `environment` is added to this process's.
+
+    Its process is a fork of one that has imported mxrun, unless a variable has an effect before
+    that.
+    """
+    given = {**os.environ, "MXRUN_DEBUG": "0", **(environment or {})}
+    if command_servers.can_run(given):
+        return command_servers.run(arguments, cwd, given, HANG_S)
     return subprocess.run(
         [*MXRUN, *arguments],
         capture_output=True,
         text=True,
         cwd=cwd,
-        env={**os.environ, "MXRUN_DEBUG": "0", **(environment or {})},
+        env=given,
         timeout=HANG_S,
         check=False,
         input=standard_input,

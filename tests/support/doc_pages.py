@@ -69,11 +69,15 @@ def blocks_of(text: str) -> Iterator[Block]:
 
 
 class Reader:
-    """Reader who runs the blocks of a page in `folder`."""
+    """Reader who runs the blocks of a page in `folder`.
 
-    def __init__(self, folder: Path) -> None:
+    programs: folder of the program `mxrun`, by default that of the environment.
+    """
+
+    def __init__(self, folder: Path, programs: Path | None = None) -> None:
         self._folder = folder
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        own = Path(sys.executable).parent
+        path = os.pathsep.join(map(str, (programs or own, own, os.environ["PATH"])))
         self._environment = {**os.environ, "PATH": path, "MXRUN_DEBUG": "0"}
         self._environment.pop("MXRUN_RUNS", None)
         self._python: subprocess.Popen[str] | None = None
