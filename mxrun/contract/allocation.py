@@ -31,9 +31,10 @@ from mxrun.operator.native_kernel import Addition, add_loop
 PAGE = 4096
 # Temporaries allowed for a Python body: a multiple of its tensors, plus a constant.
 TIMES, FREE_BYTES = 16, 1 << 16
-# Number of calls whose growth is measured, and the allowed growth in bytes: the interpreter caches
-# small objects, but nothing as large as an array.
-CALLS, RETAINED_BYTES = 16, 4096
+# Number of calls whose growth is measured, and the growth allowed for each, in bytes: the
+# interpreter caches small objects, but nothing as large as an array. What it caches may exceed that
+# for a few calls, which are therefore measured first, but do not condemn.
+FEW_CALLS, CALLS, RETAINED_BYTES = 4, 16, 256
 _ATTEMPTS = 5
 
 
@@ -75,7 +76,7 @@ def _of_python(whose: str, kernel: Kernel, function: Callable[[], None]) -> Iter
     specs = (*kernel.inputs, *kernel.outputs)
     allowed = TIMES * (sum(spec.nbytes for spec in specs if spec) + kernel.workspace_bytes)
     retained, peak = _retained_and_peak(function)
-    if retained > RETAINED_BYTES:
+    if retained > CALLS * RETAINED_BYTES:
         yield Violation(
             f"{whose} leaks memory",
             "nothing",
@@ -93,24 +94,24 @@ def _of_python(whose: str, kernel: Kernel, function: Callable[[], None]) -> Iter
 
 
 def _retained_and_peak(function: Callable[[], None]) -> tuple[int, int]:
-    """Return the bytes that calls leave allocated, and their peak use.
+    """Return the bytes that `CALLS` calls leave allocated, and their peak use.
 
     The least of a few attempts counts, because the interpreter itself sometimes retains objects.
     """
     retained, peak = 1 << 62, 0
     with _traced():
         function()
-        for _ in range(_ATTEMPTS):
+        for calls in (FEW_CALLS, *[CALLS] * _ATTEMPTS):
             gc.collect()
             before = tracemalloc.get_traced_memory()[0]
             tracemalloc.reset_peak()
-            for _ in range(CALLS):
+            for _ in range(calls):
                 function()
             highest = tracemalloc.get_traced_memory()[1]
             gc.collect()
-            retained = min(retained, tracemalloc.get_traced_memory()[0] - before)
-            peak = highest - before
-            if retained <= RETAINED_BYTES:
+            growth = (tracemalloc.get_traced_memory()[0] - before) * CALLS // calls
+            retained, peak = min(retained, growth), highest - before
+            if retained <= CALLS * RETAINED_BYTES:
                 break
     return retained, peak
 

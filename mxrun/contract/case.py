@@ -143,6 +143,7 @@ class CaseRunner:
         self.prop = case.prop
         self._forward: dict[tuple[str, str], ForwardRun | None] = {}
         self._backward: dict[tuple[str, str], BackwardRun] = {}
+        self._out_grad: dict[str, tuple[Array, ...]] = {}
 
     @cached_property
     def implementations(self) -> list[Implementation]:
@@ -228,9 +229,13 @@ class CaseRunner:
 
     def out_grad(self, dtype: str) -> list[Array]:
         """Return normally distributed output gradients, the same values for every type."""
-        random = np.random.default_rng(zlib.crc32(self.case.name.encode()))
-        types = zip(self.case.output_shapes, self.case.output_types(dtype), strict=True)
-        return [random.standard_normal(shape).astype(kind) for shape, kind in types]
+        if dtype not in self._out_grad:
+            random = np.random.default_rng(zlib.crc32(self.case.name.encode()))
+            types = zip(self.case.output_shapes, self.case.output_types(dtype), strict=True)
+            self._out_grad[dtype] = tuple(
+                random.standard_normal(shape).astype(kind) for shape, kind in types
+            )
+        return list(self._out_grad[dtype])
 
     @cached_property
     def reversed_case(self) -> CaseRunner:

@@ -32,8 +32,13 @@ SIZES: tuple[Shape, ...] = (
     *((1,), (1, 1), (1, 1, 1, 1), (7, 1), (2, 1, 5, 5)),
     *((4, 4), (3, 4, 4), (3, 4, 8, 8), (67, 33)),
 )
-# Shapes large enough for a team of two; the first valid one is used.
-LARGE: tuple[Shape, ...] = ((257, 263), (259, 259), (2, 183, 183), (5, 3, 67, 69), (70001,))
+# Shapes large enough for a team of two: the first valid one is used that gives no tensor with more
+# than so many elements, or else the first valid one.
+LARGE: tuple[Shape, ...] = (
+    *((257, 263), (259, 259), (2, 183, 183), (5, 3, 67, 69)),
+    *((41, 43), (70001,)),
+)
+_MOST_ELEMENTS = 1 << 20
 # Preferred number of elements of the case with values of many magnitudes.
 _WIDE_ELEMENTS = 1024
 # MXNet's names of arguments that training changes; their shapes follow from the others'.
@@ -85,13 +90,24 @@ def cases(prop: AnyProperty, fixed: Sequence[str] = ()) -> list[Case]:
     far = _wide(plain, found)
     if plain.prop.list_state_updates() or call.resources(prop, _first(plain)):
         found += [_evaluated(case) for case in found[:2]]
-    large = [replace(case, extent=Extent.LARGE) for case in _first_case(prop, LARGE)]
+    large = [replace(case, extent=Extent.LARGE) for case in _first_case(prop, _large(prop))]
     return [*found, *far, *large]
 
 
 def _first_case(prop: AnyProperty, shapes: Sequence[Shape]) -> list[Case]:
     """Return the case of the first valid shape; none if the parameters are refused."""
     return next(filter(None, (_case(prop, shape) for shape in shapes)), [])
+
+
+def _large(prop: AnyProperty) -> list[Shape]:
+    """Return the shapes of `LARGE`, those that give an enormous tensor last."""
+
+    def is_enormous(sample: Shape) -> bool:
+        found = shapes_from(prop, sample)
+        shapes = () if found is None else (*found.inputs, *found.outputs)
+        return any(math.prod(require_complete(shape)) > _MOST_ELEMENTS for shape in shapes)
+
+    return sorted(LARGE, key=is_enormous)
 
 
 def _wide(plain: Case, found: Sequence[Case]) -> list[Case]:

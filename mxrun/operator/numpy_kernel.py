@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -156,11 +156,10 @@ def _body(prop: AnyProperty) -> Operator:
         place = location_of(type(prop).create_operator)
         raise UserError(Diagnostic(problem, place, "an Operator (mxrun.operator.operator)"))
     for method, kind in ((body.forward, ForwardCall), (body.backward, BackwardCall)):
-        signature = inspect.signature(method)
-        try:
-            signature.bind(None)
-        except TypeError:
-            own = ", ".join(["self", *signature.parameters])
+        function = getattr(method, "__func__", None)
+        accepts = _accepts(function, 2) if function else _accepts(method, 1)
+        if not accepts:
+            own = ", ".join(["self", *inspect.signature(method).parameters])
             problem = f"{method.__name__} of {prop.type_string} has other arguments than one call"
             expected = f"{method.__name__}(self, call: {kind.__name__})"
             hint = (
@@ -168,8 +167,18 @@ def _body(prop: AnyProperty) -> Operator:
                 "mxrun.operator.operator documents both calls"
             )
             diagnostic = Diagnostic(problem, location_of(method), expected, f"({own})", hint)
-            raise UserError(diagnostic) from None
+            raise UserError(diagnostic)
     return body
+
+
+@cache
+def _accepts(function: Callable[..., object], count: int) -> bool:
+    """Return whether a function can be called with `count` arguments."""
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
 
 
 def _plain(spec: TensorSpec) -> TensorSpec:
