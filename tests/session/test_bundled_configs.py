@@ -93,10 +93,11 @@ def test_every_command_that_needs_no_data_works(name: str) -> None:
     assert check(path).parameters > 0
     memory = inspect_memory(path, threads=2).plan
     assert memory.planned_bytes == memory.lower_bound_bytes
-    large = name.endswith("_imagenet")
     # All layers on a smaller image: steps at full size would take as long as all other tests here.
     side = 75 if name.startswith("inception") else 64
-    smaller = [f"network.inputs.data=[3, {side}, {side}]"] if large else []
+    images = name.endswith("_imagenet")
+    smaller = [f"network.inputs.data=[3, {side}, {side}]"] if images else []
+    large = images or name.endswith("_medium")
     for phase in ("train", "infer"):
         request = BenchRequest(phase, batch=1 if large else 8, threads=1, steps=2, warmup=1)
         report = bench(path, smaller, request, lambda _: None, time.monotonic())
