@@ -1,5 +1,4 @@
-"""Character models of the bundled configs on 1.1 MB of plays by Shakespeare, the last tenth of which
-is held out.
+"""Character models of the bundled configs on 1.1 MB of plays, of which the last tenth is held out.
 
 The file is `tinyshakespeare.txt` in the folder that MXRUN_TEST_DATA names. By hand:
 
@@ -15,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import result, succeeded
 from commands import mxrun as command
+from commands import result, succeeded
 
 pytestmark = pytest.mark.soak
 
