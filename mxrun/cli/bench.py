@@ -70,7 +70,8 @@ def bench(
 
     With --against, peers run the same network on the same batches, each in a process of its own and
     in its fastest mode, alternating with mxrun. Each pair of measurements gives a ratio: above 1,
-    mxrun is faster. Before any timing, the losses (inference: outputs) are compared.
+    mxrun is faster. Before any timing, the losses (inference: outputs) are compared. The peak
+    memory of each process is compared too, without the synthetic batches.
 
     \b
     Examples:

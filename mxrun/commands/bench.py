@@ -263,7 +263,7 @@ def _note_duration(warmup_s: npt.NDArray[np.float64], steps: int, notify: Notify
 def _measured(
     built: ModelDefinition,
     request: BenchRequest,
-    compare: Callable[[ModelDefinition, Steps], Mapping[str, PeerResult]],
+    compare: Callable[[ModelDefinition, Steps, int], Mapping[str, PeerResult]],
     notify: Notify,
     started_at: float,
 ) -> BenchReport:
@@ -307,20 +307,20 @@ def _measured(
         calls=calls,
         tape=steps.executor.programs[steps.phase].cost(),
         roofline=floors,
-        peers=compare(built, steps),
+        peers=compare(built, steps, rss_peak_bytes),
     )
 
 
 def _comparison(
     request: BenchRequest, notify: Notify
-) -> Callable[[ModelDefinition, Steps], Mapping[str, PeerResult]]:
+) -> Callable[[ModelDefinition, Steps, int], Mapping[str, PeerResult]]:
     """Find the requested baselines and return a function that compares with them."""
     if not request.against:
-        return lambda built, steps: {}
+        return lambda built, steps, peak_bytes: {}
     # Imported on demand: without baselines it would be a tenth of the time to the first step.
     from mxrun.peers.baseline import find
     from mxrun.session.comparison import Length, compare
 
     found = find(request.against, request.pythons)
     length = Length(request.steps, request.warmup)
-    return lambda built, steps: compare(built, steps, found, length, notify)
+    return lambda built, steps, peak_bytes: compare(built, steps, found, length, peak_bytes, notify)

@@ -174,7 +174,7 @@ class Comparison:
 
 
 class BaselineProcess:
-    """Helper process of a baseline, which holds the arrays of one comparison.
+    """Helper process of a baseline, in which one runner at a time is open.
 
     Methods raise UserError with the peer's message if it rejects a request, and InternalError if
     its process ends.
@@ -190,45 +190,42 @@ class BaselineProcess:
         }
         command = worker_command(found.python, Path(__file__).with_name(found.kind.worker))
         self._process = HelperProcess(found.name, command, environment)
-        self._held: tuple[Mapping[str, Array], Mapping[str, Array]] = ({}, {})
         self.version = str(self._process.request("version", {}, {}).fields["version"])
 
-    def send_data(self, variables: Mapping[str, Array], batches: Mapping[str, Array]) -> None:
-        """Send the initial variables and the stacked batches for runners opened from now on.
+    def open(
+        self,
+        comparison: Comparison,
+        mode: str,
+        variables: Mapping[str, Array],
+        batches: Mapping[str, Array],
+    ) -> None:
+        """Create the runner that runs the comparison in one mode; it replaces the open one.
 
-        Nothing is sent if the same mappings were sent last.
+        variables: initial values. batches: stacked along a first axis.
         """
-        if self._held[0] is variables and self._held[1] is batches:
-            return
-        self._held = variables, batches
         arrays = {**prefixed("variables", variables), **prefixed("batches", batches)}
-        self._process.request("hold", {}, arrays)
+        self._process.request("open", {**vars(comparison), "mode": mode}, arrays)
 
-    def open(self, comparison: Comparison, mode: str) -> None:
-        """Create the runner that runs the comparison in one mode."""
-        self._process.request("open", {**vars(comparison), "mode": mode, "key": mode}, {})
-
-    def losses(self, mode: str, steps: int) -> list[float]:
+    def losses(self, steps: int) -> list[float]:
         """Run training steps and return their losses."""
-        fields = {"key": mode, "steps": steps}
-        losses: list[float] = self._process.request("check", fields, {}).fields["losses"]
+        reply = self._process.request("check", {"steps": steps}, {})
+        losses: list[float] = reply.fields["losses"]
         return losses
 
-    def outputs(self, mode: str, steps: int) -> list[list[Array]]:
+    def outputs(self, steps: int) -> list[list[Array]]:
         """Run inference steps and return all outputs of each."""
-        fields = {"key": mode, "steps": steps}
-        arrays = self._process.request("check", fields, {}).arrays
+        arrays = self._process.request("check", {"steps": steps}, {}).arrays
         return [list(group(arrays, str(step)).values()) for step in range(steps)]
 
-    def measure_round(self, mode: str, steps: int, lead: int) -> list[float]:
+    def measure_round(self, steps: int, lead: int) -> list[float]:
         """Run one round: `lead` untimed and `steps` timed steps; return their milliseconds."""
-        fields = {"key": mode, "steps": steps, "lead": lead}
+        fields = {"steps": steps, "lead": lead}
         times: list[float] = self._process.request("measure", fields, {}).fields["milliseconds"]
         return times
 
-    def close_runner(self, mode: str) -> None:
-        """Drop a runner."""
-        self._process.request("close", {"key": mode}, {})
+    def peak_rss_bytes(self) -> int:
+        """Return the peak resident size of the process in bytes."""
+        return int(self._process.request("memory", {}, {}).fields["peak_bytes"])
 
     def close(self) -> None:
         """End the process."""

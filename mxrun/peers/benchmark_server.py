@@ -1,14 +1,16 @@
-"""Benchmark server of a helper process: holds the data, opens runners, runs timed rounds.
+"""Benchmark server of a helper process: opens a runner, runs timed rounds.
 
 A runner runs the network in one mode, such as PyTorch's compiler with channels last.
 """
 
 from __future__ import annotations
 
+import resource
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mxrun.peers.wire import Array, Handlers, Message, group, numbered, prefixed
@@ -20,7 +22,8 @@ class Task:
 
     updates: for each trained parameter its update operator, the operator's parameters and number of
     states. rate: factor of their `lr`. max_norm: to which the norm of all rescaled gradients
-    together is clipped, if any. batches: stacked along a first axis.
+    together is clipped, if any. batches: stacked along a first axis. A runner
+    may keep the arrays, which are only for it.
     """
 
     symbol: str
@@ -64,7 +67,7 @@ class InferenceRunner(Runner):
 
 
 class BenchmarkServer:
-    """Server for a comparison's arrays and the runners opened on them.
+    """Server for one runner of a comparison at a time.
 
     `build` creates a runner; it raises the exceptions that the worker lists as rejections.
     """
@@ -72,19 +75,17 @@ class BenchmarkServer:
     def __init__(self, build: Callable[[Task], Runner], version: str) -> None:
         self._build = build
         self._version = version
-        self._arrays: Mapping[str, Array] = {}
-        self._open: dict[str, Runner] = {}
+        self._runner: Runner | None = None
 
     @property
     def handlers(self) -> Handlers:
         """Handlers by request name."""
         return {
             "version": self.version,
-            "hold": self.hold,
             "open": self.open,
             "check": self.check,
             "measure": self.measure,
-            "close": self.close,
+            "memory": self.memory,
         }
 
     def version(self, message: Message) -> Message:
@@ -92,24 +93,17 @@ class BenchmarkServer:
         del message
         return Message({"version": self._version})
 
-    def hold(self, message: Message) -> Message:
-        """Store `variables/*` and `batches/*` for the runners opened later."""
-        self._arrays = message.arrays
-        return Message({})
-
     def open(self, message: Message) -> Message:
-        """Create a runner, named `key`, with its own copy of the variables."""
-        fields = dict(message.fields)
-        variables = {name: a.copy() for name, a in group(self._arrays, "variables").items()}
-        del fields["request"]
-        key = fields.pop("key")
-        task = Task(**fields, variables=variables, batches=group(self._arrays, "batches"))
-        self._open[key] = self._build(task)
+        """Drop the open runner and create one of `variables/*` and `batches/*`."""
+        self._runner = None
+        fields = {name: value for name, value in message.fields.items() if name != "request"}
+        variables, batches = (group(message.arrays, prefix) for prefix in ("variables", "batches"))
+        self._runner = self._build(Task(**fields, variables=variables, batches=batches))
         return Message({})
 
     def check(self, message: Message) -> Message:
         """Run `steps` steps; return the loss of each in training, else the outputs of each."""
-        runner = self._open[message.fields["key"]]
+        runner = self._opened()
         losses, outputs = [], {}
         for index in range(message.fields["steps"]):
             runner.step()
@@ -121,7 +115,7 @@ class BenchmarkServer:
 
     def measure(self, message: Message) -> Message:
         """Run one round: `lead` untimed and `steps` timed steps; return their milliseconds."""
-        runner = self._open[message.fields["key"]]
+        runner = self._opened()
         for _ in range(message.fields["lead"]):
             runner.step()
         milliseconds = []
@@ -131,7 +125,22 @@ class BenchmarkServer:
             milliseconds.append((time.perf_counter() - start) * 1e3)
         return Message({"milliseconds": milliseconds})
 
-    def close(self, message: Message) -> Message:
-        """Drop a runner."""
-        del self._open[message.fields["key"]]
-        return Message({})
+    def memory(self, message: Message) -> Message:
+        """Return the peak resident size of this process in bytes."""
+        del message
+        return Message({"peak_bytes": _peak_resident_bytes()})
+
+    def _opened(self) -> Runner:
+        assert self._runner is not None
+        return self._runner
+
+
+def _peak_resident_bytes() -> int:
+    """Return Linux's VmHWM; getrusage, the fallback, starts at the size of the parent process."""
+    # Not `mxrun.runtime.memory_limits`: mxrun is not installed in a peer's environment.
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    (kilobytes,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(kilobytes) * 1024

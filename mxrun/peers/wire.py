@@ -16,6 +16,9 @@ from typing import IO, Any
 
 import numpy as np
 
+# Bytes of an array that are read at once.
+_PART_BYTES = 1 << 20
+
 Array = np.ndarray[Any, Any]
 
 
@@ -62,15 +65,23 @@ def read(stream: IO[bytes]) -> Message | None:
     header = json.loads(line)
     arrays: dict[str, Array] = {}
     for name, type_name, shape in header["arrays"]:
-        dtype = np.dtype(type_name)
-        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        block = stream.read(size)
-        if len(block) < size:
-            raise EOFError(f"array {name!r} ends after {len(block)} of {size} bytes")
-        array = np.frombuffer(block, dtype=dtype).reshape(shape)
-        # A copy: frombuffer's result is read-only, and the peers need writable memory of their own.
-        arrays[name] = array.astype(dtype.newbyteorder("="), copy=True)
+        # Read in parts: a second copy of the array would count in the peer's peak memory.
+        array = np.empty(shape, np.dtype(type_name))
+        count = _read_into(stream, array)
+        if count < array.nbytes:
+            raise EOFError(f"array {name!r} ends after {count} of {array.nbytes} bytes")
+        arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
     return Message(header["fields"], arrays)
+
+
+def _read_into(stream: IO[bytes], array: Array) -> int:
+    """Fill an array with the stream's next bytes; return their number, less if the stream ends."""
+    block = array.reshape(-1).view(np.uint8)
+    position = 0
+    while part := stream.read(min(_PART_BYTES, len(block) - position)):
+        block[position : position + len(part)] = np.frombuffer(part, np.uint8)
+        position += len(part)
+    return position
 
 
 def claim_standard_output() -> IO[bytes]:

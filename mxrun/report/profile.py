@@ -15,6 +15,7 @@ from mxrun.report.tables import Report, contention_lines, titled_table
 
 # Limit of the table; the rest is summed up in one row. The JSON report is complete.
 _MAX_ROWS = 40
+_MIB = 1 << 20
 
 
 def bench_tables(report: Report) -> list[Table | Text]:
@@ -131,24 +132,26 @@ def _functions_table(report: Report) -> Table:
 def _peers_table(peers: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return one row per peer.
 
-    Columns: its fastest mode, the median step of both sides, the median ratio with quartiles, and
-    the ratio of the fastest steps.
+    Columns: its fastest mode, the median step of both sides, the median ratio with quartiles, the
+    ratio of the fastest steps, and peak memory of both processes with its ratio.
     """
+    times = ("step, ms", "mxrun, ms", "ratio", "quartiles", "of fastest")
+    memory = ("peak, MiB", "mxrun, MiB", "memory ratio")
     table = titled_table(
-        "peers, alternating with mxrun: a ratio above 1 means that mxrun is faster",
-        least_important=("version", "of fastest", "quartiles"),
+        "peers, alternating with mxrun: a ratio above 1 means that mxrun is faster, or smaller",
+        least_important=("version", "of fastest", "quartiles", *memory),
     )
     for name in ("peer", "version", "fastest mode"):
         table.add_column(name)
-    for name in ("step, ms", "mxrun, ms", "ratio", "quartiles", "of fastest"):
+    for name in (*times, *memory):
         table.add_column(name, justify="right", no_wrap=True)
     for name, peer in peers.items():
         version = Text(peer.get("version", ""))
         if peer["status"] != "measured":
             reason = Text(f"{peer['status']}: {peer['reason']}")
-            table.add_row(Text(name), version, reason, "", "", "", "", "")
+            table.add_row(Text(name), version, reason)
             continue
-        ratio = peer["ratio"]
+        ratio, sizes = peer["ratio"], peer["memory"]
         table.add_row(
             Text(name),
             version,
@@ -158,6 +161,9 @@ def _peers_table(peers: Mapping[str, Mapping[str, Any]]) -> Table:
             f"{ratio['median']:.2f}",
             f"{ratio['low']:.2f} to {ratio['high']:.2f}",
             f"{ratio['fastest']:.2f}",
+            f"{sizes['peak_rss_bytes'] / _MIB:,.0f}",
+            f"{sizes['mxrun_peak_rss_bytes'] / _MIB:,.0f}",
+            f"{sizes['ratio']:.2f}",
         )
     return table
 

@@ -67,6 +67,11 @@ class Steps:
         self._rates = BenchmarkRates(self._built.training.optimizer)
         self._epoch = 0
 
+    @property
+    def record_bytes(self) -> int:
+        """Size of the synthetic records in memory."""
+        return sum(field.records.nbytes for field in self._records.fields.values())
+
     def _new_iterator(self) -> ArrayIterator:
         return ArrayIterator(
             self._records,

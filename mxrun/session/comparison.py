@@ -84,6 +84,26 @@ class Pairs:
 
 
 @dataclass(frozen=True)
+class PeakMemory:
+    """Peak resident bytes of the processes of a baseline and of mxrun, without the batches.
+
+    The synthetic batches, which a run does not have, are subtracted: baselines hold them as floats,
+    mxrun as bytes.
+    """
+
+    baseline_bytes: int
+    mxrun_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return both sizes and the ratio baseline / mxrun."""
+        return {
+            "peak_rss_bytes": self.baseline_bytes,
+            "mxrun_peak_rss_bytes": self.mxrun_bytes,
+            "ratio": self.baseline_bytes / self.mxrun_bytes,
+        }
+
+
+@dataclass(frozen=True)
 class PeerMode:
     """Mode in which a baseline can run a network: its fastest trial step in ms, or the error.
 
@@ -119,6 +139,7 @@ class PeerResult:
     modes: Mapping[str, PeerMode] = field(default_factory=dict)
     mode: str = ""
     pairs: Pairs | None = None
+    memory: PeakMemory | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON.
@@ -127,7 +148,8 @@ class PeerResult:
         measured; `modes`: by mode `precision`, and `ms` and `difference`, or `error`. If it was
         measured it also has `mode`, the fastest one; `step_ms` and `mxrun_step_ms` (median, p90,
         p99, min) of both sides; and `ratio`, baseline / mxrun: over rounds the `median`, the
-        quartiles `low` and `high`, and all `pairs`; and of the `fastest` steps.
+        quartiles `low` and `high`, and all `pairs`; and of the `fastest` steps; and `memory`:
+        `peak_rss_bytes` and `mxrun_peak_rss_bytes` with their `ratio`.
         """
         result: dict[str, Any] = {
             name: value
@@ -138,6 +160,8 @@ class PeerResult:
             result["mode"] = self.mode
         if self.modes:
             result["modes"] = {name: mode.to_json() for name, mode in self.modes.items()}
+        if self.memory is not None:
+            result["memory"] = self.memory.to_json()
         return result | (self.pairs.to_json() if self.pairs else {})
 
 
@@ -146,13 +170,14 @@ def compare(
     steps: Steps,
     found: Sequence[InstalledBaseline],
     length: Length,
+    peak_rss_bytes: int,
     notify: Notify,
 ) -> dict[str, PeerResult]:
     """Measure baselines against mxrun's `steps`.
 
-    A baseline whose first losses or outputs differ from mxrun's is not measured; `notify` receives
-    a note. Raises UserError for training that baselines do not support, and if no baseline can run
-    the network.
+    peak_rss_bytes: of this process, while it ran nothing but `steps`. A baseline whose first losses
+    or outputs differ from mxrun's is not measured; `notify` receives a note. Raises UserError for
+    training that baselines do not support, and if no baseline can run the network.
     """
     work = ReferenceOutputs.of(built, steps)
     results: dict[str, PeerResult] = {}
@@ -172,13 +197,26 @@ def compare(
                 for name, result in results.items()
             )
         pairs = _alternate(steps, baselines, results, length, notify) if baselines else {}
-    return {name: replace(result, pairs=pairs.get(name)) for name, result in results.items()}
+        memory = {
+            name: PeakMemory(
+                baseline.peak_rss_bytes() - sum(array.nbytes for array in work.batches.values()),
+                peak_rss_bytes - steps.record_bytes,
+            )
+            for name, baseline in baselines.items()
+        }
+    return {
+        name: replace(result, pairs=pairs.get(name), memory=memory.get(name))
+        for name, result in results.items()
+    }
 
 
 def _prepared(
     peer: InstalledBaseline, work: ReferenceOutputs, length: Length, stack: ExitStack
 ) -> tuple[PeerResult, BaselineProcess | None]:
-    """Start a baseline's process, which `stack` closes, and try its modes."""
+    """Try a baseline's modes; return its process for the fastest one, which `stack` closes.
+
+    That process runs nothing but this mode, so that its peak memory is that of the mode.
+    """
     if peer.missing:
         return PeerResult("missing", peer.python, reason=peer.missing), None
     if refusal := peer.kind.refusal(work.timed.phase, work.precision):
@@ -187,25 +225,37 @@ def _prepared(
         baseline = BaselineProcess(peer, work.timed.threads)
     except MxrunError as error:
         return PeerResult("failed", peer.python, reason=_short(error)), None
-    stack.enter_context(closing(baseline))
-    return _searched(baseline, peer, work, length), baseline
+    with ExitStack() as trial:
+        trial.enter_context(closing(baseline))
+        result = _searched(baseline, peer, work, length)
+        if not result.mode:
+            return result, None
+        if len(result.modes) == 1 and not work.differ:
+            stack.push(trial.pop_all())
+            return result, baseline
+    alone = BaselineProcess(peer, work.timed.threads)
+    stack.enter_context(closing(alone))
+    _open_timed(alone, result.mode, work, peer.kind.reads)
+    alone.measure_round(1, max(0, length.warmup - 1))
+    return result, alone
+
+
+def _open_timed(baseline: BaselineProcess, mode: str, work: ReferenceOutputs, reads: str) -> None:
+    """Open the runner of the timed work."""
+    variables = work.initial_state(reads, work.timed_network)
+    baseline.open(work.timed, mode, variables, work.batches)
 
 
 def _searched(
     baseline: BaselineProcess, peer: InstalledBaseline, work: ReferenceOutputs, length: Length
 ) -> PeerResult:
-    """Try every mode and leave the fastest open."""
+    """Try every mode."""
     modes: dict[str, PeerMode] = {}
     best = ""
     for name in peer.kind.modes(work.timed.phase, work.precision, work.on_images):
         modes[name] = mode = _tried(baseline, name, work, peer.kind.reads, length)
-        if mode.error:
-            continue
-        slower = name
-        if not best or mode.ms < modes[best].ms:
-            slower, best = best, name
-        if slower:
-            baseline.close_runner(slower)
+        if not mode.error and (not best or mode.ms < modes[best].ms):
+            best = name
     if best:
         return PeerResult("measured", peer.python, baseline.version, modes=modes, mode=best)
     # A mode with different results takes precedence over one that does not run.
@@ -219,17 +269,16 @@ def _tried(
 ) -> PeerMode:
     """Open a mode, compare its first results with mxrun's, and time it."""
     try:
-        baseline.send_data(work.initial_state(reads, work.checked_network), work.batches)
-        baseline.open(work.checked, mode)
+        variables = work.initial_state(reads, work.checked_network)
+        baseline.open(work.checked, mode, variables, work.batches)
         difference = work.difference(baseline, mode)
         if work.differ:
-            baseline.send_data(work.initial_state(reads, work.timed_network), work.batches)
-            baseline.open(work.timed, mode)
-        baseline.measure_round(mode, 1, max(0, length.warmup - 1))
-        (estimate,) = baseline.measure_round(mode, 1, 0)
+            _open_timed(baseline, mode, work, reads)
+        baseline.measure_round(1, max(0, length.warmup - 1))
+        (estimate,) = baseline.measure_round(1, 0)
         count = min(max(int(_SEARCH_MS / estimate), _MIN_TRIAL_STEPS), _MAX_TRIAL_STEPS)
         # Other processes disturb the fastest step least.
-        return PeerMode(work.precision, min(baseline.measure_round(mode, count, 0)), difference)
+        return PeerMode(work.precision, min(baseline.measure_round(count, 0)), difference)
     except NotEquivalent as error:
         return PeerMode(work.precision, error=str(error), differs=True)
     except MxrunError as error:
@@ -251,7 +300,7 @@ def _alternate(
         return milliseconds
 
     def timer_of(name: str) -> Callable[[int], Sequence[float]]:
-        return lambda count: baselines[name].measure_round(results[name].mode, count, _LEAD_STEPS)
+        return lambda count: baselines[name].measure_round(count, _LEAD_STEPS)
 
     runners = {"": time_mxrun, **{name: timer_of(name) for name in baselines}}
     mxrun_ms = float(np.median(time_mxrun(_MIN_TRIAL_STEPS)))

@@ -153,10 +153,10 @@ class ReferenceOutputs:
         Raises NotEquivalent if it exceeds the tolerance of rounding.
         """
         if self.losses:
-            losses = baseline.losses(mode, len(self.losses))
+            losses = baseline.losses(len(self.losses))
             return self._loss_difference(losses, f"{baseline.name} ({mode})")
         largest, allowed = 0.0, self.tolerance.output
-        for step, results in enumerate(baseline.outputs(mode, len(self.outputs))):
+        for step, results in enumerate(baseline.outputs(len(self.outputs))):
             for expected, got in zip(self.outputs[step], results, strict=True):
                 error = float(np.abs(got.reshape(expected.shape) - expected).max())
                 error /= max(float(np.abs(expected).max()), 1e-30)

@@ -84,15 +84,15 @@ def _stopped_afterwards() -> Iterator[None]:
 def difference(work: ReferenceOutputs, name: str, mode: str) -> float:
     """Return the difference between the results of the peer and of mxrun, after a reset."""
     baseline = started(name)
-    baseline.send_data(work.variables, work.batches)
-    baseline.open(work.checked, mode)
+    baseline.open(work.checked, mode, work.variables, work.batches)
     return work.difference(baseline, mode)
 
 
 @pytest.mark.parametrize("phase", ["train", "infer"])
 def test_peers_take_turns_with_the_same_network(phase: str, tmp_path: Path) -> None:
     options = (*given("torch", "mxnet"), "--phase", phase, *FEW)
-    peers = result("bench", "digits_lenet", *options, cwd=tmp_path)["peers"]
+    report = result("bench", "digits_lenet", *options, cwd=tmp_path)
+    peers = report["peers"]
     assert list(tmp_path.iterdir()) == []
     assert set(peers) == {"torch", "mxnet"}
     assert {"eager", "eager channels-last"} <= set(peers["torch"]["modes"])
@@ -108,6 +108,11 @@ def test_peers_take_turns_with_the_same_network(phase: str, tmp_path: Path) -> N
         ratio = peer["ratio"]
         assert len(ratio["pairs"]) == 3
         assert min(ratio["pairs"]) <= ratio["low"] <= ratio["median"] <= ratio["high"]
+        memory = peer["memory"]
+        assert 20 << 20 < memory["peak_rss_bytes"] < 2 << 30
+        assert memory["mxrun_peak_rss_bytes"] < report["mxrun"]["rss_peak_bytes"]
+        sizes = memory["peak_rss_bytes"], memory["mxrun_peak_rss_bytes"]
+        assert memory["ratio"] == pytest.approx(sizes[0] / sizes[1])
         fastest_ms = peer["step_ms"]["min"], peer["mxrun_step_ms"]["min"]
         assert ratio["fastest"] == pytest.approx(fastest_ms[0] / fastest_ms[1])
         for side in ("step_ms", "mxrun_step_ms"):

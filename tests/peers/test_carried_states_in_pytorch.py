@@ -51,8 +51,7 @@ def test_the_losses_of_the_first_steps_are_pytorchs(tmp_path: Path) -> None:
     work = work_of(path)
     (found,) = find(("torch",), {"torch": str(PyTorch.interpreter())})
     with closing(BaselineProcess(found, 1)) as baseline:
-        baseline.send_data(work.variables, work.batches)
-        baseline.open(work.checked, "eager")
+        baseline.open(work.checked, "eager", work.variables, work.batches)
         assert work.difference(baseline, "eager") < 1e-5
     path.write_text(CONFIG.replace("initial_state: carry", "initial_state: zeros"))
     zeros = work_of(path)

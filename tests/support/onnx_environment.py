@@ -47,9 +47,9 @@ def outputs_of(baseline: BaselineProcess, model: bytes, data: Mapping[str, Array
     kind = find((baseline.name,), {baseline.name: onnx_python()})[0].kind
     (mode,) = kind.modes("infer", "float32", images=True)
     batches = {name: array[None] for name, array in data.items()}
-    baseline.send_data({"model": np.frombuffer(model, np.uint8)}, batches)
-    baseline.open(Comparison("", "infer"), mode)
-    return baseline.outputs(mode, 1)[0]
+    variables = {"model": np.frombuffer(model, np.uint8)}
+    baseline.open(Comparison("", "infer"), mode, variables, batches)
+    return baseline.outputs(1)[0]
 
 
 def checked(files: Sequence[Path]) -> list[str]:
