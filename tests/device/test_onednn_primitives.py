@@ -387,6 +387,17 @@ def test_the_scratchpad_is_the_callers():
         primitive.bind(addresses, blocks[0].ctypes.data)
 
 
+def test_a_row_that_is_stored_as_a_column_has_a_primitive_and_scratch_of_its_own():
+    """Its strides differ from those of a row alone; oneDNN's cache would give one for the other."""
+    right, output = TensorSpec((5, 4)), TensorSpec((1, 4))
+    column = operations.matmul(TensorSpec((5, 1)), right, output, 1, transpose_left=True)
+    row = operations.matmul(TensorSpec((1, 5)), right, output, 1)
+    a, b = normal(1, 5), normal(5, 4)
+    for primitive, left in ((column, a.T), (row, a)):
+        (result,) = compute(primitive, [Argument.OUTPUT], SOURCE=left, WEIGHTS=b)
+        np.testing.assert_allclose(result, a @ b, rtol=1e-5)
+
+
 def test_implementations_that_allocate_are_refused():
     """oneDNN's first choice for a convolution of plain tensors is `gemm`, which must not be
     selected.

@@ -58,6 +58,7 @@ _SIGNATURES: dict[str, list[type]] = {
     "dnnl_primitive_create": [_RESULT, _HANDLE],
     "dnnl_primitive_destroy": [_HANDLE],
     "dnnl_primitive_execute": [_HANDLE, _HANDLE, c_int, c_void_p],
+    "dnnl_set_primitive_cache_capacity": [c_int],
     "dnnl_convolution_forward_primitive_desc_create": [
         *(_RESULT, _HANDLE, c_int, c_int),
         *([_HANDLE] * 4 + _GEOMETRY + [_HANDLE]),
@@ -125,6 +126,9 @@ class Library:
         shared_object.dnnl_cpu_isa2str.restype = c_char_p
         isa = shared_object.dnnl_cpu_isa2str(shared_object.dnnl_get_effective_cpu_isa())
         self.instruction_set = isa.decode().removeprefix("cpu_isa_")
+        # Its cache takes matrices of one row for equal whether they are transposed or not, and then
+        # gives a primitive that needs more scratch memory than its descriptor says.
+        self.call("dnnl_set_primitive_cache_capacity", 0)
         self.engine = self.create("dnnl_engine_create", _CPU_ENGINE, 0)
         self.stream = self.create("dnnl_stream_create", self.engine, _DEFAULT_STREAM)
         self.execute = self._address("dnnl_primitive_execute")
