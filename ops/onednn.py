@@ -42,16 +42,19 @@ def matrix_product(
     transposed: tuple[bool, bool] = (False, False),
     bias: Slot | None = None,
     adds: bool = False,
+    pitches: tuple[int, int] = (0, 0),
 ) -> OnednnProduct:
     """Return output = left x right + bias; left and right are the matrices as stored.
 
-    adds: whether the product is added to the output.
+    adds: whether the product is added to the output. pitches: elements from row to row of left and
+    right; 0 if they have no gaps.
     """
 
     def prepare(constraints: ImplementationConstraints) -> Primitive:
         specs = (left[0], right[0], output[0], team)
         after = (Sum(),) if adds else ()
-        return operations.matmul(*specs, *transposed, bias is not None, constraints, after)
+        has_bias = bias is not None
+        return operations.matmul(*specs, *transposed, has_bias, constraints, after, pitches)
 
     slots = {Argument.SOURCE: left[1], Argument.WEIGHTS: right[1], Argument.OUTPUT: output[1]}
     if bias is not None:

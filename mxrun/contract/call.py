@@ -208,7 +208,8 @@ def backward(
 
     unread: outputs whose gradient is absent too, because no consumer reads them. before: initial
     content of the gradients. inplace: {gradient: position in `data.all` whose memory it takes}.
-    Raises Breach like `forward`, and if an implementation accepts forward but declines backward.
+    Raises Breach like `forward`, if an implementation accepts forward but declines backward, and if
+    scratch tensors in the memory of inputs change a gradient.
     """
     device = _device_of(implementation, conditions)
     request, values = _backward_request(
@@ -234,11 +235,18 @@ def backward(
                 Named(f"gradient of {name}", memory)
                 for name, memory in zip(prop.list_arguments(), targets, strict=True)
             ],
-            [],
+            [GuardedMemory(spec, fill=conditions.garbage) for spec in kernel.extra_outputs],
             _workspace(kernel, conditions.garbage),
             set((inplace or {}).values()),
         )
         launches = trial.run()
+        if kernel.in_place and not inplace:
+            again = _targets(kernel, before, sources, {})
+            trial.with_scratch_in_place(again).run()
+            for named, memory in zip(trial.outputs, again, strict=True):
+                assert named.memory is not None
+                if named.memory.bytes.tobytes() != memory.bytes.tobytes():
+                    raise Breach(_depends_on_sharing(whose, named.name))
     return BackwardRun(kernel, [load(target) for target in targets], launches, trial)
 
 
@@ -329,3 +337,10 @@ def _fits(source: TensorSpec, target: TensorSpec) -> bool:
     """Return whether the planner may place one tensor in the memory of the other."""
     plain = source.layout == target.layout == PLAIN and source.nbytes == target.nbytes
     return plain or source.same_bytes(target)
+
+
+def _depends_on_sharing(whose: str, name: str) -> Violation:
+    return Violation(
+        f"{whose} gives another {name} with scratch tensors in the memory of inputs",
+        hint="drop the pair from Kernel.in_place, or read each element before writing",
+    )

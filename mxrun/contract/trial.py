@@ -139,6 +139,22 @@ class Trial:
         extra = [GuardedMemory(memory.spec) for memory in self.extra]
         return replace(self, inputs=inputs, outputs=outputs, extra=extra)
 
+    def with_scratch_in_place(self, outputs: Sequence[GuardedMemory]) -> Trial:
+        """Return the call with its scratch tensors in copies of inputs, and with other outputs."""
+        inputs, extra, shared = list(self.inputs), list(self.extra), set(self.shared)
+        for index, number in self.kernel.in_place:
+            name, memory = inputs[index].name, inputs[index].memory
+            if memory is not None:
+                copy = GuardedMemory(memory.spec)
+                copy.bytes[:] = memory.bytes
+                inputs[index] = Named(name, copy)
+                extra[number] = copy.under(extra[number].spec)
+                shared.add(index)
+        named = [
+            Named(each.name, memory) for each, memory in zip(self.outputs, outputs, strict=True)
+        ]
+        return replace(self, inputs=inputs, outputs=named, extra=extra, shared=shared)
+
 
 def _stays_within(whose: str, tensors: Sequence[Named]) -> None:
     for named in tensors:

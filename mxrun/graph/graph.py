@@ -148,7 +148,7 @@ class Step:
 
     @cached_property
     def in_place_hints(self) -> tuple[tuple[ValueId, ValueId], ...]:
-        """Pairs (read, written) of values that the operator declares may share memory.
+        """Pairs (read, written) of values that may share memory, as operator and kernel declare.
 
         Pairs with an absent value are left out.
         """
@@ -167,9 +167,11 @@ class Step:
                 list(self.inputs[outputs + arguments : 2 * outputs + arguments]),
                 list(self.outputs),
             )
+        first = len(self.kernel.outputs)
+        scratch = [(self.inputs[a], self.outputs[first + b]) for a, b in self.kernel.in_place]
         return tuple(
             (source, target)
-            for source, target in pairs
+            for source, target in (*pairs, *scratch)
             if source is not None and target is not None
         )
 

@@ -77,7 +77,10 @@ class Kernel:
         kernel's extra outputs`, in that order.
     outputs: the specs produced (a backward kernel's are the gradients of the inputs); None for a
         null request (OpReqType.NULL).
-    extra_outputs: tensors that a forward kernel passes to its own backward kernel.
+    extra_outputs: tensors that a forward kernel passes to its own backward kernel; scratch tensors
+        of a backward kernel.
+    in_place: pairs (input, extra output) that may share memory if nothing reads the input later:
+        each element of the input is read before that of the extra output is written.
     is_view: output 0 is input 0's memory under another shape; there is nothing to call.
     workspace_bytes: scratch space that is live for this call only.
     flops: floating-point operations; bytes_moved: minimum number of bytes read and written, except
@@ -96,6 +99,7 @@ class Kernel:
     outputs: tuple[TensorSpec | None, ...]
     bind: Callable[[Handles], tuple[Launch, ...]]
     extra_outputs: tuple[TensorSpec, ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()
     workspace_bytes: int = 0
     flops: int = 0
     bytes_moved: int = 0

@@ -140,8 +140,10 @@ class Selection:
         for value, produced in zip(step.outputs, kernel.outputs, strict=True):
             if value is not None and produced is not None and produced != self._spec(value):
                 self.builder.values[value] = replace(self.builder.values[value], spec=produced)
+        is_scratch = step.forward is not None
+        used = MemoryClass.ACTIVATION_GRADIENTS if is_scratch else MemoryClass.ACTIVATIONS
         extra = tuple(
-            self.builder.value(f"{step.name}_extra{i}", spec, MemoryClass.ACTIVATIONS)
+            self.builder.value(f"{step.name}_extra{i}", spec, used)
             for i, spec in enumerate(kernel.extra_outputs)
         )
         if step.name in self.chosen:

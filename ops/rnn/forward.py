@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import TensorSpec
 from mxrun.operator.native_kernel import LoopPart, Slot
 from mxrun.ops.copy_part import copy_part
 from mxrun.ops.rnn.layout import TensorKey, shifted
-from mxrun.ops.rnn.loops import FOLLOWING, SEQUENCE, ForwardSteps, forward_loop, forward_pairs_loop
-from mxrun.ops.rnn.maps import (
-    StepForm,
-    copy_map,
-    form_of,
-    forward_map,
-    held_map,
-    zero_map,
-)
+from mxrun.ops.rnn.loops import SEQUENCE, ForwardSteps, forward_loop, forward_pairs_loop
+from mxrun.ops.rnn.maps import copy_map, form_of, forward_map, zero_map
 from mxrun.ops.rnn.onednn_parts import KernelBuilder
 from mxrun.ops.rnn.tables import MapTable, RowTensor
 
@@ -28,7 +21,7 @@ class ForwardSlots:
     """Tensors of a forward call; None for those that it lacks.
 
     output_dtype: of the last layer's output. first_state, first_cell: copies of the first states.
-    kept: what backward reads, or scratch space.
+    records: what backward reads; empty without backward.
     """
 
     data: Slot
@@ -43,7 +36,7 @@ class ForwardSlots:
     first_state: Slot | None
     first_cell: Slot | None
     mask: Slot | None
-    kept: Mapping[TensorKey, Slot]
+    records: Mapping[TensorKey, RowTensor]
 
 
 @dataclass(frozen=True)
@@ -55,26 +48,68 @@ class ForwardParts:
 
     def add(self) -> None:
         """Add the parts of all layers; raises Unsupported."""
+        p = self.build.layout.parameters
+        for layer in range(p.num_layers):
+            outputs = [self._rows(layer, side) for side in range(p.directions)]
+            whole = outputs[0]
+            if layer and p.directions > 1 and self._output(layer) == self._output(layer - 1):
+                # The second direction still reads the output of the layer before.
+                outputs[0] = self._compact(whole)
+            for side, output in enumerate(outputs):
+                self._products(layer, side)
+                self._steps(layer, side, output)
+            if outputs[0] is not whole:
+                self.build.copy_rows(outputs[0], whole, p.hidden)
+
+    def _output(self, layer: int) -> Slot:
+        """Return the output of a layer; without backward, the layers share the operator's."""
+        layout, slots = self.build.layout, self.slots
+        recorded = slots.records.get((layer, 0, "output"))
+        if recorded is not None:
+            return recorded.slot
+        is_last = layer == layout.parameters.num_layers - 1
+        if is_last or slots.output_dtype == layout.dtype:
+            return slots.output
+        return self.build.space("output", layout.spec(layout.rows, layout.width))
+
+    def _rows(self, layer: int, side: int) -> RowTensor:
+        """Return the rows of a direction in a layer's output."""
         layout = self.build.layout
         p = layout.parameters
-        for layer in range(p.num_layers):
-            sides = range(p.directions)
-            for side in sides:
-                self._products(layer, side)
-            for side in sides:
-                self._steps(layer, side)
+        dtype = self.slots.output_dtype if layer == p.num_layers - 1 else layout.dtype
+        return RowTensor(self._output(layer), layout.width, dtype=dtype).part(side * p.hidden)
+
+    def _compact(self, output: RowTensor) -> RowTensor:
+        """Return scratch space for the rows of one direction."""
+        layout = self.build.layout
+        hidden = layout.parameters.hidden
+        space = self.build.fresh(TensorSpec((layout.rows, hidden), output.dtype))
+        return RowTensor(space, hidden, dtype=output.dtype)
+
+    def _gates(self, layer: int, side: int) -> Slot:
+        """Return the rows of the input's products, which become the gates."""
+        recorded = self.slots.records.get((layer, side, "gates"))
+        if recorded is not None:
+            return recorded.slot
+        layout, output = self.build.layout, self._rows(layer, side)
+        p = layout.parameters
+        if layer == 0 and p.rows == layout.width and output.dtype == FLOAT32:
+            # The only gate becomes the output.
+            return output.slot
+        spec = TensorSpec((layout.rows, p.rows))
+        return self.build.space(f"gates {layer} {side}", spec)
 
     def _products(self, layer: int, side: int) -> None:
         """Add the product of what a layer reads with its input weight, and the biases."""
         build, layout, slots = self.build, self.build.layout, self.slots
         p, weights = layout.parameters, layout.weights
         width = p.width(layer, layout.features)
-        read = slots.data if layer == 0 else slots.kept[layer - 1, 0, "output"]
+        read = slots.data if layer == 0 else self._output(layer - 1)
         input_bias, bias = (
             shifted(slots.vector, weights[layer, side, name].offset)
             for name in ("input_bias", "recurrent_bias")
         )
-        total = build.space("bias", TensorSpec((p.rows,)))
+        total = build.fresh(TensorSpec((p.rows,)))
         # The state's bias of a gru's last gate is multiplied by the reset gate.
         together = 2 * p.state_size if p.mode == "gru" else p.rows
         build.sum(total, input_bias, bias, together)
@@ -85,43 +120,43 @@ class ForwardParts:
         build.product(
             (layout.spec(layout.rows, width), read),
             build.multiplied(weights[layer, side, "input_weight"], slots.vector),
-            (TensorSpec((layout.rows, p.rows)), slots.kept[layer, side, "products"]),
+            (TensorSpec((layout.rows, p.rows)), self._gates(layer, side)),
             transposed=(False, True),
             bias=total,
         )
 
-    def _steps(self, layer: int, side: int) -> None:
+    def _steps(self, layer: int, side: int, output: RowTensor) -> None:
         """Add the packing of the recurrent weights and the loop over the steps."""
         build, layout, slots = self.build, self.build.layout, self.slots
         p, weights, vector = layout.parameters, layout.weights, slots.vector
         recurrent = shifted(vector, weights[layer, side, "recurrent_weight"].offset)
-        table = MapTable(layout.device)
-        maps = _StepMaps(build, slots, table, layer, side)
-        others = projection = other_panels = bias = None
+        table, gates = MapTable(layout.device), self._gates(layer, side)
+        maps = _StepMaps(build, slots, table, (layer, side), RowTensor(gates, p.rows), output)
+        projection = other_panels = bias = None
         columns = p.rows
         if p.mode == "gru":
             columns = 2 * p.state_size
-            rest, others = shifted(recurrent, columns * p.hidden), slots.kept[layer, side, "others"]
-            other_panels = build.panels("other panels", rest, p.state_size, p.hidden, True)
+            rest = shifted(recurrent, columns * p.hidden)
+            other_panels = build.panels(rest, p.state_size, p.hidden, True)
             bias = shifted(vector, weights[layer, side, "recurrent_bias"].offset + columns)
         if p.projection_size is not None:
             weight = shifted(vector, weights[layer, side, "projection"].offset)
-            projection = build.panels("projection", weight, p.hidden, p.state_size, True)
+            projection = build.panels(weight, p.hidden, p.state_size, True)
         start, start_count = maps.start()
         hold, hold_count = maps.hold()
         finish, finish_count = maps.finish()
         arguments = ForwardSteps(
-            products=slots.kept[layer, side, "products"],
+            products=gates,
             width=p.rows,
             columns=columns,
-            panels=build.panels("panels", recurrent, columns, p.hidden, True),
-            others=others,
+            panels=build.panels(recurrent, columns, p.hidden, True),
+            others=maps.others.slot if p.mode == "gru" else None,
             other_bias=bias,
             other_panels=other_panels,
             size=p.state_size,
-            before=slots.kept[layer, side, "before"],
+            state=maps.state.slot,
             hidden=p.hidden,
-            inner=slots.kept.get((layer, side, "inner")),
+            inner=None if projection is None else maps.inner.slot,
             projected=None if projection is None else maps.projected.slot,
             projection_panels=projection,
             start=start,
@@ -143,64 +178,82 @@ class _StepMaps:
     """The maps of one direction of a layer; each method adds some and returns where they begin."""
 
     def __init__(
-        self, build: KernelBuilder, slots: ForwardSlots, table: MapTable, layer: int, side: int
+        self,
+        build: KernelBuilder,
+        slots: ForwardSlots,
+        table: MapTable,
+        place: tuple[int, int],
+        gates: RowTensor,
+        output: RowTensor,
     ) -> None:
-        layout = build.layout
+        layout, (layer, side) = build.layout, place
         p = layout.parameters
         self.p, self.table, self.slots, self.build = p, table, slots, build
         self.index = (layer * p.directions + side) * layout.batch
-        is_last = layer == p.num_layers - 1
+        self.gates, self.output = gates, output
         self.mask = None
-        if slots.mask is not None and not is_last:
+        if slots.mask is not None and layer < p.num_layers - 1:
             self.mask = build.mask_rows(slots.mask, layer, side)
-        self.form: StepForm = form_of(p, has_mask=self.mask is not None)
-        kept = slots.kept
-        self.products = RowTensor(kept[layer, side, "products"], p.rows)
-        self.before = RowTensor(kept[layer, side, "before"], p.hidden, dtype=layout.dtype)
-        dtype = slots.output_dtype if is_last else layout.dtype
-        whole = slots.output if is_last else kept[layer, 0, "output"]
-        self.output = RowTensor(whole, layout.width, dtype=dtype).part(side * p.hidden)
+        self.state = self._running(p.hidden, layout.dtype)
+        self.recorded = {
+            name: rows for (*owner, name), rows in slots.records.items() if tuple(owner) == place
+        }
+        self.form = replace(
+            form_of(p, has_mask=self.mask is not None),
+            is_recorded=bool(slots.records),
+            has_states="states" in self.recorded,
+        )
         if p.mode == "gru":
-            self.others = RowTensor(kept[layer, side, "others"], p.state_size)
+            self.others = self._running(p.state_size)
         if p.has_cell:
-            self.cells = RowTensor(kept[layer, side, "cells"], p.state_size)
+            self.cell = self._running(p.state_size)
         if p.projection_size is not None:
-            self.inner = RowTensor(kept[layer, side, "inner"], p.state_size, dtype=layout.dtype)
-            space = build.space("projected", TensorSpec((layout.batch, p.hidden)))
-            self.projected = RowTensor(space, p.hidden, SEQUENCE)
+            self.inner = self._running(p.state_size, layout.dtype)
+            self.projected = self._running(p.hidden)
 
-    def _state(self, slot: Slot, size: int) -> RowTensor:
+    def _running(self, size: int, dtype: str = FLOAT32) -> RowTensor:
+        """Return scratch space with a row for each sequence."""
+        spec = TensorSpec((self.build.layout.batch, size), dtype)
+        return RowTensor(self.build.fresh(spec), size, SEQUENCE, dtype)
+
+    def _of_states(self, slot: Slot, size: int) -> RowTensor:
         """Return the rows of this direction in the states of all."""
         return RowTensor(shifted(slot, self.index * size), size, SEQUENCE)
+
+    def _records(self, name: str) -> list[RowTensor]:
+        return [self.recorded[name]] if name in self.recorded else []
 
     def start(self) -> tuple[int, int]:
         """Copy the first states, or zeros."""
         p, slots, begin = self.p, self.slots, len(self.table.entries)
-        states = [(self.before, slots.state, slots.first_state, p.hidden)]
+        states = [(self.state, slots.state, slots.first_state, p.hidden)]
         if p.has_cell:
-            states.append((self.cells, slots.state_cell, slots.first_cell, p.state_size))
+            states.append((self.cell, slots.state_cell, slots.first_cell, p.state_size))
         for rows, given, copy, size in states:
-            outputs = [rows] if copy is None else [rows, self._state(copy, size)]
+            outputs = [rows] if copy is None else [rows, self._of_states(copy, size)]
             if given is None:
-                self.table.add(zero_map(), [rows], [self.products], size)
+                self.table.add(zero_map(), [rows], [rows], size)
             else:
-                self.table.add(copy_map(len(outputs)), outputs, [self._state(given, size)], size)
+                first = self._of_states(given, size)
+                self.table.add(copy_map(len(outputs)), outputs, [first], size)
         return begin, len(states)
 
     def step(self) -> int:
         """Compute the gates, the states and the output."""
         p = self.p
-        gates = self.products.parts(p.gates, p.state_size)
-        outputs, operands = list(gates), list(gates)
+        gates = self.gates.parts(p.gates, p.state_size)
+        operands = list(gates)
+        outputs = list(gates) if self.form.is_recorded and p.gates > 1 else []
         if p.mode == "gru":
-            operands += [self.others, self.before]
+            operands += [self.others, self.state]
+            outputs += self._records("others")
         if p.has_cell:
-            outputs.append(self.cells.at(FOLLOWING))
-            operands.append(self.cells)
+            outputs += [*self._records("cells"), self.cell]
+            operands.append(self.cell)
         if p.projection_size is not None:
-            outputs.append(self.inner)
+            outputs += [self.inner, *self._records("inner")]
         else:
-            outputs += [self.before.at(FOLLOWING), self.output]
+            outputs += [self.state, *self._records("states"), self.output]
             operands += [] if self.mask is None else [self.mask]
         step = forward_map(self.form)
         limits = self.build.limits()
@@ -209,34 +262,34 @@ class _StepMaps:
     def projecting(self) -> int:
         """Copy the projected output to its places."""
         masks = [] if self.mask is None else [self.mask]
-        return self.table.add(
-            copy_map(2, bool(masks)),
-            [self.before.at(FOLLOWING), self.output],
-            [self.projected, *masks],
-            self.p.hidden,
-        )
+        outputs = [self.state, *self._records("states"), self.output]
+        copies = copy_map(len(outputs), bool(masks))
+        return self.table.add(copies, outputs, [self.projected, *masks], self.p.hidden)
 
     def hold(self) -> tuple[int, int]:
-        """Copy the states; the output is 0."""
-        p, outputs = self.p, [self.before.at(FOLLOWING), self.output]
-        begin, count = self.table.add(held_map(), outputs, [self.before], p.hidden), 1
-        if p.has_cell:
-            self.table.add(copy_map(1), [self.cells.at(FOLLOWING)], [self.cells], p.state_size)
-            count += 1
-        if p.projection_size is not None:
-            self.table.add(zero_map(), [self.inner], [self.products], p.state_size)
-            count += 1
-        return begin, count
+        """Set the output to 0; the states remain."""
+        p, begin = self.p, len(self.table.entries)
+        zeros = [
+            (self.output, p.hidden),
+            *((each, p.state_size) for each in self._records("inner")),
+        ]
+        copies = [(each, self.state, p.hidden) for each in self._records("states")]
+        copies += [(each, self.cell, p.state_size) for each in self._records("cells")]
+        for rows, size in zeros:
+            self.table.add(zero_map(), [rows], [self.state], size)
+        for rows, running, size in copies:
+            self.table.add(copy_map(1), [rows], [running], size)
+        return begin, len(zeros) + len(copies)
 
     def finish(self) -> tuple[int, int]:
         """Copy the last states to the operator's outputs."""
         p, slots, begin, count = self.p, self.slots, len(self.table.entries), 0
         if slots.last_state is not None:
-            last = self._state(slots.last_state, p.hidden)
-            self.table.add(copy_map(1), [last], [self.before], p.hidden)
+            last = self._of_states(slots.last_state, p.hidden)
+            self.table.add(copy_map(1), [last], [self.state], p.hidden)
             count += 1
         if slots.last_cell is not None:
-            last = self._state(slots.last_cell, p.state_size)
-            self.table.add(copy_map(1), [last], [self.cells], p.state_size)
+            last = self._of_states(slots.last_cell, p.state_size)
+            self.table.add(copy_map(1), [last], [self.cell], p.state_size)
             count += 1
         return begin, count

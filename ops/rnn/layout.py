@@ -90,28 +90,48 @@ class SequenceLayout:
         """Return the spec of a tensor of the multiplied dtype."""
         return TensorSpec(shape, self.dtype)
 
-    def kept(self) -> dict[TensorKey, TensorSpec]:
-        """Specs of the tensors that backward reads, in order."""
+    def records(self, keeps_output: bool) -> dict[TensorKey, TensorSpec]:
+        """Return the specs of the tensors that forward keeps for backward, in order.
+
+        keeps_output: whether backward can read the operator's output.
+        """
         p = self.parameters
         return {
             (layer, side, name): spec
             for layer in range(p.num_layers)
             for side in range(p.directions)
-            for name, spec in self._of_direction(layer, side)
+            for name, spec in self._of_direction(layer, side, keeps_output)
         }
 
-    def _of_direction(self, layer: int, side: int) -> Iterator[tuple[str, TensorSpec]]:
+    @property
+    def held_states_are_zero(self) -> bool:
+        """Whether backward may read 0 for the states after a sequence's end, as in the output.
+
+        The second direction begins there, with the first state.
+        """
         p = self.parameters
-        yield "products", TensorSpec((self.rows, p.rows), FLOAT32)
-        yield "before", self.spec(self.rows + self.batch, p.hidden)
+        begins_at_zero = p.initial_state == "zeros" or p.directions == 1
+        return begins_at_zero or not p.use_sequence_length
+
+    def _of_direction(
+        self, layer: int, side: int, keeps_output: bool
+    ) -> Iterator[tuple[str, TensorSpec]]:
+        p = self.parameters
+        is_last = layer == p.num_layers - 1
+        if p.gates > 1:
+            yield "gates", TensorSpec((self.rows, p.rows), FLOAT32)
         if p.mode == "gru":
             yield "others", TensorSpec((self.rows, p.state_size), FLOAT32)
         if p.has_cell:
-            yield "cells", TensorSpec((self.rows + self.batch, p.state_size), FLOAT32)
+            yield "cells", TensorSpec((self.rows, p.state_size), FLOAT32)
         if p.projection_size is not None:
             yield "inner", self.spec(self.rows, p.state_size)
-        if side == 0 and layer < p.num_layers - 1:
+        if side == 0 and not is_last:
             yield "output", self.spec(self.rows, self.width)
+        # A mask changes the outputs of inner layers.
+        has_states = keeps_output if is_last else not p.has_mask
+        if not (has_states and self.held_states_are_zero):
+            yield "states", self.spec(self.rows, p.hidden)
 
 
 def shifted(slot: Slot, elements: int, size: int = 4) -> Slot:

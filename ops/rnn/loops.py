@@ -34,9 +34,9 @@ from mxrun.codegen.vectors import (
 
 # Words of a thread's scratch space: the argument block of a map.
 WORDS_PER_THREAD = 32
-# Index of a row of a map's tensor: of the step, of the step that runs after it, of the sequence in
-# the batch, or of the step among those of the sequence's mask.
-STEP, FOLLOWING, SEQUENCE, MASK = 0, 1, 2, 3
+# Index of a row of a map's tensor: of the step, of the step that forward runs before it, of the
+# sequence in the batch, or of the step among those of the sequence's mask.
+STEP, PRECEDING, SEQUENCE, MASK = 0, 1, 2, 3
 # Words before the tensors of a map in the table: code, elements, tensors, parameters.
 MAP_HEADER = 4
 # Words of one tensor: address, bytes from row to row, index of the row.
@@ -66,9 +66,7 @@ class SequenceSteps(Arguments):
 
 
 @inlined
-def run_map(
-    call: SequenceSteps, own: int, at: int, row: int, following: int, n: int, t: int
-) -> int:
+def run_map(call: SequenceSteps, own: int, at: int, row: int, n: int, t: int) -> int:
     """Run the map at `at` of the table on one row of each of its tensors; return where it ends.
 
     A map is: its code, the elements of a row, the numbers of tensors and of parameters; for each
@@ -79,8 +77,10 @@ def run_map(
     place, to = at + MAP_HEADER, own + HEADER_SLOTS + 1
     for tensor in range(tensors):
         kind, index = integer(call.maps, place + 2), row
-        if kind == FOLLOWING:
-            index = following
+        if kind == PRECEDING:
+            index = row - call.step_stride
+            if call.is_reversed:
+                index = row + call.step_stride
         if kind == SEQUENCE:
             index = n
         if kind == MASK:
@@ -95,12 +95,10 @@ def run_map(
 
 
 @inlined
-def run_maps(
-    call: SequenceSteps, own: int, at: int, count: int, row: int, following: int, n: int, t: int
-) -> None:
+def run_maps(call: SequenceSteps, own: int, at: int, count: int, row: int, n: int, t: int) -> None:
     """Run `count` maps that stand one after the other in the table."""
     for _ in range(count):
-        at = run_map(call, own, at, row, following, n, t)
+        at = run_map(call, own, at, row, n, t)
 
 
 @inlined
@@ -180,12 +178,12 @@ class ForwardSteps(SequenceSteps):
     """Arguments of `forward_loop`.
 
     products [rows, width]: the input's product and biases, of which `columns` receive the states'
-    product with `panels`. others [rows, hidden]: the rest of that product, with a bias and panels
-    of its own; None if there is none. before [rows + batch, hidden]: the state before each step,
-    then the last ones. inner [rows, size], projected [batch, projection]: what is projected, and
-    its product with the projection's panels. start, step, hold, finish: where the maps begin, and
-    their numbers: before the first step, at each step, after a sequence's end, after the last step;
-    projecting: after a projection.
+    product with `panels`. others [batch, size]: the rest of that product, with a bias and panels of
+    its own; None if there is none. state [batch, hidden]: the state before a step, then that after
+    it. inner [batch, size], projected [batch, hidden]: what is projected, and its product with the
+    projection's panels. start, step, hold, finish: where the maps begin, and their numbers: before
+    the first step, at each step, after a sequence's end, after the last step; projecting: after a
+    projection.
     """
 
     products: Float32s
@@ -196,7 +194,7 @@ class ForwardSteps(SequenceSteps):
     other_bias: Float32s
     other_panels: Float32s
     size: Integer
-    before: Floats
+    state: Floats
     hidden: Integer
     inner: Floats
     projected: Float32s
@@ -212,19 +210,7 @@ class ForwardSteps(SequenceSteps):
 
 
 @inlined
-def following_row(call: ForwardSteps, place: int, n: int) -> int:
-    """Return the row of the state after the step that runs as number `place`."""
-    following = place + 1
-    if call.is_reversed:
-        following = call.steps - 2 - place
-    row: int = following * call.step_stride + n * call.batch_stride
-    if place == call.steps - 1:
-        row = call.steps * call.batch + n
-    return row
-
-
-@inlined
-def multiply_states(call: ForwardSteps, product: Any, row: int, rows: int) -> None:
+def multiply_states(call: ForwardSteps, product: Any, row: int, first: int, rows: int) -> None:
     """Add the products of the states before a step of neighbouring sequences."""
     stride, width, size, hidden = call.batch_stride, call.width, call.size, call.hidden
     multiply(
@@ -233,28 +219,27 @@ def multiply_states(call: ForwardSteps, product: Any, row: int, rows: int) -> No
         row * width,
         stride * width,
         rows,
-        call.before,
-        row * hidden,
-        stride * hidden,
+        call.state,
+        first * hidden,
+        hidden,
         hidden,
         call.panels,
         call.columns,
     )
     if call.others is not None:
-        for n in range(rows):
-            to = (row + n * stride) * size
+        for n in range(first, first + rows):
             for j in range(0, size, LANES):
                 bias = load_lanes(call.other_bias, j, size - j)
-                store_lanes(call.others, to + j, bias, size - j)
+                store_lanes(call.others, n * size + j, bias, size - j)
         multiply(
             product,
             call.others,
-            row * size,
-            stride * size,
+            first * size,
+            size,
             rows,
-            call.before,
-            row * hidden,
-            stride * hidden,
+            call.state,
+            first * hidden,
+            hidden,
             hidden,
             call.other_panels,
             size,
@@ -263,7 +248,7 @@ def multiply_states(call: ForwardSteps, product: Any, row: int, rows: int) -> No
 
 @inlined
 def project(
-    call: ForwardSteps, product: Any, own: int, place: int, t: int, row: int, first: int, n: int
+    call: ForwardSteps, product: Any, own: int, t: int, row: int, first: int, n: int
 ) -> None:
     """Multiply the results of a step of `n` sequences by the projection."""
     clear(call.projected, first, n, call.hidden)
@@ -274,8 +259,8 @@ def project(
         call.hidden,
         n,
         call.inner,
-        row * call.size,
-        call.batch_stride * call.size,
+        first * call.size,
+        call.size,
         call.size,
         call.projection_panels,
         call.hidden,
@@ -283,7 +268,7 @@ def project(
     for k in range(first, first + n):
         if is_valid(call, t, k):
             here = row + (k - first) * call.batch_stride
-            run_map(call, own, call.projecting, here, following_row(call, place, k), k, t)
+            run_map(call, own, call.projecting, here, k, t)
 
 
 @inlined
@@ -292,7 +277,9 @@ def run_forward(call: ForwardSteps, product: Any) -> None:
     own = own_block(call)
     begin, end = share(call.batch * 16)
     begin, end = begin // 16, end // 16
-    most, stride, total = rows_at_a_time(end - begin), call.batch_stride, call.steps * call.batch
+    most, stride = rows_at_a_time(end - begin), call.batch_stride
+    for n in range(begin, end):
+        run_maps(call, own, call.start, call.start_count, 0, n, 0)
     for first in range(begin, end, max(most, 1)):
         rows = min(most, end - first)
         for place in range(call.steps):
@@ -300,23 +287,19 @@ def run_forward(call: ForwardSteps, product: Any) -> None:
             if call.is_reversed:
                 t = call.steps - 1 - place
             row = t * call.step_stride + first * stride
-            if place == 0:
-                for n in range(first, first + rows):
-                    here = row + (n - first) * stride
-                    run_maps(call, own, call.start, call.start_count, here, here, n, t)
             runs = any_valid(call, t, first, rows)
             if runs:
-                multiply_states(call, product, row, rows)
+                multiply_states(call, product, row, first, rows)
             for n in range(first, first + rows):
-                here, after = row + (n - first) * stride, following_row(call, place, n)
+                here = row + (n - first) * stride
                 if is_valid(call, t, n):
-                    run_map(call, own, call.step, here, after, n, t)
+                    run_map(call, own, call.step, here, n, t)
                 else:
-                    run_maps(call, own, call.hold, call.hold_count, here, after, n, t)
+                    run_maps(call, own, call.hold, call.hold_count, here, n, t)
             if call.projected is not None and runs:
-                project(call, product, own, place, t, row, first, rows)
-        for n in range(first, first + rows):
-            run_maps(call, own, call.finish, call.finish_count, total + n, total + n, n, 0)
+                project(call, product, own, t, row, first, rows)
+    for n in range(begin, end):
+        run_maps(call, own, call.finish, call.finish_count, 0, n, 0)
 
 
 @native
@@ -335,15 +318,19 @@ class BackwardSteps(SequenceSteps):
     """Arguments of `backward_loop`.
 
     h_grad [batch, hidden]: the gradient of the state, which begins with that of the last states and
-    ends with that of the first ones. products [rows, width]: the gradient of the states' product.
-    panels: of the recurrent weight. total [rows, hidden], inner_grad [batch, size]: with a
-    projection, the gradients of its result and of what is projected. start, projecting, step, hold:
-    where the maps begin.
+    ends with that of the first ones. products [rows, width]: the gradient of the states' product,
+    of which `columns` are multiplied with `panels`; others [rows, size]: the rest of it, with
+    panels of its own; None if there is none. total [rows, hidden], inner_grad [batch, size]: with a
+    projection, the gradients of its result and of what is projected. start, projecting, first_step,
+    step, hold: where the maps begin; first_step: of the step that forward runs first.
     """
 
     width: Integer
     products: Floats
+    columns: Integer
     panels: Float32s
+    others: Floats
+    other_panels: Float32s
     size: Integer
     hidden: Integer
     h_grad: Float32s
@@ -353,6 +340,7 @@ class BackwardSteps(SequenceSteps):
     start: Integer
     start_count: Integer
     projecting: Integer
+    first_step: Integer
     step: Integer
     hold: Integer
     hold_count: Integer
@@ -366,7 +354,7 @@ def project_gradients(
     for n in range(first, first + rows):
         if is_valid(call, t, n):
             here = row + (n - first) * call.batch_stride
-            run_map(call, own, call.projecting, here, here, n, t)
+            run_map(call, own, call.projecting, here, n, t)
     clear(call.inner_grad, first, rows, call.size)
     multiply(
         product,
@@ -384,14 +372,47 @@ def project_gradients(
 
 
 @inlined
+def multiply_gradients(call: BackwardSteps, product: Any, row: int, first: int, rows: int) -> None:
+    """Add the gradients of the states before a step of neighbouring sequences."""
+    stride, hidden = call.batch_stride, call.hidden
+    multiply(
+        product,
+        call.h_grad,
+        first * hidden,
+        hidden,
+        rows,
+        call.products,
+        row * call.width,
+        stride * call.width,
+        call.columns,
+        call.panels,
+        hidden,
+    )
+    if call.others is not None:
+        multiply(
+            product,
+            call.h_grad,
+            first * hidden,
+            hidden,
+            rows,
+            call.others,
+            row * call.size,
+            stride * call.size,
+            call.size,
+            call.other_panels,
+            hidden,
+        )
+
+
+@inlined
 def run_backward(call: BackwardSteps, product: Any) -> None:
     """Run the gradients of all steps of the thread's sequences, the last step first."""
     own = own_block(call)
     begin, end = share(call.batch * 16)
     begin, end = begin // 16, end // 16
-    most, stride, hidden = rows_at_a_time(end - begin), call.batch_stride, call.hidden
+    most, stride = rows_at_a_time(end - begin), call.batch_stride
     for n in range(begin, end):
-        run_maps(call, own, call.start, call.start_count, 0, 0, n, 0)
+        run_maps(call, own, call.start, call.start_count, 0, n, 0)
     for first in range(begin, end, max(most, 1)):
         rows = min(most, end - first)
         for place in range(call.steps):
@@ -402,28 +423,19 @@ def run_backward(call: BackwardSteps, product: Any) -> None:
             for n in range(first, first + rows):
                 if not is_valid(call, t, n):
                     here = row + (n - first) * stride
-                    run_maps(call, own, call.hold, call.hold_count, here, here, n, t)
+                    run_maps(call, own, call.hold, call.hold_count, here, n, t)
             if not any_valid(call, t, first, rows):
                 continue
             if call.total is not None:
                 project_gradients(call, product, own, t, row, first, rows)
+            step = call.step
+            if place == call.steps - 1:
+                step = call.first_step
             for n in range(first, first + rows):
                 if is_valid(call, t, n):
                     here = row + (n - first) * stride
-                    run_map(call, own, call.step, here, here, n, t)
-            multiply(
-                product,
-                call.h_grad,
-                first * hidden,
-                hidden,
-                rows,
-                call.products,
-                row * call.width,
-                stride * call.width,
-                call.width,
-                call.panels,
-                hidden,
-            )
+                    run_map(call, own, step, here, n, t)
+            multiply_gradients(call, product, row, first, rows)
 
 
 @native

@@ -18,6 +18,8 @@ from mxrun.ops.rnn.parameters import RNNParameters
 
 # Scalar functions run on symbolic values.
 Scalar = Any
+# What backward reads, and the states after a step.
+Results = tuple[tuple[Scalar, ...], tuple[Scalar, ...]]
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class StepForm:
 
     has_mask: whether the output is multiplied by a mask. is_projected: whether the output before a
     projection is all that the step's map returns, and its gradient all that it reads. has_gradient:
-    whether the output has a gradient.
+    whether the output has a gradient. is_recorded: whether the map returns what backward reads.
+    has_states: whether it returns the state once more, for backward.
     """
 
     mode: str
@@ -35,6 +38,8 @@ class StepForm:
     has_mask: bool = False
     is_projected: bool = False
     has_gradient: bool = True
+    is_recorded: bool = False
+    has_states: bool = False
 
     @property
     def clip(self) -> tuple[str, ...]:
@@ -42,20 +47,20 @@ class StepForm:
         return ("low", "high") if self.is_clipped else ()
 
 
-def form_of(p: RNNParameters, has_mask: bool, has_gradient: bool = True) -> StepForm:
+def form_of(p: RNNParameters, has_mask: bool) -> StepForm:
     """Return the form of a layer of an operator with these parameters."""
     is_projected = p.projection_size is not None
-    return StepForm(
-        p.mode, p.is_clipped, p.lstm_state_clip_nan, has_mask, is_projected, has_gradient
-    )
+    return StepForm(p.mode, p.is_clipped, p.lstm_state_clip_nan, has_mask, is_projected)
 
 
 @cache
 def forward_map(form: StepForm) -> MapKernel:
-    """Return the map of a step: gates, states and output from products and states.
+    """Return the map of a step: states and output from products and states.
 
-    rnn_relu, rnn_tanh: x → gate; gru: x_r, x_z, x_n, y_n, h → r, z, n; lstm: x_i, x_f, x_g, x_o, c
-    → i, f, g, o, c. Then h, and h times the mask; both are missing if h is projected.
+    rnn_relu, rnn_tanh: x → nothing; gru: x_r, x_z, x_n, y_n, h → r, z, n, y_n; lstm: x_i, x_f, x_g,
+    x_o, c → i, f, g, o, c; these results only if they are recorded. Then the next c of an lstm, h,
+    h once more for backward, and h times the mask. If h is projected, what is projected and, for
+    backward, the same once more stand in the places of all h.
     """
     operands = {
         "lstm": ("i", "f", "g", "o", "c"),
@@ -66,10 +71,13 @@ def forward_map(form: StepForm) -> MapKernel:
     def step(*values: Scalar) -> tuple[Scalar, ...]:
         given = values[: len(operands)]
         rest = values[len(operands) :]
-        *gates, output = _FORWARD[form.mode](given, form, rest[len(mask) :])
+        recorded, (*cells, output) = _FORWARD[form.mode](given, form, rest[len(mask) :])
+        results = (*(recorded if form.is_recorded else ()), *cells, output)
         if form.is_projected:
-            return (*gates, output)
-        return (*gates, output, output * rest[0] if mask else output)
+            return (*results, output) if form.is_recorded else results
+        if form.has_states:
+            results = (*results, output)
+        return (*results, output * rest[0] if mask else output)
 
     return scalar.compile(step, operands=(*operands, *mask), parameters=form.clip)
 
@@ -79,8 +87,8 @@ def backward_map(form: StepForm) -> MapKernel:
     """Return the map of a step's gradients.
 
     It reads the gradients of h and, unless h is projected, of the output and its mask, then that of
-    c of an lstm, then what forward kept. It returns the gradients of x, of y if that differs, of
-    the previous c of an lstm, and unless h is projected the previous h's but for its product.
+    c of an lstm, then what forward kept. It returns the gradients of x, of a gru's y_n, of the
+    previous c of an lstm, and unless h is projected the previous h's but for its product.
     """
     first = ["h_grad"]
     if not form.is_projected and form.has_gradient:
@@ -121,12 +129,6 @@ def copy_map(outputs: int, has_mask: bool = False) -> MapKernel:
 
 
 @cache
-def held_map() -> MapKernel:
-    """Return the map of a state after its sequence's end: itself, and 0 for the output."""
-    return scalar.compile(lambda state: (state, 0.0), operands=("state",))
-
-
-@cache
 def zero_map() -> MapKernel:
     """Return the map that ignores its operand and writes 0."""
     return scalar.compile(lambda unread: (0.0,), operands=("unread",))
@@ -139,28 +141,26 @@ def _total(heads: Sequence[Scalar]) -> Scalar:
     return heads[0] + (heads[1] * heads[2] if len(heads) > 2 else heads[1])
 
 
-def _relu(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> tuple[Scalar, ...]:
-    output = scalar.maximum(given[0], 0.0)
-    return output, output
+def _relu(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> Results:
+    return (), (scalar.maximum(given[0], 0.0),)
 
 
-def _tanh(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> tuple[Scalar, ...]:
-    output = scalar.tanh(given[0])
-    return output, output
+def _tanh(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> Results:
+    return (), (scalar.tanh(given[0]),)
 
 
-def _gru(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> tuple[Scalar, ...]:
+def _gru(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> Results:
     r, z, n, y, h = given
     reset, update = scalar.sigmoid(r), scalar.sigmoid(z)
     new = scalar.tanh(n + reset * y)
-    return reset, update, new, (1 - update) * new + update * h
+    return (reset, update, new, y), ((1 - update) * new + update * h,)
 
 
-def _lstm(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> tuple[Scalar, ...]:
+def _lstm(given: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]) -> Results:
     i, f, g, o, c = given
     i, f, o, g = scalar.sigmoid(i), scalar.sigmoid(f), scalar.sigmoid(o), scalar.tanh(g)
     cell, _ = _cell(f * c + i * g, form, clip)
-    return i, f, g, o, cell, o * scalar.tanh(cell)
+    return (i, f, g, o, cell), (cell, o * scalar.tanh(cell))
 
 
 def _cell(cell: Scalar, form: StepForm, clip: Sequence[Scalar]) -> tuple[Scalar, Scalar]:
@@ -193,7 +193,7 @@ def _gru_gradient(
     n = total * (1 - update) * (1 - new * new)
     z = total * (h - new) * update * (1 - update)
     r = n * y * reset * (1 - reset)
-    return r, z, n, r, z, n * reset, total * update
+    return r, z, n, n * reset, total * update
 
 
 def _lstm_gradient(
@@ -215,7 +215,7 @@ def _lstm_gradient(
     )
 
 
-_FORWARD: dict[str, Callable[..., tuple[Scalar, ...]]] = {
+_FORWARD: dict[str, Callable[..., Results]] = {
     "rnn_relu": _relu,
     "rnn_tanh": _tanh,
     "gru": _gru,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from mxrun.base.device import DeviceDescription
@@ -15,13 +16,16 @@ from mxrun.operator.native_kernel import LoopPart, Slot, extra, native_kernel, s
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.ops.dropout import DropoutMask, dropout_loop
 from mxrun.ops.rnn.forward import ForwardParts, ForwardSlots
-from mxrun.ops.rnn.layout import SequenceLayout
+from mxrun.ops.rnn.layout import SequenceLayout, TensorKey
 from mxrun.ops.rnn.onednn_backward import BackwardParts, BackwardSlots
 from mxrun.ops.rnn.onednn_parts import KernelBuilder
 from mxrun.ops.rnn.operator import RNNProperty
 from mxrun.ops.rnn.parameters import RNNParameters
+from mxrun.ops.rnn.tables import RowTensor
 
-_DATA, _VECTOR = 0, 1
+_DATA = 0
+# Records that become gradients.
+_GATES = ("gates", "others")
 
 
 @implement("RNN", backend="onednn")
@@ -46,10 +50,12 @@ class OnednnRNN(Implementation):
         wanted = {name for name, req in results.items() if req is not OpReqType.NULL}
         if "mask" in wanted and not drops:
             return None
-        specs = layout.kept()
-        build = KernelBuilder(layout, len(specs) if request.has_backward else 0)
-        kept = {
-            key: extra(number) if build.kept else build.space(f"{key[1:]} {key[0] % 2}", spec)
+        low = request.outputs[0]
+        keeps_output = request.requests[0] is OpReqType.WRITE and low.dtype == layout.dtype
+        specs = layout.records(keeps_output) if request.has_backward else {}
+        build = KernelBuilder(layout, len(specs))
+        records = {
+            key: RowTensor(extra(number), spec.shape[-1], dtype=spec.dtype)
             for number, (key, spec) in enumerate(specs.items())
         }
         found = {name: target(number) for number, name in enumerate(results) if name in wanted}
@@ -61,7 +67,6 @@ class OnednnRNN(Implementation):
         read = (*names, *prop.list_auxiliary_states())
         arguments = {name: source(number) for number, name in enumerate(read)}
         prefix = "carried_" if p.carries else ""
-        low = request.outputs[0]
         slots = ForwardSlots(
             data=arguments["data"],
             vector=arguments["parameters"],
@@ -75,7 +80,7 @@ class OnednnRNN(Implementation):
             first_state=found.get("first_state"),
             first_cell=found.get("first_state_cell"),
             mask=mask,
-            kept=kept,
+            records=records,
         )
         try:
             ForwardParts(build, slots).add()
@@ -91,7 +96,7 @@ class OnednnRNN(Implementation):
             tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             request.requests,
             request.device,
-            extra_outputs=tuple(specs.values()) if build.kept else (),
+            extra_outputs=tuple(specs.values()),
             flops=flops,
         )
 
@@ -110,8 +115,12 @@ class OnednnRNN(Implementation):
         # Hidden states have no gradients.
         heads = dict(zip(results, given[: prop.num_visible_outputs], strict=False))
         arguments = dict(zip(names, given[first:second], strict=True))
-        kept = layout.kept()
-        begin = len(specs) - len(kept)
+        found = dict(zip(results, given[second:], strict=False))
+        extras = request.forward.extra_outputs
+        records = layout.records(keeps_output=True)
+        if len(records) != len(extras):
+            records = layout.records(keeps_output=False)
+        begin = len(specs) - len(extras)
         targets: dict[str, Slot] = {
             name: target(number)
             for number, name in enumerate(names)
@@ -120,11 +129,16 @@ class OnednnRNN(Implementation):
         data, vector = arguments["data"], arguments["parameters"]
         assert data is not None
         assert vector is not None
+        prefix, firsts = ("first_", found) if p.carries else ("", arguments)
+        scratch = _GradientSpace(layout, begin, records, heads["output"])
         slots = BackwardSlots(
             data=data,
             vector=vector,
             lengths=arguments.get("sequence_length"),
-            mask=given[second + len(results) - 1] if p.has_mask else None,
+            mask=found.get("mask"),
+            output=found["output"],
+            first_state=firsts.get(f"{prefix}state"),
+            first_cell=firsts.get(f"{prefix}state_cell"),
             output_grad=heads["output"],
             last_state_grad=heads.get("state"),
             last_cell_grad=heads.get("state_cell"),
@@ -133,11 +147,16 @@ class OnednnRNN(Implementation):
             vector_grad=targets.get("parameters"),
             state_grad=targets.get("state"),
             cell_grad=targets.get("state_cell"),
-            kept={key: source(begin + number) for number, key in enumerate(kept)},
+            records={
+                key: RowTensor(source(begin + number), spec.shape[-1], dtype=spec.dtype)
+                for number, (key, spec) in enumerate(records.items())
+            },
+            gradients=scratch.gradients,
+            read_grad=scratch.read_grad,
         )
-        build = KernelBuilder(layout)
+        build = KernelBuilder(layout, len(scratch.specs))
         BackwardParts(build, slots).add()
-        for index in (0, first):
+        for index in (0, first, second):
             spec = specs[index]
             specs[index] = None if spec is None else replace(spec, dtype=layout.dtype)
         used = {slot for slot in build.chain().slots() if slot.group == "inputs"}
@@ -146,15 +165,55 @@ class OnednnRNN(Implementation):
             None if name == "sequence_length" else spec.with_layout(PLAIN)
             for name, spec in zip(names, request.in_grad, strict=True)
         ]
-        return native_kernel(
+        kernel = native_kernel(
             self.name,
             [build.chain()],
             tuple(spec if n in numbers else None for n, spec in enumerate(specs)),
             tuple(gradients),
             request.requests,
             request.device,
+            extra_outputs=tuple(scratch.specs),
             flops=2 * request.forward.flops,
         )
+        return replace(kernel, in_place=tuple(scratch.in_place))
+
+
+class _GradientSpace:
+    """Scratch tensors of backward that may take the memory of tensors that it has read.
+
+    gradients: those of the gates, by what is recorded. read_grad: that of the output of a layer but
+    the last one. specs: of the kernel's extra outputs; in_place: as in Kernel.
+    """
+
+    def __init__(
+        self,
+        layout: SequenceLayout,
+        begin: int,
+        records: Mapping[TensorKey, TensorSpec],
+        output_grad: Slot | None,
+    ) -> None:
+        self.specs: list[TensorSpec] = []
+        self.in_place: list[tuple[int, int]] = []
+        self.gradients: dict[TensorKey, Slot] = {}
+        for number, (key, spec) in enumerate(records.items()):
+            # Rows of bfloat16 are shorter than what is recorded.
+            if key[-1] in _GATES and layout.dtype == FLOAT32:
+                self.gradients[key] = self._add(spec, begin + number)
+        p, replaced = layout.parameters, None if output_grad is None else output_grad.index
+        if p.gates == 1 and p.directions == 1:
+            slot = self._add(layout.spec(layout.rows, p.rows), replaced)
+            self.gradients |= {(layer, 0, "gates"): slot for layer in range(p.num_layers)}
+            replaced = None
+        self.read_grad: Slot | None = None
+        if p.num_layers > 1:
+            self.read_grad = self._add(layout.spec(layout.rows, layout.width), replaced)
+
+    def _add(self, spec: TensorSpec, replaced: int | None) -> Slot:
+        number = len(self.specs)
+        self.specs.append(spec)
+        if replaced is not None:
+            self.in_place.append((replaced, number))
+        return extra(number)
 
 
 def _layout(prop: RNNProperty, request: ForwardRequest) -> SequenceLayout | None:
@@ -170,11 +229,13 @@ def _layout(prop: RNNProperty, request: ForwardRequest) -> SequenceLayout | None
         return None
     if output.dtype == BFLOAT16 and request.requests[0] is OpReqType.ADD:
         return None
-    dtype = output.dtype
-    if dtype == BFLOAT16 and not _multiplies(prop.parameters, data.shape, request.device):
-        # float32 is faster than the bfloat16 reference.
-        dtype = FLOAT32
-    return SequenceLayout(prop.parameters, data.shape, dtype, request.device)
+    p, dtype = prop.parameters, output.dtype
+    if dtype == BFLOAT16:
+        # float32 is faster than the bfloat16 reference. Rows are copied by pairs of elements.
+        has_pairs = p.state_size % 2 == 0 and p.hidden % 2 == 0
+        if not has_pairs or not _multiplies(p, data.shape, request.device):
+            dtype = FLOAT32
+    return SequenceLayout(p, data.shape, dtype, request.device)
 
 
 def _multiplies(p: RNNParameters, data: Shape, device: DeviceDescription) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import TensorSpec
@@ -13,24 +13,37 @@ from mxrun.device.cpu.onednn.primitive import Argument
 from mxrun.operator.native_kernel import LoopPart, Slot
 from mxrun.ops.copy_part import copy_part
 from mxrun.ops.rnn.layout import TensorKey, shifted
-from mxrun.ops.rnn.loops import SEQUENCE, BackwardSteps, backward_loop, backward_pairs_loop
+from mxrun.ops.rnn.loops import (
+    PRECEDING,
+    SEQUENCE,
+    BackwardSteps,
+    backward_loop,
+    backward_pairs_loop,
+)
 from mxrun.ops.rnn.maps import backward_map, copy_map, form_of, total_map, zero_map
 from mxrun.ops.rnn.onednn_parts import KernelBuilder
 from mxrun.ops.rnn.tables import MapTable, RowTensor
+from mxrun.ops.rows import zero_part
 
 
 @dataclass(frozen=True)
 class BackwardSlots:
     """Tensors of a backward call; None for those that it lacks or that nobody requests.
 
-    output_grad, last_state_grad, last_cell_grad: gradients of the outputs. data_grad, vector_grad,
-    state_grad, cell_grad: gradients of the inputs. data_dtype: of data's gradient.
+    output: the operator's output. first_state, first_cell: the states before the first step; None
+    for zeros. output_grad, last_state_grad, last_cell_grad: gradients of the outputs. data_grad,
+    vector_grad, state_grad, cell_grad: gradients of the inputs. data_dtype: of data's gradient.
+    records: what forward has kept. gradients: space for the gradients of what is recorded, perhaps
+    its memory. read_grad: of what a layer but the first one reads.
     """
 
     data: Slot
     vector: Slot
     lengths: Slot | None
     mask: Slot | None
+    output: Slot | None
+    first_state: Slot | None
+    first_cell: Slot | None
     output_grad: Slot | None
     last_state_grad: Slot | None
     last_cell_grad: Slot | None
@@ -39,7 +52,14 @@ class BackwardSlots:
     vector_grad: Slot | None
     state_grad: Slot | None
     cell_grad: Slot | None
-    kept: Mapping[TensorKey, Slot]
+    records: Mapping[TensorKey, RowTensor]
+    gradients: Mapping[TensorKey, Slot]
+    read_grad: Slot | None
+
+    @property
+    def first_states(self) -> dict[str, Slot | None]:
+        """The first states by the names of their records."""
+        return {"states": self.first_state, "cells": self.first_cell}
 
 
 @dataclass(frozen=True)
@@ -62,35 +82,62 @@ class BackwardParts:
                 if self.slots.vector_grad is not None:
                     self._weight_gradients(layer, side, self.slots.vector_grad)
 
-    def _x_grad(self, side: int) -> tuple[TensorSpec, Slot]:
+    def gradient(self, layer: int, side: int, name: str, columns: int) -> RowTensor:
+        """Return the rows of the gradient of `gates`, of which there is one, or of `others`.
+
+        The gradients of gates are those of the input's products, and of the states' products but
+        for the last gate of a gru, for which those are the gradients of `others`.
+        """
+        layout = self.build.layout
+        slot = self.slots.gradients.get((layer, side, name))
+        if slot is None:
+            slot = self.build.space(
+                f"{name}_grad {layer} {side}", layout.spec(layout.rows, columns)
+            )
+        return RowTensor(slot, columns, dtype=layout.dtype)
+
+    def x_grad(self, layer: int, side: int) -> RowTensor:
         """Return the gradient of the input's product with its weight."""
-        layout = self.build.layout
-        spec = layout.spec(layout.rows, layout.parameters.rows)
-        return spec, self.build.space(f"x_grad {side}", spec)
+        return self.gradient(layer, side, "gates", self.build.layout.parameters.rows)
 
-    def _y_grad(self, side: int) -> tuple[TensorSpec, Slot]:
-        """Return the gradient of the state's product, which is another one in a gru."""
-        spec, slot = self._x_grad(side)
-        if self.build.layout.parameters.mode != "gru":
-            return spec, slot
-        return spec, self.build.space(f"y_grad {side}", spec)
+    def other_grad(self, layer: int, side: int) -> RowTensor:
+        """Return the gradient of the state's product for the last gate of a gru."""
+        return self.gradient(layer, side, "others", self.build.layout.parameters.state_size)
 
-    def _read_grad(self) -> Slot:
-        """Return the space of the gradient of what a layer but the first one reads."""
-        layout = self.build.layout
-        return self.build.space("read_grad", layout.spec(layout.rows, layout.width))
+    def states(self, layer: int, side: int) -> RowTensor:
+        """Return the states after each step."""
+        layout, slots = self.build.layout, self.slots
+        p, recorded = layout.parameters, slots.records.get((layer, side, "states"))
+        if recorded is not None:
+            return recorded
+        output = slots.output
+        if layer < p.num_layers - 1:
+            output = slots.records[layer, 0, "output"].slot
+        assert output is not None
+        return RowTensor(output, layout.width, dtype=layout.dtype).part(side * p.hidden)
+
+    def first(self, name: str, layer: int, side: int) -> RowTensor | None:
+        """Return a state of a direction before its first step; None for zeros."""
+        layout, slot = self.build.layout, self.slots.first_states[name]
+        p = layout.parameters
+        size = p.hidden if name == "states" else p.state_size
+        return _of(slot, (layer * p.directions + side) * layout.batch, size)
+
+    def _matrix(self, rows: RowTensor, count: int, columns: int) -> tuple[TensorSpec, Slot]:
+        return TensorSpec((count, columns), rows.dtype), rows.slot
 
     def _input_gradient(self, layer: int, side: int) -> None:
         """Add the gradient of what the layer reads: the sum over the directions."""
         build, layout, slots = self.build, self.build.layout, self.slots
-        width = layout.parameters.width(layer, layout.features)
-        spec, target = layout.spec(layout.rows, width), self._read_grad() if layer else None
-        if target is None:
-            assert slots.data_grad is not None
+        p = layout.parameters
+        width = p.width(layer, layout.features)
+        spec, target = layout.spec(layout.rows, width), slots.read_grad
+        if layer == 0:
             spec, target = TensorSpec((layout.rows, width), slots.data_dtype), slots.data_grad
+        assert target is not None
         weight = layout.weights[layer, side, "input_weight"]
         build.product(
-            self._x_grad(side),
+            self._matrix(self.x_grad(layer, side), layout.rows, p.rows),
             build.multiplied(weight, slots.vector),
             (spec, target),
             adds=side > 0,
@@ -100,30 +147,99 @@ class BackwardParts:
         """Add the gradients of a direction's weights and biases."""
         build, layout, slots = self.build, self.build.layout, self.slots
         p, weights = layout.parameters, layout.weights
-        read = slots.data if layer == 0 else slots.kept[layer - 1, 0, "output"]
+        read = slots.data if layer == 0 else slots.records[layer - 1, 0, "output"].slot
         width = p.width(layer, layout.features)
-        before = layout.spec(layout.rows, p.hidden), slots.kept[layer, side, "before"]
-        factors = {
-            "input_weight": (self._x_grad(side), (layout.spec(layout.rows, width), read)),
-            "recurrent_weight": (self._y_grad(side), before),
-        }
+        x_grad = self._matrix(self.x_grad(layer, side), layout.rows, p.rows)
+        factors = {"input_weight": (x_grad, (layout.spec(layout.rows, width), read))}
         if p.projection_size is not None:
-            inner = slots.kept[layer, side, "inner"]
-            total = layout.spec(layout.rows, p.hidden), self._total(side)
-            factors["projection"] = (total, (layout.spec(layout.rows, p.state_size), inner))
+            inner = self._matrix(slots.records[layer, side, "inner"], layout.rows, p.state_size)
+            total = layout.spec(layout.rows, p.hidden), self.total(layer, side)
+            factors["projection"] = (total, inner)
         for name, (left, right) in factors.items():
             weight = weights[layer, side, name]
             target = TensorSpec(weight.shape), shifted(vector_grad, weight.offset)
             build.product(left, right, target, transposed=(True, False))
+        self._bias_gradients(layer, side, vector_grad)
+        # Last, because it changes the gradients of the products.
+        start = shifted(vector_grad, weights[layer, side, "recurrent_weight"].offset)
+        gates = self.x_grad(layer, side)
+        self._recurrent_gradient(layer, side, gates, self._same_rows, start)
+        if p.mode == "gru":
+            rest = shifted(start, self._same_rows * p.hidden)
+            others = self.other_grad(layer, side)
+            self._recurrent_gradient(layer, side, others, p.state_size, rest)
+
+    @property
+    def _same_rows(self) -> int:
+        """Rows of the weights whose products of input and state have the same gradients."""
+        p = self.build.layout.parameters
+        return 2 * p.state_size if p.mode == "gru" else p.rows
+
+    def _bias_gradients(self, layer: int, side: int, vector_grad: Slot) -> None:
+        """Add the sums of the products' gradients over all rows."""
+        layout, same = self.build.layout, self._same_rows
+        p = layout.parameters
         x_bias, y_bias = (
-            shifted(vector_grad, weights[layer, side, name].offset)
+            shifted(vector_grad, layout.weights[layer, side, name].offset)
             for name in ("input_bias", "recurrent_bias")
         )
-        self._column_sum(self._x_grad(side), x_bias)
+        self._column_sum(self._matrix(self.x_grad(layer, side), layout.rows, p.rows), x_bias)
         if p.mode == "gru":
-            self._column_sum(self._y_grad(side), y_bias)
-        else:
-            build.parts.append(copy_part(x_bias, y_bias, p.rows, layout.device))
+            others = self._matrix(self.other_grad(layer, side), layout.rows, p.state_size)
+            self._column_sum(others, shifted(y_bias, same))
+        self.build.parts.append(copy_part(x_bias, y_bias, same, layout.device))
+
+    def _recurrent_gradient(
+        self, layer: int, side: int, rows: RowTensor, columns: int, target: Slot
+    ) -> None:
+        """Add the product of gradients with the states before their steps.
+
+        States are recorded after each step, so that all rows but those of the first step are
+        multiplied with the states of neighbouring rows. With the batch first, the row before a
+        first step belongs to another sequence: these gradients, which nothing else reads, become 0.
+        """
+        build, layout = self.build, self.build.layout
+        hidden, first = layout.parameters.hidden, self.first("states", layer, side)
+        output = TensorSpec((columns, hidden)), target
+        begin = rows.from_row(layout.step_stride * (layout.steps - 1) if side else 0)
+        pitch = rows.pitch * layout.batch_stride
+        if first is not None:
+            build.product(
+                self._matrix(begin, layout.batch, columns),
+                (layout.spec(layout.batch, hidden), self._rounded(first, layout.batch * hidden)),
+                output,
+                transposed=(True, False),
+                pitches=(pitch, 0),
+            )
+        if layout.steps == 1:
+            if first is None:
+                build.parts.append(zero_part(target, columns * hidden, layout.device))
+            return
+        if not layout.is_steps_first:
+            build.zero_rows(begin.slot, layout.batch, columns, pitch)
+        states = self.states(layer, side)
+        count = layout.rows - layout.step_stride
+        later, earlier = rows.from_row(layout.step_stride), states
+        if side:
+            later, earlier = rows, states.from_row(layout.step_stride)
+        build.product(
+            self._matrix(later, count, columns),
+            self._matrix(earlier, count, hidden),
+            output,
+            transposed=(True, False),
+            adds=first is not None,
+            pitches=(rows.pitch, states.pitch),
+        )
+
+    def _rounded(self, state: RowTensor, count: int) -> Slot:
+        """Return float32 states in the dtype of the rows."""
+        layout = self.build.layout
+        if layout.dtype == FLOAT32:
+            return state.slot
+        rounded = self.build.fresh(layout.spec(count))
+        stored = (layout.dtype, FLOAT32)
+        self.build.parts.append(copy_part(state.slot, rounded, count, layout.device, stored=stored))
+        return rounded
 
     def _column_sum(self, matrix: tuple[TensorSpec, Slot], target: Slot) -> None:
         spec, slot = matrix
@@ -132,40 +248,48 @@ class BackwardParts:
         ends = {Argument.SOURCE: slot, Argument.OUTPUT: target}
         self.build.parts.append(PrimitivePart(prepared, ends))
 
-    def _total(self, side: int) -> Slot:
+    def total(self, layer: int, side: int) -> Slot:
         """Return the space of the gradient of a projection's result."""
         layout = self.build.layout
         spec = layout.spec(layout.rows, layout.parameters.hidden)
-        return self.build.space(f"total {side}", spec)
+        return self.build.space(f"total {layer} {side}", spec)
 
     def _steps(self, layer: int, side: int) -> None:
         """Add the packing of the recurrent weights and the loop over the steps."""
         build, layout, slots = self.build, self.build.layout, self.slots
         p, weights, vector = layout.parameters, layout.weights, slots.vector
         recurrent = shifted(vector, weights[layer, side, "recurrent_weight"].offset)
-        panels = build.panels("panels", recurrent, p.hidden, p.rows, False)
+        columns, other_panels = p.rows, None
+        if p.mode == "gru":
+            columns = 2 * p.state_size
+            rest = shifted(recurrent, columns * p.hidden)
+            other_panels = build.panels(rest, p.hidden, p.state_size, False)
         table = MapTable(layout.device)
         maps = _GradientMaps(self, table, layer, side)
         projection = None
         if p.projection_size is not None:
             weight = shifted(vector, weights[layer, side, "projection"].offset)
-            projection = build.panels("projection", weight, p.state_size, p.hidden, False)
+            projection = build.panels(weight, p.state_size, p.hidden, False)
         start, start_count = maps.start()
         hold, hold_count = maps.hold()
         arguments = BackwardSteps(
             width=p.rows,
-            products=self._y_grad(side)[1],
-            panels=panels,
+            products=maps.x_grad.slot,
+            columns=columns,
+            panels=build.panels(recurrent, p.hidden, columns, False),
+            others=None if other_panels is None else maps.other_grad.slot,
+            other_panels=other_panels,
             size=p.state_size,
             hidden=p.hidden,
             h_grad=maps.h_grad.slot,
-            total=None if projection is None else self._total(side),
+            total=None if projection is None else maps.total.slot,
             inner_grad=None if projection is None else maps.inner_grad.slot,
             projection_panels=projection,
             start=start,
             start_count=start_count,
             projecting=0 if projection is None else maps.projecting(),
-            step=maps.step(),
+            first_step=maps.step(is_first=True),
+            step=maps.step(is_first=False),
             hold=hold,
             hold_count=hold_count,
             **build.steps(side, table, slots.lengths),
@@ -174,10 +298,10 @@ class BackwardParts:
         loop = loop if layout.dtype == FLOAT32 else loop.bfloat16
         build.parts.append(LoopPart(loop, arguments, layout.team, build.words_bytes))
 
-    def read_grad(self, layer: int) -> Slot | None:
+    def output_grad(self, layer: int) -> Slot | None:
         """Return the gradient of a layer's output."""
         is_last = layer == self.build.layout.parameters.num_layers - 1
-        return self.slots.output_grad if is_last else self._read_grad()
+        return self.slots.output_grad if is_last else self.slots.read_grad
 
 
 class _GradientMaps:
@@ -189,39 +313,43 @@ class _GradientMaps:
         p, dtype = layout.parameters, layout.dtype
         self.p, self.table, self.build = p, table, build
         index = (layer * p.directions + side) * layout.batch
-        given = parts.read_grad(layer)
+        given = parts.output_grad(layer)
         self.heads: list[RowTensor] = []
         if given is not None:
             self.heads = [RowTensor(given, layout.width, dtype=dtype).part(side * p.hidden)]
             if slots.mask is not None and layer < p.num_layers - 1:
                 self.heads.append(build.mask_rows(slots.mask, layer, side))
-        self.form = form_of(p, len(self.heads) > 1, bool(self.heads))
-        kept = slots.kept
-        self.gates = RowTensor(kept[layer, side, "products"], p.rows)
-        self.before = RowTensor(kept[layer, side, "before"], p.hidden, dtype=dtype)
-        self.x_grad = RowTensor(parts._x_grad(side)[1], p.rows, dtype=dtype)
-        self.y_grad = RowTensor(parts._y_grad(side)[1], p.rows, dtype=dtype)
-        self.pairs = [(slots.last_state_grad, self._state("h", slots.state_grad, index, p.hidden))]
+        self.form = replace(form_of(p, len(self.heads) > 1), has_gradient=bool(self.heads))
+        self.states, self.x_grad = parts.states(layer, side), parts.x_grad(layer, side)
+        self.pairs = [(slots.last_state_grad, self._state(slots.state_grad, index, p.hidden))]
         self.firsts = [_of(slots.last_state_grad, index, p.hidden)]
         self.h_grad = self.pairs[0][1]
+        # What a step reads of the one before it: rows of all steps, and those before the first.
+        self.before: dict[bool, list[RowTensor]] = {False: [], True: []}
+        if p.gates > 1:
+            self.gates = slots.records[layer, side, "gates"]
+            name = "cells" if p.has_cell else "states"
+            rows = slots.records[layer, side, name] if p.has_cell else self.states
+            self.before[False] = [rows.at(PRECEDING)]
+            self.before[True] = [parts.first(name, layer, side) or build.zero_row(p.state_size)]
         if p.mode == "gru":
-            self.others = RowTensor(kept[layer, side, "others"], p.state_size)
+            self.others = slots.records[layer, side, "others"]
+            self.other_grad = parts.other_grad(layer, side)
         if p.has_cell:
-            self.cells = RowTensor(kept[layer, side, "cells"], p.state_size)
-            self.c_grad = self._state("c", slots.cell_grad, index, p.state_size)
+            self.c_grad = self._state(slots.cell_grad, index, p.state_size)
             self.pairs.append((slots.last_cell_grad, self.c_grad))
             self.firsts.append(_of(slots.last_cell_grad, index, p.state_size))
         if p.projection_size is not None:
-            self.total = RowTensor(parts._total(side), p.hidden, dtype=dtype)
-            space = build.space("inner_grad", TensorSpec((layout.batch, p.state_size)))
+            self.total = RowTensor(parts.total(layer, side), p.hidden, dtype=dtype)
+            space = build.fresh(TensorSpec((layout.batch, p.state_size)))
             self.inner_grad = RowTensor(space, p.state_size, SEQUENCE)
 
-    def _state(self, name: str, slot: Slot | None, index: int, size: int) -> RowTensor:
+    def _state(self, slot: Slot | None, index: int, size: int) -> RowTensor:
         """Return the running gradient of a state: the operator's output, or scratch space."""
         if slot is not None:
             return RowTensor(shifted(slot, index * size), size, SEQUENCE)
         spec = TensorSpec((self.build.layout.batch, size))
-        return RowTensor(self.build.space(f"{name}_grad", spec), size, SEQUENCE)
+        return RowTensor(self.build.fresh(spec), size, SEQUENCE)
 
     def start(self) -> tuple[int, int]:
         """Copy the gradients of the last states, or zeros."""
@@ -229,7 +357,7 @@ class _GradientMaps:
         for given, (_, running) in zip(self.firsts, self.pairs, strict=True):
             size = running.pitch
             if given is None:
-                self.table.add(zero_map(), [running], [self.gates], size)
+                self.table.add(zero_map(), [running], [running], size)
             else:
                 self.table.add(copy_map(1), [running], [given], size)
         return begin, len(self.firsts)
@@ -240,23 +368,25 @@ class _GradientMaps:
         outputs = [self.total, self.h_grad]
         return self.table.add(total, outputs, [self.h_grad, *self.heads], self.p.hidden)
 
-    def step(self) -> int:
-        """Compute the gradients of the gates and the previous states."""
+    def step(self, is_first: bool) -> int:
+        """Compute the gradients of the gates and the previous states.
+
+        is_first: whether the previous states are the first ones.
+        """
         p, size = self.p, self.p.state_size
-        gates = self.gates.parts(p.gates, size)
         outputs = self.x_grad.parts(p.gates, size)
         operands = [self.h_grad, *self.heads]
         if p.projection_size is not None:
             operands = [self.inner_grad]
         if p.has_cell:
             operands.append(self.c_grad)
-        operands += gates
+        operands += self.gates.parts(p.gates, size) if p.gates > 1 else [self.states]
         if p.mode == "gru":
-            outputs += self.y_grad.parts(p.gates, size)
-            operands += [self.others, self.before]
+            outputs.append(self.other_grad)
+            operands.append(self.others)
+        operands += self.before[is_first]
         if p.has_cell:
             outputs.append(self.c_grad)
-            operands.append(self.cells)
         if p.projection_size is None:
             outputs.append(self.h_grad)
         return self.table.add(backward_map(self.form), outputs, operands, size, self.build.limits())
@@ -266,11 +396,11 @@ class _GradientMaps:
         p, begin = self.p, len(self.table.entries)
         targets = [(self.x_grad, p.rows)]
         if p.mode == "gru":
-            targets.append((self.y_grad, p.rows))
+            targets.append((self.other_grad, p.state_size))
         if p.projection_size is not None:
             targets.append((self.total, p.hidden))
         for rows, size in targets:
-            self.table.add(zero_map(), [rows], [self.gates], size)
+            self.table.add(zero_map(), [rows], [rows], size)
         return begin, len(targets)
 
 

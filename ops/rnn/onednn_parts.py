@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.vectors import PANEL_COLUMNS
 from mxrun.device.cpu.onednn.kernel_part import PrimitivePart
@@ -17,10 +17,11 @@ from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.copy_part import copy_part
 from mxrun.ops.onednn import matrix_product
 from mxrun.ops.rnn.layout import SequenceLayout, shifted
-from mxrun.ops.rnn.loops import MASK, WORDS_PER_THREAD
+from mxrun.ops.rnn.loops import MASK, SEQUENCE, WORDS_PER_THREAD
 from mxrun.ops.rnn.packing import Packing, pack_loop
 from mxrun.ops.rnn.parameters import PackedWeight
 from mxrun.ops.rnn.tables import MapTable, RowTensor
+from mxrun.ops.rows import RowCopy, RowZeroing, copy_rows_loop, zero_part, zero_rows_loop
 
 _WORD = 8
 _SUM = scalar.compile(lambda x, y: x + y)
@@ -39,11 +40,15 @@ class KernelBuilder:
     scratch: list[int] = field(default_factory=list)
     known: dict[str, Slot] = field(default_factory=dict)
 
+    def fresh(self, spec: TensorSpec) -> Slot:
+        """Return scratch space of its own."""
+        self.scratch.append(spec.nbytes)
+        return between(self.kept + len(self.scratch) - 1)
+
     def space(self, name: str, spec: TensorSpec) -> Slot:
         """Return scratch space, the same for every use of a name."""
         if name not in self.known:
-            self.known[name] = between(self.kept + len(self.scratch))
-            self.scratch.append(spec.nbytes)
+            self.known[name] = self.fresh(spec)
         return self.known[name]
 
     def product(
@@ -55,12 +60,13 @@ class KernelBuilder:
         transposed: tuple[bool, bool] = (False, False),
         bias: Slot | None = None,
         adds: bool = False,
+        pitches: tuple[int, int] = (0, 0),
     ) -> None:
-        """Add a product of all rows by oneDNN; raises Unsupported."""
+        """Add a product of all rows by oneDNN, as in `matrix_product`; raises Unsupported."""
         rows, columns = output[0].shape
         inner = left[0].shape[0 if transposed[0] else 1]
         team = self.layout.device.team_for_flops(2 * rows * columns * inner)
-        product = matrix_product(left, right, output, team, transposed, bias, adds)
+        product = matrix_product(left, right, output, team, transposed, bias, adds, pitches)
         self.parts.append(PrimitivePart(product.prepare(UNCONSTRAINED), product.slots))
 
     def multiplied(self, weight: PackedWeight, vector: Slot) -> tuple[TensorSpec, Slot]:
@@ -69,28 +75,53 @@ class KernelBuilder:
         if self.layout.dtype == FLOAT32:
             return TensorSpec(weight.shape), slot
         spec = self.layout.spec(*weight.shape)
-        name = f"weight {weight.direction}"
-        rounded = self.space(name, self.layout.spec(*self._largest_weight()))
+        rounded = self.fresh(spec)
         stored = (BFLOAT16, FLOAT32)
         device = self.layout.device
         self.parts.append(copy_part(slot, rounded, weight.size, device, stored=stored))
         return spec, rounded
 
-    def _largest_weight(self) -> tuple[int, int]:
-        p = self.layout.parameters
-        layers = range(min(p.num_layers, 2))
-        return p.rows, max(p.width(layer, self.layout.features) for layer in layers)
-
     def sum(self, output: Slot, left: Slot, right: Slot, count: int) -> None:
         """Add output = left + right for `count` floats."""
         self.parts.append(_SUM.part(output, [left, right], count, device=self.layout.device))
 
-    def panels(
-        self, name: str, weight: Slot, columns: int, inner: int, is_transposed: bool
-    ) -> Slot:
+    def zero_row(self, size: int) -> RowTensor:
+        """Add zeros that stand for a row of each sequence."""
+        zeros = self.fresh(TensorSpec((size,)))
+        self.parts.append(zero_part(zeros, size, self.layout.device))
+        return RowTensor(zeros, 0, SEQUENCE)
+
+    def zero_rows(self, rows: Slot, count: int, columns: int, stride: int) -> None:
+        """Add zeros in rows of the multiplied dtype, `stride` elements apart."""
+        # Two elements of bfloat16 are cleared as one float.
+        packed = 4 // item_size(self.layout.dtype)
+        zeroing = RowZeroing(
+            rows=count, columns=columns // packed, target=rows, offset=0, stride=stride // packed
+        )
+        team = self.layout.device.team_for_elements(count * columns)
+        self.parts.append(LoopPart(zero_rows_loop, zeroing, team))
+
+    def copy_rows(self, read: RowTensor, written: RowTensor, columns: int) -> None:
+        """Add a copy of `columns` of each row of one dtype."""
+        # Two elements of bfloat16 are copied as one float.
+        packed, rows = 4 // item_size(read.dtype), self.layout.rows
+        copy = RowCopy(
+            rows=rows,
+            columns=columns // packed,
+            source=read.slot,
+            source_offset=0,
+            source_stride=read.pitch // packed,
+            target=written.slot,
+            target_offset=0,
+            target_stride=written.pitch // packed,
+        )
+        team = self.layout.device.team_for_elements(rows * columns)
+        self.parts.append(LoopPart(copy_rows_loop, copy, team))
+
+    def panels(self, weight: Slot, columns: int, inner: int, is_transposed: bool) -> Slot:
         """Add the packing of a weight; return the panels of its `columns` columns."""
         count = -(-columns // PANEL_COLUMNS)
-        panels = self.space(name, TensorSpec((count, inner, PANEL_COLUMNS)))
+        panels = self.fresh(TensorSpec((count, inner, PANEL_COLUMNS)))
         packing = Packing(
             columns=columns,
             inner=inner,

@@ -55,7 +55,8 @@ class RNNProperty(OperatorProperty[RNNParameters]):
     direction begins at the last step of each sequence. In training, dropout with probability p is
     applied between layers; mask, a hidden output, holds its factors. With initial_state: carry, the
     first states are carried_state and carried_state_cell, the last ones of the previous batch.
-    Backward reads all inputs, carried first states, the mask and the visible outputs' gradients.
+    Backward reads all inputs, output, carried first states, the mask and the visible outputs'
+    gradients.
     """
 
     type_string = "RNN"
@@ -208,9 +209,9 @@ class RNNProperty(OperatorProperty[RNNParameters]):
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:
-        """Return the visible outputs' gradients, all inputs, carried first states and the mask."""
+        """Return the visible outputs' gradients, inputs, output, first states and mask."""
         visible, names = self.num_visible_outputs, self.list_outputs()
-        read = {*self.parameters.state_names(_FIRST), "mask"}
+        read = {*self.parameters.state_names(_FIRST), "output", "mask"}
         results = [each for name, each in zip(names, out_data, strict=True) if name in read]
         return [*out_grad[:visible], *in_data, *results]
 

@@ -34,6 +34,10 @@ class RowTensor:
         slot = shifted(self.slot, element, item_size(self.dtype))
         return RowTensor(slot, self.pitch, self.index, self.dtype)
 
+    def from_row(self, row: int) -> RowTensor:
+        """Return the rows from a row on."""
+        return self.part(row * self.pitch)
+
     def parts(self, count: int, size: int) -> list[RowTensor]:
         """Return `count` parts of each row, of `size` elements."""
         return [self.part(number * size) for number in range(count)]

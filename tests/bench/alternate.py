@@ -138,7 +138,12 @@ class Bound:
         kernels = (candidate.prepare_backward(self.prop, request) for candidate in self.candidates)
         kernel = next(kernel for kernel in kernels if kernel is not None)
         inputs, scratch = [*groups, *self._extra], kernel.workspace_bytes
-        return run_of(kernel, inputs, self.gradients, workspace_bytes=scratch)
+        extra = [torch.empty(spec.shape) for spec in kernel.extra_outputs]
+        # Forward writes its extra outputs anew; other tensors are read again.
+        for source, number in kernel.in_place:
+            if source >= len(groups):
+                extra[number] = inputs[source]
+        return run_of(kernel, inputs, self.gradients, extra, scratch)
 
 
 def use_threads(count: int) -> None:

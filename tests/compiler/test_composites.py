@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,18 +13,27 @@ from executors import cpu, executor_for
 
 from mxrun import library
 from mxrun.base.errors import UserError
-from mxrun.base.tensor import TensorSpec
+from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.graph.graph import GraphLoop
 from mxrun.graph.node import Node, NodeEntry
-from mxrun.graph.phases import TRAIN
+from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import Symbol
 from mxrun.operator.register import create
+from mxrun.operator.shape import require_complete
 from mxrun.planner.plan import Plan
 
 library.load()
 
 Array = npt.NDArray[Any]
+# Steps, batch, and the size of state and data.
+SIZES = ((35, 20, 200), (5, 64, 512), (100, 1, 16))
+STACKS: tuple[dict[str, object], ...] = (
+    {"num_layers": 1},
+    {"num_layers": 2, "layout": "NTC"},
+    {"num_layers": 1, "bidirectional": True, "state_outputs": True},
+    {"num_layers": 2, "bidirectional": True},
+)
 MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
 FORMS: tuple[dict[str, object], ...] = (
     {"initial_state": "zeros"},
@@ -47,14 +58,19 @@ def layer(parameters: dict[str, object], fused: bool) -> Symbol:
     return Symbol([*heads, *(NodeEntry(node, index) for index in range(len(heads)))])
 
 
-def planned(symbol: Symbol, arrays: dict[str, Array], gradients: tuple[str, ...]) -> Plan:
-    inputs = {name: TensorSpec(array.shape) for name, array in arrays.items()}
-    del inputs["parameters"]
-    shapes = {"parameters": arrays["parameters"].shape}
+def planned(
+    symbol: Symbol, given: Mapping[str, Shape], gradients: tuple[str, ...], phase: str = TRAIN
+) -> Plan:
+    inputs = {name: TensorSpec(shape) for name, shape in given.items()}
+    vector = {"parameters": inputs.pop("parameters").shape}
     request = CompileRequest(
-        inputs, shapes=shapes, gradients=gradients, phases=(TRAIN,), device=cpu()
+        inputs, shapes=vector, gradients=gradients, phases=(phase,), device=cpu()
     )
     return compile_plan(symbol, request)
+
+
+def planned_for(symbol: Symbol, arrays: dict[str, Array], gradients: tuple[str, ...]) -> Plan:
+    return planned(symbol, {name: array.shape for name, array in arrays.items()}, gradients)
 
 
 def results(plan: Plan, arrays: dict[str, Array]) -> dict[str, Array]:
@@ -66,19 +82,26 @@ def results(plan: Plan, arrays: dict[str, Array]) -> dict[str, Array]:
     return {name: executor.result(TRAIN, name).read() for name in names}
 
 
+def shapes(
+    parameters: dict[str, object], steps: int, batch: int, features: int
+) -> dict[str, Shape]:
+    """Shapes of the arguments, and of the weights of the outputs."""
+    prop = create("RNN", parameters)
+    is_batch_first = parameters.get("layout") == "NTC"
+    data = (batch, steps, features) if is_batch_first else (steps, batch, features)
+    names, count = prop.list_arguments(), len(prop.list_outputs())
+    inferred = prop.infer_shape([data, *[None] * (len(names) - 1)], [None] * count)
+    found = dict(zip(names, inferred.inputs, strict=True))
+    found |= {f"scale{index}": shape for index, shape in enumerate(inferred.outputs)}
+    return {name: require_complete(shape) for name, shape in found.items()}
+
+
 def values(parameters: dict[str, object], steps: int = 4, batch: int = 5) -> dict[str, Array]:
     random = np.random.default_rng(0)
-    prop = create("RNN", parameters)
-    shape = (batch, steps, 3) if parameters.get("layout") == "NTC" else (steps, batch, 3)
-    names, count = prop.list_arguments(), len(prop.list_outputs())
-    given = [shape, *[None] * (len(names) - 1)]
-    inferred = prop.infer_shape(given, [None] * count)
-    shapes = dict(zip(names, inferred.inputs, strict=True))
-    shapes |= {f"scale{index}": shape for index, shape in enumerate(inferred.outputs)}
     return {
-        name: random.standard_normal(shape or ()).astype(np.float32)
+        name: random.standard_normal(shape).astype(np.float32)
         * (0.2 if name == "parameters" else 0.5)
-        for name, shape in shapes.items()
+        for name, shape in shapes(parameters, steps, batch, 3).items()
     }
 
 
@@ -93,7 +116,7 @@ def test_L10_a_recurrent_layer_and_its_network_give_the_same(
     gradients = tuple(name for name in arrays if not name.startswith("scale"))
     found, plans = [], []
     for fused in (True, False):
-        plans.append(planned(layer(parameters, fused), arrays, gradients))
+        plans.append(planned_for(layer(parameters, fused), arrays, gradients))
         found.append(results(plans[-1], arrays))
     assert found[0].keys() == found[1].keys()
     for name, array in found[0].items():
@@ -107,31 +130,36 @@ def test_L10_a_projected_lstm_and_its_network_give_the_same() -> None:
     arrays = values(parameters)
     gradients = tuple(name for name in arrays if not name.startswith("scale"))
     found = [
-        results(planned(layer(parameters, fused), arrays, gradients), arrays)
+        results(planned_for(layer(parameters, fused), arrays, gradients), arrays)
         for fused in (True, False)
     ]
     for name, array in found[0].items():
         np.testing.assert_allclose(found[1][name], array, 1e-5, 2e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("layout", ["TNC", "NTC"])
-def test_L10_the_lstm_of_a_language_model_needs_no_more_memory_than_its_network(
-    layout: str,
-) -> None:
-    parameters: dict[str, object] = {"mode": "lstm", "state_size": 200, "num_layers": 2}
-    parameters |= {"layout": layout, "initial_state": "zeros"}
-    arrays = values(parameters, 35, 20)
-    whole, parts = (
-        planned(layer(parameters, fused), arrays, ("data", "parameters")) for fused in (True, False)
-    )
-    assert whole.planned_bytes <= parts.planned_bytes
+@pytest.mark.parametrize("phase", [TRAIN, EVALUATE])
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_L10_a_recurrent_layer_needs_no_more_memory_than_its_network(mode: str, phase: str) -> None:
+    """Panels of a small weight are padded to entire registers: up to 2 KiB more are permitted."""
+    for (steps, batch, size), form in itertools.product(SIZES, STACKS):
+        parameters: dict[str, object] = {"mode": mode, "state_size": size} | form
+        parameters |= {"initial_state": "zeros"}
+        if mode == "lstm" and steps == 5:
+            parameters |= {"projection_size": size // 2}
+        specs = shapes(parameters, steps, batch, size)
+        gradients = ("data", "parameters") if phase == TRAIN else ()
+        whole, parts = (
+            planned(layer(parameters, fused), specs, gradients, phase) for fused in (True, False)
+        )
+        sizes = whole.planned_bytes, parts.planned_bytes
+        assert sizes[0] <= sizes[1] + (2048 if size < 32 else 0), (parameters, steps, batch)
 
 
 def test_the_networks_steps_do_not_grow_with_time() -> None:
     parameters: dict[str, object] = {"mode": "lstm", "state_size": 4, "num_layers": 1}
     counts = []
     for steps in (3, 30):
-        plan = planned(layer(parameters, False), values(parameters, steps), ("parameters",))
+        plan = planned_for(layer(parameters, False), values(parameters, steps), ("parameters",))
         graph = plan.phases[TRAIN].graph
         loops = [step.loop for step in graph.steps if isinstance(step.loop, GraphLoop)]
         assert loops
@@ -152,4 +180,4 @@ def test_what_only_the_operator_has_is_refused(more: dict[str, object]) -> None:
     parameters = {"mode": "lstm", "state_size": 4, "num_layers": 1, **more}
     arrays = values(parameters)
     with pytest.raises(UserError, match="runs as one operator only"):
-        planned(layer(parameters, False), arrays, ())
+        planned_for(layer(parameters, False), arrays, ())

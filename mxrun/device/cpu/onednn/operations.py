@@ -18,8 +18,6 @@ from mxrun.codegen.arguments import Arguments, Int32s, Integer
 from mxrun.codegen.jit import native
 from mxrun.device.cpu.call import NativeCall, loop_call
 from mxrun.device.cpu.onednn.descriptor import (
-    IDENTITY,
-    TRANSPOSED,
     DescriptorView,
     describe,
     dimensions,
@@ -178,16 +176,22 @@ def matmul(
     bias: bool = False,
     constraints: ImplementationConstraints = UNCONSTRAINED,
     after: tuple[PostOperation, ...] = (),
+    pitches: tuple[int, int] = (0, 0),
 ) -> Primitive:
     """Prepare SOURCE (M,K) · WEIGHTS (K,N) + BIAS (N) → OUTPUT (M,N).
 
     `left` and `right` are the matrices as stored; a transposed one is read through its strides. All
     may have leading axes, over which the product is batched. The bias is float32, whatever the
-    factors are. after: post-operations on the output, in order.
+    factors are. after: post-operations on the output, in order. pitches: elements from row to row
+    of left and right; 0 if they have no gaps.
     """
+    views = (
+        DescriptorView(transposed=transposed, pitch=pitch)
+        for transposed, pitch in zip((transpose_left, transpose_right), pitches, strict=True)
+    )
     requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE: ArgumentSpec(left, TRANSPOSED if transpose_left else IDENTITY),
-        Argument.WEIGHTS: ArgumentSpec(right, TRANSPOSED if transpose_right else IDENTITY),
+        Argument.SOURCE: ArgumentSpec(left, next(views)),
+        Argument.WEIGHTS: ArgumentSpec(right, next(views)),
         Argument.OUTPUT: ArgumentSpec(output),
     }
     if bias:
