@@ -260,7 +260,7 @@ def _with_kernels(
         return _placed(phase, graph, pinned, request, sharing).plan
 
     passes = BodyPasses(
-        partial(_fused, request=replace(request, precision=FLOAT32)),
+        partial(_fused, request=request),
         BACKWARDS[request.backward],
         kernels,
         request.segment,

@@ -28,17 +28,26 @@ from mxrun.operator.register import create
 def hoist_invariants(graph: Graph) -> Graph:
     """Return the graph with the invariant steps of its loops before these."""
     memory, builder = graph.roots(), GraphBuilder(graph)
-    builder.steps = []
+    builder.steps, taken = [], {step.name for step in graph.steps}
     for step in graph.steps:
         if step.loop is None:
             builder.step(step)
         else:
-            builder.step(_hoisted(builder, step, step.loop, memory))
+            builder.step(_hoisted(builder, step, step.loop, memory, taken))
     return builder.build()
 
 
-def _hoisted(builder: GraphBuilder, step: Step, loop: GraphLoop, memory: Sequence[ValueId]) -> Step:
-    """Append the invariant steps of a loop; return the step of what is left of it."""
+def _hoisted(
+    builder: GraphBuilder,
+    step: Step,
+    loop: GraphLoop,
+    memory: Sequence[ValueId],
+    taken: set[str],
+) -> Step:
+    """Append the invariant steps of a loop; return the step of what is left of it.
+
+    taken: names of the steps of the enclosing graph.
+    """
     outside = _shared_tensors(step, loop, memory)
     moved = _invariant_steps(loop, outside)
     left = _left(loop.body, {each.name for each in moved if not each.is_view})
@@ -48,7 +57,10 @@ def _hoisted(builder: GraphBuilder, step: Step, loop: GraphLoop, memory: Sequenc
         for value in each.writes:
             own = loop.body.values[value]
             copies[value] = builder.value(own.name, own.spec, own.memory_class)
-        builder.step(_outside(each, step.name, copies))
+        is_unique = each.hoisted and each.name not in taken
+        name = each.name if is_unique else f"{each.name}:{step.name}"
+        taken.add(name)
+        builder.step(_outside(each, name, copies))
     stored = [value for each in moved if not each.is_view for value in each.writes if value in read]
     return _with_inputs(step, loop, left, {value: copies[value] for value in stored})
 
@@ -98,11 +110,11 @@ def _left(body: Graph, moved: set[str]) -> list[Step]:
     return _without_idle_views(steps, [*body.results.values()]) if moved else steps
 
 
-def _outside(step: Step, loop: str, values: Mapping[ValueId, ValueId]) -> Step:
+def _outside(step: Step, name: str, values: Mapping[ValueId, ValueId]) -> Step:
     """Return a step of a body as one of the enclosing graph."""
     return replace(
         step,
-        name=step.name if step.hoisted else f"{step.name}:{loop}",
+        name=name,
         inputs=tuple(None if value is None else values[value] for value in step.inputs),
         outputs=tuple(None if value is None else values[value] for value in step.outputs),
         repeats=None,

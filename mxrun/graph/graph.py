@@ -94,7 +94,7 @@ class Step:
     # Original of a repeated step (rematerialisation).
     repeats: StepName | None = None
     implementation: str | None = None
-    # Dtype that the network requests for a forward step, if any.
+    # Dtype that the network requests for a forward step, if any; or for a view, FLOAT32.
     precision: str | None = None
     # Position of a forward step in the original network.
     order: int = 0
@@ -107,6 +107,8 @@ class Step:
     # Whether the step may be fused with others.
     fused: bool = True
     place: SourceLocation | None = None
+    # Of a backward step that is a loop: the value of which each output is the gradient.
+    gradients_of: tuple[ValueId, ...] = ()
     # Whether the step was part of a loop whose iterations would all compute the same.
     hoisted: bool = False
     kernel: Kernel | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.composite import expansion_of
 from mxrun.graph.graph import (
@@ -124,7 +125,7 @@ class _Unrolled:
         self._builder, self._node, self._prop, self._at = builder, node, prop, at
         self._outer = entries
         given = dict(zip(prop.list_arguments(), node.inputs, strict=True))
-        self._given = {name: entries[entry] for name, entry in given.items()}
+        self._given = {name: self._outside(entries[entry]) for name, entry in given.items()}
         specs = [builder.values[value].spec for value in self._given.values()]
         self._body, self._steps = prop.body_specs(specs), prop.count(specs)
         self._first = len(builder.steps)
@@ -207,13 +208,22 @@ class _Unrolled:
         name = self._at.name(f"{memory.name}:initial")
         return self._apply("_zeros", parameters, [], [spec], name) * memory.offset
 
-    def _handed_on(self, value: ValueId, at: Iterations) -> ValueId:
-        return self._view(value, self._builder.values[value].spec, at)
+    def _outside(self, value: ValueId) -> ValueId:
+        """Return a tensor as the iterations read it: in float32, unless it is a parameter."""
+        own = self._builder.values[value]
+        is_made = own.memory_class is MemoryClass.ACTIVATIONS and own.spec.dtype == FLOAT32
+        return self._handed_on(value, self._at) if is_made else value
 
-    def _view(self, value: ValueId, spec: TensorSpec, at: Iterations) -> ValueId:
+    def _handed_on(self, value: ValueId, at: Iterations) -> ValueId:
+        """Return a view of a value, in float32."""
+        return self._view(value, self._builder.values[value].spec, at, FLOAT32)
+
+    def _view(
+        self, value: ValueId, spec: TensorSpec, at: Iterations, precision: str | None = None
+    ) -> ValueId:
         parameters = {"shape": spec.shape}
         name = f"{self._builder.values[value].name}:view{len(self._builder.values)}"
-        return self._apply("Reshape", parameters, [value], [spec], name, at)[0]
+        return self._apply("Reshape", parameters, [value], [spec], name, at, precision)[0]
 
     def _stacked(self, rows: list[ValueId], index: int) -> ValueId:
         """Return the rows as one tensor."""
@@ -243,6 +253,7 @@ class _Unrolled:
         specs: list[TensorSpec],
         name: str,
         at: Iterations | None = None,
+        precision: str | None = None,
     ) -> list[ValueId]:
         """Append a step; return its outputs."""
         builder, at = self._builder, at or self._at
@@ -255,6 +266,7 @@ class _Unrolled:
                 inputs=tuple(inputs),
                 outputs=tuple(made),
                 requests=writes(made),
+                precision=precision,
                 order=len(builder.steps),
                 iterations=at.of,
             )

@@ -1,9 +1,9 @@
 """Precision pass: dtype of every activation, bfloat16 or float32.
 
 A product sums in float32 and rounds its output once to bfloat16. Elementwise operators after a
-product inherit its dtype, and a view has the dtype of its input. Losses, statistics, parameters and
-their gradients are float32. The pass adds no step: where a kernel requires another dtype than its
-input has, `select` inserts a reorder that converts. A gradient has the dtype of its value.
+product inherit its dtype, and so does a view that requests no other. Losses, statistics, parameters
+and their gradients are float32. The pass adds no step: where a kernel requires another dtype than
+its input has, `select` inserts a reorder that converts. A gradient has the dtype of its value.
 
 Needs: a forward graph before fusion and gradients. Provides: the dtypes of its values.
 """
@@ -56,7 +56,7 @@ def _is_low(step: Step, values: Sequence[Value], dtype: str) -> bool:
     arguments = step.inputs[: len(step.prop.list_arguments())]
     reads = [values[value] for value in arguments if value is not None]
     if step.prop.is_view:
-        return reads[0].spec.dtype == BFLOAT16
+        return reads[0].spec.dtype == BFLOAT16 and step.precision != FLOAT32
     kind = step.prop.precision
     if dtype != BFLOAT16 or kind is not Precision.INHERIT:
         return dtype == BFLOAT16 and kind is Precision.BFLOAT16

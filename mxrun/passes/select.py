@@ -157,9 +157,14 @@ class Selection:
             self._round_gradients(step)
 
     def restore_results(self) -> None:
-        """Convert all results to the plain layout, and from bfloat16 to float32."""
+        """Convert all results to the plain layout, and from bfloat16 to float32.
+
+        What loops hand to others remains in bfloat16.
+        """
+        of_loops = {value for step in self.graph.steps if step.loop for value in step.writes}
         for name, value in self.builder.results.items():
-            spec = _wide(self.builder.values[value].spec)
+            spec = self._spec(value)
+            spec = spec if value in of_loops else _wide(spec)
             self.builder.results[name] = self._converted(value, spec.with_layout(PLAIN))
 
     def restore_types(self, plain: bool) -> None:
@@ -174,7 +179,7 @@ class Selection:
 
     def _round_gradients(self, step: Step) -> None:
         """Replace float32 gradients of bfloat16 values by bfloat16 copies for all later readers."""
-        values = self.steps[step.forward or ""].inputs
+        values = step.gradients_of or self.steps[step.forward or ""].inputs
         for value, gradient in zip(values, step.outputs, strict=False):
             if value is None or gradient is None:
                 continue
@@ -384,12 +389,15 @@ class Selection:
         """Return the kernel of a view, forward or backward.
 
         Input and output are plain, or of any layout if their shapes are equal. The output has the
-        dtype of the input.
+        dtype of the input, which is converted if the step requests float32.
         """
         given, viewed = (self._spec(values[0]) for values in (step.reads, step.writes))
+        given = _wide(given) if step.precision == FLOAT32 else given
         layout = given.layout if given.shape == viewed.shape else PLAIN
+        first = step.inputs.index(step.reads[0])
         inputs = tuple(
-            None if spec is None else spec.with_layout(layout) for spec in self._specs(step.inputs)
+            None if spec is None else (given if index == first else spec).with_layout(layout)
+            for index, spec in enumerate(self._specs(step.inputs))
         )
         outputs = tuple(
             None if spec is None else replace(spec, dtype=given.dtype, layout=layout)

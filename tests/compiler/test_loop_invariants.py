@@ -183,3 +183,5 @@ def test_invariant_steps_leave_all_loops_around_them(tmp_path: Path) -> None:
     assert runs(plan.phases[TRAIN])["turned"] == 2
     unrolled = outcome(tmp_path, text, "network.layers[0].recurrent.unroll=true", shapes=shapes)
     assert_same_bits(results_of(plan), unrolled)
+    # Two loops over segments repeat the loop within.
+    assert_same_bits(outcome(tmp_path, text, shapes=shapes, segment=2), unrolled)

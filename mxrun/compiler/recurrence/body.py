@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.graph.gradient import Differentiated
 from mxrun.graph.graph import (
@@ -108,7 +109,7 @@ def forward_body(
 def _add_result(
     builder: GraphBuilder, name: str, value: ValueId, taken: set[ValueId], kind: StepKind
 ) -> None:
-    """Add the result `name`: a view of the value, or a copy if its memory is taken.
+    """Add the result `name` in float32: a view of the value, or a copy if its memory is taken.
 
     Readers within the body come before this step, so their gradients are summed before those from
     outside.
@@ -126,7 +127,7 @@ def _add_result(
         builder.values[made] = replace(builder.values[made], memory_class=made_class)
     order = len(builder.steps)
     step = Step(name, kind, prop, (value,), (made,), writes((made,)), order=order)
-    builder.step(step)
+    builder.step(replace(step, precision=FLOAT32))
     builder.results[name] = made
 
 
@@ -231,9 +232,8 @@ def _add_update(
     """Add a result that overwrites a source."""
     made = builder.value(f"{name}_next", builder.values[old].spec, MemoryClass.IO)
     builder.mutations[made] = old
-    builder.step(
-        Step(name, StepKind.UPDATE, create(operator, {}), inputs, (made,), writes((made,)))
-    )
+    step = Step(name, StepKind.UPDATE, create(operator, {}), inputs, (made,), writes((made,)))
+    builder.step(replace(step, precision=FLOAT32))
     builder.results[name] = made
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.recurrence.body import (
     BackwardRequestOfBody,
@@ -103,7 +104,12 @@ class _Expansion:
         return self._builder.values[value].spec
 
     def _specs(self, values: Mapping[str, ValueId]) -> dict[str, TensorSpec]:
-        return {name: self._spec(value) for name, value in values.items()}
+        """Return the specs with which tensors enter and leave a recurrence, all in float32."""
+        specs = {name: self._spec(value) for name, value in values.items()}
+        return {
+            name: replace(spec, dtype=FLOAT32) if spec.dtype == BFLOAT16 else spec
+            for name, spec in specs.items()
+        }
 
     def add_forward(self, is_train: bool) -> None:
         """Append the forward step."""
@@ -213,7 +219,8 @@ class _Expansion:
         )
         given = {**self._arguments, **self._handed_on}
         given |= {gradient_name(name): value for name, value in self._gradients.items()}
-        self._append(step, outer, given, outputs)
+        of = tuple(self._arguments[name] for name in outputs)
+        self._append(replace(step, gradients_of=of), outer, given, outputs)
 
     def _append(
         self,
@@ -226,13 +233,22 @@ class _Expansion:
         inputs = {name: given[name] for name in outer.sources}
         values = list(dict.fromkeys(inputs.values()))
         made = list(outputs.values())
+        specs = {value: outer.spec(outer.sources[name]) for name, value in inputs.items()}
         loop = GraphLoop(
             count=1,
             body=outer,
             reads={name: Slice(values.index(value)) for name, value in inputs.items()},
             writes={name: Slice(made.index(value)) for name, value in outputs.items()},
-            inputs=tuple(map(self._spec, values)),
-            outputs=tuple(map(self._spec, made)),
+            inputs=tuple(specs[value] for value in values),
+            outputs=tuple(outer.spec(outer.results[name]) for name in outputs),
         )
         new = loop_step(step.name, step.kind, loop, tuple(values), tuple(made))
-        self._builder.step(replace(new, forward=step.forward, order=step.order, place=step.place))
+        self._builder.step(
+            replace(
+                new,
+                forward=step.forward,
+                gradients_of=step.gradients_of,
+                order=step.order,
+                place=step.place,
+            )
+        )
