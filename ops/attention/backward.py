@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxrun.codegen.arguments import Float32s, Floats, Integer
-from mxrun.codegen.jit import inlined, native, team_member
+from mxrun.codegen.jit import compact, inlined, team_member
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
@@ -358,7 +358,7 @@ def shared_head_gradients(
     write_rows(call, output, own.value_sums, one, call.is_value_added)
 
 
-@native
+@compact
 def attention_gradient_loop(call: AttentionBackward) -> None:
     """Compute the gradients; a task is a set of heads of keys and values, in their order."""
     member, team = team_member()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mxrun.codegen.arguments import Floats, Integer
-from mxrun.codegen.jit import inlined, native, team_member
+from mxrun.codegen.jit import compact, inlined, team_member
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
@@ -254,7 +254,7 @@ def query_block(
     store_block(call, ScoreBlock(sequence, head, query, rows, 0, keys), own)
 
 
-@native
+@compact
 def attention_loop(call: AttentionForward) -> None:
     """Compute output and logsumexp of all heads; a task is a chunk of one head's queries."""
     member, team = team_member()

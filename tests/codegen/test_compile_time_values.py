@@ -1,4 +1,4 @@
-"""Values that exist only when a native function is compiled: named tuples, known arguments."""
+"""What is decided when a native function is compiled: named tuples, known arguments, size."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mxrun.codegen.arguments import Arguments, Int64s, Integer
+from mxrun.codegen import object_cache
+from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer
 from mxrun.codegen.code_identity import identity_of
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.interpreted import interpreted
-from mxrun.codegen.jit import NativeFunction, inlined, native
+from mxrun.codegen.jit import NativeFunction, compact, inlined, native
 from mxrun.codegen.sequential.arithmetic import Untyped
+from mxrun.codegen.vectors import LANES, add_lanes, load_lanes, store_lanes
 
 
 class Numbers(Arguments):
@@ -102,3 +104,27 @@ def test_each_known_value_has_one_function_with_a_key_of_its_own() -> None:
     assert len({interval_loop.key, five.key, six.key}) == 3
     with pytest.raises(TypeError, match="compiled for low = 5"):
         results(five, 6, 0)
+
+
+class Doubling(Arguments):
+    count: Integer
+    numbers: Float32s
+
+
+def double(call: Doubling) -> None:
+    for j in range(0, call.count, LANES):
+        vector = load_lanes(call.numbers, j, call.count - j)
+        store_lanes(call.numbers, j, add_lanes(vector, vector), call.count - j)
+
+
+def test_compact_code_is_smaller_and_does_the_same() -> None:
+    sizes = []
+    for function in (native(double), compact(double)):
+        numbers = np.arange(100, dtype=np.float32)
+        HostLoop(function, Doubling(count=99, numbers=numbers))()
+        assert list(numbers) == [*range(0, 198, 2), 99]
+        assert function.key is not None
+        compiled = object_cache.find(function.key)
+        assert compiled is not None
+        sizes.append(len(compiled.code))
+    assert sizes[1] < sizes[0]

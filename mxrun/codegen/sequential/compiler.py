@@ -28,19 +28,19 @@ _OPTIMIZATION = 3
 def compile_function(
     symbol: str,
     body: Callable[..., Any],
-    names: Mapping[str, Any],
     arguments: Mapping[str, str],
     constants: Mapping[str, int],
+    is_compact: bool,
 ) -> CompiledObject:
     """Compile a body to the function `void symbol(int64_t *block)`.
 
-    symbol: unique in a process. names: values of the body's global names. The functions that it
-    inlines have the same ones; names that are missing there have their values in these functions'
-    own files. arguments: kinds of the arguments by name. constants: values of integers among
-    them that are known. Raises Untyped for code outside of the language.
+    symbol: unique in a process. arguments: kinds of the arguments by name. constants: values of
+    integers among them that are known. is_compact: whether loops are not unrolled. The functions
+    that the body inlines have its global names; names that are missing there have their values in
+    these functions' own files. Raises Untyped for code outside of the language.
     """
     # Inlined functions of other files use intrinsics that the body's file need not import.
-    names = {**_DECLARED, **names}
+    names = {**_DECLARED, **body.__globals__}
     kinds = {name: ARGUMENTS[kind] for name, kind in arguments.items()}
     module = llvm.parse_assembly(str(lowered(symbol, body, names, INTRINSICS, kinds, constants)))
     module.verify()
@@ -49,6 +49,7 @@ def compile_function(
     module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(_OPTIMIZATION)
     options.loop_vectorization = options.slp_vectorization = True
+    options.loop_unrolling = not is_compact
     passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(module, passes)
     return CompiledObject(symbol, machine.emit_object(module))
