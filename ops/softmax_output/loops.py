@@ -44,14 +44,10 @@ def cross_entropy_loop(call: CrossEntropyLoss) -> None:
     for n in range(call.samples):
         if call.is_ignoring and label[n] == call.ignored:
             continue
-        chosen = np.float32(0)
+        # A row of data that are not finite is NaN everywhere, and so is the loss of any label.
+        chosen = output[n * classes] * np.float32(0)
         if 0 <= label[n] < classes:
             chosen = output[n * classes + label[n]]
-        if chosen == 0:
-            # For data that are not finite, oneDNN gives NaN for those classes and 0 for the others.
-            for k in range(n * classes, (n + 1) * classes):
-                if math.isnan(output[k]):
-                    chosen = output[k]
         chosen = max(chosen, tiny)
         entropy = -call.own * math.log(chosen)
         if call.other > 0:

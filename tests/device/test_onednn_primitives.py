@@ -300,19 +300,6 @@ def test_pooling_and_its_gradient(shape, kernel, window, pool_type):
     assert Argument.WORKSPACE not in inference.specs
 
 
-def test_softmax():
-    source = normal(13, 10) * 5
-    exponentials = np.exp(source - source.max(1, keepdims=True))
-    primitive = operations.softmax_forward(TensorSpec((13, 10)), 1, THREADS)
-    (found,) = compute(primitive, [Argument.OUTPUT], SOURCE=source)
-    expected = exponentials / exponentials.sum(1, keepdims=True)
-    close(found, expected)
-    assert not primitive.is_reference
-    block = stored(source, primitive.specs[Argument.SOURCE])
-    run(primitive, {Argument.SOURCE: block, Argument.OUTPUT: block})
-    np.testing.assert_array_equal(loaded(block, TensorSpec((13, 10))), found)
-
-
 @pytest.mark.parametrize(
     ("rows", "columns"), [(64, 128), (64, 10), (3, 7), (1001, 5), (4096, 50), (36864, 20), (1, 1)]
 )
@@ -422,14 +409,14 @@ def test_implementations_that_allocate_are_refused():
 
 
 def test_what_onednn_cannot_do_is_said():
-    integers = TensorSpec((4, 4), "int32")
-    with pytest.raises(Unsupported, match=r"softmax.*int32\[4, 4\]"):
-        operations.softmax_forward(integers, 1, THREADS)
+    numbers, integers = TensorSpec((4, 4)), TensorSpec((4, 4), "int32")
+    with pytest.raises(Unsupported, match=r"matmul.*int32\[4, 4\]"):
+        operations.matmul(numbers, numbers, integers, THREADS)
 
 
 def test_a_primitive_is_prepared_once_per_specs_and_team():
     tensor = TensorSpec((8, 8))
-    first = operations.softmax_forward(tensor, 1, 1)
-    assert operations.softmax_forward(TensorSpec((8, 8)), 1, 1) is first
-    assert operations.softmax_forward(tensor, 1, 2) is not first
-    assert operations.softmax_forward(tensor, 1, 2).threads == 2
+    first = operations.matmul(tensor, tensor, tensor, 1)
+    assert operations.matmul(tensor, tensor, TensorSpec((8, 8)), 1) is first
+    assert operations.matmul(tensor, tensor, tensor, 2) is not first
+    assert operations.matmul(tensor, tensor, tensor, 2).threads == 2

@@ -20,7 +20,6 @@ from operator_harness import (
 from operator_row import Row
 from operator_rows import DIFFERENTIABLE, EVALUATED, REFERENCES, ROWS
 
-from mxrun.device.cpu.onednn import library as onednn
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import GradientKind
@@ -98,15 +97,12 @@ def test_the_table_has_five_rows_of_every_operator() -> None:
     assert min(counts.values()) >= 5, counts
 
 
-needs_onednn = pytest.mark.skipif(onednn.load() is None, reason=onednn.reason())
-
-
 @pytest.mark.parametrize(
     ("operator", "backend"),
     [
         *((operator, "jit") for operator in UPDATES),
         ("broadcast_add", "jit"),
-        pytest.param("SoftmaxOutput", "onednn", marks=needs_onednn),
+        ("SoftmaxOutput", "jit"),
     ],
 )
 def test_P12_a_compiled_body_serves_float32(operator: str, backend: str) -> None:

@@ -80,10 +80,6 @@ _SIGNATURES: dict[str, list[type]] = {
         *([_HANDLE] * 2 + _GEOMETRY + [_DIMENSIONS, _HANDLE, _HANDLE]),
     ],
     "dnnl_matmul_primitive_desc_create": [_RESULT, *([_HANDLE] * 6)],
-    "dnnl_softmax_forward_primitive_desc_create": [
-        *(_RESULT, _HANDLE, c_int, c_int),
-        *(_HANDLE, _HANDLE, c_int, _HANDLE),
-    ],
     "dnnl_lrn_forward_primitive_desc_create": [
         *(_RESULT, _HANDLE, c_int, c_int),
         *(_HANDLE, _HANDLE, c_int64, c_float, c_float, c_float, _HANDLE),

@@ -36,7 +36,6 @@ from mxrun.device.cpu.onednn.primitive import (
 from mxrun.operator.constraints import UNCONSTRAINED, ImplementationConstraints
 
 _CONVOLUTION_DIRECT = 1
-_SOFTMAX_ACCURATE = 0x30000
 
 # Column sums: fold while at least _MANY_ROWS rows remain and rows have fewer than _WIDE columns.
 _MANY_ROWS = 256
@@ -247,18 +246,6 @@ def pooling_backward(
         forward.descriptor.value,
     )
     return build("pooling_backward", arguments, requested, threads)
-
-
-@cache
-def softmax_forward(tensor: TensorSpec, axis: int, threads: int) -> Primitive:
-    """Prepare SOURCE → OUTPUT, the softmax along `axis`."""
-    requested: dict[int, ArgumentSpec] = {
-        Argument.SOURCE: ArgumentSpec(tensor),
-        Argument.OUTPUT: ArgumentSpec(tensor),
-    }
-    kind = (FORWARD_TRAINING, _SOFTMAX_ACCURATE)
-    arguments = (require().engine, *kind, *_handles(requested, *requested), axis)
-    return build("softmax_forward", arguments, requested, threads)
 
 
 @cache
