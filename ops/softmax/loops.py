@@ -75,26 +75,33 @@ def shifted(call: SoftmaxRows, at: int, shift: Any, count: int) -> Any:
     return vector
 
 
+@inlined
+def write_output(call: SoftmaxRows, at: int, shift: Any, scale: Any, count: int) -> None:
+    """Write a vector: data minus shift and scale, or the stored exponentials times scale."""
+    if call.is_logarithm:
+        vector = subtract_lanes(load_lanes(call.data, at, count), shift)
+        vector = subtract_lanes(vector, scale)
+    else:
+        vector = multiply_lanes(load_lanes(call.output, at, count), scale)
+    store_lanes(call.output, at, vector, count)
+
+
 @native
 def softmax_loop(call: SoftmaxRows) -> None:
     """output = exp(data - max) / sum exp(data - max), or its logarithm."""
     columns = call.columns
+    full = columns // LANES * LANES
     # share() splits at multiples of 16, so each row counts as 16 elements.
     begin, end = share(call.rows * 16)
     for row in range(begin // 16, end // 16):
         at = row * columns
         shift = lanes(row_maximum(call.data, at, columns))
         total = row_sum(call, at, columns, shift, shifted)
-        if call.is_logarithm:
-            logarithm = lanes(np.float32(math.log(total)))
-            for j in range(0, columns, LANES):
-                vector = subtract_lanes(load_lanes(call.data, at + j, columns - j), shift)
-                store_lanes(call.output, at + j, subtract_lanes(vector, logarithm), columns - j)
-        else:
-            factor = lanes(np.float32(1 / total))
-            for j in range(0, columns, LANES):
-                vector = multiply_lanes(load_lanes(call.output, at + j, columns - j), factor)
-                store_lanes(call.output, at + j, vector, columns - j)
+        scale = lanes(np.float32(math.log(total) if call.is_logarithm else 1 / total))
+        for j in range(at, at + full, LANES):
+            write_output(call, j, shift, scale, LANES)
+        if full < columns:
+            write_output(call, at + full, shift, scale, columns - full)
 
 
 class SoftmaxRowGradients(Arguments):
