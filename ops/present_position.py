@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -35,7 +36,7 @@ from mxrun.operator.property import (
     Precision,
 )
 from mxrun.operator.register import AnyProperty, implement, register
-from mxrun.operator.shape import unify
+from mxrun.operator.shape import ShapeContradiction, show, unify
 from mxrun.ops.forward_only import ForwardOnlyImplementation
 from mxrun.ops.rotary_embedding import RotaryEmbeddingParameters, rotations
 
@@ -45,7 +46,6 @@ class _PresentPosition(InPlaceProperty[Any]):
 
     precision = Precision.INHERIT
     is_internal = True
-    unchecked = "Its position is one of a sequence of a given length, and not any number."
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Unify data and output."""
@@ -53,6 +53,16 @@ class _PresentPosition(InPlaceProperty[Any]):
         data = unify("data", data, (None, None, None), "batch, positions and channels")
         position = unify(POSITION, inputs[-1], (1,), "one number")
         return PartialInference([data, *inputs[1:-1], position], [data], [])
+
+    def example_shapes(self, sample: Shape) -> PartialShapes:
+        """Return the shapes of an example whose position may be 0 or 1."""
+        if len(sample) != len("NTC"):
+            return []
+        return self._example(*sample)
+
+    @abstractmethod
+    def _example(self, batch: int, positions: int, channels: int) -> PartialShapes:
+        """Return the shapes of an example of some sizes."""
 
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
@@ -87,6 +97,16 @@ class PresentPositionEmbeddingProperty(_PresentPosition):
     def list_arguments(self) -> tuple[str, ...]:
         """data, weight and position."""
         return ("data", "weight", POSITION)
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        """Unify data and output, and data's channels with the weight's columns."""
+        data, weight, position = super().infer_shape(inputs, outputs).inputs
+        weight = unify("weight", weight, (None, None if data is None else data[2]), "channels")
+        data = unify("data", data, (None, None, weight[1]), "the weight's columns")
+        return PartialInference([data, weight, position], [data], [])
+
+    def _example(self, batch: int, positions: int, channels: int) -> PartialShapes:
+        return [(batch, positions, channels), (positions + 1, channels), (1,)]
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""
@@ -123,6 +143,22 @@ class PresentRotationProperty(_PresentPosition):
     def list_arguments(self) -> tuple[str, ...]:
         """data and position."""
         return ("data", POSITION)
+
+    def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
+        """Unify data and output; each head has pairs of channels, and the positions are stored."""
+        p, found = self.parameters, super().infer_shape(inputs, outputs)
+        _, positions, channels = found.outputs[0] or (None, None, None)
+        if channels is not None and channels % (2 * p.num_heads):
+            rule = f"a multiple of 2 * num_heads = {2 * p.num_heads} channels"
+            raise ShapeContradiction("data", show(found.outputs[0]), rule, "pairs of each head")
+        if positions is not None and positions > p.length:
+            rule = f"at most {p.length} positions"
+            raise ShapeContradiction("data", show(found.outputs[0]), rule, "length")
+        return found
+
+    def _example(self, batch: int, positions: int, channels: int) -> PartialShapes:
+        p = self.parameters
+        return [(batch, min(positions, p.length - 1), 2 * p.num_heads * channels), (1,)]
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""

@@ -116,10 +116,11 @@ def forward(
     """Call forward once, starting from the content of `outputs`; None if it is declined.
 
     inputs: arguments and auxiliary states; random numbers are those of RANDOM and STREAM. inplace:
-    {output: input whose memory it takes}. Raises Breach if the call writes beyond a tensor or
-    changes an input.
+    {output: input whose memory it takes}; those of overwritten states always do. Raises Breach if
+    the call writes beyond a tensor or changes an input.
     """
     requests = requests or [OpReqType.WRITE] * len(outputs)
+    inplace = {**overwritten_states(prop), **(inplace or {})}
     names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
     if any(request.kind is ResourceKind.RANDOM for request in resources(prop, inputs)):
         inputs = [*inputs, np.array((RANDOM[0], conditions.step, conditions.part), np.int64)]
@@ -139,7 +140,7 @@ def forward(
         if kernel is None:
             return None
         sources = _laid_out(kernel.inputs, inputs)
-        targets = _targets(kernel, outputs, sources, inplace or {})
+        targets = _targets(kernel, outputs, sources, inplace)
         extra = [GuardedMemory(spec, fill=conditions.garbage) for spec in kernel.extra_outputs]
         trial = Trial(
             whose,
@@ -149,10 +150,19 @@ def forward(
             list(map(Named, prop.list_outputs(), targets)),
             extra,
             _workspace(kernel, conditions.garbage),
-            set((inplace or {}).values()),
+            set(inplace.values()),
         )
         launches = trial.run()
     return ForwardRun(kernel, [load(target) for target in targets], extra, launches, trial)
+
+
+def overwritten_states(prop: AnyProperty) -> dict[int, int]:
+    """Return {output: input} of auxiliary states that forward overwrites: a plan always stores both
+    in the same memory, and forward may write only a part of it.
+    """
+    arguments = len(prop.list_arguments())
+    mutated = prop.list_mutated_inputs().items()
+    return {target: source for source, target in mutated if source >= arguments}
 
 
 def resources(prop: AnyProperty, inputs: Sequence[Array]) -> list[ResourceRequest]:

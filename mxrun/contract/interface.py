@@ -93,7 +93,7 @@ def _states(runner: CaseRunner) -> Iterator[Violation]:
             problem = f"the state {carried.state} has another shape than {carried.value}"
             yield Violation(problem, str(list(tensors[carried.value])))
     for source, target in prop.list_mutated_inputs().items():
-        places = (source < len(case.arguments), target < len(case.outputs))
+        places = (source < len(shapes), target < len(case.outputs))
         if not all(places) or shapes[source] != case.output_shapes[target]:
             problem = "list_mutated_inputs pairs an input with an output of another shape"
             yield Violation(problem, "one shape", f"input {source} and output {target}")

@@ -26,10 +26,11 @@ Mix = tuple[OpReqType, ...]
 
 def forward_requests(runner: CaseRunner) -> Iterator[Violation]:
     """Check outputs under every combination of null, write and add."""
-    names = runner.case.outputs
+    names, states = runner.case.outputs, call.overwritten_states(runner.prop)
+    choices = [(WRITE,) if i in states else (NULL, WRITE, ADD) for i in range(len(names))]
     for variant in runner.variants:
         plain = runner.accepted(variant.implementation, variant.dtype)
-        for mix in mixes([(NULL, WRITE, ADD)] * len(names)):
+        for mix in mixes(choices):
             before = _before(runner.case.blank_outputs(variant.dtype), mix)
             run = runner.run(variant.implementation, before, mix, dtype=variant.dtype)
             if run is not None:

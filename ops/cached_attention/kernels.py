@@ -27,7 +27,7 @@ class CompiledCachedAttention(ForwardOnlyImplementation):
         arguments = len(prop.list_arguments()) - 1
         floats = (*request.inputs[:arguments], *request.outputs)
         attends = request.requests[0] is not OpReqType.NULL
-        if any(spec.dtype != FLOAT32 for spec in floats) or OpReqType.NULL in request.requests[1:]:
+        if any(spec.dtype != FLOAT32 for spec in floats) or OpReqType.ADD in request.requests:
             return None
         given = [spec.with_layout(PLAIN).shape for spec in request.inputs[:arguments]]
         sizes = prop.sizes(given)

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import PartialShape, Shape
@@ -24,7 +25,7 @@ from mxrun.operator.property import (
     Precision,
 )
 from mxrun.operator.register import register
-from mxrun.operator.shape import is_known, require_complete, unify
+from mxrun.operator.shape import ShapeContradiction, is_known, require_complete, show, unify
 
 Array = npt.NDArray[Any]
 Count = Annotated[int, Field(ge=1)]
@@ -42,6 +43,12 @@ class CachedAttentionParameters(Parameters):
     scale: Float32 = Field(description="Factor of the products of queries and keys.", examples=[1])
     packed: bool = Field(default=False, description="Read one tensor with all three side by side.")
     length: Count = Field(description="Number of positions that the caches hold.", examples=[16])
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Self:
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(f"num_heads {self.num_heads} is no multiple of num_kv_heads")
+        return self
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,6 @@ class CachedAttentionProperty(OperatorProperty[CachedAttentionParameters]):
     precision = Precision.FLOAT32
     reads_only_data = True
     is_internal = True
-    unchecked = "Its position is less than its length, and its caches hold what it stored before."
 
     def list_arguments(self) -> tuple[str, ...]:
         """query, key and value, or data; and the position."""
@@ -119,13 +125,52 @@ class CachedAttentionProperty(OperatorProperty[CachedAttentionParameters]):
         """Infer the output and the caches from complete queries, keys and values."""
         *given, position = inputs
         position = unify(POSITION, position, (1,), "one number")
+        rows: tuple[int | None, ...] = (None, None)
+        for name, shape in zip(self.list_arguments(), given, strict=False):
+            rows = unify(name, shape, (*rows, None), "the rows of the others")[:2]
+        given = [
+            self._projection(name, shape, rows)
+            for name, shape in zip(self.list_arguments(), given, strict=False)
+        ]
         if not all(map(is_known, given)):
             return PartialInference([*given, position], outputs, [None, None])
-        sizes = self.sizes([require_complete(shape) for shape in given])
+        shapes = [require_complete(shape) for shape in given]
+        sizes = self.sizes(shapes)
+        if len(shapes) > 1 and shapes[1][2] != sizes.groups * sizes.size:
+            rule = f"{sizes.groups} heads of {sizes.size} columns"
+            raise ShapeContradiction("key", show(shapes[1]), rule, "heads of the query")
         output: PartialShape = (sizes.batch, sizes.positions, sizes.heads * sizes.value_size)
         output = unify("output", outputs[0], output, "heads of the query and sizes of values")
-        caches: list[PartialShape] = [sizes.key_cache, sizes.value_cache]
+        caches: list[PartialShape] = [
+            unify("key_cache_output", outputs[1], sizes.key_cache, "heads and length"),
+            unify("value_cache_output", outputs[2], sizes.value_cache, "heads and length"),
+        ]
         return PartialInference([*given, position], [output, *caches], caches)
+
+    def _projection(
+        self, name: str, shape: PartialShape, rows: tuple[int | None, ...]
+    ) -> PartialShape:
+        """Return a projection's shape with the rows of all. Raises ShapeContradiction if its
+        columns are no heads, and for more positions than the caches hold.
+        """
+        p = self.parameters
+        shape = unify(name, shape, (*rows, None), "the rows of the others")
+        heads = {"query": p.num_heads, "data": p.num_heads + 2 * p.num_kv_heads}
+        count = heads.get(name, p.num_kv_heads)
+        if shape[2] is not None and shape[2] % count:
+            raise ShapeContradiction(name, show(shape), f"a multiple of {count} columns", "heads")
+        if shape[1] is not None and shape[1] > p.length:
+            raise ShapeContradiction(name, show(shape), f"at most {p.length} positions", "length")
+        return shape
+
+    def example_shapes(self, sample: Shape) -> PartialShapes:
+        """Return the shapes of an example whose position may be 0 or 1."""
+        if len(sample) != len("NTC"):
+            return []
+        p, (batch, positions, size) = self.parameters, sample
+        heads = [p.num_heads, p.num_kv_heads, p.num_kv_heads]
+        rows = (batch, min(positions, p.length - 1))
+        return [*((*rows, each * size) for each in ([sum(heads)] if p.packed else heads)), (1,)]
 
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
@@ -173,16 +218,18 @@ class CachedAttention(Operator):
         keys, values = self._stored(call, sizes, given, first)
         if not call.is_requested("output"):
             return
-        query, end = self._parts(sizes, given)[0], first + sizes.positions
-        shape = (*query.shape[:2], sizes.groups, sizes.heads // sizes.groups, sizes.size)
-        scores = np.einsum("nqghd,ngdt->nqght", query.reshape(shape), keys[..., :end])
-        scores *= scores.dtype.type(self.parameters.scale)
-        is_later = np.arange(end) > np.arange(first, end)[:, None]
-        np.copyto(scores, -np.inf, where=is_later[:, None, None])
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        weights /= weights.sum(axis=-1, keepdims=True)
-        result = np.einsum("nqght,ngtd->nqghd", weights, values[:, :, :end])
-        call.store(output=result.reshape(call.outputs.output.shape))
+        query = self._parts(sizes, given)[0]
+        shape = (sizes.batch, sizes.groups, sizes.heads // sizes.groups, sizes.size)
+        results = []
+        for row in range(sizes.positions):
+            end = first + row + 1
+            scores = np.einsum("nghd,ngdt->nght", query[:, row].reshape(shape), keys[..., :end])
+            scores *= scores.dtype.type(self.parameters.scale)
+            weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+            weights /= weights.sum(axis=-1, keepdims=True)
+            mixed = np.einsum("nght,ngtd->nghd", weights, values[:, :, :end])
+            results.append(mixed.reshape(sizes.batch, -1))
+        call.store(output=np.stack(results, axis=1))
 
     def _stored(
         self, call: ForwardCall, sizes: CacheSizes, given: Sequence[Array], first: int

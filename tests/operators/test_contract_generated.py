@@ -39,13 +39,8 @@ def test_F8_every_operator_keeps_the_contract_on_generated_cases(name: str) -> N
 
 def test_F8_what_is_not_checked_says_why() -> None:
     unchecked = {name for name in OPERATORS if OPERATORS.get(name).unchecked}
-    of_one_position = {
-        "_cached_attention",
-        "_present_position_embedding",
-        "_present_rotary_embedding",
-    }
     of_recurrences = {"_loop", "_step_random", "_valid_steps", "_zeros"}
-    assert unchecked == {"_reorder", *of_one_position, *of_recurrences}
+    assert unchecked == {"_reorder", *of_recurrences}
     for name in unchecked:
         found = check_operator(name)
         (check,) = found["checks"]
