@@ -146,12 +146,8 @@ def infer(
       mxrun infer runs/gpt_tiny --prompt "ROMEO:" --length 200 --temperature 0.8 --top-k 20
       mxrun infer runs/gpt_tiny --prompts questions.txt --temperature 0 --json
     """
-    from mxrun.base.files import check_writable
     from mxrun.base.flags import runs_folder
     from mxrun.commands import infer as command
-    from mxrun.report.infer import work_text
-    from mxrun.report.notes import write_note, write_notes
-    from mxrun.report.status import status
 
     text = PromptOptions(prompt, prompts, length, temperature, top_k, top_p, seed)
     if text.is_requested:
@@ -162,15 +158,9 @@ def infer(
         )
         generate(model, text, runs, json)
         return
-    check_writable(to)
-    form = _output_format(output, to, top)
+    form = _output_format(output, to, top, json)
     files, settings = divide_settings(inputs or ())
     _check_records(files, split)
-    if json and (output or to):
-        given = f"--to {to}" if to else f"--output {output.value}" if output else ""
-        raise typer.BadParameter(
-            f"--json prints everything to standard output: leave out {given}, or --json"
-        )
     names = _output_names(outputs)
     request = command.InferRequest(
         *(tuple(files), split, checkpoint, names, top, classes, batch_size(batch), threads),
@@ -180,6 +170,18 @@ def infer(
         settings=tuple(settings),
         runs=runs_folder(runs),
     )
+    _infer(run, request, form, to, json)
+
+
+def _infer(
+    run: Path, request: command.InferRequest, form: OutputFormat, to: Path | None, json: bool
+) -> None:
+    """Run the network on records and write results and notes."""
+    from mxrun.commands import infer as command
+    from mxrun.report.infer import work_text
+    from mxrun.report.notes import write_note, write_notes
+    from mxrun.report.status import status
+
     with status(f"loading {run}"):
         inference = command.infer(run, request, write_note)
     write_notes(inference.notes)
@@ -263,8 +265,16 @@ def _write(
         write_arrays(batches, names, archive, to)
 
 
-def _output_format(output: OutputFormat | None, to: Path | None, top: int | None) -> OutputFormat:
-    """Return the output format. Raises BadParameter if the options contradict each other."""
+def _output_format(
+    output: OutputFormat | None, to: Path | None, top: int | None, json: bool
+) -> OutputFormat:
+    """Return the output format.
+
+    Raises UserError if `to` cannot be written, BadParameter if the options contradict each other.
+    """
+    from mxrun.base.files import check_writable
+
+    check_writable(to)
     form = output or OutputFormat.TABLE
     if to is not None:
         form = output or _OF_SUFFIX.get(to.suffix, OutputFormat.TABLE)
@@ -277,6 +287,11 @@ def _output_format(output: OutputFormat | None, to: Path | None, top: int | None
         )
     if form is OutputFormat.NPY and to is None and results().isatty():
         raise typer.BadParameter("a terminal cannot show npy, which is binary: add --to FILE.npy")
+    if json and (output or to):
+        given = f"--to {to}" if to else f"--output {output.value}" if output else ""
+        raise typer.BadParameter(
+            f"--json prints everything to standard output: leave out {given}, or --json"
+        )
     return form
 
 

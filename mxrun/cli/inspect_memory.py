@@ -147,21 +147,9 @@ def inspect_memory(
     from mxrun.report.status import status
 
     if problem is not None:
-        given = (
-            config,
-            phase,
-            length,
-            batch,
-            threads,
-            diff,
-            svg,
-            html,
-            csv,
-            fail_above,
-            what_if or None,
-        )
+        given = (config, phase, length, batch, threads, diff, svg, html, csv, fail_above, what_if)
         options = zip(_FOR_NETWORKS, given, strict=True)
-        unusable = [name for name, value in options if value is not None]
+        unusable = [name for name, value in options if value not in (None, False)]
         memory_problem(problem, unusable, time_limit, json)
         return
     if time_limit is not None:
@@ -185,11 +173,7 @@ def inspect_memory(
     report, *others = (each.to_json() for each in reports)
     _write_files(report, svg, html, csv)
     _write_report(report, others[0] if others else None, json)
-    if fail_above is not None and report["planned_bytes"] > fail_above:
-        from mxrun.report.memory import above_limit_message
-
-        write_note(above_limit_message(report, fail_above))
-        raise typer.Exit(_ABOVE)
+    _check_limit(report, fail_above)
 
 
 def _checked_config(config: str | None, diff: str | None, what_if: bool) -> str:
@@ -240,6 +224,16 @@ def _write_report(report: dict[str, Any], other: Mapping[str, Any] | None, json:
         from mxrun.report.memory import memory_tables
 
         write_tables(memory_tables(report))
+
+
+def _check_limit(report: Mapping[str, Any], limit: int | None) -> None:
+    """Raise Exit if the arena is larger than the limit."""
+    if limit is not None and report["planned_bytes"] > limit:
+        from mxrun.report.memory import above_limit_message
+        from mxrun.report.notes import write_note
+
+        write_note(above_limit_message(report, limit))
+        raise typer.Exit(_ABOVE)
 
 
 def _write_files(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mxrun.base.sizes import SIZE_FORM, parse_size
 from mxrun.cli.arguments import AllowPlugins, Json, Overrides
+
+if TYPE_CHECKING:
+    from mxrun.commands import pack as command
 
 
 class PackFormName(str, Enum):
@@ -161,10 +164,6 @@ def pack(
       mxrun pack digits_lenet digits.rec --encoding raw
     """
     from mxrun.commands import pack as command
-    from mxrun.report.infer import progress_callback
-    from mxrun.report.notes import write_notes
-    from mxrun.report.pack import pack_parts
-    from mxrun.report.result import write_json, write_tables
     from mxrun.report.status import status
 
     if channels not in (None, 1, 3):
@@ -192,6 +191,16 @@ def pack(
             overwrite,
             allow_plugins,
         )
+    _run(job, json)
+
+
+def _run(job: command.PackJob, json: bool) -> None:
+    """Pack, and write the report."""
+    from mxrun.report.infer import progress_callback
+    from mxrun.report.notes import write_notes
+    from mxrun.report.pack import pack_parts
+    from mxrun.report.result import write_json, write_tables
+
     write_notes(job.notes)
     with progress_callback(job.total, True) as advance:
         report = job.run(advance).to_json()

@@ -23,50 +23,58 @@ def _depth(text: str) -> int:
     return int(text)
 
 
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="WHAT",
+        help="A config (file or bundled name) for its network, the folder or the name of a run "
+        "for its learning curves, the name of an operator, or a symbol in MXNet's JSON "
+        "(net-symbol.json).",
+    ),
+]
+More = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="RUN|KEY=VALUE",
+        help="More runs to draw with the first, or overrides of the config, such as "
+        "train.epochs=3.",
+    ),
+]
+Svg = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write an SVG file instead of drawing in the terminal."),
+]
+Dot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a network in Graphviz's DOT language."),
+]
+Depth = Annotated[
+    int | None,
+    typer.Option(
+        parser=_depth,
+        metavar="N|all",
+        help="Levels of a network's blocks to draw unfolded: of stage1/unit2/conv, 1 folds "
+        "all of stage1 into one box, 2 folds stage1/unit2.",
+        show_default="all in small networks, in large ones as many as fit a page or two",
+    ),
+]
+Log = Annotated[
+    bool | None,
+    typer.Option(
+        "--log/--linear",
+        help="Axis of the curves' values.",
+        show_default="logarithmic from two decades on",
+    ),
+]
+
+
 def plot(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="WHAT",
-            help="A config (file or bundled name) for its network, the folder or the name of a run "
-            "for its learning curves, the name of an operator, or a symbol in MXNet's JSON "
-            "(net-symbol.json).",
-        ),
-    ],
-    more: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="RUN|KEY=VALUE",
-            help="More runs to draw with the first, or overrides of the config, such as "
-            "train.epochs=3.",
-        ),
-    ] = None,
-    svg: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write an SVG file instead of drawing in the terminal."),
-    ] = None,
-    dot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a network in Graphviz's DOT language."),
-    ] = None,
-    depth: Annotated[
-        int | None,
-        typer.Option(
-            parser=_depth,
-            metavar="N|all",
-            help="Levels of a network's blocks to draw unfolded: of stage1/unit2/conv, 1 folds "
-            "all of stage1 into one box, 2 folds stage1/unit2.",
-            show_default="all in small networks, in large ones as many as fit a page or two",
-        ),
-    ] = None,
-    log: Annotated[
-        bool | None,
-        typer.Option(
-            "--log/--linear",
-            help="Axis of the curves' values.",
-            show_default="logarithmic from two decades on",
-        ),
-    ] = None,
+    target: Target,
+    more: More = None,
+    svg: Svg = None,
+    dot: Dot = None,
+    depth: Depth = None,
+    log: Log = None,
     runs: RunsFolder = None,
     json: Json = False,
 ) -> None:
