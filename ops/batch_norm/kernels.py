@@ -176,23 +176,8 @@ class CompiledBatchNorm(Implementation):
         handed = request.is_train and limits.kind != NOT and not _adds(prop)
         scale_and_beta = (extra(0), extra(1)) if handed else (scale, None)
         given = p.use_global_stats or not request.is_train
-        pitch = loops.pitch(source(DATA))
-        parts: list[KernelPart] = []
         states = len(prop.list_arguments())
-        if not given:
-            sampling = Sampling(
-                **loops.sampled,
-                data=source(DATA),
-                data_pitch=Pitch(source(DATA), loops.width),
-                shift=shift,
-            )
-            measured = Statistics(
-                **loops.walk(shift), data=source(DATA), data_pitch=pitch, sums=loops.sums
-            )
-            parts = [
-                loops.alone(loops.of(shift_loop), sampling),
-                loops.together(statistics_loop, measured),
-            ]
+        parts = [] if given else _statistics_parts(loops, shift)
         scaling = Scaling(
             **loops.summed(given, p.eps),
             shift=source(states) if given else shift,
@@ -207,16 +192,9 @@ class CompiledBatchNorm(Implementation):
         )
         parts.append(loops.alone(scale_loop, scaling))
         if output is not None:
-            normalization = Normalization(
-                **loops.walk(mean, scale_and_beta[0], source(BETA)),
-                **limits.forward,
-                data=source(DATA),
-                data_pitch=pitch,
-                output=output,
-                output_pitch=loops.pitch(output),
-                residual=source(RESIDUAL) if _adds(prop) else None,
-            )
-            parts.append(loops.together(normalize_loop, normalization))
+            arrays = (mean, scale_and_beta[0], source(BETA))
+            residual_slot = source(RESIDUAL) if _adds(prop) else None
+            parts.append(_normalization_part(loops, limits, arrays, output, residual_slot))
         channels = request.inputs[BETA].with_layout(PLAIN)
         moving = channels if given else None
         residual = [data] if _adds(prop) else []
@@ -295,6 +273,41 @@ class CompiledBatchNorm(Implementation):
             adding=adding(partial(self.prepare_backward, prop), request, (DATA,)),
         )
         return replace(kernel, pitched_inputs=loops.pitched(first + DATA))
+
+
+def _statistics_parts(loops: _Loops, shift: Scratch) -> list[KernelPart]:
+    """Return the loop that estimates the mean, into `shift`, and the one that sums differences."""
+    data = source(DATA)
+    sampling = Sampling(
+        **loops.sampled, data=data, data_pitch=Pitch(data, loops.width), shift=shift
+    )
+    statistics = Statistics(
+        **loops.walk(shift), data=data, data_pitch=loops.pitch(data), sums=loops.sums
+    )
+    return [
+        loops.alone(loops.of(shift_loop), sampling),
+        loops.together(statistics_loop, statistics),
+    ]
+
+
+def _normalization_part(
+    loops: _Loops,
+    limits: Limits,
+    arrays: tuple[Slot | Scratch, ...],
+    output: Slot,
+    residual: Slot | None,
+) -> KernelPart:
+    """Return the loop that writes the output; `arrays` are mean, scale and beta of each channel."""
+    normalization = Normalization(
+        **loops.walk(*arrays),
+        **limits.forward,
+        data=source(DATA),
+        data_pitch=loops.pitch(source(DATA)),
+        output=output,
+        output_pitch=loops.pitch(output),
+        residual=residual,
+    )
+    return loops.together(normalize_loop, normalization)
 
 
 def _serves(prop: AnyProperty, request: ForwardRequest) -> bool:
