@@ -114,103 +114,161 @@ def open_datasets(
     Raises UserError with the problems of all data sets: files, ranges, fields that do not match the
     network's `inputs`, and classes that training does not know.
     """
-    complete: dict[Hashable, Dataset] = {}
-    opened: dict[str, Dataset] = {}
-    trained: dict[Hashable, Split] = {}
-    diagnostics: list[Diagnostic] = []
-    train = requests.get("train")
+    learned = _Learned(tuple(columns), label_column, encoding, vocabulary)
+    opening = _Opening(requests.get("train"), inputs, learned, classes is not None)
     for role, request in requests.items():
-        source = request.pipeline.source(inputs)
+        opening.open(role, request)
+    opening.renumber_labels(classes)
+    if opening.diagnostics:
+        # Drop duplicates: a key that both sections inherit is reported once.
+        raise UserError(dict.fromkeys(opening.diagnostics))
+    return opening.opened
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """What the data set of training determines for the others, see `open_datasets`."""
+
+    columns: tuple[str, ...]
+    label_column: str
+    encoding: TableEncoding | None
+    vocabulary: Vocabulary | None
+
+
+class _Opening:
+    """Data sets opened one after the other, and the problems found.
+
+    train: the request `train`, if there is one, which is opened first. is_trained: whether the
+    classes of training are known.
+    """
+
+    def __init__(
+        self, train: DatasetRequest | None, inputs: Inputs, learned: _Learned, is_trained: bool
+    ) -> None:
+        self.opened: dict[str, Dataset] = {}
+        self.diagnostics: list[Diagnostic] = []
+        self._train = train
+        self._inputs = inputs
+        self._learned = learned
+        self._is_trained = is_trained
+        self._complete: dict[Hashable, Dataset] = {}
+        # The records that are read for training, and the part of them.
+        self._trained: tuple[Hashable, Split] | None = None
+
+    def open(self, role: str, request: DatasetRequest) -> None:
+        """Open the requested part, or add diagnostics that say why it cannot be."""
         try:
-            if role == "eval" and (train is None or request.options != train.options):
-                # Equal options mean the same table: its columns need not be looked up by name.
-                request = request.with_columns_of(columns, label_column, encoding)
-            elif encoding is not None and role == "train":
-                request = request.with_columns_of(columns, label_column, encoding)
-            options = request.options.model_dump_json()
+            request = self._with_columns(role, request)
             split = _resolved_split(request)
-            key = (request.format.name, options, split.of, tuple(source.items()))
-            if key not in complete:
-                complete[key] = request.format.open(request.options, split.of, source, vocabulary)
+            records = (request.format.name, request.options.model_dump_json(), split.of)
+            complete = self._read(records, request, split.of)
         except (UserError, MemoryError) as error:
-            place = place_of(request.places, "path")
-            diagnostics += [
-                replace(diagnostic, place=diagnostic.place or place)
-                for diagnostic in _problems(error, request.format.name)
-            ]
-            continue
+            self.diagnostics += _placed(error, request, "path")
+            return
         problems: tuple[Diagnostic, ...] = ()
         if role == "train":
-            # With given classes the model is trained already: a class may have lost its records
-            # since.
-            problems += complete[key].check_empty(role, request.places) if classes is None else ()
-            columns, label_column = complete[key].columns, complete[key].label_column
-            vocabulary = vocabulary or complete[key].vocabulary
-            trained[key[:3]] = split
-        problems += complete[key].check_split(split, request.places)
+            # In a trained model's data a class may have lost its records since.
+            problems += () if self._is_trained else complete.check_empty(role, request.places)
+            self._learn_columns(complete)
+            self._trained = records, split
+        problems += complete.check_split(split, request.places)
         part: Dataset | None = None
-        is_learned = complete[key].features is None or encoding is not None
-        is_learned &= complete[key].texts is None or vocabulary is not None
-        # Without training's encoding there is nothing to say about the columns of evaluation.
-        if not problems and (is_learned or role != "eval" or train is None):
-            learned = (encoding, vocabulary)
-            part, problems = _part(complete[key].part(split), request, role, inputs, *learned)
-            if part is not None and role == "train":
-                encoding, vocabulary = part.encoding, part.vocabulary
-        if role == "eval" and diagnostics and part is not None and part.encoding is not None:
-            # What does not fit the network does not do so in training either.
-            problems = ()
-        if not problems and role == "eval" and key[:3] in trained:
-            parts = (trained[key[:3]], split)
-            problems += complete[key].check_shares(*parts, request.places)
-        diagnostics += problems
+        if not problems and self._can_encode(role, complete):
+            part, problems = self._part(role, complete.part(split), request)
+        if role == "eval":
+            if self.diagnostics and part is not None and part.encoding is not None:
+                # What does not fit the network does not do so in training either.
+                problems = ()
+            if not problems and self._trained is not None and self._trained[0] == records:
+                problems += complete.check_shares(self._trained[1], split, request.places)
+        self.diagnostics += problems
         if part is not None and not problems:
-            opened[role] = part
-    if classes is None and "train" in opened:
-        classes = opened["train"].classes
-    if classes is not None:
-        for role, dataset in opened.items():
+            self.opened[role] = part
+
+    def renumber_labels(self, classes: Sequence[str] | None) -> None:
+        """Renumber the labels of all opened data sets to `classes`, by default training's."""
+        if classes is None and "train" in self.opened:
+            classes = self.opened["train"].classes
+        if classes is None:
+            return
+        for role, dataset in self.opened.items():
             try:
-                opened[role] = dataset.with_classes(classes, role)
+                self.opened[role] = dataset.with_classes(classes, role)
             except UserError as error:
-                diagnostics += error.diagnostics
-    if diagnostics:
-        # Drop duplicates: a key that both sections inherit is reported once.
-        raise UserError(dict.fromkeys(diagnostics))
-    return opened
+                self.diagnostics += error.diagnostics
 
+    def _with_columns(self, role: str, request: DatasetRequest) -> DatasetRequest:
+        """Return the request with training's columns, if it has to look them up by name."""
+        learned, train = self._learned, self._train
+        if role == "eval":
+            # Equal options mean the same table.
+            follows = train is None or request.options != train.options
+        else:
+            follows = role == "train" and learned.encoding is not None
+        if not follows:
+            return request
+        return request.with_columns_of(learned.columns, learned.label_column, learned.encoding)
 
-def _part(
-    part: Dataset,
-    request: DatasetRequest,
-    role: str,
-    inputs: Inputs,
-    encoding: TableEncoding | None,
-    vocabulary: Vocabulary | None,
-) -> tuple[Dataset | None, tuple[Diagnostic, ...]]:
-    """Return a part with its table's columns encoded and its texts as tokens, or None, and the
-    reasons why it does not fit.
+    def _read(self, records: Hashable, request: DatasetRequest, name: str) -> Dataset:
+        """Return the complete split `name`, which is read once for all requests of `records`."""
+        source = request.pipeline.source(self._inputs)
+        key = (records, tuple(source.items()))
+        if key not in self._complete:
+            self._complete[key] = request.format.open(
+                request.options, name, source, self._learned.vocabulary
+            )
+        return self._complete[key]
 
-    encoding, vocabulary: those of training; None for training's own part, from which they are
-    learned.
-    """
-    place = place_of(request.places, "dataset")
-    part = replace(part, place=place, pipeline=request.pipeline, inputs=inputs)
-    if part.features is not None:
+    def _learn_columns(self, complete: Dataset) -> None:
+        """Take over what the complete split of training determines for the other data sets."""
+        self._learned = replace(
+            self._learned,
+            columns=complete.columns,
+            label_column=complete.label_column,
+            vocabulary=self._learned.vocabulary or complete.vocabulary,
+        )
+
+    def _can_encode(self, role: str, complete: Dataset) -> bool:
+        """Return whether there is an encoding or vocabulary, or one that is learned of this part.
+
+        Without training's encoding there is nothing to say about the columns of evaluation.
+        """
+        is_learned = complete.features is None or self._learned.encoding is not None
+        is_learned &= complete.texts is None or self._learned.vocabulary is not None
+        return is_learned or role != "eval" or self._train is None
+
+    def _part(
+        self, role: str, part: Dataset, request: DatasetRequest
+    ) -> tuple[Dataset | None, tuple[Diagnostic, ...]]:
+        """Return a part with its table's columns encoded and its texts as tokens, or None, and the
+        reasons why it does not fit.
+
+        Encoding and vocabulary are those of training, or are learned of this part.
+        """
+        learned = self._learned
+        place = place_of(request.places, "dataset")
+        part = replace(part, place=place, pipeline=request.pipeline, inputs=self._inputs)
+        key = "columns"
         try:
-            part = part.encoded(encoding or learn_encoding(part.features), role)
+            if part.features is not None:
+                part = part.encoded(learned.encoding or learn_encoding(part.features), role)
+            key = "tokens"
+            if part.texts is not None:
+                part = part.tokenized(learned.vocabulary or part.texts.learn())
         except (UserError, MemoryError) as error:
-            where = place_of(request.places, "columns")
-            found = _problems(error, request.format.name)
-            return None, tuple(replace(each, place=each.place or where) for each in found)
-    if part.texts is not None:
-        try:
-            part = part.tokenized(vocabulary or part.texts.learn())
-        except (UserError, MemoryError) as error:
-            where = place_of(request.places, "tokens")
-            found = _problems(error, request.format.name)
-            return None, tuple(replace(each, place=each.place or where) for each in found)
-    return part, part.check(inputs, request.places, request.pipeline)
+            return None, _placed(error, request, key)
+        if role == "train":
+            self._learned = replace(learned, encoding=part.encoding, vocabulary=part.vocabulary)
+        return part, part.check(self._inputs, request.places, request.pipeline)
+
+
+def _placed(
+    error: UserError | MemoryError, request: DatasetRequest, key: str
+) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics for what could not be read; those without a place get the key's."""
+    place = place_of(request.places, key)
+    found = _problems(error, request.format.name)
+    return tuple(replace(each, place=each.place or place) for each in found)
 
 
 def _resolved_split(request: DatasetRequest) -> Split:
