@@ -59,7 +59,7 @@ class ForwardParts:
                 self._products(layer, side)
                 self._steps(layer, side, output)
             if outputs[0] is not whole:
-                self.build.copy_rows(outputs[0], whole, p.hidden)
+                self.build.copy_rows(outputs[0], whole, self.build.layout.rows, p.hidden)
 
     def _output(self, layer: int) -> Slot:
         """Return the output of a layer; without backward, the layers share the operator's."""

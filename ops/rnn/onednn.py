@@ -153,6 +153,7 @@ class OnednnRNN(Implementation):
             },
             gradients=scratch.gradients,
             read_grad=scratch.read_grad,
+            states_space=scratch.states_space,
         )
         build = KernelBuilder(layout, len(scratch.specs))
         BackwardParts(build, slots).add()
@@ -182,7 +183,8 @@ class _GradientSpace:
     """Scratch tensors of backward that may take the memory of tensors that it has read.
 
     gradients: those of the gates, by what is recorded. read_grad: that of the output of a layer but
-    the last one. specs: of the kernel's extra outputs; in_place: as in Kernel.
+    the last one. states_space: for the states of one of two directions of a single layer. specs: of
+    the kernel's extra outputs; in_place: as in Kernel.
     """
 
     def __init__(
@@ -207,6 +209,9 @@ class _GradientSpace:
         self.read_grad: Slot | None = None
         if p.num_layers > 1:
             self.read_grad = self._add(layout.spec(layout.rows, layout.width), replaced)
+        self.states_space: Slot | None = None
+        if p.num_layers == 1 and p.directions > 1:
+            self.states_space = self._add(layout.spec(layout.rows, layout.width), replaced)
 
     def _add(self, spec: TensorSpec, replaced: int | None) -> Slot:
         number = len(self.specs)

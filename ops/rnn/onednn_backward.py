@@ -34,7 +34,8 @@ class BackwardSlots:
     for zeros. output_grad, last_state_grad, last_cell_grad: gradients of the outputs. data_grad,
     vector_grad, state_grad, cell_grad: gradients of the inputs. data_dtype: of data's gradient.
     records: what forward has kept. gradients: space for the gradients of what is recorded, perhaps
-    its memory. read_grad: of what a layer but the first one reads.
+    its memory. read_grad: of what a layer but the first one reads. states_space: space for the
+    states of one direction; None: scratch space.
     """
 
     data: Slot
@@ -55,6 +56,7 @@ class BackwardSlots:
     records: Mapping[TensorKey, RowTensor]
     gradients: Mapping[TensorKey, Slot]
     read_grad: Slot | None
+    states_space: Slot | None
 
     @property
     def first_states(self) -> dict[str, Slot | None]:
@@ -160,14 +162,8 @@ class BackwardParts:
             target = TensorSpec(weight.shape), shifted(vector_grad, weight.offset)
             build.product(left, right, target, transposed=(True, False))
         self._bias_gradients(layer, side, vector_grad)
-        # Last, because it changes the gradients of the products.
-        start = shifted(vector_grad, weights[layer, side, "recurrent_weight"].offset)
-        gates = self.x_grad(layer, side)
-        self._recurrent_gradient(layer, side, gates, self._same_rows, start)
-        if p.mode == "gru":
-            rest = shifted(start, self._same_rows * p.hidden)
-            others = self.other_grad(layer, side)
-            self._recurrent_gradient(layer, side, others, p.state_size, rest)
+        start = weights[layer, side, "recurrent_weight"].offset
+        self._recurrent_gradient(layer, side, shifted(vector_grad, start))
 
     @property
     def _same_rows(self) -> int:
@@ -189,51 +185,52 @@ class BackwardParts:
             self._column_sum(others, shifted(y_bias, same))
         self.build.parts.append(copy_part(x_bias, y_bias, same, layout.device))
 
-    def _recurrent_gradient(
-        self, layer: int, side: int, rows: RowTensor, columns: int, target: Slot
-    ) -> None:
+    def _recurrent_gradient(self, layer: int, side: int, target: Slot) -> None:
         """Add the product of gradients with the states before their steps.
 
-        States are recorded after each step, so that all rows but those of the first step are
-        multiplied with the states of neighbouring rows. With the batch first, the row before a
-        first step belongs to another sequence: these gradients, which nothing else reads, become 0.
+        It is the last one, because the gradients of the input's products become those of the
+        states' products. States are recorded after each step, so that all rows but those of the
+        first step are multiplied with the states of neighbouring rows. With the batch first, the
+        row before a first step belongs to another sequence: these gradients become 0.
         """
         build, layout = self.build, self.build.layout
-        hidden, first = layout.parameters.hidden, self.first("states", layer, side)
-        output = TensorSpec((columns, hidden)), target
+        p, first = layout.parameters, self.first("states", layer, side)
+        output = TensorSpec((p.rows, p.hidden)), target
+        rows = self.x_grad(layer, side)
+        if p.mode == "gru":
+            others, last = self.other_grad(layer, side), rows.part(self._same_rows)
+            build.copy_rows(others, last, layout.rows, p.state_size)
         begin = rows.from_row(layout.step_stride * (layout.steps - 1) if side else 0)
-        pitch = rows.pitch * layout.batch_stride
+        begin = replace(begin, pitch=rows.pitch * layout.batch_stride)
         if first is not None:
-            build.product(
-                self._matrix(begin, layout.batch, columns),
-                (layout.spec(layout.batch, hidden), self._rounded(first, layout.batch * hidden)),
-                output,
-                transposed=(True, False),
-                pitches=(pitch, 0),
-            )
+            dense = build.compact(begin, layout.batch, p.rows, None)
+            state = layout.spec(layout.batch, p.hidden), self._rounded(first, layout.batch)
+            left = self._matrix(dense, layout.batch, p.rows)
+            build.product(left, state, output, transposed=(True, False))
         if layout.steps == 1:
             if first is None:
-                build.parts.append(zero_part(target, columns * hidden, layout.device))
+                build.parts.append(zero_part(target, p.rows * p.hidden, layout.device))
             return
         if not layout.is_steps_first:
-            build.zero_rows(begin.slot, layout.batch, columns, pitch)
+            build.zero_rows(begin.slot, layout.batch, p.rows, begin.pitch)
         states = self.states(layer, side)
-        count = layout.rows - layout.step_stride
+        states = build.compact(states, layout.rows, p.hidden, self.slots.states_space)
         later, earlier = rows.from_row(layout.step_stride), states
         if side:
             later, earlier = rows, states.from_row(layout.step_stride)
+        count = layout.rows - layout.step_stride
         build.product(
-            self._matrix(later, count, columns),
-            self._matrix(earlier, count, hidden),
+            self._matrix(later, count, p.rows),
+            self._matrix(earlier, count, p.hidden),
             output,
             transposed=(True, False),
             adds=first is not None,
-            pitches=(rows.pitch, states.pitch),
         )
 
-    def _rounded(self, state: RowTensor, count: int) -> Slot:
+    def _rounded(self, state: RowTensor, rows: int) -> Slot:
         """Return float32 states in the dtype of the rows."""
         layout = self.build.layout
+        count = rows * layout.parameters.hidden
         if layout.dtype == FLOAT32:
             return state.slot
         rounded = self.build.fresh(layout.spec(count))

@@ -60,13 +60,12 @@ class KernelBuilder:
         transposed: tuple[bool, bool] = (False, False),
         bias: Slot | None = None,
         adds: bool = False,
-        pitches: tuple[int, int] = (0, 0),
     ) -> None:
         """Add a product of all rows by oneDNN, as in `matrix_product`; raises Unsupported."""
         rows, columns = output[0].shape
         inner = left[0].shape[0 if transposed[0] else 1]
         team = self.layout.device.team_for_flops(2 * rows * columns * inner)
-        product = matrix_product(left, right, output, team, transposed, bias, adds, pitches)
+        product = matrix_product(left, right, output, team, transposed, bias, adds)
         self.parts.append(PrimitivePart(product.prepare(UNCONSTRAINED), product.slots))
 
     def multiplied(self, weight: PackedWeight, vector: Slot) -> tuple[TensorSpec, Slot]:
@@ -101,10 +100,10 @@ class KernelBuilder:
         team = self.layout.device.team_for_elements(count * columns)
         self.parts.append(LoopPart(zero_rows_loop, zeroing, team))
 
-    def copy_rows(self, read: RowTensor, written: RowTensor, columns: int) -> None:
+    def copy_rows(self, read: RowTensor, written: RowTensor, rows: int, columns: int) -> None:
         """Add a copy of `columns` of each row of one dtype."""
         # Two elements of bfloat16 are copied as one float.
-        packed, rows = 4 // item_size(read.dtype), self.layout.rows
+        packed = 4 // item_size(read.dtype)
         copy = RowCopy(
             rows=rows,
             columns=columns // packed,
@@ -117,6 +116,15 @@ class KernelBuilder:
         )
         team = self.layout.device.team_for_elements(rows * columns)
         self.parts.append(LoopPart(copy_rows_loop, copy, team))
+
+    def compact(self, read: RowTensor, rows: int, columns: int, space: Slot | None) -> RowTensor:
+        """Return rows without gaps: a copy in `space` or scratch space where they have gaps."""
+        if read.pitch == columns:
+            return read
+        found = space or self.fresh(TensorSpec((rows, columns), read.dtype))
+        copy = RowTensor(found, columns, dtype=read.dtype)
+        self.copy_rows(read, copy, rows, columns)
+        return copy
 
     def panels(self, weight: Slot, columns: int, inner: int, is_transposed: bool) -> Slot:
         """Add the packing of a weight; return the panels of its `columns` columns."""
