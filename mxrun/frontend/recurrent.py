@@ -1,8 +1,9 @@
 """Wiring of `recurrent:`: its layers become the body of a recurrence, with the steps first.
 
 A recurrence has the steps on the first axis of its sequences and outputs, a config on the second:
-sequences and outputs pass through SwapAxis. With lengths, sequences and outputs are masked, and so
-is every memory, so that nothing beyond a record's last step reaches a result.
+sequences and outputs pass through SwapAxis. With lengths, outputs are masked; sequences and
+memories hold their last values, so that what a layer computes beyond a record's last step is finite
+as well, and nothing of it reaches a result.
 """
 
 from __future__ import annotations
@@ -315,8 +316,10 @@ class _Composition:
         valid = NodeEntry(Node(f"{scope}/valid"))
         if lengths is not None:
             given[SEQUENCE_LENGTH] = lengths
+            own = {node.name: node for node in topological([*heads, *memories.values()])}
             memories = {
-                key: self._masked(valid, head, f"{scope}/{key}") for key, head in memories.items()
+                key: self._held(valid, head, own, f"{scope}/{key}")
+                for key, head in memories.items()
             }
             heads += [memories[key] for key in final]
         parameters = RecurrenceParameters(
@@ -401,8 +404,8 @@ class _Composition:
         lengths, entry = self._outside.lengths, self._swapped(outer, f"{name}/steps")
         if lengths is None:
             return entry
-        entry = NodeEntry(self._node("SequenceMask", f"{name}/valid", [entry, lengths], _BY_LENGTH))
-        return self._reversed(entry, lengths, name) if reverse else entry
+        held = self._node("_sequence_hold", f"{name}/valid", [entry, lengths], _BY_LENGTH)
+        return self._reversed(NodeEntry(held), lengths, name) if reverse else NodeEntry(held)
 
     def _output(self, entry: NodeEntry, name: str, reverse: bool) -> NodeEntry:
         """Return a stacked output with the batch first."""
@@ -417,10 +420,16 @@ class _Composition:
         node = self._node("SequenceReverse", f"{name}/reversed", [entry, lengths], _BY_LENGTH)
         return NodeEntry(node)
 
-    def _masked(self, valid: NodeEntry, head: NodeEntry, name: str) -> NodeEntry:
-        """Return a memory's next value; zeros for records that have ended."""
-        zeros = NodeEntry(self._node("zeros_like", f"{name}/zeros", [head]))
-        return NodeEntry(self._node("where", f"{name}/kept", [valid, head, zeros]))
+    def _held(
+        self, valid: NodeEntry, head: NodeEntry, nodes: Mapping[str, Node], name: str
+    ) -> NodeEntry:
+        """Return the next value of the memory `name`; its own for records that have ended.
+
+        nodes: those of the body by name. The records that have ended pass on no gradient.
+        """
+        own = NodeEntry(nodes.get(name) or Node(name, place=self._layer.place))
+        own = NodeEntry(self._node("BlockGrad", f"{name}/held", [own]))
+        return NodeEntry(self._node("where", f"{name}/kept", [valid, head, own]))
 
     def _swapped(self, entry: NodeEntry, name: str) -> NodeEntry:
         return NodeEntry(self._node("SwapAxis", name, [entry], {"dim1": 0, "dim2": 1}))

@@ -19,7 +19,7 @@ from mxrun.ops.indexing.kernels import (
 from mxrun.ops.sequence.loops import Sequences, sequence_loop
 
 
-@implement("SequenceMask", "SequenceReverse", backend="jit")
+@implement("SequenceMask", "SequenceReverse", "_sequence_hold", backend="jit")
 class CompiledSequences(Implementation):
     """One pass over float32 or bfloat16 data, with int32 lengths."""
 
@@ -72,7 +72,8 @@ def _part(
         lengths=lengths,
         data=source(0),
         output=target(0),
-        reverses=int(not masks),
+        reverses=int(prop.type_string == "SequenceReverse"),
+        holds=int(prop.type_string == "_sequence_hold" and not is_backward),
         value=float(p.value) if masks and not is_backward else 0.0,
         is_added=int(request.requests[0] is OpReqType.ADD),
     )

@@ -12,6 +12,7 @@ from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lan
 class Sequences(Arguments):
     """Data [steps, batch, columns], or [batch, steps, columns] with axis 1.
 
+    holds: whether steps after the end of a sequence are its last step, if it has one.
     lengths: None if all sequences have full length. reverses: whether the steps of a sequence are
     reversed, else those after its end have the value. is_added: whether the result is added.
     """
@@ -24,6 +25,7 @@ class Sequences(Arguments):
     data: Floats
     output: Floats
     reverses: Integer
+    holds: Integer
     value: Real
     is_added: Integer
 
@@ -42,7 +44,8 @@ def write(call: Sequences, at: int, value: Any, count: int) -> None:
 def sequence_loop(call: Sequences) -> None:
     """output[t, n] = data[length[n] - 1 - t, n] or data[t, n] for t < length[n].
 
-    After the end it is data[t, n] if the steps are reversed, else the value.
+    After the end it is data[t, n] if the steps are reversed, data[length[n] - 1, n] if the last
+    one holds, else the value.
     """
     columns = call.columns
     at, end = share(call.steps * call.batch * columns)
@@ -61,6 +64,9 @@ def sequence_loop(call: Sequences) -> None:
         if call.reverses and step < length:
             read += (length - 1 - 2 * step) * stride * columns
         masked = call.reverses == 0 and step >= length
+        if masked and call.holds and length > 0:
+            masked = False
+            read += (length - 1 - step) * stride * columns
         for j in range(0, width, LANES):
             if masked:
                 write(call, at + j, filler, width - j)

@@ -102,6 +102,25 @@ class SequenceMaskProperty(InPlaceProperty[SequenceParameters], SequenceProperty
         return SequenceMask(self.parameters)
 
 
+@register("_sequence_hold")
+class SequenceHoldProperty(SequenceProperty):
+    """output = data where step < length, then data's step length - 1.
+
+    Steps after the end have values that a layer expects, where 0 may have no finite result. Those
+    of a sequence without steps are 0, and so are integers after the end, such as further lengths.
+    data, output [steps, batch, ...], or [batch, steps, ...] with axis 1; sequence_length [batch].
+    The gradient of data is the output's gradient before the end, else 0: no result may depend on
+    steps after it. Backward reads the output's gradient and sequence_length.
+    """
+
+    type_string = "_sequence_hold"
+    nonstandard_gradient = "That of steps after the end is left out: they change no result."
+
+    def create_operator(self) -> Operator:
+        """Create the NumPy body."""
+        return SequenceHold(self.parameters)
+
+
 @register("SequenceLast")
 class SequenceLastProperty(SequenceProperty):
     """output = data's step length - 1 of each sequence, or the last step.
@@ -188,6 +207,23 @@ class SequenceMask(SequenceOperator):
         valid = np.arange(len(steps))[:, None] < lengths
         valid = valid.reshape(valid.shape + (1,) * (data.ndim - _MIN_RANK))
         return self.steps_first(np.where(valid, steps, steps.dtype.type(value)))
+
+
+class SequenceHold(SequenceMask):
+    """NumPy body."""
+
+    def forward(self, call: ForwardCall) -> None:
+        """output = data before the end, then the last step."""
+        data = call.inputs.data
+        if np.issubdtype(data.dtype, np.integer):
+            call.store(output=self._masked(call, data, 0.0))
+            return
+        steps, lengths = self.steps_first(data), self.lengths(call, data.shape)
+        places = np.minimum(np.arange(len(steps))[:, None], np.maximum(lengths - 1, 0))
+        held = steps[places, np.arange(len(lengths))]
+        # A sequence without steps has none to hold.
+        held[:, lengths == 0] = 0
+        call.store(output=self.steps_first(held))
 
 
 class SequenceLast(SequenceOperator):

@@ -202,6 +202,45 @@ def test_L8_results_are_those_of_shorter_batches(tmp_path: Path) -> None:
         np.testing.assert_allclose(long[f"train rnn/{name}_grad"], scaled, rtol=1e-5, atol=1e-7)
 
 
+LOGARITHMS = """\
+    - recurrent:
+        name: rnn
+        sequences: {x: data}
+        memories: {h: {layer: next, shape: [5], initial: first}}
+        lengths: lengths
+        layers:
+          - log: {name: of_x, data: x}
+          - log: {name: of_h, data: h}
+          - Concat: {name: both, inputs: [of_x, of_h]}
+          - FullyConnected: {name: fc, num_hidden: 5}
+          - exp: {name: next}
+        outputs: [next]
+"""
+
+
+@pytest.mark.parametrize("way", ["reverse=false", "reverse=true"])
+@pytest.mark.parametrize("kind", ["cpu", "reference"])
+def test_L8_layers_that_are_not_finite_at_0_have_finite_gradients(
+    tmp_path: Path, kind: str, way: str
+) -> None:
+    inputs = f"{{data: [{STEPS}, 3], first: [5], target: [{STEPS}, 5], lengths: []}}"
+    text = config(inputs, LOGARITHMS + TARGETS)
+    weight = np.random.default_rng(1).normal(size=(5, 8)).astype(np.float32)
+    given = {
+        "data": np.exp(records()),
+        "first": np.ones((BATCH, 5), np.float32),
+        "rnn/fc_weight": 0.1 * weight,
+        "lengths": LENGTHS,
+    }
+    found = equals_unrolled(tmp_path, text, f"{KEYS}.{way}", given=given, kind=kind)
+    assert all(np.isfinite(value).all() for value in found.values())
+    assert np.abs(found["train rnn/fc_weight_grad"]).min() > 0
+    # No value of the padding is read.
+    for record, length in enumerate(LENGTHS):
+        given["data"][record, length:] = np.nan
+    assert_same_bits(found, outcome(tmp_path, text, f"{KEYS}.{way}", given=given, kind=kind))
+
+
 TAGGER = """\
     - recurrent:
         name: document

@@ -31,6 +31,17 @@ def mask(parameters: MXNetParameters, data: Tensor, *given: Tensor) -> Tensor:
     return _steps_first(parameters, torch.where(valid, steps, value))
 
 
+def hold(parameters: MXNetParameters, data: Tensor, lengths: Tensor) -> Tensor:
+    masked = mask(parameters, data, lengths)
+    if not data.is_floating_point():
+        return masked
+    steps = _steps_first(parameters, masked)
+    ends, numbers = _lengths(steps, (lengths,)), torch.arange(len(steps))[:, None]
+    held = _rows(steps, torch.minimum(numbers, (ends - 1).clamp(min=0)))
+    valid = (numbers < ends).reshape(*steps.shape[:2], *(1,) * (steps.dim() - 2))
+    return _steps_first(parameters, torch.where(valid, steps, held.detach()))
+
+
 def last(parameters: MXNetParameters, data: Tensor, *given: Tensor) -> Tensor:
     steps = _steps_first(parameters, data)
     return _rows(steps, (_lengths(steps, given) - 1).clamp(min=0))
@@ -43,4 +54,9 @@ def turned(parameters: MXNetParameters, data: Tensor, *given: Tensor) -> Tensor:
     return _steps_first(parameters, _rows(steps, order))
 
 
-OPERATORS: Operators = {"SequenceMask": mask, "SequenceLast": last, "SequenceReverse": turned}
+OPERATORS: Operators = {
+    "SequenceMask": mask,
+    "_sequence_hold": hold,
+    "SequenceLast": last,
+    "SequenceReverse": turned,
+}

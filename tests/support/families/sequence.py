@@ -30,6 +30,14 @@ def mask(p: Any, inputs: list[Array]) -> list[Array]:
     return [np.stack([one for one, _ in found], 1 - p.axis)]
 
 
+def hold(p: Any, inputs: list[Array]) -> list[Array]:
+    """Repeat the last step of each sequence; zeros without one."""
+    found = sequences(p, inputs)
+    for one, length in found:
+        one[length:] = one[length - 1] if length else 0
+    return [np.stack([one for one, _ in found], 1 - p.axis)]
+
+
 def last(p: Any, inputs: list[Array]) -> list[Array]:
     """Select one step of each sequence."""
     return [np.stack([one[max(length, 1) - 1] for one, length in sequences(p, inputs)])]
@@ -62,6 +70,9 @@ ROWS: list[Row] = [
     sized("SequenceMask", USED, (5, 4)),
     sized("SequenceMask", {**USED, "axis": 1, "value": 0.5}, (3, 5, 2, 2), 0),
     sized("SequenceMask", USED, (40, 30, 35)),
+    sized("_sequence_hold", USED, (4, 3, 2), 0, peers=("PyTorch",)),
+    sized("_sequence_hold", {**USED, "axis": 1}, (3, 5, 2, 2), peers=("PyTorch",)),
+    sized("_sequence_hold", USED, (40, 30, 35), peers=("PyTorch",)),
     sized("SequenceLast", {}, (4, 3, 2)),
     sized("SequenceLast", USED, (4, 3, 2)),
     sized("SequenceLast", USED, (5, 4)),
@@ -79,6 +90,7 @@ ROWS: list[Row] = [
 
 REFERENCES: dict[str, Reference] = {
     "SequenceMask": mask,
+    "_sequence_hold": hold,
     "SequenceLast": last,
     "SequenceReverse": turned,
 }
