@@ -1,23 +1,27 @@
-"""Code of the intrinsics that are declared in `products`: tiles of sums in vector registers."""
+"""Code of the intrinsics that are declared in `products`: tiles that cover any matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 
 from mxrun.codegen import products
-from mxrun.codegen.llvm_target import call_function
 from mxrun.codegen.sequential.intrinsic import Intrinsic, typed
 from mxrun.codegen.sequential.kinds import FLOAT32, FLOATS, INT64, Kind, Pointer
-from mxrun.codegen.sequential.llvm_column import broadcast
 from mxrun.codegen.sequential.llvm_control import WORD, counted_loop
+from mxrun.codegen.sequential.register_tile import (
+    Step,
+    TileFactors,
+    multiply_floats,
+    multiply_pairs,
+    tile_sums,
+    vector_at,
+)
 from mxrun.codegen.vectors import LANES
 
 _POINTER = Pointer(FLOAT32)
-_FLOAT = FLOAT32.code
 # Rows of the tiles, largest first. Tiles of other heights and widths made no product faster, but
 # the code takes a third longer to compile.
 _ROWS = (6, 2)
@@ -25,39 +29,12 @@ _ROWS = (6, 2)
 # row of the right factor; otherwise a vector takes several registers.
 _WIDE, _NARROW = (4, 2, 1), (1,)
 
-# (builder, sums, a broadcast element, a vector) -> the sums with the product added.
-_Step = Callable[[Any, Any, Any, Any], Any]
-
-
-def _multiply(builder: Any, total: Any, element: Any, vector: Any) -> Any:
-    return call_function(builder, f"llvm.fma.v{LANES}f32", FLOATS.code, [element, vector, total])
-
-
-def multiply_pairs(builder: Any, total: Any, element: Any, vector: Any) -> Any:
-    """Add to float32 sums the products of bfloat16 pairs, given as float32 vectors."""
-    halves = ir.VectorType(_BFloat16(), 2 * LANES)
-    given = [total, *(builder.bitcast(each, halves) for each in (element, vector))]
-    return call_function(builder, "llvm.x86.avx512bf16.dpbf16ps.512", FLOATS.code, given)
-
-
-class _BFloat16(ir.Type):  # type: ignore[misc]
-    """LLVM's type bfloat, which llvmlite lacks."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _BFloat16)
-
-    def __hash__(self) -> int:
-        return hash(_BFloat16)
-
 
 def _widths() -> tuple[int, ...]:
     return _WIDE if llvm.get_host_cpu_features().get("avx512f") else _NARROW
 
 
-def _function(name: str, step: _Step) -> Intrinsic:
+def _function(name: str, step: Step) -> Intrinsic:
     """Return an intrinsic that calls a function, which is generated once per module."""
     kinds: list[Kind | Pointer] = [
         *(_POINTER, INT64, INT64),
@@ -80,7 +57,7 @@ def _function(name: str, step: _Step) -> Intrinsic:
     return typed(None, *kinds)(call)
 
 
-def _generate(function: Any, step: _Step) -> None:
+def _generate(function: Any, step: Step) -> None:
     """Generate the loops over tiles: columns outside, so that these of the right stay in cache."""
     builder = ir.IRBuilder(function.append_basic_block("start"))
     columns = function.args[11]
@@ -94,7 +71,7 @@ def _generate(function: Any, step: _Step) -> None:
     builder.ret_void()
 
 
-def _rows(builder: Any, function: Any, column: Any, vectors: int, step: _Step) -> None:
+def _rows(builder: Any, function: Any, column: Any, vectors: int, step: Step) -> None:
     rows = function.args[10]
     first: Any = WORD(0)
     for height in _ROWS:
@@ -106,61 +83,29 @@ def _rows(builder: Any, function: Any, column: Any, vectors: int, step: _Step) -
 
 
 def _tile(
-    builder: Any, function: Any, row: Any, column: Any, height: int, vectors: int, step: _Step
+    builder: Any, function: Any, row: Any, column: Any, height: int, vectors: int, step: Step
 ) -> None:
-    """Generate the sums of one tile."""
+    """Generate one tile: its sums begin with 0, and are written or added."""
     output, to, output_step, left, left_at, row_step, inner_step = function.args[:7]
     right, right_at, right_step, _, _, inner, is_added = function.args[7:]
-    kind = FLOATS.code
-
-    def place(pointer: Any, position: Any) -> Any:
-        return builder.bitcast(builder.gep(pointer, [position]), kind.as_pointer())
-
-    starts = [
-        builder.add(left_at, builder.mul(builder.add(row, WORD(i)), row_step))
-        for i in range(height)
-    ]
-    lefts = [builder.gep(left, [start]) for start in starts]
-    rights = builder.gep(right, [builder.add(right_at, column)])
+    factors = TileFactors(
+        left=builder.gep(left, [builder.add(left_at, builder.mul(row, row_step))]),
+        row_bytes=builder.mul(row_step, WORD(4)),
+        inner_bytes=builder.mul(inner_step, WORD(4)),
+        element=FLOAT32.code,
+        right=builder.gep(right, [builder.add(right_at, column)]),
+        right_step=right_step,
+        inner=inner,
+    )
     first = builder.add(builder.add(to, builder.mul(row, output_step)), column)
+    starts = [builder.add(first, builder.mul(WORD(i), output_step)) for i in range(height)]
     targets = [
-        place(output, builder.add(first, builder.add(builder.mul(WORD(i), output_step), WORD(j))))
-        for i in range(height)
+        vector_at(builder, output, builder.add(start, WORD(j)))
+        for start in starts
         for j in range(0, vectors * LANES, LANES)
     ]
-    zero = ir.Constant(kind, None)
-    before, body, after = (builder.append_basic_block(name) for name in ("sum", "terms", "write"))
-    builder.branch(before)
-    builder.position_at_end(before)
-    builder.cbranch(builder.icmp_signed(">", inner, WORD(0)), body, after)
-    builder.position_at_end(body)
-    index = builder.phi(WORD)
-    index.add_incoming(WORD(0), before)
-    totals = [builder.phi(kind) for _ in targets]
-    for total in totals:
-        total.add_incoming(zero, before)
-    at = builder.mul(index, right_step)
-    vector_list = [
-        builder.load(place(rights, builder.add(at, WORD(j * LANES))), align=4)
-        for j in range(vectors)
-    ]
-    offset, results = builder.mul(index, inner_step), []
-    for i in range(height):
-        element = broadcast(builder, builder.load(builder.gep(lefts[i], [offset]), align=4), LANES)
-        for j in range(vectors):
-            results.append(step(builder, totals[i * vectors + j], element, vector_list[j]))
-    following = builder.add(index, WORD(1), flags=["nsw"])
-    index.add_incoming(following, body)
-    for total, result in zip(totals, results, strict=True):
-        total.add_incoming(result, body)
-    builder.cbranch(builder.icmp_signed("<", following, inner), body, after)
-    builder.position_at_end(after)
-    sums = []
-    for result in results:
-        found = builder.phi(kind)
-        found.add_incoming(zero, before)
-        found.add_incoming(result, body)
-        sums.append(found)
+    zero = ir.Constant(FLOATS.code, None)
+    sums = tile_sums(builder, factors, height, [zero] * len(targets), step)
     adds = builder.icmp_signed("!=", is_added, WORD(0))
     with builder.if_else(adds) as (added, written):
         with added:
@@ -172,6 +117,6 @@ def _tile(
 
 
 PRODUCTS: dict[Any, Intrinsic] = {
-    products.multiply_block: _function("multiply_block", _multiply),
+    products.multiply_block: _function("multiply_block", multiply_floats),
     products.multiply_pairs: _function("multiply_pairs", multiply_pairs),
 }
