@@ -279,6 +279,7 @@ def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) 
         if set(graphs) not in ({EVALUATE}, {GENERATE}, {GENERATE, PREFILL}):
             raise InternalError("a plan of other phases than inference changes its parameters")
         graphs = fold_parameter_constants(graphs)
+    _check_states(graphs)
     pinned = place_pinned(list(graphs.values()), request.staged)
     sharing = Sharing(request.in_place, request.join, request.add_to)
     plain = {
@@ -302,6 +303,18 @@ def _planned(graphs: dict[str, Graph], request: CompileRequest, started: float) 
             verify_graph(planned.graph, "place")
         verify_plan(plan)
     return plan
+
+
+def _check_states(graphs: Mapping[str, Graph]) -> None:
+    """Raise InternalError if two phases store a carried state in different dtypes."""
+    found: dict[str, str] = {}
+    for graph in graphs.values():
+        for name, value in graph.sources.items():
+            if graph.values[value].memory_class is not MemoryClass.CARRIED:
+                continue
+            dtype = graph.spec(value).dtype
+            if found.setdefault(name, dtype) != dtype:
+                raise InternalError(f"{name} is {found[name]} in one phase and {dtype} in another")
 
 
 def _placed(

@@ -129,6 +129,7 @@ class Selection:
             kernel = self._backward(step, self.chosen[step.forward])
         else:
             kernel = self._forward(step)
+        self._take_dtypes(step, kernel)
         sources = step.inputs
         if step.forward is not None and step.forward in self.chosen:
             sources = (*sources, *self.chosen[step.forward].extra)
@@ -155,6 +156,19 @@ class Selection:
             self.shared.update(step.writes)
         if step.forward is not None:
             self._round_gradients(step)
+
+    def _take_dtypes(self, step: Step, kernel: Kernel) -> None:
+        """Give carried states that a step overwrites the dtypes in which its kernel stores them.
+
+        Otherwise a copy in that dtype would be overwritten in place of the state.
+        """
+        assert step.prop is not None
+        for source in step.prop.list_mutated_inputs() if step.forward is None else ():
+            value, required = step.inputs[source], kernel.inputs[source]
+            if value is not None and required is not None:
+                given = self.builder.values[value]
+                if given.memory_class is MemoryClass.CARRIED:
+                    self.builder.values[value] = replace(given, spec=required)
 
     def restore_results(self) -> None:
         """Convert all results to the plain layout, and from bfloat16 to float32.

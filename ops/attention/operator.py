@@ -133,10 +133,13 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
         Raises UserError unless only earlier positions are read.
         """
         p = self.parameters
-        if not p.causal or p.use_mask or p.use_lengths:
+        if not p.causal:
             problem = "attention that reads later positions cannot compute one after the other"
-            hint = "causal: true, without use_mask and use_lengths"
-            raise UserError(Diagnostic(problem, hint=hint))
+            raise UserError(Diagnostic(problem, hint="causal: true"))
+        if p.use_mask or p.use_lengths:
+            given = "use_mask" if p.use_mask else "use_lengths"
+            problem = "attention with a mask or lengths cannot compute one position after the other"
+            raise UserError(Diagnostic(problem, None, "causal: true alone", f"{given}: true"))
         if shared_axis(sequences.axes) != 1:
             return None
         parameters = {

@@ -1,9 +1,11 @@
-"""_cached_attention in a compiled loop, for float32 tensors."""
+"""_cached_attention in a compiled loop, for tensors that are float32, or all bfloat16."""
 
 from __future__ import annotations
 
-from mxrun.base.dtype import FLOAT32
-from mxrun.base.tensor import PLAIN
+from dataclasses import replace
+
+from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.operator import scalar
 from mxrun.operator.kernel import ForwardRequest, Kernel, OpReqType
 from mxrun.operator.launch import Code
@@ -22,18 +24,23 @@ class CompiledCachedAttention(ForwardOnlyImplementation):
     """One loop over heads, which writes the caches in place."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Prepare the loop for tensors of float32."""
+        """Prepare the loop; beside a bfloat16 output all tensors are bfloat16, also the caches."""
         assert isinstance(prop, CachedAttentionProperty)
         arguments = len(prop.list_arguments()) - 1
-        floats = (*request.inputs[:arguments], *request.outputs)
         attends = request.requests[0] is not OpReqType.NULL
-        if any(spec.dtype != FLOAT32 for spec in floats) or OpReqType.ADD in request.requests:
+        is_low = BFLOAT16 in (request.outputs[0].dtype, request.inputs[0].dtype)
+        if is_low:
+            request = _lowered(request, arguments)
+        floats = [spec for i, spec in enumerate(request.inputs) if i != arguments]
+        floats += request.outputs
+        expected = BFLOAT16 if is_low else FLOAT32
+        if any(spec.dtype != expected for spec in floats) or OpReqType.ADD in request.requests:
             return None
         given = [spec.with_layout(PLAIN).shape for spec in request.inputs[:arguments]]
         sizes = prop.sizes(given)
         team = min(request.device.team_for_flops(prop.flops(given, [])), sizes.batch * sizes.groups)
         part = _EXPONENTIAL.part(target(0), [source(0)], sizes.length, [0.0], device=request.device)
-        words = BLOCK_WORDS + 8 * -(-sizes.length // 16)
+        words = BLOCK_WORDS + 8 * (-(-sizes.length // 16) - (-sizes.size // 16))
         key_begin, value_begin = 0, 0
         if prop.parameters.packed:
             key_begin = sizes.heads * sizes.size
@@ -66,5 +73,19 @@ class CompiledCachedAttention(ForwardOnlyImplementation):
             cells=Scratch(),
             address=Scratch(),
         )
-        part = LoopPart(cached_attention_loop, loop, team, _WORD * words * team)
+        function = cached_attention_loop.bfloat16 if is_low else cached_attention_loop
+        part = LoopPart(function, loop, team, _WORD * words * team)
         return self.plain_kernel(prop, request, [part])
+
+
+def _lowered(request: ForwardRequest, position: int) -> ForwardRequest:
+    """Return the request with bfloat16 for float32 everywhere but at the index of the position."""
+
+    def low(spec: TensorSpec) -> TensorSpec:
+        return replace(spec, dtype=BFLOAT16) if spec.dtype == FLOAT32 else spec
+
+    return replace(
+        request,
+        inputs=tuple(spec if i == position else low(spec) for i, spec in enumerate(request.inputs)),
+        outputs=tuple(map(low, request.outputs)),
+    )

@@ -1,4 +1,6 @@
-"""Attention over a cache as a compiled loop over the heads of keys and values, in float32.
+"""Attention over a cache as a compiled loop over the heads of keys and values.
+
+It computes in float32; the tensors are float32, or all bfloat16.
 
 The keys of 16 positions are stored element by element, so that the products with all of them are
 sums of vectors. Neither product sums within a vector, and nothing depends on the team size. The
@@ -8,15 +10,33 @@ exponentials are a map's code, which the loop calls for all positions of a head.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, Float32s, Int32s, Int64s, Integer, Real
+from mxrun.codegen.arguments import (
+    HEADER_SLOTS,
+    Arguments,
+    Float32s,
+    Floats,
+    Int32s,
+    Int64s,
+    Integer,
+    Real,
+)
 from mxrun.codegen.jit import call_address, inlined, native, reduced_run, share
-from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, multiply_lanes, store_lanes
+from mxrun.codegen.vectors import (
+    LANES,
+    add_lanes,
+    keep_lanes,
+    lanes,
+    load_lanes,
+    multiply_lanes,
+    store_lanes,
+)
 
 # Argument block of the map's code, in words: after the header the number of elements, the
-# addresses of output and operand, and the shift. A thread's scores follow.
+# addresses of output and operand, and the shift. A thread's scores follow, then a row of a head.
 _COUNT = HEADER_SLOTS
 BLOCK_WORDS = 16
 
@@ -38,17 +58,17 @@ class CachedHeads(Arguments):
     length: Integer
     scale: Real
     position: Int32s
-    query: Float32s
+    query: Floats
     query_pitch: Integer
-    key: Float32s
+    key: Floats
     key_begin: Integer
     key_pitch: Integer
-    value: Float32s
+    value: Floats
     value_begin: Integer
     value_pitch: Integer
-    key_cache: Float32s
-    value_cache: Float32s
-    output: Float32s
+    key_cache: Floats
+    value_cache: Floats
+    output: Floats
     code: Integer
     words_per_thread: Integer
     team: Integer
@@ -58,39 +78,63 @@ class CachedHeads(Arguments):
 
 
 @inlined
-def store_head(call: CachedHeads, row: int, group: int, keys: int, values: int, last: int) -> None:
+def scores_of(own: int) -> int:
+    """Return where a thread's scores begin, in float32 elements."""
+    begin: int = 2 * (own + BLOCK_WORDS)
+    return begin
+
+
+@inlined
+def widened(call: CachedHeads, data: Any, at: int, own: int) -> int:
+    """Copy a row of a head, as float32, to the thread's space; return where it begins there."""
+    to: int = scores_of(own) + (call.length + LANES - 1) // LANES * LANES
+    for d in range(0, call.size, LANES):
+        count = call.size - d
+        store_lanes(call.cells, to + d, load_lanes(data, at + d, count), count)
+    return to
+
+
+@inlined
+def store_head(
+    call: CachedHeads, row: int, group: int, keys: int, values: int, last: int, own: int
+) -> None:
     """Store the key and the value of one head of a row at their position."""
     source = row * call.key_pitch + call.key_begin + group * call.size
-    to = keys + last // LANES * call.size * LANES + last % LANES
+    key = widened(call, call.key, source, own)
+    to, lane = keys + last // LANES * call.size * LANES, last % LANES
     for d in range(call.size):
-        call.key_cache[to + d * LANES] = call.key[source + d]
+        # Whole vectors: the masked store of a single bfloat16 lane writes two with some compilers.
+        before = load_lanes(call.key_cache, to + d * LANES, LANES)
+        after = keep_lanes(lanes(call.cells[key + d]), lane + 1, before)
+        store_lanes(call.key_cache, to + d * LANES, keep_lanes(before, lane, after), LANES)
     source = row * call.value_pitch + call.value_begin + group * call.value_size
     to = values + last * call.value_size
-    for d in range(call.value_size):
-        call.value_cache[to + d] = call.value[source + d]
+    for d in range(0, call.value_size, LANES):
+        count = call.value_size - d
+        store_lanes(call.value_cache, to + d, load_lanes(call.value, source + d, count), count)
 
 
 @inlined
 def score_head(call: CachedHeads, query: int, keys: int, scores: int, count: int) -> None:
-    """Write scale * (query x key) of `count` positions to the scores."""
+    """Write scale * (query x key) of `count` positions to the scores; query: in the cells."""
     factor = lanes(call.scale)
     for first in range(0, count, LANES):
         at = keys + first * call.size
         even, odd = lanes(0.0), lanes(0.0)
         for d in range(0, call.size - 1, 2):
             term = multiply_lanes(
-                lanes(call.query[query + d]), load_lanes(call.key_cache, at + d * LANES, LANES)
+                lanes(call.cells[query + d]), load_lanes(call.key_cache, at + d * LANES, LANES)
             )
             even = add_lanes(even, term)
             term = multiply_lanes(
-                lanes(call.query[query + d + 1]),
+                lanes(call.cells[query + d + 1]),
                 load_lanes(call.key_cache, at + (d + 1) * LANES, LANES),
             )
             odd = add_lanes(odd, term)
         if call.size % 2 > 0:
             d = call.size - 1
             term = multiply_lanes(
-                lanes(call.query[query + d]), load_lanes(call.key_cache, at + d * LANES, LANES)
+                lanes(call.cells[query + d]), load_lanes(call.key_cache, at + d * LANES, LANES)
             )
             even = add_lanes(even, term)
         total = multiply_lanes(add_lanes(even, odd), factor)
@@ -129,8 +173,8 @@ def attend(
     call: CachedHeads, query: int, keys: int, values: int, to: int, own: int, count: int
 ) -> None:
     """Compute one head of the output from `count` positions; own: the thread's argument block."""
-    scores = 2 * (own + BLOCK_WORDS)
-    score_head(call, query, keys, scores, count)
+    scores = scores_of(own)
+    score_head(call, widened(call, call.query, query, own), keys, scores, count)
     most = np.float32(reduced_run(1, -math.inf, call.cells, scores, count, 0.0, 0))
     address = call.address + 4 * scores
     call.words[own + _COUNT] = count
@@ -160,7 +204,7 @@ def cached_attention_loop(call: CachedHeads) -> None:
         keys = head * blocks * call.size * LANES
         values = head * call.length * call.value_size
         for t in range(call.positions):
-            store_head(call, n * call.positions + t, group, keys, values, first + t)
+            store_head(call, n * call.positions + t, group, keys, values, first + t, own)
         if call.output is None:
             continue
         for t in range(call.positions):

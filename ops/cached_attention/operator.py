@@ -89,13 +89,14 @@ class CachedAttentionProperty(OperatorProperty[CachedAttentionParameters]):
     * Dv]. The keys and the values are first stored in the caches, at their positions, which also
     hold those of the earlier positions. The states key_cache
     [N, num_kv_heads, ceil(length / 16), D, 16] and value_cache [N, num_kv_heads, length, Dv] are
-    overwritten by the hidden outputs of the same names. No gradient.
+    overwritten by the hidden outputs of the same names; beside bfloat16 data they are bfloat16. No
+    gradient.
     """
 
     type_string = "_cached_attention"
     family = OperatorFamily.DENSE
     parameter_type = CachedAttentionParameters
-    precision = Precision.FLOAT32
+    precision = Precision.BFLOAT16
     reads_only_data = True
     is_internal = True
 

@@ -240,6 +240,16 @@ def test_a_layer_that_needs_all_positions_is_named(
             "causal: true",
         ),
         (
+            lambda: apply(
+                "scaled_dot_product_attention",
+                {"data": embedded(13, 24), "mask": variable("mask")},
+                {"num_heads": 1, "packed": True, "causal": True, "use_mask": True},
+                "look",
+            ),
+            "scaled_dot_product_attention 'look': attention with a mask or lengths",
+            "causal: true alone",
+        ),
+        (
             lambda: layer(
                 *("RNN", "both", embedded(13, 24)),
                 state_size=3,
@@ -258,7 +268,7 @@ def test_layers_that_read_later_positions_say_so(
     symbol: Callable[[], Symbol], problem: str, remedy: str
 ) -> None:
     with pytest.raises(UserError) as raised:
-        convert(symbol())
+        convert(symbol(), {"mask": (1, 1, 21, 21)})
     (diagnostic,) = raised.value.diagnostics
     assert diagnostic.problem.startswith(problem)
     assert remedy in f"{diagnostic.hint} {diagnostic.expected}"

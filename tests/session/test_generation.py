@@ -142,6 +142,24 @@ def test_what_a_layer_sets_for_its_kernels_is_not_set_for_its_form(
     assert {spec.dtype for spec in kernel.outputs if spec is not None} == {"float32"}
 
 
+def test_caches_are_bfloat16_with_the_network(models) -> None:
+    model, prompt = models["transformer"], "And so it is for all"
+    plans = {}
+    for precision in ("float32", "bfloat16"):
+        request = GenerateRequest((prompt,), 4, GREEDY, precision=precision)
+        generation = prepare_generation(model, request)
+        plans[precision] = generation.plan
+        list(generation.run())
+        # Of 32 numbers each for 24 positions, the keys in blocks of 16.
+        nbytes = generation.summary()["carried_bytes"]
+        assert nbytes == (4 if precision == "float32" else 2) * 32 * (32 + CONTEXT)
+        head = generation.planned.network.symbol.heads[0].name
+        logits = generation._executor.result(GENERATE, head).read().reshape(-1)
+        ids = generation.texts[0].prompt_ids + generation.texts[0].ids[:-1]
+        np.testing.assert_allclose(logits, full_logits(model, ids)[-1], atol=0.1)
+    assert plans["bfloat16"].planned_bytes < plans["float32"].planned_bytes
+
+
 def test_the_position_table_limits_the_length(models) -> None:
     model = models["transformer"]
     (text,) = continued(model, "ROMEO:", length=None)
