@@ -56,57 +56,33 @@ class WarmStartSource:
         means = averages(checkpoint) if section.averaged else {}
         available = {**checkpoint.parameters, **checkpoint.auxiliary, **means}
         learned = built.model.learned
-        load, skip = PatternTable(section.load), PatternTable(section.skip)
-        loads = {name: load.matching(name) for name in learned}
-        skips = {name: skip.matching(name) for name in learned}
-        problems = [
-            Diagnostic(
-                f"train.start_from.{key}: no parameter of this network matches {pattern!r}",
-                place=built.config.place("train", "start_from", key),
-                expected=f"patterns of {', '.join(learned)}",
-                got=pattern,
-            )
-            for key, patterns, matching in (
-                ("load", section.load, loads),
-                ("skip", section.skip, skips),
-            )
-            for pattern in _unmatched(patterns, matching)
-        ]
-        selected = [name for name in learned if loads[name] and not skips[name]]
+        selected, problems = _selected(built, section)
         missing = tuple(name for name in selected if name not in available)
+        fits = {
+            name: available[name].shape == learned[name].shape
+            for name in selected
+            if name in available
+        }
         misshapen = tuple(
             f"{name} {list(available[name].shape)} there, {list(learned[name].shape)} here"
-            for name in selected
-            if name in available and available[name].shape != learned[name].shape
+            for name, fit in fits.items()
+            if not fit
         )
-        arrays = {
-            name: available[name]
-            for name in selected
-            if name in available and available[name].shape == learned[name].shape
-        }
+        arrays = {name: available[name] for name, fit in fits.items() if fit}
         unexpected = tuple(name for name in available if name not in selected)
+        lists_of_names = (missing, misshapen, unexpected)
         if section.strict and (missing or misshapen):
-            lists = {
-                "missing": merged_names(missing),
-                "misshapen": misshapen,
-                "unexpected": merged_names(unexpected),
-            }
-            parts = [f"{kind}: {', '.join(them)}" for kind, them in lists.items() if them]
-            problems.append(
-                Diagnostic(
-                    f"{checkpoint.folder} lacks parameters to load, or has them in other shapes",
-                    place=built.config.key_place("train", "start_from"),
-                    got="; ".join(parts),
-                    hint="select parameters with load and skip, or set strict: false",
-                )
-            )
+            problems.append(_incomplete(built, checkpoint, *lists_of_names))
         if problems:
             raise UserError(problems)
-        classes = checkpoint.manifest.classes
-        notes = synthetic_notes(checkpoint.folder)
-        lists_of_names = (missing, misshapen, unexpected, classes, notes)
-        tokens = checkpoint.manifest.vocabulary
-        return cls(checkpoint.folder, arrays, *lists_of_names, vocabulary=tokens)
+        return cls(
+            checkpoint.folder,
+            arrays,
+            *lists_of_names,
+            classes=checkpoint.manifest.classes,
+            notes=synthetic_notes(checkpoint.folder),
+            vocabulary=checkpoint.manifest.vocabulary,
+        )
 
     def notes_for(self, classes: Sequence[str], vocabulary: str | None = None) -> tuple[str, ...]:
         """Return notes for the user about the other run, for a run with `classes`.
@@ -135,6 +111,49 @@ class WarmStartSource:
             "misshapen": list(self.misshapen),
             "unexpected": list(self.unexpected),
         }
+
+
+def _selected(built: ModelDefinition, section: StartFrom) -> tuple[list[str], list[Diagnostic]]:
+    """Return the names of the selected parameters, and diagnostics for patterns without a match."""
+    learned = built.model.learned
+    load, skip = PatternTable(section.load), PatternTable(section.skip)
+    loads = {name: load.matching(name) for name in learned}
+    skips = {name: skip.matching(name) for name in learned}
+    problems = [
+        Diagnostic(
+            f"train.start_from.{key}: no parameter of this network matches {pattern!r}",
+            place=built.config.place("train", "start_from", key),
+            expected=f"patterns of {', '.join(learned)}",
+            got=pattern,
+        )
+        for key, patterns, matching in (
+            ("load", section.load, loads),
+            ("skip", section.skip, skips),
+        )
+        for pattern in _unmatched(patterns, matching)
+    ]
+    return [name for name in learned if loads[name] and not skips[name]], problems
+
+
+def _incomplete(
+    built: ModelDefinition,
+    checkpoint: Checkpoint,
+    missing: Sequence[str],
+    misshapen: Sequence[str],
+    unexpected: Sequence[str],
+) -> Diagnostic:
+    """Return the diagnostic for selected parameters that cannot be loaded."""
+    lists = {
+        "missing": merged_names(missing),
+        "misshapen": misshapen,
+        "unexpected": merged_names(unexpected),
+    }
+    return Diagnostic(
+        f"{checkpoint.folder} lacks parameters to load, or has them in other shapes",
+        place=built.config.key_place("train", "start_from"),
+        got="; ".join(f"{kind}: {', '.join(them)}" for kind, them in lists.items() if them),
+        hint="select parameters with load and skip, or set strict: false",
+    )
 
 
 def _unmatched(patterns: Sequence[str], matching: Mapping[str, Sequence[str]]) -> list[str]:
