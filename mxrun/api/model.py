@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -235,25 +236,29 @@ class LoadedModel(TextGenerator):
             self._require_weights_of(folder)
         existing: Existing = "resume" if resume else "overwrite" if overwrite else "refuse"
         functions = callback_functions(callbacks)
-        interruption = Interruption(ends_process=False)
-        shown = TextProgress() if shows_progress(progress) else None
-        observer = CallbackObserver((*([shown] if shown else []), *functions), interruption)
         request = TrainRequest(
-            existing,
-            allow_changes,
-            profile,
+            *(existing, allow_changes, profile),
             started_at=time.monotonic(),
             batch=batch_size(batch),
             runs=self._runs,
-            interruption=interruption,
+            interruption=Interruption(ends_process=False),
             initial=self._start,
             advice=IN_PYTHON,
         )
+        with ExitStack() as stack:
+            if shows_progress(progress):
+                functions = (stack.enter_context(closing(TextProgress())), *functions)
+            return self._train(functions, request)
+
+    def _train(self, functions: Sequence[Callback], request: TrainRequest) -> RunResult:
+        """Train, load the weights of the run, and return its result."""
+        folder, interruption = self._runs / self.name, request.interruption
+        observer = CallbackObserver(functions, interruption)
         try:
             with library.plugin_errors():
                 trained = train_config(self._parsed, observer, request)
         except Stopped as stop:
-            self._reopen(folder, allow_changes)
+            self._reopen(folder, request.allow_changes)
             why = f"{interruption.reason}: {stop}" if interruption.reason else str(stop)
             self._result = RunResult(folder, "stopped", why, notes=tuple(observer.notes))
             if interruption.signal == "SIGINT":
@@ -261,10 +266,7 @@ class LoadedModel(TextGenerator):
             if interruption.signal is not None:
                 raise
             return self._result
-        finally:
-            if shown is not None:
-                shown.close()
-        self._reopen(folder, allow_changes)
+        self._reopen(folder, request.allow_changes)
         times = None if trained.profile is None else trained.profile.to_json()
         result = _finished_result(folder, trained.summary, tuple(observer.notes))
         self._result = replace(result, profile=times)
