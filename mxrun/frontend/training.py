@@ -64,22 +64,12 @@ def build_training(
     schedule = instantiate(train.schedule, SCHEDULES, diagnostics)
     default = instantiate(train.initializer, INITIALIZERS, diagnostics)
     metrics = _metrics(train, model, diagnostics)
-    initializers: dict[str, Initializer] = {}
-    variables = {} if model is None else model.variables
-    for name, variable in variables.items():
-        explicit = (
-            None if variable.init is None else instantiate(variable.init, INITIALIZERS, diagnostics)
-        )
-        if default is not None:
-            parts = () if model is None else model.packed.get(name, ())
-            initializers[name] = initializer_for(
-                name, default, explicit, {part.name: part.shape for part in parts}
-            )
+    initializers = {} if model is None else _initializers(model, default, diagnostics)
     if model is None or optimizer is None or schedule is None or len(diagnostics) > before:
         return None
     multipliers = {
         name: Multipliers(variable.lr_mult, variable.wd_mult)
-        for name, variable in variables.items()
+        for name, variable in model.variables.items()
         if name in model.trainable and not variable.frozen
     }
     impossible = _impossible(parsed, model, multipliers)
@@ -108,13 +98,24 @@ def build_training(
         accumulate=train.accumulate,
         average=train.average,
         watch=watch,
-        policy=Policy(
-            train.checkpoint.every,
-            train.checkpoint.keep,
-            watch.best,
-        ),
+        policy=Policy(train.checkpoint.every, train.checkpoint.keep, watch.best),
         class_weights=weighting,
     )
+
+
+def _initializers(
+    model: Model, default: Initializer | None, diagnostics: Diagnostics
+) -> dict[str, Initializer]:
+    """Return the initialiser of each parameter; none without a valid `default`."""
+    initializers: dict[str, Initializer] = {}
+    for name, variable in model.variables.items():
+        explicit = (
+            None if variable.init is None else instantiate(variable.init, INITIALIZERS, diagnostics)
+        )
+        if default is not None:
+            shapes = {part.name: part.shape for part in model.packed.get(name, ())}
+            initializers[name] = initializer_for(name, default, explicit, shapes)
+    return initializers
 
 
 def _clipping(optimizer: Optimizer, samples: int) -> Clipping | None:
