@@ -311,24 +311,11 @@ def _part(
     gathered = zip(modes, sizes[len(outputs) :], strict=True)
     assert all(mode == 0 or size == _ELEMENT for mode, size in gathered)
     team = device.team_for_elements(elements)
-    # The last axis is endless, so that it never overflows.
-    rank = 1 + max(map(len, axes))
-    words = _BLOCK_WORDS + len(slots) * (1 + rank)
-    words += len(slots) * ((0 if copies else chunk) + _GRAIN) * _ELEMENT // _WORD
-    # `share` splits at multiples of 16 words.
-    scratch_words = team * math.ceil(words / 16) * 16
-    gathering: dict[str, Any] = {
-        "elements": elements,
-        "rank": rank,
-        "operands": slots,
-        "axes": tuple(number for own in axes for axis in _outward(own, rank) for number in axis),
-        "scratch_words": scratch_words,
-        "words": Scratch(),
-        "cells": Scratch(),
-    }
+    gathering = _gathering(elements, slots, axes, team, (0 if copies else chunk) + _GRAIN)
+    scratch_bytes = gathering["scratch_words"] * _WORD
     if copies:
         copied = CopiedOperand(**gathering, output=outputs[0])
-        return LoopPart(copied_loop, copied, team, scratch_words * _WORD)
+        return LoopPart(copied_loop, copied, team, scratch_bytes)
     pairs = zip(outputs, requests, strict=True)
     written = tuple(slot for slot, request in pairs if request is not OpReqType.NULL)
     chunks = Chunks(
@@ -345,7 +332,26 @@ def _part(
         parameter_count=len(parameters),
         parameters=tuple(parameters),
     )
-    return LoopPart(chunks_loop, chunks, team, scratch_words * _WORD)
+    return LoopPart(chunks_loop, chunks, team, scratch_bytes)
+
+
+def _gathering(
+    elements: int, slots: Sequence[Slot], axes: Sequence[Axes], team: int, gathered: int
+) -> dict[str, Any]:
+    """Return the arguments of `Gathering`; gathered: elements of each operand in scratch space."""
+    # The last axis is endless, so that it never overflows.
+    rank = 1 + max(map(len, axes))
+    words = _BLOCK_WORDS + len(slots) * (1 + rank) + len(slots) * gathered * _ELEMENT // _WORD
+    return {
+        "elements": elements,
+        "rank": rank,
+        "operands": slots,
+        "axes": tuple(number for own in axes for axis in _outward(own, rank) for number in axis),
+        # `share` splits at multiples of 16 words.
+        "scratch_words": team * math.ceil(words / 16) * 16,
+        "words": Scratch(),
+        "cells": Scratch(),
+    }
 
 
 def _outward(axes: Axes, rank: int) -> list[tuple[int, int]]:
