@@ -14,7 +14,7 @@ from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer
 from mxrun.codegen.jit import native, share
-from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, stored_lanes
+from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import IncrementalForm, SequenceArguments
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -25,6 +25,7 @@ from mxrun.operator.register import AnyProperty, Implementation, create, impleme
 from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import ShapeContradiction, show, unify
 from mxrun.ops.copy_part import copy_part
+from mxrun.ops.vector_stores import put_lanes
 
 T = TypeVar("T")
 
@@ -146,10 +147,7 @@ def position_sum_loop(call: PositionSum) -> None:
         for j in range(0, width, LANES):
             value = load_lanes(call.data, at + j, width - j)
             value = add_lanes(value, load_lanes(call.weight, own + j, width - j))
-            if call.is_added:
-                before = load_lanes(call.output, at + j, width - j)
-                value = add_lanes(before, stored_lanes(call.output, value))
-            store_lanes(call.output, at + j, value, width - j)
+            put_lanes(call.output, at + j, value, width - j, call.is_added != 0)
         at += width
 
 

@@ -15,14 +15,12 @@ from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer
-from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.jit import native, share
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
     load_lanes,
     multiply_lanes,
-    store_lanes,
-    stored_lanes,
     subtract_lanes,
 )
 from mxrun.operator.family import OperatorFamily
@@ -34,6 +32,7 @@ from mxrun.operator.property import InPlaceProperty, PartialInference, PartialSh
 from mxrun.operator.register import AnyProperty, Implementation, create, implement, register
 from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import ShapeContradiction, show, unify
+from mxrun.ops.vector_stores import put_lanes
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -167,16 +166,6 @@ class PairRotation(Arguments):
     is_added: Integer
 
 
-@inlined
-def put(call: PairRotation, at: int, value: Any, count: int) -> None:
-    """Store a vector, or add it after the rounding that a store performs."""
-    result = value
-    if call.is_added:
-        before = load_lanes(call.output, at, count)
-        result = add_lanes(before, stored_lanes(call.output, value))
-    store_lanes(call.output, at, result, count)
-
-
 @native
 def rotation_loop(call: PairRotation) -> None:
     """output = rotated heads, then the others as they are; it may overwrite data."""
@@ -195,12 +184,13 @@ def rotation_loop(call: PairRotation) -> None:
                 sine = load_lanes(call.table, cosines + pairs + j, count)
                 left = subtract_lanes(multiply_lanes(first, cosine), multiply_lanes(second, sine))
                 right = add_lanes(multiply_lanes(second, cosine), multiply_lanes(first, sine))
-                put(call, at + j, left, count)
-                put(call, at + pairs + j, right, count)
+                put_lanes(call.output, at + j, left, count, call.is_added != 0)
+                put_lanes(call.output, at + pairs + j, right, count, call.is_added != 0)
             at += 2 * pairs
         rest = (call.heads - call.rotated) * 2 * pairs
         for j in range(0, rest, LANES):
-            put(call, at + j, load_lanes(call.data, at + j, rest - j), rest - j)
+            value = load_lanes(call.data, at + j, rest - j)
+            put_lanes(call.output, at + j, value, rest - j, call.is_added != 0)
 
 
 @implement("rotary_embedding", backend="jit")

@@ -10,19 +10,11 @@ from typing import Any
 
 from mxrun.codegen.arguments import Arguments, Float32s, Floats, Int32s, Integer, Real
 from mxrun.codegen.jit import inlined, native, share
-from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, stored_lanes
+from mxrun.codegen.vectors import LANES, lanes, load_lanes, store_lanes
+from mxrun.ops.vector_stores import put_lanes
 
 # Treatment of indices outside of the axis.
 CLIP, WRAP = range(2)
-
-
-@inlined
-def put(target: Any, at: int, value: Any, count: int, is_added: bool) -> None:
-    """Store a vector, or add it after the rounding that a store performs."""
-    result = value
-    if is_added:
-        result = add_lanes(load_lanes(target, at, count), stored_lanes(target, value))
-    store_lanes(target, at, result, count)
 
 
 class IndexedRows(Arguments):
@@ -74,7 +66,7 @@ def gather_rows_loop(call: RowGathering) -> None:
         read = data_row(call, row) * columns + column
         for j in range(0, width, LANES):
             value = load_lanes(call.data, read + j, width - j)
-            put(call.output, at + j, value, width - j, call.is_added != 0)
+            put_lanes(call.output, at + j, value, width - j, call.is_added != 0)
         at += width
 
 
@@ -101,7 +93,7 @@ def scatter_rows_loop(call: RowScattering) -> None:
             read, write = row * columns + column, data_row(call, row) * columns + column
             for j in range(0, width, LANES):
                 value = load_lanes(call.grad, read + j, width - j)
-                put(call.sums, write + j, value, width - j, True)
+                put_lanes(call.sums, write + j, value, width - j, True)
         position += width
 
 
@@ -120,7 +112,7 @@ def store_sums_loop(call: SumStoring) -> None:
     begin, end = share(call.elements)
     for at in range(begin, end, LANES):
         value = load_lanes(call.sums, at, end - at)
-        put(call.output, at, value, end - at, call.is_added != 0)
+        put_lanes(call.output, at, value, end - at, call.is_added != 0)
 
 
 class OneHotRows(Arguments):

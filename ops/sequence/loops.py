@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mxrun.codegen.arguments import Arguments, Floats, Int32s, Integer, Real
-from mxrun.codegen.jit import inlined, native, share
-from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, stored_lanes
+from mxrun.codegen.jit import native, share
+from mxrun.codegen.vectors import LANES, lanes, load_lanes
+from mxrun.ops.vector_stores import put_lanes
 
 
 class Sequences(Arguments):
@@ -28,16 +27,6 @@ class Sequences(Arguments):
     holds: Integer
     value: Real
     is_added: Integer
-
-
-@inlined
-def write(call: Sequences, at: int, value: Any, count: int) -> None:
-    """Store a vector, or add it after the rounding that a store performs."""
-    result = value
-    if call.is_added:
-        before = load_lanes(call.output, at, count)
-        result = add_lanes(before, stored_lanes(call.output, value))
-    store_lanes(call.output, at, result, count)
 
 
 @native
@@ -68,8 +57,8 @@ def sequence_loop(call: Sequences) -> None:
             masked = False
             read += (length - 1 - step) * stride * columns
         for j in range(0, width, LANES):
-            if masked:
-                write(call, at + j, filler, width - j)
-            else:
-                write(call, at + j, load_lanes(call.data, read + j, width - j), width - j)
+            value = filler
+            if not masked:
+                value = load_lanes(call.data, read + j, width - j)
+            put_lanes(call.output, at + j, value, width - j, call.is_added != 0)
         at += width
