@@ -64,8 +64,8 @@ class ArraySource(RecordSource):
         for start in range(0, self.total, batch_size):
             numbers = range(start, min(start + batch_size, self.total))
             for field, slot in slots.items():
-                for target, number in zip(slot.array, numbers, strict=False):
-                    target[...] = self._rows[field][number]
+                for row, number in enumerate(numbers):
+                    slot.array[row] = self._rows[field][number]
                 slot.store()
             yield Records([("", number) for number in numbers])
 

@@ -109,6 +109,24 @@ def test_records_that_do_not_fit(trained: Path, data: object, problem: str) -> N
         mxrun.load(trained).predict(data)  # type: ignore[arg-type]
 
 
+def test_records_may_be_single_numbers(empty_folder: Path) -> None:
+    """As the lengths of sequences are."""
+    lengths = np.array([1, 3, 2], np.float32)
+    last = {"name": "last", "data": "data", "axis": 1}
+    reads = {"use_sequence_length": True, "sequence_length": "lengths"}
+    dense = {"FullyConnected": {"name": "out", "num_hidden": 1, "no_bias": True}}
+    loss = {"LinearRegressionOutput": {"label": "label"}}
+    layers = [{"SequenceLast": {**last, **reads}}, dense, loss]
+    network = {"inputs": {"data": [3, 2], "lengths": [], "label": [1]}, "layers": layers}
+    train = {"epochs": 1, "optimizer": "sgd"}
+    data = {"batch_size": 2, "train": {"dataset": "synthetic", "split": "train"}}
+    model = mxrun.load({"name": "last", "network": network, "data": data, "train": train})
+    records = np.arange(18, dtype=np.float32).reshape(3, 3, 2)
+    predicted = model.predict({"data": records, "lengths": lengths})
+    expected = records[[0, 1, 2], [0, 2, 1]] @ model.parameters["out_weight"].T
+    np.testing.assert_allclose(predicted.values, expected, rtol=1e-6)
+
+
 def test_evaluate_is_the_command(trained: Path, empty_folder: Path) -> None:
     done = succeeded(command("evaluate", str(trained), "--json"))
     expected = json.loads(done.stdout)
