@@ -18,6 +18,9 @@ from mxrun import library
 from mxrun.device.cpu.team import available_cores
 from mxrun.operator import register
 
+# Every process that a test starts would compile all sources again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # Processes of a run of all tests. Some tests use two cores, and all use much memory.
 _PROCESSES = 2
 
@@ -40,8 +43,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: {meaning}")
     if config.option.full and config.option.soak:
         raise pytest.UsageError("--full and --soak are two runs: soak tests run alone")
-    # Every process that a test starts would compile all sources again.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # A shell starts background jobs with SIGINT ignored, and the commands that tests interrupt
     # would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

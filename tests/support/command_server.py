@@ -6,9 +6,9 @@ command, which is therefore a process of its own, with its own arguments, enviro
 folder and standard streams, that can be killed, and ends as the interpreter ends.
 
 `command_server.py SOCKET` listens on a Unix socket and ends with its standard input. A client sends
-one packet, a JSON object of `arguments`, `folder` and `environment`, with the descriptors of the
-three standard streams, and receives the number of the process, and later its exit code, negative
-for a signal.
+one packet, a JSON object of `arguments`, `folder`, `environment` and `script`, the program to run
+instead of `mxrun` or null, with the descriptors of the three standard streams. It receives the
+number of the process, and later its exit code, negative for a signal.
 """
 
 from __future__ import annotations
@@ -43,8 +43,14 @@ def main() -> int:
     request = _serve(Path(sys.argv[1]))
     if request is None:
         return 0
-    sys.argv = ["mxrun", *request["arguments"]]
-    runpy.run_module("mxrun", run_name="__main__", alter_sys=True)
+    script = request["script"]
+    sys.argv = [script or "mxrun", *request["arguments"]]
+    # What `python script` and `python -m mxrun` have there.
+    sys.path[0] = str(Path(script).parent) if script else request["folder"]
+    if script:
+        runpy.run_path(script, run_name="__main__")
+    else:
+        runpy.run_module("mxrun", run_name="__main__", alter_sys=True)
     return 0
 
 
@@ -105,8 +111,6 @@ def _accepted(listener: socket.socket, events: selectors.BaseSelector) -> dict[s
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
-    # As for `python -m`.
-    sys.path[0] = request["folder"]
     return request
 
 

@@ -7,7 +7,6 @@ import itertools
 import os
 import selectors
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -23,8 +22,8 @@ from command_client import Running
 # from the one before it.
 _SERVERS = 2
 _TURNS = itertools.count()
-# Variables with these beginnings have an effect while a process starts.
-_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "OMP_", "GOMP_", "OPENBLAS_", "MKL_", "MALLOC_")
+# Variables with these beginnings have an effect while Python and NumPy start.
+_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "OMP_", "OPENBLAS_", "MALLOC_")
 _ENVIRONMENT = dict(os.environ)
 _CHUNK = 1 << 16
 # A program that hands its arguments and streams to a server.
@@ -49,6 +48,17 @@ def write_program(path: Path) -> None:
     path.chmod(0o755)
 
 
+def start(
+    arguments: Sequence[str],
+    folder: str,
+    environment: Mapping[str, str],
+    streams: Sequence[int],
+    script: str | None = None,
+) -> Running:
+    """Start a command, or a script in its place, with the descriptors of its three streams."""
+    return Running(_next_server(), arguments, folder, environment, streams, script)
+
+
 def run(
     arguments: Sequence[str], folder: Path | None, environment: Mapping[str, str], seconds: float
 ) -> subprocess.CompletedProcess[str]:
@@ -56,14 +66,14 @@ def run(
     pipes = [os.pipe() for _ in range(2)]
     with open(os.devnull, "rb") as nothing:
         streams = (nothing.fileno(), *(writer for _, writer in pipes))
-        where = str(folder or Path.cwd())
-        command = Running(_next_server(), arguments, where, environment, streams)
+        where = str(Path.cwd() / (folder or ""))
+        command = start(arguments, where, environment, streams)
     for _, writer in pipes:
         os.close(writer)
     try:
         texts = _read_all([reader for reader, _ in pipes], time.monotonic() + seconds)
     except TimeoutError:
-        os.kill(command.process, signal.SIGKILL)
+        command.kill()
         command.wait()
         raise subprocess.TimeoutExpired([*arguments], seconds) from None
     finally:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import command_servers
+from command_client import Running
 from commands import HANG_S, digests
 
 DOOMED = Path(__file__).parent / "doomed_run.py"
@@ -60,21 +62,25 @@ class Started:
         folder.mkdir(exist_ok=True)
         (folder / "net.yaml").write_text(config)
         self._published = folder / "published"
-        # Not a pipe, which the lines of a long run would fill, as they are read only at its end.
-        self._errors = folder / "errors"
+        # Not pipes, which the lines of a long run would fill, as they are read only at its end.
+        self._output, self._errors = folder / "output", folder / "errors"
         self._published.write_bytes(struct.pack("q", -1))
-        with self._errors.open("w") as errors:
-            self.process = subprocess.Popen(
-                [
-                    *(sys.executable, DOOMED, self._published, moment),
-                    *("train", "net.yaml", "--json", *arguments),
-                ],
-                cwd=folder,
-                env={**os.environ, "MXRUN_DEBUG": "0"},
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
+        words = (str(self._published), moment, "train", "net.yaml", "--json", *arguments)
+        environment = {**os.environ, "MXRUN_DEBUG": "0"}
+        self.process: Running | subprocess.Popen[bytes]
+        with self._output.open("w") as output, self._errors.open("w") as errors:
+            if command_servers.can_run(environment):
+                streams = (0, output.fileno(), errors.fileno())
+                where, script = str(Path.cwd() / folder), str(DOOMED)
+                self.process = command_servers.start(words, where, environment, streams, script)
+            else:
+                self.process = subprocess.Popen(
+                    [sys.executable, DOOMED, *words],
+                    cwd=folder,
+                    env=environment,
+                    stdout=output,
+                    stderr=errors,
+                )
 
     @property
     def step(self) -> int:
@@ -89,8 +95,8 @@ class Started:
 
     def end(self) -> tuple[int, str, str]:
         """Exit code, standard output and error."""
-        output, _ = self.process.communicate(timeout=HANG_S)
-        return self.process.returncode, output, self._errors.read_text()
+        code = self.process.wait(timeout=HANG_S)
+        return code, self._output.read_text(), self._errors.read_text()
 
 
 @dataclass(frozen=True)
