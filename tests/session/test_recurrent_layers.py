@@ -183,6 +183,25 @@ def test_L8_a_record_without_steps_keeps_its_initial_memory(
     assert not np.isin(output[1::2], latest).any()
 
 
+@pytest.mark.parametrize("way", ["reverse=false", "reverse=true"])
+@pytest.mark.parametrize("lengths", [LENGTHS, np.ones(4)], ids=["several", "shorter than offset"])
+def test_L8_memories_of_earlier_steps_have_no_gradient_from_steps_that_do_not_run(
+    tmp_path: Path, lengths: npt.NDArray[Any], way: str
+) -> None:
+    inputs = f"{{data: [{STEPS}, 3], first: [3, 5], lengths: [], target: [{STEPS}, 5]}}"
+    memory = "h: {layer: next, shape: [5], offset: 3, initial: first}"
+    cell = RAGGED.replace("h: {layer: next, shape: [5]}", memory)
+    wanted = ("first", "rnn/fc_weight", "rnn/fc_bias")
+    found = []
+    for unroll in ("false", "true"):
+        (tmp_path / unroll).mkdir()
+        keys = (f"{KEYS}.{way}", f"{KEYS}.unroll={unroll}")
+        symbol = symbol_of(tmp_path / unroll, config(inputs, cell + TARGETS), *keys)
+        plan = plan_of(*symbol, gradients=wanted)
+        found.append(results_of(plan, {"lengths": lengths}, poisoned=True))
+    assert_same_bits(*found)
+
+
 def test_L8_results_are_those_of_shorter_batches(tmp_path: Path) -> None:
     shorter = STACKED.replace(f"[{STEPS}, ", "[5, ")
     given = {"data": records(), "lengths": LENGTHS}

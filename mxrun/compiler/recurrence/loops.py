@@ -299,7 +299,11 @@ def _memory_gradient(
         places.writes[own] = TensorRows(after)
         return after
     spec = recurrence.history(memory)
-    before = graph.filled(f"{own}:final", spec, recurrence.steps, block, given)
+    if places.limit is None:
+        before = graph.filled(f"{own}:final", spec, recurrence.steps, block, given)
+    else:
+        # Rows of iterations that do not run are read by those that do.
+        before = graph.zeros(f"{own}:final", spec)
     after = graph.value(own, spec)
     places.reads[head] = recurrence.in_order(before, memory.offset, backward=True)
     places.writes[own] = recurrence.in_order(after, 0, backward=True)
