@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from mxrun.base.device import DeviceDescription
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId, writes
 from mxrun.operator.register import create
-from mxrun.passes.select import REORDER, reorder_kernel
+from mxrun.passes.reorder_kernel import REORDER, reorder_kernel
 
 
 @dataclass(frozen=True)

@@ -34,17 +34,16 @@ from mxrun.graph.graph import (
     writes,
 )
 from mxrun.operator.choices import Choices
-from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType, stream_of
+from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, stream_of
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import Precision
 from mxrun.operator.register import AnyProperty, Implementation, create
 from mxrun.operator.shape import require_complete
 from mxrun.passes.autotune_candidates import Chooser, decide, fastest, named, question_of
-from mxrun.passes.candidates import candidates, known_implementations, no_gradient, no_kernel
+from mxrun.passes.candidates import candidates, no_gradient, no_kernel
 from mxrun.passes.fold_parameter_constants import GIVEN
 from mxrun.passes.precision import ALWAYS_FLOAT32
-
-REORDER = "_reorder"
+from mxrun.passes.reorder_kernel import REORDER, reorder_kernel
 
 Request = TypeVar("Request", ForwardRequest, BackwardRequest)
 
@@ -450,20 +449,6 @@ class Selection:
             )
         )
         return copy
-
-
-def reorder_kernel(spec: TensorSpec, required: TensorSpec, device: DeviceDescription) -> Kernel:
-    """Return the kernel that copies a tensor of `spec` to one of `required`.
-
-    Raises InternalError if the device has none.
-    """
-    request = ForwardRequest((spec,), (required,), (OpReqType.WRITE,), False, device)
-    for candidate in known_implementations(REORDER, device).values():
-        kernel = candidate.prepare_forward(create(REORDER, {}), request)
-        # A NumPy body knows plain layouts alone.
-        if kernel is not None and (kernel.inputs, kernel.outputs) == ((spec,), (required,)):
-            return kernel
-    raise InternalError(f"nothing reorders {spec} to {required}")
 
 
 def _is_low_itself(step: Step) -> bool:
