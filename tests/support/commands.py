@@ -31,10 +31,10 @@ def mxrun(
     """Run a command without MXRUN_DEBUG; `environment` is added to this process's.
 
     Its process is a fork of one that has imported mxrun, unless a variable has an effect before
-    that.
+    that, or it reads standard input.
     """
     given = {**os.environ, "MXRUN_DEBUG": "0", **(environment or {})}
-    if command_servers.can_run(given):
+    if standard_input is None and command_servers.can_run(given):
         return command_servers.run(arguments, cwd, given, HANG_S)
     return subprocess.run(
         [*MXRUN, *arguments],
