@@ -149,7 +149,41 @@ def _dataset(schema: Schema, datasets: Kinds) -> Schema:
 
 
 def _layer_definitions(operators: Kinds) -> Schema:
-    layers, own = {"$ref": "#/$defs/Layers"}, _properties(LayerKeys)
+    own = _properties(LayerKeys)
+    layers, edits = {"$ref": "#/$defs/Layers"}, {"$ref": "#/$defs/LayerEdits"}
+    recurrent = {key: value for key, value in own.items() if key == "name"}
+    recurrent |= _properties(RecurrentKeys)
+    parameters = _properties(BlockKeys)["parameters"]["description"]
+    block = {
+        "parameters": {"type": ["object", "null"], "description": parameters},
+        "layers": {"$ref": "#/$defs/EditableLayers"},
+    }
+    return {
+        "Layers": {
+            "type": "array",
+            "description": "The layers, in order; each takes the previous one's output as its "
+            "first tensor.",
+            "minItems": 1,
+            "items": {"$ref": "#/$defs/Layer"},
+        },
+        "Layer": _layer(operators, own),
+        "EditableLayers": {
+            "description": "The layers, or edits of the layers of an extended config.",
+            "anyOf": [layers, edits],
+        },
+        "LayerEdits": _layer_edits(),
+        "Repeat": _closed(
+            RepeatKeys, {**_properties(RepeatKeys), "layers": layers}, ["count", "layers"]
+        ),
+        "Recurrent": _closed(RecurrentKeys, {**recurrent, "layers": layers}, ["layers"]),
+        "MemoryKeys": _closed(MemoryKeys, _properties(MemoryKeys), ["layer"]),
+        "Block": _closed(BlockKeys, block, ["layers"]),
+    }
+
+
+def _layer(operators: Kinds, own: Schema) -> Schema:
+    """Return the schema of one layer; `own` are the keys that every layer has."""
+    bare = {"type": "string", "description": "An operator or block without parameters."}
     one_layer = {
         "type": "object",
         "description": "An operator, a block, repeat or recurrent, with its parameters.",
@@ -165,58 +199,17 @@ def _layer_definitions(operators: Kinds) -> Schema:
             "description": "A block defined in `blocks:`, with its parameters.",
         },
     }
-    bare = {"type": "string", "description": "An operator or block without parameters."}
-    repeat, block = _properties(RepeatKeys), _properties(BlockKeys)
-    recurrent = {key: value for key, value in own.items() if key == "name"}
-    recurrent |= _properties(RecurrentKeys)
+    return {"description": "A layer.", "anyOf": [bare, one_layer]}
+
+
+def _closed(section: type[Section], properties: Schema, required: list[str]) -> Schema:
+    """Return the schema of an object with no other keys, described by its section."""
     return {
-        "Layers": {
-            "type": "array",
-            "description": "The layers, in order; each takes the previous one's output as its "
-            "first tensor.",
-            "minItems": 1,
-            "items": {"$ref": "#/$defs/Layer"},
-        },
-        "Layer": {"description": "A layer.", "anyOf": [bare, one_layer]},
-        "EditableLayers": {
-            "description": "The layers, or edits of the layers of an extended config.",
-            "anyOf": [layers, {"$ref": "#/$defs/LayerEdits"}],
-        },
-        "LayerEdits": _layer_edits(),
-        "Repeat": {
-            "type": "object",
-            "description": RepeatKeys.__doc__ or "",
-            "properties": {**repeat, "layers": layers},
-            "required": ["count", "layers"],
-            "additionalProperties": False,
-        },
-        "Recurrent": {
-            "type": "object",
-            "description": inspect.cleandoc(RecurrentKeys.__doc__ or ""),
-            "properties": {**recurrent, "layers": layers},
-            "required": ["layers"],
-            "additionalProperties": False,
-        },
-        "MemoryKeys": {
-            "type": "object",
-            "description": MemoryKeys.__doc__ or "",
-            "properties": _properties(MemoryKeys),
-            "required": ["layer"],
-            "additionalProperties": False,
-        },
-        "Block": {
-            "type": "object",
-            "description": inspect.cleandoc(BlockKeys.__doc__ or ""),
-            "properties": {
-                "parameters": {
-                    "type": ["object", "null"],
-                    "description": block["parameters"]["description"],
-                },
-                "layers": {"$ref": "#/$defs/EditableLayers"},
-            },
-            "required": ["layers"],
-            "additionalProperties": False,
-        },
+        "type": "object",
+        "description": inspect.cleandoc(section.__doc__ or ""),
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
     }
 
 
