@@ -22,6 +22,8 @@ Column = int | str
 _ENDINGS: dict[str, Kind] = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _DELIMITERS = ("\t", ";", ",")
 _TAB = "\t"
+# Characters that have a meaning of their own in a table.
+_NO_DELIMITERS = '"\r\n'
 # Names of the columns, of which the first that is there is read.
 TEXT_NAMES = ("text", "sentence", "content", "review", "message", "comment")
 LABEL_NAMES = ("label", "class", "category", "target", "sentiment")
@@ -114,6 +116,11 @@ def _table(content: str, path: Path, form: LineForm) -> _Rows:
     """Yield line, label and text of the rows of a table."""
     first = content.partition("\n")[0]
     delimiter = form.delimiter or next((each for each in _DELIMITERS if each in first), ",")
+    if len(delimiter) != 1 or delimiter in _NO_DELIMITERS:
+        problem = f"{path}: the columns of a table cannot be divided by {delimiter!r}"
+        expected = "one character, neither a quotation mark nor a line end"
+        hint = "write form: lines for lines of a label, the delimiter and a text"
+        raise UserError(Diagnostic(problem, None, expected, f"delimiter: {delimiter!r}", hint))
     csv.field_size_limit(_MAX_FIELD)
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter)
     try:
