@@ -157,6 +157,7 @@ def test_a_text_without_tokens_is_one_of_padding(tmp_path):
         ("a.txt", "x\ty\n", {"classes": ["z"]}, r"a.txt:1: the class is not known"),
         ("a.txt", "x\ty\n", {"padding": 99}, "no token 99 for padding"),
         ("a.txt", "x\ty\n", {"tokens": "bytes", "lower": True}, "lower has no meaning"),
+        ("a.txt", "x\ty\n", {"unknown": "<pad>"}, "unknown: '<pad>' is already the token"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, name, content, options, message):

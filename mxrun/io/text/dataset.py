@@ -67,7 +67,7 @@ class TokenOptions(Parameters):
     def form_of_tokens(self, extra: tuple[str, ...] = ()) -> TokenForm:
         """Form of the tokens. Raises UserError for options that the tokens do not have.
 
-        extra: tokens of the first ids of a vocabulary that is learned.
+        extra: tokens of the first ids of a vocabulary that is learned, such as that of padding.
         """
         if self.tokens not in KINDS and not self.tokens.endswith(".json"):
             problem = f"tokens: {self.tokens!r} is neither a kind of tokens nor a tokenizer's file"
@@ -75,6 +75,10 @@ class TokenOptions(Parameters):
             raise UserError(Diagnostic(problem, None, expected))
         if self.tokens in LISTED:
             unknown = self.unknown or (UNKNOWN if self.tokens == WORDS else None)
+            if unknown in extra:
+                problem = f"unknown: {unknown!r} is already the token of padding"
+                expected = f"another token, such as {UNKNOWN}"
+                raise UserError(Diagnostic(problem, None, expected))
             about = (self.lower, self.punctuation, self.min_count, self.vocabulary, unknown, extra)
             return TokenForm(self.tokens, *about)
         what = "bytes" if self.tokens == BYTES else "a tokenizer's file"
