@@ -128,6 +128,12 @@ def test_bytes_are_padded_with_any_byte(tmp_path):
     assert dataset.fields["data"].records.tolist() == [[*"ñ!".encode(), 32, 32, 32], [*b"abcdef"]]
 
 
+def test_line_ends_in_a_text_are_learned_as_they_are_read(tmp_path):
+    path = write(tmp_path / "a.csv", 'x,"one\r\ntwo"\r\ny,"one\r\n"\r\n')
+    dataset = open_lines(path, tokens="characters")
+    assert tokens(dataset) == ["<pad>", "<unk>", *sorted("\nenotw")]
+
+
 def test_a_text_without_tokens_is_one_of_padding(tmp_path):
     path = write(tmp_path / "a.csv", "label,text\n0,\n1,a b\n")
     dataset = open_lines(path)

@@ -18,7 +18,7 @@ from mxrun.io.text.vocabulary import (
     WordVocabulary,
     code_points,
 )
-from mxrun.io.text.words import words_of
+from mxrun.io.text.words import with_line_feeds, words_of
 
 BYTES, CHARACTERS, WORDS = "bytes", "characters", "words"
 KINDS = (CHARACTERS, BYTES, WORDS)
@@ -63,6 +63,7 @@ class TokenForm:
             from mxrun.io.text.tokenizer_file import read_tokenizer
 
             return read_tokenizer(user_path(self.tokens))
+        texts = map(with_line_feeds, texts)
         if self.lower:
             texts = (text.lower() for text in texts)
         if self.tokens == WORDS:

@@ -88,7 +88,7 @@ def byte_chunks(spans: Iterable[TextSpan]) -> Iterator[tuple[TextSpan, bytes]]:
 
 
 def text_chunks(span: TextSpan) -> Iterator[str]:
-    """Yield the text of a part of a file, piece by piece, its line ends as line feeds alone.
+    """Yield the text of a part of a file, piece by piece; a CRLF is not cut.
 
     A byte order mark at the beginning of the file is left out. Raises UserError naming the byte
     at which the file is not UTF-8.
@@ -107,7 +107,7 @@ def text_chunks(span: TextSpan) -> Iterator[str]:
         pending = joined[consumed:]
         text = carriage + text
         carriage = "\r" if text.endswith("\r") and not is_last else ""
-        text = text[: len(text) - len(carriage)].replace("\r\n", "\n")
+        text = text[: len(text) - len(carriage)]
         if text:
             yield text
 

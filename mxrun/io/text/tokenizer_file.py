@@ -11,6 +11,7 @@ import numpy as np
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.files import read_all_bytes
 from mxrun.io.text.vocabulary import Ids, TokenDecoder, Vocabulary
+from mxrun.io.text.words import with_line_feeds
 
 # The first version whose files and functions are those used here.
 _MIN_VERSION = (0, 15)
@@ -63,7 +64,7 @@ class TokenizerVocabulary(Vocabulary):
 
     def encode(self, text: str) -> Ids:
         """Return the ids of a text, int32 [tokens]."""
-        text = text.replace("\r\n", "\n")
+        text = with_line_feeds(text)
         found = self._tokenizer.encode(text, add_special_tokens=False).ids
         return np.array(found, np.int32)
 

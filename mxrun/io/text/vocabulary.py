@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.near_names import listed
-from mxrun.io.text.words import joined, words_of
+from mxrun.io.text.words import joined, with_line_feeds, words_of
 
 Ids = NDArray[np.int32]
 
@@ -170,7 +170,7 @@ class ListedVocabulary(Vocabulary):
 
     def _prepared(self, text: str) -> str:
         """Return the text with its line ends as line feeds, in lower case if that is read."""
-        text = text.replace("\r\n", "\n")
+        text = with_line_feeds(text)
         return text.lower() if self.lower else text
 
     def _refuse(self, missing: Iterable[str]) -> UserError:

@@ -21,6 +21,14 @@ _CLOSING = frozenset(".,;:!?)]}…%’'")
 _OPENING = frozenset("([{")
 
 
+def with_line_feeds(text: str) -> str:
+    """Return a text whose line ends of two characters, CRLF, are line feeds.
+
+    Vocabularies read texts so, once: when they learn, and when they encode.
+    """
+    return text.replace("\r\n", LINE_END)
+
+
 def words_of(text: str, punctuation: bool) -> list[str]:
     """Return the words and line ends of a text.
 
