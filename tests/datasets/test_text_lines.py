@@ -163,6 +163,7 @@ def test_a_text_without_tokens_is_one_of_padding(tmp_path):
         ("a.txt", "x\ty\n", {"classes": ["z"]}, r"a.txt:1: the class is not known"),
         ("a.txt", "x\ty\n", {"padding": 99}, "no token 99 for padding"),
         ("a.txt", "x\ty\n", {"tokens": "bytes", "lower": True}, "lower has no meaning"),
+        ("a.txt", "x\ty\n", {"vocabulary": 2}, "a vocabulary of 2 has no room for words"),
         ("a.txt", "x\ty\n", {"unknown": "<pad>"}, "unknown: '<pad>' is already the token"),
     ],
 )

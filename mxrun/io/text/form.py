@@ -10,6 +10,7 @@ from itertools import chain
 import numpy as np
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import listed
 from mxrun.io.files import user_path
 from mxrun.io.text.vocabulary import (
     ByteVocabulary,
@@ -89,12 +90,25 @@ class TokenForm:
             if count >= self.min_count and token not in first
         ]
         enough.sort(key=lambda token: (-counts[token], token) if by_count else (0, token))
-        if self.size is not None:
-            enough = enough[: max(0, self.size - len(first))]
         if not enough:
+            raise UserError(self._nothing_counts(bool(counts), first))
+        if self.size is not None and self.size <= len(first):
+            problem = f"a vocabulary of {self.size} has no room for {self.tokens} of the text"
+            expected = f"vocabulary: {len(first) + 1} or more, for {listed(first)} and the others"
+            raise UserError(Diagnostic(problem, None, expected, f"vocabulary: {self.size}"))
+        return first + enough[: None if self.size is None else self.size - len(first)]
+
+    def _nothing_counts(self, has_some: bool, first: list[str]) -> Diagnostic:
+        """Return the diagnostic for a text without tokens for the vocabulary.
+
+        has_some: whether it has tokens at all. first: the special ones.
+        """
+        if has_some and self.min_count > 1:
             problem = f"no {self.tokens} of the text occur {self.min_count} times or more"
-            raise UserError(Diagnostic(problem, hint="lower min_count, or give more text"))
-        return first + enough
+            return Diagnostic(problem, hint="lower min_count, or give more text")
+        but = f" but {listed(first)}" if has_some else ""
+        problem = f"the text for training has no {self.tokens}{but}"
+        return Diagnostic(problem, None, f"{self.tokens} to make a vocabulary of")
 
 
 def _character_counts(texts: Iterable[str]) -> Counter[str]:
