@@ -114,6 +114,7 @@ class SequenceHoldProperty(SequenceProperty):
     """
 
     type_string = "_sequence_hold"
+    is_internal = True
     nonstandard_gradient = "That of steps after the end is left out: they change no result."
 
     def create_operator(self) -> Operator:
