@@ -138,11 +138,12 @@ def text_dataset(
     require_text(paths)
     first, last = divided(paths, options.held_out, form.at_words)
     spans: dict[str, Sequence[TextSpan]] = {TRAIN: first, TEST: last, ALL: _joined(first, last)}
-    if not spans[split]:
-        problem = f"the split {split} has no text: held_out is {options.held_out:g}"
-        raise UserError(Diagnostic(problem, None, "a fraction above 0, such as held_out: 0.1"))
+    learned_from = ALL if split == ALL else TRAIN
+    for each in (split, learned_from) if vocabulary is None else (split,):
+        if not spans[each]:
+            raise UserError(_empty_split(each, options.held_out, sum(map(len, spans[ALL]))))
     if vocabulary is None:
-        vocabulary = learn_vocabulary(form, spans[ALL if split == ALL else TRAIN])
+        vocabulary = learn_vocabulary(form, spans[learned_from])
     tokens = encoded(spans[split], vocabulary)
     return Dataset(
         name,
@@ -151,6 +152,22 @@ def text_dataset(
         vocabulary=vocabulary,
         is_stream=options.order == "stream",
     )
+
+
+def _empty_split(split: str, held_out: float, size: int) -> Diagnostic:
+    """Return the diagnostic for a split without text; size: that of the entire text, in bytes."""
+    problem = f"the split {split} has no text"
+    if not held_out:
+        expected, hint = (
+            "a fraction above 0",
+            "write held_out: 0.1, or split: all for the entire text",
+        )
+    else:
+        change = "smaller" if split == TRAIN else "larger"
+        expected = f"a {change} fraction, or a longer text"
+        hint = "write split: all for the entire text, and evaluate another one"
+    got = f"held_out: {held_out:g} of {size:,} byte{'' if size == 1 else 's'}"
+    return Diagnostic(problem, None, expected, got, hint)
 
 
 def _joined(first: Sequence[TextSpan], last: Sequence[TextSpan]) -> tuple[TextSpan, ...]:
