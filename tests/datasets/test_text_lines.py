@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +179,28 @@ def test_wrong_bytes_are_named(tmp_path):
     path.write_bytes(b"x\ty\nx\t\xe9\n")
     with pytest.raises(UserError, match="byte 6: not UTF-8 text"):
         open_lines(path)
+
+
+@pytest.mark.parametrize(
+    ("encode", "message"),
+    [
+        (lambda text: text.encode("utf-16"), "text in UTF-16\n.*iconv -f UTF-16"),
+        (lambda text: b"\xfe\xff" + text.encode("utf-16-be"), "text in UTF-16\n.*iconv -f UTF-16"),
+        (lambda text: text.encode("utf-32"), "text in UTF-32\n.*iconv -f UTF-32"),
+        (lambda text: gzip.compress(text.encode()), "compressed by gzip\n.*gunzip"),
+        (lambda text: lzma.compress(text.encode()), "compressed by xz\n.*unxz"),
+        (lambda text: text.encode("latin-1"), "the byte 0xfc\n.*iconv -f LATIN1"),
+    ],
+    ids=["UTF-16", "UTF-16BE", "UTF-32", "gzip", "xz", "LATIN1"],
+)
+@pytest.mark.parametrize("dataset", ["text", "text_lines"])
+def test_other_encodings_are_recognised(tmp_path, encode, message, dataset):
+    path = tmp_path / "a.txt"
+    path.write_bytes(encode("x\tüber\n" * 20))
+    request = request_dataset(dataset, {"path": str(path)}, "all")
+    with pytest.raises(UserError, match=f"not UTF-8 text\n(.*\n)*.*{message}") as caught:
+        open_datasets({"train": request}, INPUTS)
+    assert ("tokens: bytes" in str(caught.value)) == (dataset == "text" and "LATIN1" in message)
 
 
 def open_speeches(split: str) -> Dataset:

@@ -13,7 +13,8 @@ from typing import Any, Literal, NoReturn
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.io.dataset.location import RecordLocation
-from mxrun.io.files import fail, read_all_bytes
+from mxrun.io.files import read_all_bytes
+from mxrun.io.text.encodings import HEAD_BYTES, refuse_encoding
 
 LINES, TABLE, JSON_LINES = "lines", "csv", "jsonl"
 Kind = Literal["lines", "csv", "jsonl"]
@@ -75,9 +76,8 @@ def read_texts(paths: Sequence[Path], form: LineForm) -> LabelledTexts:
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            got = f"the byte 0x{content[error.start]:02x}"
-            hint = "convert it: iconv -f LATIN1 -t UTF-8"
-            fail(path, error.start, "not UTF-8 text", "UTF-8", got, hint)
+            head = bytes(content[:HEAD_BYTES])
+            refuse_encoding(path, error.start, content[error.start], head)
         read = {LINES: _lines, TABLE: _table, JSON_LINES: _json_lines}[form.kind_of(path)]
         for line, label, words in read(text, path, form):
             if form.labelled and not label:

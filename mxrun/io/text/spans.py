@@ -10,10 +10,11 @@ import codecs
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.io.files import fail
 from mxrun.io.formats.byte_file import ByteFile
+from mxrun.io.text.encodings import HEAD_BYTES, refuse_encoding
 
 _CHUNK = 1 << 22
 # Bytes in which a blank is searched for, at which a text can be cut without cutting a word.
@@ -112,9 +113,10 @@ def text_chunks(span: TextSpan) -> Iterator[str]:
             yield text
 
 
-def _refuse(path: Path, offset: int, byte: int) -> None:
-    hint = "convert it (iconv -f LATIN1 -t UTF-8), or write tokens: bytes, which reads any file"
-    fail(path, offset, "not UTF-8 text", "UTF-8", f"the byte 0x{byte:02x}", hint)
+def _refuse(path: Path, offset: int, byte: int) -> NoReturn:
+    file = ByteFile(path, stays_open=False)
+    head = file.read(0, min(HEAD_BYTES, file.size))
+    refuse_encoding(path, offset, byte, head, "; or write tokens: bytes, which reads any file")
 
 
 def word_chunks(span: TextSpan) -> Iterator[str]:
