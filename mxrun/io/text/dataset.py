@@ -135,7 +135,7 @@ def text_dataset(
     if options.order == "stream" and stride != length:
         problem = "the windows of a stream follow each other without gaps"
         raise UserError(Diagnostic(problem, None, f"stride: {length}", str(stride), "leave it out"))
-    require_text(paths)
+    require_text(paths, is_decoded=form.tokens != BYTES)
     first, last = divided(paths, options.held_out, form.at_words)
     spans: dict[str, Sequence[TextSpan]] = {TRAIN: first, TEST: last, ALL: _joined(first, last)}
     learned_from = ALL if split == ALL else TRAIN

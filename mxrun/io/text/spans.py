@@ -140,8 +140,14 @@ def word_chunks(span: TextSpan) -> Iterator[str]:
         yield rest
 
 
-def require_text(paths: Sequence[Path]) -> None:
-    """Raise UserError if all files are empty."""
-    if not sum(ByteFile(path, stays_open=False).size for path in paths):
-        problem = f"{', '.join(map(str, paths))}: holds no text"
-        raise UserError(Diagnostic(problem, None, "UTF-8 text", "an empty file"))
+def require_text(paths: Sequence[Path], is_decoded: bool) -> None:
+    """Raise UserError if all files are empty or, where they are decoded, byte order marks."""
+    mark = codecs.BOM_UTF8 if is_decoded else b""
+    got = "an empty file"
+    for file in (ByteFile(path, stays_open=False) for path in paths):
+        if file.size > len(mark) or file.read(0, file.size) not in (b"", mark):
+            return
+        if file.size:
+            got = "a byte order mark alone"
+    problem = f"{', '.join(map(str, paths))}: holds no text"
+    raise UserError(Diagnostic(problem, None, "UTF-8 text", got))
