@@ -33,8 +33,8 @@ class _Head:
         """Return the layer and its number of outputs, as the beginning of a sentence."""
         layer = f"{self.node.operator} {self.node.name!r}"
         if self.width:
-            return f"{layer} has {self.classes} outputs"
-        return f"{self.classes} outputs reach {layer}"
+            return f"{layer} has {self.classes} output{'' if self.classes == 1 else 's'}"
+        return f"{self.classes} output{' reaches' if self.classes == 1 else 's reach'} {layer}"
 
     def hint(self, classes: int) -> str:
         """Return the hint for a network with `classes` classes."""
@@ -74,10 +74,12 @@ def _another_number(head: _Head, dataset: Dataset) -> Diagnostic | None:
     count = len(dataset.classes)
     if head.classes == count:
         return None
+    classes = "one class" if count == 1 else f"{count} classes"
+    outputs = "one output" if count == 1 else f"{count} outputs, one"
     return Diagnostic(
-        f"{head}, but data set {dataset.name!r}{_at(dataset.place)} has {count} classes",
+        f"{head}, but data set {dataset.name!r}{_at(dataset.place)} has {classes}",
         head.node.place,
-        f"{count} outputs, one for each class: {listed(dataset.classes)}",
+        f"{outputs} for each class: {listed(dataset.classes)}",
         str(head.classes),
         head.hint(count),
     )

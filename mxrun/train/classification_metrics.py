@@ -97,7 +97,8 @@ class TopK(ClassMetricKind):
         return f"top_{self.k}_accuracy"
 
     def _unsupported_classes(self, classes: int) -> str:
-        return f"has {classes} classes, less than k = {self.k}" if classes < self.k else ""
+        several = f"{classes} class{'' if classes == 1 else 'es'}"
+        return f"has {several}, less than k = {self.k}" if classes < self.k else ""
 
     def create(self, predictions: LossPredictions) -> Metric:
         """Return a metric over all probabilities."""

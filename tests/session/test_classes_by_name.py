@@ -183,6 +183,17 @@ def test_a_head_of_another_size_than_the_named_classes_is_refused(tmp_path: Path
         assert (found.got, found.hint) == (str(size), "write num_hidden: 3")
 
 
+def test_a_single_class_is_named_in_the_singular(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        images(tmp_path / "images" / split, "ant")
+    path = tmp_path / "net.yaml"
+    path.write_text(CONFIG)
+    found = problem(path)
+    assert "FullyConnected 'head' has 3 outputs" in found.problem
+    assert "net.yaml:9:20) has one class" in found.problem
+    assert found.expected == "one output for each class: ant"
+
+
 @pytest.mark.parametrize(
     ("layers", "count"),
     [
