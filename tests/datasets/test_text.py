@@ -243,6 +243,26 @@ def test_a_text_is_cut_between_characters(tmp_path, at):
     assert " ".join(part.decode() for part in parts).split() == content.decode().split()
 
 
+def test_no_word_is_cut_at_the_end_of_a_file(tmp_path):
+    contents = [b"one two\nthree", "four fünf".encode(), b"six", b"7 eight"]
+    paths = [write(tmp_path / f"{number}.txt", each) for number, each in enumerate(contents)]
+    total = sum(map(len, contents))
+    expected = [word for each in contents for word in each.split()]
+    for at in range(total + 1):
+        first, last = divided(paths, at / total, True)
+        words = [
+            word
+            for span in (*first, *last)
+            for word in span.path.read_bytes()[span.start : span.stop].split()
+        ]
+        assert words == expected
+    assert sum(map(len, divided(paths, 2 / total, True)[0])) == total
+    # What stands between blanks for kilobytes is no word.
+    path = write(tmp_path / "long.txt", b"x" * 3000)
+    first, last = divided([path], 0.5, True)
+    assert [len(span) for span in (*first, *last)] == [1500, 1500]
+
+
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [

@@ -40,7 +40,7 @@ def divided(
     """Return the first part of some files, taken as one text, and the last one, `held_out` of it.
 
     held_out: a fraction of the bytes. The text is cut between two characters, and with `at_words`
-    before a blank, if there is one in the next kilobyte. Raises UserError for files that cannot be
+    before a blank or at a file's end, if one is in the next kilobyte. Raises UserError for files that cannot be
     read.
     """
     files = [ByteFile(path, stays_open=False) for path in paths]
@@ -67,6 +67,8 @@ def _boundary(file: ByteFile, cut: int, at_words: bool) -> int:
     after = content[1:]
     if at_words:
         found = [place for blank in _BLANKS if (place := after.find(blank)) >= 0]
+        if not found and content[0] not in _BLANKS and cut + len(after) == file.size:
+            return file.size
         if found:
             cut, content = cut + min(found), content[min(found) :]
     # Bytes 10xxxxxx continue a character, and a line feed a line end of two bytes.
