@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
+from mxrun.io.files import MAXIMUM_BYTES
 
 INPUTS = {
     "data": TensorSpec((6,), "int32"),
@@ -179,6 +181,24 @@ def test_wrong_bytes_are_named(tmp_path):
     path.write_bytes(b"x\ty\nx\t\xe9\n")
     with pytest.raises(UserError, match="byte 6: not UTF-8 text"):
         open_lines(path)
+
+
+@pytest.mark.parametrize("dataset", ["text", "text_lines"])
+def test_devices_and_pipes_are_refused_at_once(tmp_path, dataset):
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/zero", str(tmp_path / "pipe"), str(tmp_path)):
+        request = request_dataset(dataset, {"path": path}, "all")
+        with pytest.raises(UserError, match=f"{path}: not a regular file"):
+            open_datasets({"train": request}, INPUTS)
+
+
+def test_a_file_beyond_the_limit_is_refused_by_its_size(tmp_path):
+    path = tmp_path / "a.txt"
+    path.touch()
+    os.truncate(path, MAXIMUM_BYTES + 1)
+    with pytest.raises(UserError, match="too large to hold in memory") as caught:
+        open_lines(path)
+    assert f"{MAXIMUM_BYTES + 1:,} bytes" in str(caught.value)
 
 
 @pytest.mark.parametrize(

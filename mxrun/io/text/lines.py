@@ -13,7 +13,8 @@ from typing import Any, Literal, NoReturn
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.io.dataset.location import RecordLocation
-from mxrun.io.files import read_all_bytes
+from mxrun.io.files import MAXIMUM_BYTES, check_memory
+from mxrun.io.formats.byte_file import ByteFile
 from mxrun.io.text.encodings import HEAD_BYTES, refuse_encoding
 
 LINES, TABLE, JSON_LINES = "lines", "csv", "jsonl"
@@ -72,12 +73,11 @@ def read_texts(paths: Sequence[Path], form: LineForm) -> LabelledTexts:
     found = LabelledTexts()
     for path in paths:
         before = len(found.texts)
-        content = read_all_bytes(path)
+        content = _content(path)
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            head = bytes(content[:HEAD_BYTES])
-            refuse_encoding(path, error.start, content[error.start], head)
+            refuse_encoding(path, error.start, content[error.start], content[:HEAD_BYTES])
         read = {LINES: _lines, TABLE: _table, JSON_LINES: _json_lines}[form.kind_of(path)]
         for line, label, words in read(text, path, form):
             if form.labelled and not label:
@@ -89,6 +89,20 @@ def read_texts(paths: Sequence[Path], form: LineForm) -> LabelledTexts:
         if len(found.texts) == before:
             raise UserError(Diagnostic(f"{path}: holds no texts", None, "a text a line"))
     return found
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a file; raises UserError for a device or a pipe, which have no size."""
+    file = ByteFile(path)
+    if file.size > MAXIMUM_BYTES:
+        expected = f"at most {MAXIMUM_BYTES:,} bytes"
+        problem = f"{path}: the file is too large to hold in memory"
+        raise UserError(Diagnostic(problem, None, expected, f"{file.size:,} bytes"))
+    # Twice, for the decoded text.
+    check_memory(path, 2 * file.size)
+    content = file.read(0, file.size)
+    file.close()
+    return content
 
 
 _Rows = Iterator[tuple[int, str, str]]

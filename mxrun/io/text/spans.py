@@ -40,8 +40,8 @@ def divided(
     """Return the first part of some files, taken as one text, and the last one, `held_out` of it.
 
     held_out: a fraction of the bytes. The text is cut between two characters, and with `at_words`
-    before a blank or at a file's end, if one is in the next kilobyte. Raises UserError for files that cannot be
-    read.
+    before a blank or at a file's end, if one is in the next kilobyte. Raises UserError for files
+    that cannot be read.
     """
     files = [ByteFile(path, stays_open=False) for path in paths]
     total = sum(file.size for file in files)
