@@ -132,6 +132,26 @@ def test_bytes_are_padded_with_any_byte(tmp_path):
     assert dataset.fields["data"].records.tolist() == [[*"ñ!".encode(), 32, 32, 32], [*b"abcdef"]]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_all_line_ends_divide_records(tmp_path, end):
+    contents = {
+        "a.txt": ["ham\tone", "", "spam\ttwo", "ham\tthree", ""],
+        "a.csv": ["label,text", "ham,one", "spam,two\t", "ham,three", ""],
+        "a.jsonl": [
+            '{"label": "ham", "text": "one"}',
+            '{"label": "spam", "text": "two"}',
+            '{"label": "ham", "text": "three"}',
+        ],
+    }
+    for name, lines in contents.items():
+        dataset = open_lines(write(tmp_path / name, end.join(lines)))
+        assert texts(dataset) == ["one", "two", "three"], name
+        assert dataset.fields["label"].records.tolist() == [0, 1, 0]
+        wrong = write(tmp_path / name, end.join([*lines, "?"]))
+        with pytest.raises(UserError, match=f"{name}:{len(lines) + 1}: "):
+            open_lines(wrong)
+
+
 def test_line_ends_in_a_text_are_learned_as_they_are_read(tmp_path):
     path = write(tmp_path / "a.csv", 'x,"one\r\ntwo"\r\ny,"one\r\n"\r\n')
     dataset = open_lines(path, tokens="characters")

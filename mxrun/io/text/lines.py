@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ Column = int | str
 
 _ENDINGS: dict[str, Kind] = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _DELIMITERS = ("\t", ";", ",")
+_LINE_END = re.compile(r"[\r\n]")
 _TAB = "\t"
 # Characters that have a meaning of their own in a table.
 _NO_DELIMITERS = '"\r\n'
@@ -108,11 +110,15 @@ def _content(path: Path) -> bytes:
 _Rows = Iterator[tuple[int, str, str]]
 
 
+def _lines_of(content: str) -> list[str]:
+    """Return the lines of a text, which end with a LF, a CRLF or a CR, without these."""
+    return content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
 def _lines(content: str, path: Path, form: LineForm) -> _Rows:
     """Yield line, label and text of the lines that are not empty."""
     delimiter = form.delimiter or _TAB
-    for line, text in enumerate(content.split("\n"), 1):
-        text = text.removesuffix("\r")
+    for line, text in enumerate(_lines_of(content), 1):
         if not text.strip():
             continue
         label, found, words = text.partition(delimiter)
@@ -128,7 +134,7 @@ def _lines(content: str, path: Path, form: LineForm) -> _Rows:
 
 def _table(content: str, path: Path, form: LineForm) -> _Rows:
     """Yield line, label and text of the rows of a table."""
-    first = content.partition("\n")[0]
+    first = _LINE_END.split(content, maxsplit=1)[0]
     delimiter = form.delimiter or next((each for each in _DELIMITERS if each in first), ",")
     if len(delimiter) != 1 or delimiter in _NO_DELIMITERS:
         problem = f"{path}: the columns of a table cannot be divided by {delimiter!r}"
@@ -191,7 +197,7 @@ def _place(
 
 def _json_lines(content: str, path: Path, form: LineForm) -> _Rows:
     """Yield line, label and text of lines that are JSON objects."""
-    for line, text in enumerate(content.split("\n"), 1):
+    for line, text in enumerate(_lines_of(content), 1):
         if not text.strip():
             continue
         try:
