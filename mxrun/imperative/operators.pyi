@@ -882,17 +882,6 @@ def _rpower_scalar(
 ) -> NDArray:
     """output = scalar ^ data."""
 
-def _sequence_hold(
-    data: NDArray,
-    sequence_length: NDArray | None = None,
-    *,
-    use_sequence_length: bool = False,
-    axis: int = 0,
-    out: Any = None,
-    name: str | None = None,
-) -> NDArray:
-    """output = data where step < length, then data's step length - 1."""
-
 def abs(data: NDArray, *, out: Any = None, name: str | None = None) -> NDArray:
     """output = |data|, whose gradient at 0 is 0, elementwise."""
 

@@ -56,7 +56,8 @@ class AveragedKind(CountKind):
     def _unsupported_classes(self, classes: int) -> str:
         if self.average != "binary" or classes == 2:
             return ""
-        return f"has {classes} class{'' if classes == 1 else 'es'}, not two: use average macro or micro"
+        found = "1 class" if classes == 1 else f"{classes} classes"
+        return f"has {found}, not two: use average macro or micro"
 
     def score(self, hits: Array, labels: Array, predictions: Array) -> float:
         """Return the ratio with the selected average; a ratio to 0 is 0."""

@@ -839,17 +839,6 @@ def _rpower_scalar(
 ) -> Symbol:
     """output = scalar ^ data."""
 
-def _sequence_hold(
-    data: Symbol | None = None,
-    sequence_length: Symbol | None = None,
-    *,
-    use_sequence_length: bool = False,
-    axis: int = 0,
-    name: str | None = None,
-    attr: Mapping[str, str] | None = None,
-) -> Symbol:
-    """output = data where step < length, then data's step length - 1."""
-
 def abs(
     data: Symbol | None = None,
     *,
