@@ -10,7 +10,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.frontend import ModelDefinition
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.text.labelled import LabelledTextOptions, text_column
-from mxrun.io.text.lines import LabelledTexts, LineForm, read_texts
+from mxrun.io.text.lines import TABLE, LabelledTexts, LineForm, read_texts
 from mxrun.io.text.vocabulary import Vocabulary
 from mxrun.session.records import STANDARD_INPUT, DatasetSource, input_files, shown_path
 from mxrun.session.trained_model import TrainedModel
@@ -31,14 +31,18 @@ class TextSource(DatasetSource):
             raise UserError(Diagnostic("texts are not read from standard input", hint=hint))
         self._texts = read_texts([Path(file) for file in files], form)
         self._numbers: list[int] = []
-        for at, (path, _) in enumerate(self._texts.places):
+        for at, (path, line) in enumerate(self._texts.places):
+            if form.kind_of(path) != TABLE:
+                # The line, from 0: blank lines, which are no records, count.
+                self._numbers.append(line - 1)
+                continue
             is_next = at > 0 and path == self._texts.places[at - 1][0]
             self._numbers.append(self._numbers[-1] + 1 if is_next else 0)
         dataset = _dataset(built, options, self._texts, trained.vocabulary)
         super().__init__(built, dataset)
 
     def _name(self, number: int) -> tuple[str, int]:
-        """Return the file of a text, and its number among the texts there."""
+        """Return the file of a text, and its line there, or its row in a table, from 0."""
         path, _ = self._texts.places[number]
         return shown_path(str(path)), self._numbers[number]
 

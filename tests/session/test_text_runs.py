@@ -192,6 +192,15 @@ def test_texts_of_files_are_classified(tmp_path: Path, monkeypatch: pytest.Monke
     ]
     assert [row["top"] for row in table] == [row["top"] for row in lines] * 2
     assert lines[0]["top"][0]["name"] == "Romeo and Juliet"
+    # Blank lines have no record, and leave the numbers of the others.
+    Path("spaced.txt").write_text("\n" + " \r\n\n".join(texts))
+    Path("spaced.csv").write_text("\n\n".join(["id,text", *(f'7,"{text}"' for text in texts)]))
+    spaced = result("infer", "net", "spaced.txt", "spaced.csv")["results"]
+    assert [(row["input"], row["record"]) for row in spaced] == [
+        *(("spaced.txt", number) for number in (1, 3, 5)),
+        *(("spaced.csv", number) for number in range(3)),
+    ]
+    assert [row["top"] for row in spaced] == [row["top"] for row in lines] * 2
     assert "texts are not read from standard input" in refused("infer", "net", "-")
     # Another file of the same form, labelled.
     labelled = zip(
