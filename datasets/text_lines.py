@@ -33,7 +33,7 @@ class TextLinesOptions(LabelledTextOptions):
     delimiter: Annotated[str, StringConstraints(min_length=1)] | None = Option(
         default=None,
         description="What stands between label and text of a line, or between the columns of a "
-        "table; default: a tab, and in a table what its first row has.",
+        "table, one character; default: a tab, and in a table what its first row has.",
         examples=[";"],
     )
     text: _Column | None = Option(
