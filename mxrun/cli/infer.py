@@ -64,7 +64,7 @@ Inputs = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="INPUT",
-        help="Images, .npy files, tables (csv), or folders of these; - reads one of these from "
+        help="Images, .npy files, tables (csv), texts, or folders; - reads one of these from "
         "standard input. KEY=VALUE changes the data section: label=kind, header=true, data=[a,b].",
     ),
 ]

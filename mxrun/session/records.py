@@ -46,6 +46,7 @@ from mxrun.train.measure import LossTensors, Measure, Phase
 from mxrun.train.metric_kind import MetricKind
 
 STANDARD_INPUT = "-"
+STANDARD_INPUT_NAME = "<standard input>"
 # Data set whose options are the settings of tables if training read no tables, and its path.
 _TABLE, _PATH = "csv", "path"
 _FOLDER_SUFFIXES = (*SUFFIXES, ".npy", ".csv", ".csv.gz")
@@ -168,8 +169,8 @@ class FileSource(RecordSource):
 
     def _read_file(self, file: str) -> Iterator[tuple[str, int, npt.NDArray[Any]]]:
         if file == STANDARD_INPUT:
-            name = "<standard input>"
-            rows = samples(_standard_input(), name, self._sample)
+            name = STANDARD_INPUT_NAME
+            rows = samples(standard_input(), name, self._sample)
         else:
             name = file
             rows = read_samples(Path(file), self._sample)
@@ -288,7 +289,7 @@ def _below(folder: Path) -> list[str]:
     )
 
 
-def _standard_input() -> bytes:
+def standard_input() -> bytes:
     """Read standard input. Raises UserError if it exceeds the limit."""
     content = sys.stdin.buffer.read(MAXIMUM_BYTES + 1)
     if len(content) > MAXIMUM_BYTES:

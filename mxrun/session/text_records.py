@@ -10,14 +10,24 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.frontend import ModelDefinition
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.text.labelled import LabelledTextOptions, text_column
-from mxrun.io.text.lines import TABLE, LabelledTexts, LineForm, read_texts
+from mxrun.io.text.lines import TABLE, LabelledTexts, LineForm, file_content
 from mxrun.io.text.vocabulary import Vocabulary
-from mxrun.session.records import STANDARD_INPUT, DatasetSource, input_files, shown_path
+from mxrun.session.records import (
+    STANDARD_INPUT,
+    STANDARD_INPUT_NAME,
+    DatasetSource,
+    input_files,
+    shown_path,
+    standard_input,
+)
 from mxrun.session.trained_model import TrainedModel
 
 
 class TextSource(DatasetSource):
-    """Texts of files in the given order: the lines of text files, or a column of tables."""
+    """Texts of files in the given order: the lines of text files, or a column of tables.
+
+    `-` is standard input, which holds lines unless training read another form.
+    """
 
     def __init__(self, trained: TrainedModel, inputs: Sequence[str]) -> None:
         """Read the files; raises UserError if they cannot be, and for other networks."""
@@ -26,10 +36,12 @@ class TextSource(DatasetSource):
         built = trained.built
         options = _options(built)
         form = replace(getattr(options, "lines", LineForm()), label=None, labelled=False)
-        if STANDARD_INPUT in files:
-            hint = "write the texts into a file, one a line"
-            raise UserError(Diagnostic("texts are not read from standard input", hint=hint))
-        self._texts = read_texts([Path(file) for file in files], form)
+        self._texts = LabelledTexts()
+        for file in files:
+            is_input = file == STANDARD_INPUT
+            path = Path(STANDARD_INPUT_NAME if is_input else file)
+            content = standard_input() if is_input else file_content(path)
+            self._texts.add(content, path, form)
         self._numbers: list[int] = []
         for at, (path, line) in enumerate(self._texts.places):
             if form.kind_of(path) != TABLE:

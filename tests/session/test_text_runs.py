@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import refused, result
+from commands import mxrun, refused, result
 from interrupted_runs import go_on, left
 from killed_runs import Moment, chain
 from training import NoteRecorder, run_training
@@ -201,7 +201,13 @@ def test_texts_of_files_are_classified(tmp_path: Path, monkeypatch: pytest.Monke
         *(("spaced.csv", number) for number in range(3)),
     ]
     assert [row["top"] for row in spaced] == [row["top"] for row in lines] * 2
-    assert "texts are not read from standard input" in refused("infer", "net", "-")
+    piped = mxrun("infer", "net", "-", "--json", standard_input="\n".join(texts))
+    assert piped.returncode == 0, piped.stderr
+    read = json.loads(piped.stdout)["results"]
+    assert [(row["input"], row["record"]) for row in read] == [
+        ("<standard input>", number) for number in range(3)
+    ]
+    assert [row["top"] for row in read] == [row["top"] for row in lines]
     # Another file of the same form, labelled.
     labelled = zip(
         ("Romeo and Juliet", "Coriolanus", "The Taming of the Shrew"), texts, strict=True

@@ -69,13 +69,12 @@ class LabelledTexts:
         path, line = self.places[record]
         return RecordLocation(f"{path}:{line}")
 
+    def add(self, content: bytes, path: Path, form: LineForm) -> None:
+        """Add the texts of a file with this content.
 
-def read_texts(paths: Sequence[Path], form: LineForm) -> LabelledTexts:
-    """Read files; raises UserError naming the line without a text or a label."""
-    found = LabelledTexts()
-    for path in paths:
-        before = len(found.texts)
-        content = _content(path)
+        Raises UserError naming the line without a text or a label.
+        """
+        before = len(self.texts)
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -84,16 +83,23 @@ def read_texts(paths: Sequence[Path], form: LineForm) -> LabelledTexts:
         for line, label, words in read(text, path, form):
             if form.labelled and not label:
                 _refuse(path, line, "the label is missing", "a label and a text", words)
-            found.texts.append(words)
-            found.places.append((path, line))
+            self.texts.append(words)
+            self.places.append((path, line))
             if form.labelled:
-                found.labels.append(label)
-        if len(found.texts) == before:
+                self.labels.append(label)
+        if len(self.texts) == before:
             raise UserError(Diagnostic(f"{path}: holds no texts", None, "a text a line"))
+
+
+def read_texts(paths: Sequence[Path], form: LineForm) -> LabelledTexts:
+    """Read files; raises UserError naming the line without a text or a label."""
+    found = LabelledTexts()
+    for path in paths:
+        found.add(file_content(path), path, form)
     return found
 
 
-def _content(path: Path) -> bytes:
+def file_content(path: Path) -> bytes:
     """Return the bytes of a file; raises UserError for a device or a pipe, which have no size."""
     file = ByteFile(path)
     if file.size > MAXIMUM_BYTES:
