@@ -17,6 +17,7 @@ from mxrun.codegen.sequential.panel_intrinsics import PANELS
 from mxrun.codegen.sequential.product_intrinsics import PRODUCTS
 from mxrun.codegen.sequential.reduction_intrinsics import REDUCTIONS
 from mxrun.codegen.sequential.scan_intrinsics import SCANS
+from mxrun.codegen.sequential.single_lane_stores import with_scalar_stores
 from mxrun.codegen.sequential.vector_intrinsics import VECTORS
 
 INTRINSICS = {**BASIC, **PANELS, **PRODUCTS, **REDUCTIONS, **SCANS, **VECTORS}
@@ -52,7 +53,7 @@ def compile_function(
     options.loop_unrolling = not is_compact
     passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(module, passes)
-    return CompiledObject(symbol, machine.emit_object(module))
+    return CompiledObject(symbol, machine.emit_object(with_scalar_stores(module)))
 
 
 @cache
