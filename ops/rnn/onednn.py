@@ -131,6 +131,10 @@ class OnednnRNN(Implementation):
         assert vector is not None
         prefix, firsts = ("first_", found) if p.carries else ("", arguments)
         scratch = _GradientSpace(layout, begin, records, heads["output"])
+        data_grad = request.in_grad[_DATA]
+        if layout.dtype == FLOAT32:
+            # oneDNN has no product of float32 matrices that is rounded to bfloat16.
+            data_grad = replace(data_grad, dtype=FLOAT32)
         slots = BackwardSlots(
             data=data,
             vector=vector,
@@ -143,7 +147,7 @@ class OnednnRNN(Implementation):
             last_state_grad=heads.get("state"),
             last_cell_grad=heads.get("state_cell"),
             data_grad=targets.get("data"),
-            data_dtype=request.in_grad[_DATA].dtype,
+            data_dtype=data_grad.dtype,
             vector_grad=targets.get("parameters"),
             state_grad=targets.get("state"),
             cell_grad=targets.get("state_cell"),
@@ -164,7 +168,7 @@ class OnednnRNN(Implementation):
         numbers = {slot.index for slot in used}
         gradients: list[TensorSpec | None] = [
             None if name == "sequence_length" else spec.with_layout(PLAIN)
-            for name, spec in zip(names, request.in_grad, strict=True)
+            for name, spec in zip(names, (data_grad, *request.in_grad[1:]), strict=True)
         ]
         kernel = native_kernel(
             self.name,

@@ -170,3 +170,20 @@ def test_weights_are_converted_once_before_a_loop(
     monkeypatch.setattr(loop, "hoist_invariants", hoist_invariants)
     before = plan_of(*symbol_of(tmp_path, TEXT), **LOW)
     assert_same_bits(results_of(plan, LENGTHS), results_of(before, LENGTHS))
+
+
+# Rows of an odd size are no pairs of bfloat16 elements, so that RNN computes in float32.
+@pytest.mark.parametrize("size", [5, 6])
+def test_RNN_hands_the_gradient_of_bfloat16_data_to_a_layer_before_it(
+    size: int, tmp_path: Path
+) -> None:
+    layers = f"""\
+    - FullyConnected: {{name: before, num_hidden: 5, flatten: false}}
+    - RNN: {{name: rnn, mode: gru, state_size: {size}, num_layers: 2, layout: NTC,
+            initial_state: zeros}}
+"""
+    text = config(f"{{data: [6, 3], target: [6, {size}]}}", layers + TARGETS)
+    found, exact = (outcome(tmp_path, text, **options) for options in (LOW, {}))
+    assert found.keys() == exact.keys()
+    for name, value in exact.items():
+        assert np.abs(found[name] - value).max() <= 0.05 * np.abs(value).max()
