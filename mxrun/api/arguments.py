@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -146,3 +148,24 @@ def count(name: str, value: Any, minimum: int) -> int:
         expected = f"an integer from {minimum} to {MAX_BATCH}"
         raise UserError(Diagnostic(f"{name} cannot be {value!r}", None, expected, repr(value)))
     return number
+
+
+def real(name: str, value: Any, expected: str, is_valid: Callable[[float], bool]) -> float:
+    """Return the argument `name` as a finite number.
+
+    expected: describes the valid numbers. Raises UserError for others, and for what is no number.
+    """
+    number = float(value) if isinstance(value, numbers.Real) else math.nan
+    if not (math.isfinite(number) and is_valid(number)):
+        raise UserError(Diagnostic(f"{name} cannot be {value!r}", None, expected, repr(value)))
+    return number
+
+
+def texts(given: Any) -> tuple[str, ...]:
+    """Return one or more texts as a tuple; raises UserError for anything else."""
+    found = (given,) if isinstance(given, str) else given
+    found = tuple(found) if isinstance(found, Iterable) else ()
+    if not found or not all(isinstance(each, str) for each in found):
+        expected, got = "a text, or one text or more", repr(given)[:60]
+        raise UserError(Diagnostic("there is nothing to continue", None, expected, got))
+    return found

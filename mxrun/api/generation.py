@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import overload
 
 from mxrun import library
-from mxrun.api.arguments import count
-from mxrun.base.errors import Diagnostic, UserError
+from mxrun.api.arguments import count, real, texts
 from mxrun.session.generation.generate import GenerateRequest, Generation, prepare_generation
 from mxrun.session.generation.sampling import TokenSampling
 from mxrun.session.trained_model import TrainedModel
@@ -90,19 +88,17 @@ class TextGenerator(ABC):
         The same arguments give the same texts. Raises UserError for a network that cannot continue
         texts, naming its layers, for tokens that it does not know, and for values out of range.
         """
-        is_single = isinstance(prompts, str)
-        texts = (prompts,) if isinstance(prompts, str) else tuple(prompts)
         sampling = _sampling(temperature, top_k, top_p)
         rows = None if batch is None else count("batch", batch, minimum=1)
         with library.plugin_errors():
-            generation = self._generation(texts, length, sampling, seed, rows)
+            generation = self._generation(texts(prompts), length, sampling, seed, rows)
             for _ in generation.run():
                 pass
         found = [
             GeneratedText(each.prompt, each.text, tuple(each.ids), each.ended, generation.notes)
             for each in generation.texts
         ]
-        return found[0] if is_single else found
+        return found[0] if isinstance(prompts, str) else found
 
     def stream(
         self,
@@ -120,7 +116,7 @@ class TextGenerator(ABC):
         """
         sampling = _sampling(temperature, top_k, top_p)
         with library.plugin_errors():
-            generation = self._generation((prompt,), length, sampling, seed, None)
+            generation = self._generation(texts([prompt]), length, sampling, seed, None)
         return (piece.text for piece in generation.run() if piece.text)
 
     def _generation(
@@ -132,9 +128,6 @@ class TextGenerator(ABC):
         batch: int | None,
     ) -> Generation:
         """Return a generation that is ready to run."""
-        if not prompts or not all(isinstance(prompt, str) for prompt in prompts):
-            expected, got = "a text, or one text or more", repr(prompts)[:60]
-            raise UserError(Diagnostic("there is nothing to continue", None, expected, got))
         length = None if length is None else count("length", length, minimum=1)
         seed = None if seed is None else count("seed", seed, minimum=0)
         request = GenerateRequest(prompts, length, sampling, seed, batch)
@@ -143,10 +136,8 @@ class TextGenerator(ABC):
 
 def _sampling(temperature: float, top_k: int | None, top_p: float | None) -> TokenSampling:
     """Return how tokens are drawn; raises UserError for values out of range."""
-    if not (math.isfinite(temperature) and temperature >= 0):
-        expected = "a finite number, 0 or more"
-        raise UserError(Diagnostic("temperature", None, expected, repr(temperature)))
-    if top_p is not None and not 0 < top_p <= 1:
-        raise UserError(Diagnostic("top_p", None, "above 0, at most 1", repr(top_p)))
+    temperature = real("temperature", temperature, "a finite number, 0 or more", lambda x: x >= 0)
+    if top_p is not None:
+        top_p = real("top_p", top_p, "above 0, at most 1", lambda x: 0 < x <= 1)
     top_k = None if top_k is None else count("top_k", top_k, minimum=1)
     return TokenSampling(temperature, top_k, top_p)

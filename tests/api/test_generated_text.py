@@ -58,12 +58,17 @@ def test_assigned_weights_are_used() -> None:
     [
         ({"prompts": []}, "there is nothing to continue"),
         ({"prompts": [3]}, "there is nothing to continue"),
+        ({"prompts": 3}, "there is nothing to continue"),
+        ({"prompts": None}, "there is nothing to continue"),
         ({"prompts": "§"}, "does not have these characters"),
         ({"prompts": "I", "length": 0}, "length cannot be 0"),
         ({"prompts": "I", "temperature": -1}, "temperature"),
         ({"prompts": "I", "temperature": float("nan")}, "temperature"),
+        ({"prompts": "I", "temperature": "0.5"}, "temperature cannot be '0.5'"),
+        ({"prompts": "I", "temperature": None}, "temperature cannot be None"),
         ({"prompts": "I", "top_k": 0}, "top_k cannot be 0"),
         ({"prompts": "I", "top_p": 1.5}, "top_p"),
+        ({"prompts": "I", "top_p": "most"}, "top_p cannot be 'most'"),
         ({"prompts": "I", "seed": -1}, "seed cannot be -1"),
         ({"prompts": "I", "batch": 0}, "batch cannot be 0"),
     ],
@@ -78,5 +83,7 @@ def test_what_makes_no_sense_is_refused(
 def test_streaming_checks_at_once(model: mxrun.LoadedModel) -> None:
     with pytest.raises(mxrun.UserError, match="temperature"):
         model.stream("I", temperature=-1)
+    with pytest.raises(mxrun.UserError, match="there is nothing to continue"):
+        model.stream(["I"])
     with pytest.raises(mxrun.UserError, match="one sequence of token ids"):
         mxrun.load("digits_lenet").stream("I")
