@@ -21,13 +21,13 @@ def between(index: int) -> Slot:
 class ChainPart:
     """Sequence of parts with scratch tensors of `between_bytes`, whose slots `between` returns.
 
-    kept: number of the kernel's extra outputs, whose slots come before those of the scratch
+    extra_count: number of the kernel's extra outputs, whose slots come before those of the scratch
     tensors.
     """
 
     parts: tuple[KernelPart, ...]
     between_bytes: tuple[int, ...]
-    kept: int = 0
+    extra_count: int = 0
 
     @property
     def scratch_bytes(self) -> int:
@@ -45,8 +45,8 @@ class ChainPart:
         def at(offset: int) -> Handle | None:
             return None if scratch is None else scratch + offset
 
-        kept = handles.extra_outputs[: self.kept]
-        inside = replace(handles, extra_outputs=(*kept, *map(at, self._places.tensors)))
+        extra = handles.extra_outputs[: self.extra_count]
+        inside = replace(handles, extra_outputs=(*extra, *map(at, self._places.tensors)))
         return tuple(
             launch
             for part, offset in zip(self.parts, self._places.own, strict=True)
@@ -54,7 +54,7 @@ class ChainPart:
         )
 
     def _is_between(self, slot: Slot) -> bool:
-        return slot.group == "extra_outputs" and slot.index >= self.kept
+        return slot.group == "extra_outputs" and slot.index >= self.extra_count
 
     @cached_property
     def _places(self) -> _Places:
@@ -63,8 +63,8 @@ class ChainPart:
         last: dict[int, int] = {}
         for number, part in enumerate(self.parts):
             for slot in filter(self._is_between, part.slots()):
-                first.setdefault(slot.index - self.kept, number)
-                last[slot.index - self.kept] = number
+                first.setdefault(slot.index - self.extra_count, number)
+                last[slot.index - self.extra_count] = number
         lives = [
             _Life(first.get(index, 0), last.get(index, 0), align(nbytes))
             for index, nbytes in enumerate(self.between_bytes)

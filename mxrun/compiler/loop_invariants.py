@@ -23,6 +23,7 @@ from mxrun.graph.graph import (
     ValueId,
 )
 from mxrun.operator.register import create
+from mxrun.passes.dead_code import without_unread_views
 
 
 def hoist_invariants(graph: Graph) -> Graph:
@@ -44,14 +45,14 @@ def _hoisted(
     memory: Sequence[ValueId],
     taken: set[str],
 ) -> Step:
-    """Append the invariant steps of a loop; return the step of what is left of it.
+    """Append the invariant steps of a loop; return the loop over the other steps.
 
     taken: names of the steps of the enclosing graph.
     """
     outside = _shared_tensors(step, loop, memory)
     moved = _invariant_steps(loop, outside)
-    left = _left(loop.body, {each.name for each in moved if not each.is_view})
-    read = {value for each in left for value in each.reads} | {*loop.body.results.values()}
+    remaining = _remaining(loop.body, {each.name for each in moved if not each.is_view})
+    read = {value for each in remaining for value in each.reads} | {*loop.body.results.values()}
     copies = dict(outside)
     for each in moved:
         for value in each.writes:
@@ -62,7 +63,7 @@ def _hoisted(
         taken.add(name)
         builder.step(_outside(each, name, copies))
     stored = [value for each in moved if not each.is_view for value in each.writes if value in read]
-    return _with_inputs(step, loop, left, {value: copies[value] for value in stored})
+    return _with_inputs(step, loop, remaining, {value: copies[value] for value in stored})
 
 
 def _shared_tensors(
@@ -92,22 +93,13 @@ def _invariant_steps(loop: GraphLoop, sources: Mapping[ValueId, ValueId]) -> lis
         if moves and is_invariant and fixed.isdisjoint(roots[value] for value in step.writes):
             known.update(step.writes)
             found.append(step)
-    return _without_idle_views(found, ())
+    return without_unread_views(found, ())
 
 
-def _without_idle_views(steps: Sequence[Step], needed: Sequence[ValueId]) -> list[Step]:
-    read, found = {*needed}, []
-    for step in reversed(steps):
-        if not step.is_view or not read.isdisjoint(step.writes):
-            read.update(step.reads)
-            found.append(step)
-    return found[::-1]
-
-
-def _left(body: Graph, moved: set[str]) -> list[Step]:
+def _remaining(body: Graph, moved: set[str]) -> list[Step]:
     """Return the steps of a body without those that move, and without views for these alone."""
     steps = [step for step in body.steps if step.name not in moved]
-    return _without_idle_views(steps, [*body.results.values()]) if moved else steps
+    return without_unread_views(steps, [*body.results.values()]) if moved else steps
 
 
 def _outside(step: Step, name: str, values: Mapping[ValueId, ValueId]) -> Step:
@@ -123,14 +115,14 @@ def _outside(step: Step, name: str, values: Mapping[ValueId, ValueId]) -> Step:
 
 
 def _with_inputs(
-    step: Step, loop: GraphLoop, left: Sequence[Step], stored: Mapping[ValueId, ValueId]
+    step: Step, loop: GraphLoop, remaining: Sequence[Step], stored: Mapping[ValueId, ValueId]
 ) -> Step:
-    """Return a loop over the steps that are left, which reads what the others have stored."""
-    if len(left) == len(loop.body.steps):
+    """Return a loop over the remaining steps, which reads what the moved ones have stored."""
+    if len(remaining) == len(loop.body.steps):
         return step
     body, values = loop.body, list(loop.body.values)
     names = {f"hoisted:{value}": value for value in stored}
-    read = {value for each in left for value in each.reads}
+    read = {value for each in remaining for value in each.reads}
     read |= {*body.results.values(), *body.mutations.values()}
     sources = {name: value for name, value in body.sources.items() if value in read}
     for value in stored:
@@ -138,7 +130,9 @@ def _with_inputs(
     reads = {name: place for name, place in loop.reads.items() if name in sources}
     reads |= {name: Slice(len(loop.inputs) + number) for number, name in enumerate(names)}
     inputs = (*loop.inputs, *map(body.spec, stored))
-    changed = replace(body, values=tuple(values), steps=tuple(left), sources={**sources, **names})
+    changed = replace(
+        body, values=tuple(values), steps=tuple(remaining), sources={**sources, **names}
+    )
     parameters = {"num_inputs": len(inputs), "num_outputs": len(loop.outputs)}
     return replace(
         step,

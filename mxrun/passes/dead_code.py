@@ -9,6 +9,7 @@ or a state.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from mxrun.graph.graph import Graph, Step, ValueId, writes
@@ -27,3 +28,13 @@ def eliminate_dead_code(graph: Graph) -> Graph:
             step = replace(step, outputs=outputs, requests=writes(outputs))
         live.append(step)
     return replace(graph, steps=tuple(reversed(live)))
+
+
+def without_unread_views(steps: Sequence[Step], needed: Iterable[ValueId]) -> list[Step]:
+    """Return steps without the views that no later step reads; needed: values read elsewhere."""
+    read, live = set(needed), list[Step]()
+    for step in reversed(steps):
+        if not step.is_view or not read.isdisjoint(step.writes):
+            read.update(step.reads)
+            live.append(step)
+    return live[::-1]

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from mxrun.graph.graph import Graph, MemoryClass, Step, StepKind, Value, ValueId
 from mxrun.graph.phases import PREPARE
+from mxrun.passes.dead_code import without_unread_views
 
 # Sources that only training changes.
 GIVEN = (MemoryClass.PARAMETERS, MemoryClass.OPTIMIZER, MemoryClass.AUXILIARY)
@@ -46,9 +47,10 @@ def _divided(graph: Graph, suffix: str, known: dict[Hashable, str]) -> tuple[Gra
     """
     constant = _constant_steps(graph)
     # A view costs nothing, so it stays in every graph in which it is read.
-    moved = {step.name for step in constant if not _is_view(step)}
-    views = {step.name for step in constant if _is_view(step)}
-    remaining = _without_idle_views([step for step in graph.steps if step.name not in moved], graph)
+    moved = {step.name for step in constant if not step.is_view}
+    views = {step.name for step in constant if step.is_view}
+    steps = [step for step in graph.steps if step.name not in moved]
+    remaining = without_unread_views(steps, graph.results.values())
     read = {value for step in remaining for value in step.reads} | set(graph.results.values())
     before = [step for step in graph.steps if step.name in moved or step.name in views]
     stored = [v for step in before if step.name in moved for v in step.writes if v in read]
@@ -73,20 +75,6 @@ def _computations(graph: Graph, steps: list[Step]) -> dict[ValueId, Hashable]:
                 what = (prop, implementation, index, graph.spec(value))
                 found[value] = (*what, inputs)
     return {value: what for value, what in found.items() if value is not None}
-
-
-def _without_idle_views(steps: list[Step], graph: Graph) -> list[Step]:
-    needed = set(graph.results.values())
-    found = []
-    for step in reversed(steps):
-        if not _is_view(step) or not needed.isdisjoint(step.writes):
-            needed.update(step.reads)
-            found.append(step)
-    return found[::-1]
-
-
-def _is_view(step: Step) -> bool:
-    return step.is_view
 
 
 def _constant_steps(graph: Graph) -> list[Step]:

@@ -22,8 +22,8 @@ class Task:
 
     updates: for each trained parameter its update operator, the operator's parameters and number of
     states. rate: factor of their `lr`. max_norm: to which the norm of all rescaled gradients
-    together is clipped, if any. batches: stacked along a first axis. A runner
-    may keep the arrays, which are only for it.
+    together is clipped, if any. batches: stacked along a first axis. The runner
+    owns the arrays and may overwrite them.
     """
 
     symbol: str

@@ -87,24 +87,24 @@ def backward_map(form: StepForm) -> MapKernel:
     """Return the map of a step's gradients.
 
     It reads the gradients of h and, unless h is projected, of the output and its mask, then that of
-    c of an lstm, then what forward kept. It returns the gradients of x, of a gru's y_n, of the
+    c of an lstm, then what forward recorded. It returns the gradients of x, of a gru's y_n, of the
     previous c of an lstm, and unless h is projected the previous h's but for its product.
     """
     first = ["h_grad"]
     if not form.is_projected and form.has_gradient:
         first += ["output_grad", "mask"] if form.has_mask else ["output_grad"]
-    kept = {
+    recorded = {
         "lstm": ("c_grad", "i", "f", "g", "o", "c"),
         "gru": ("r", "z", "n", "y", "h"),
     }.get(form.mode, ("output",))
 
     def step(*values: Scalar) -> tuple[Scalar, ...]:
         heads, rest = values[: len(first)], values[len(first) :]
-        own, clip = rest[: len(kept)], rest[len(kept) :]
+        own, clip = rest[: len(recorded)], rest[len(recorded) :]
         *found, h_grad = _BACKWARD[form.mode](_total(heads), own, form, clip)
         return tuple(found) if form.is_projected else (*found, h_grad)
 
-    return scalar.compile(step, operands=(*first, *kept), parameters=form.clip)
+    return scalar.compile(step, operands=(*first, *recorded), parameters=form.clip)
 
 
 @cache
@@ -175,21 +175,21 @@ def _cell(cell: Scalar, form: StepForm, clip: Sequence[Scalar]) -> tuple[Scalar,
 
 
 def _relu_gradient(
-    total: Scalar, kept: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
+    total: Scalar, recorded: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
 ) -> tuple[Scalar, ...]:
-    return scalar.where(kept[0] > 0.0, total, total * 0.0), 0.0
+    return scalar.where(recorded[0] > 0.0, total, total * 0.0), 0.0
 
 
 def _tanh_gradient(
-    total: Scalar, kept: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
+    total: Scalar, recorded: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
 ) -> tuple[Scalar, ...]:
-    return total * (1 - kept[0] * kept[0]), 0.0
+    return total * (1 - recorded[0] * recorded[0]), 0.0
 
 
 def _gru_gradient(
-    total: Scalar, kept: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
+    total: Scalar, recorded: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
 ) -> tuple[Scalar, ...]:
-    reset, update, new, y, h = kept
+    reset, update, new, y, h = recorded
     n = total * (1 - update) * (1 - new * new)
     z = total * (h - new) * update * (1 - update)
     r = n * y * reset * (1 - reset)
@@ -197,9 +197,9 @@ def _gru_gradient(
 
 
 def _lstm_gradient(
-    total: Scalar, kept: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
+    total: Scalar, recorded: Sequence[Scalar], form: StepForm, clip: Sequence[Scalar]
 ) -> tuple[Scalar, ...]:
-    c_grad, i, f, g, o, c = kept
+    c_grad, i, f, g, o, c = recorded
     cell, passes = _cell(f * c + i * g, form, clip)
     tanh = scalar.tanh(cell)
     grad = c_grad + total * o * (1 - tanh * tanh)

@@ -39,7 +39,7 @@ class OnednnRNN(Implementation):
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Prepare all layers; without backward nothing is kept."""
+        """Prepare all layers; without backward nothing is recorded."""
         assert isinstance(prop, RNNProperty)
         layout = _layout(prop, request)
         if layout is None:

@@ -28,13 +28,13 @@ from mxrun.ops.rows import zero_part
 
 @dataclass(frozen=True)
 class BackwardSlots:
-    """Tensors of a backward call; None for those that it lacks or that nobody requests.
+    """Tensors of a backward call; None for absent tensors and null requests.
 
     output: the operator's output. first_state, first_cell: the states before the first step; None
     for zeros. output_grad, last_state_grad, last_cell_grad: gradients of the outputs. data_grad,
     vector_grad, state_grad, cell_grad: gradients of the inputs. data_dtype: of data's gradient.
-    records: what forward has kept. gradients: space for the gradients of what is recorded, perhaps
-    its memory. read_grad: of what a layer but the first one reads. states_space: space for the
+    records: what forward has recorded. gradients: space for the gradients of the records, perhaps
+    their memory. read_grad: of what a layer but the first one reads. states_space: space for the
     states of one direction; None: scratch space.
     """
 

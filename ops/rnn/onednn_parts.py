@@ -31,11 +31,11 @@ _SUM = scalar.compile(lambda x, y: x + y)
 class KernelBuilder:
     """Parts of a kernel, and the scratch tensors between them.
 
-    kept: number of the kernel's extra outputs.
+    extra_count: number of the kernel's extra outputs.
     """
 
     layout: SequenceLayout
-    kept: int = 0
+    extra_count: int = 0
     parts: list[KernelPart] = field(default_factory=list)
     scratch: list[int] = field(default_factory=list)
     known: dict[str, Slot] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class KernelBuilder:
     def fresh(self, spec: TensorSpec) -> Slot:
         """Return scratch space of its own."""
         self.scratch.append(spec.nbytes)
-        return between(self.kept + len(self.scratch) - 1)
+        return between(self.extra_count + len(self.scratch) - 1)
 
     def space(self, name: str, spec: TensorSpec) -> Slot:
         """Return scratch space, the same for every use of a name."""
@@ -179,4 +179,4 @@ class KernelBuilder:
 
     def chain(self) -> ChainPart:
         """Return all parts."""
-        return ChainPart(tuple(self.parts), tuple(self.scratch), self.kept)
+        return ChainPart(tuple(self.parts), tuple(self.scratch), self.extra_count)
