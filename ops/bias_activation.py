@@ -16,7 +16,7 @@ from pydantic import Field
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
+from mxrun.base.tensor import PLAIN, Shape
 from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, Float32s, Int64s, Integer, Table
 from mxrun.codegen.jit import call_address, inlined, integer, native, share
 from mxrun.codegen.vectors import LANES, add_lanes, load_lanes, store_lanes
@@ -271,16 +271,18 @@ class CompiledBiasActivation(Implementation):
         """Prepare the gradient of data, which is scratch if it is not requested, and its sum."""
         data, bias = (spec.with_layout(PLAIN) for spec in request.in_grad)
         is_scratch = request.requests[DATA] is OpReqType.NULL
-        gradient = between(0) if is_scratch else target(DATA)
+        # In a chain each part has scratch space of its own, so that the sums are a tensor.
+        gradient, sums = between(1) if is_scratch else target(DATA), between(0)
         kernel, device = _GRADIENTS[prop.parameters.act_type], request.device
         operands = [source(0), source(1 + DATA)]
         part = kernel.part(gradient, operands, data.elements, device=device)
+        blocks = RowBlocks(data.elements // data.shape[-1], data.shape[-1])
         parts: list[KernelPart] = [part]
         if request.requests[BIAS] is not OpReqType.NULL:
-            parts = [*_summed(part, (gradient, *operands), data, device)]
+            parts = [*_summed(part, (gradient, *operands), sums, blocks, device)]
         return native_kernel(
             self.name,
-            [ChainPart(tuple(parts), (data.nbytes,) * is_scratch)],
+            [ChainPart(tuple(parts), (blocks.sums_bytes, data.nbytes * is_scratch))],
             (data, data, None, None),
             (data, bias),
             request.requests,
@@ -290,32 +292,35 @@ class CompiledBiasActivation(Implementation):
 
 
 def _summed(
-    part: LoopPart, slots: tuple[Slot, ...], data: TensorSpec, device: DeviceDescription
+    part: LoopPart,
+    slots: tuple[Slot, ...],
+    sums: Slot,
+    blocks: RowBlocks,
+    device: DeviceDescription,
 ) -> list[LoopPart]:
     """Return the map that computes data's gradient, with the sum of its rows for bias.
 
-    slots: of the gradient and of the map's operands.
+    slots: of the gradient and of the map's operands. sums: space for those of the blocks, if there
+    are several.
     """
-    columns, total = data.shape[-1], target(BIAS)
-    blocks = RowBlocks(data.elements // columns, columns)
-    # The blocks' sums begin the scratch space.
-    words = Scratch(align(blocks.sums_bytes))
+    total, words = target(BIAS), Scratch()
+    sums = sums if blocks.blocks > 1 else total
     arguments = SummedMap(
         rows=blocks.rows,
-        columns=columns,
+        columns=blocks.columns,
         blocks=blocks.blocks,
         rows_per_block=blocks.rows_per_block,
-        chunk_rows=max(1, _CHUNK // columns),
+        chunk_rows=max(1, _CHUNK // blocks.columns),
         code=Code(part.function),
         tensors=slots,
         output=slots[0],
-        sums=blocks.sums(total),
+        sums=sums,
         scratch_words=_BLOCK_WORDS * part.threads,
         words=words,
         scratch_address=words,
     )
-    scratch = words.offset + _WORD * _BLOCK_WORDS * part.threads
+    scratch = _WORD * _BLOCK_WORDS * part.threads
     return [
         LoopPart(summed_map_loop, arguments, part.threads, scratch),
-        *blocks.total_parts(total, device, scratch),
+        *blocks.total_parts(sums, total, device),
     ]

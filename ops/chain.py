@@ -21,6 +21,7 @@ def between(index: int) -> Slot:
 class ChainPart:
     """Sequence of parts with scratch tensors of `between_bytes`, whose slots `between` returns.
 
+    Each part has scratch space of its own: what one leaves for another is one of the tensors.
     extra_count: number of the kernel's extra outputs, whose slots come before those of the scratch
     tensors.
     """

@@ -47,17 +47,16 @@ class RowBlocks:
         """Bytes of the sums of all blocks [blocks, columns]; 0 if there is one block."""
         return _FLOAT_BYTES * self.blocks * self.columns if self.blocks > 1 else 0
 
-    def sums(self, total: Slot) -> Place:
-        """Return where the blocks' sums are written: the total itself if there is one block."""
-        return Scratch() if self.blocks > 1 else total
+    def total_parts(
+        self, sums: Place, total: Slot, device: DeviceDescription, scratch: int = 0
+    ) -> list[LoopPart]:
+        """Return total = sum of the blocks' sums, in order; none if there is one block.
 
-    def total_parts(self, total: Slot, device: DeviceDescription, scratch: int) -> list[LoopPart]:
-        """Return total = sum of the blocks' sums, which begin the scratch space, in order."""
+        scratch: bytes of the scratch space if the sums begin it.
+        """
         if self.blocks == 1:
             return []
-        arguments = BlockTotals(
-            columns=self.columns, blocks=self.blocks, sums=Scratch(), total=total
-        )
+        arguments = BlockTotals(columns=self.columns, blocks=self.blocks, sums=sums, total=total)
         team = device.team_for_elements(self.blocks * self.columns)
         return [LoopPart(block_totals_loop, arguments, team, scratch)]
 
@@ -138,6 +137,7 @@ def column_sum_parts(
     matrix: Slot, total: Slot, blocks: RowBlocks, dtype: str, device: DeviceDescription
 ) -> list[LoopPart]:
     """Return total = sum over the rows of a matrix of `dtype`, float32 or bfloat16."""
+    sums: Place = Scratch() if blocks.blocks > 1 else total
     loop = column_sums_loop.bfloat16 if dtype == BFLOAT16 else column_sums_loop
     arguments = SummedColumns(
         rows=blocks.rows,
@@ -146,7 +146,10 @@ def column_sum_parts(
         rows_per_block=blocks.rows_per_block,
         groups=-(-blocks.columns // _GROUP),
         matrix=matrix,
-        sums=blocks.sums(total),
+        sums=sums,
     )
     team, scratch = device.team_for_elements(blocks.rows * blocks.columns), blocks.sums_bytes
-    return [LoopPart(loop, arguments, team, scratch), *blocks.total_parts(total, device, scratch)]
+    return [
+        LoopPart(loop, arguments, team, scratch),
+        *blocks.total_parts(sums, total, device, scratch),
+    ]

@@ -18,7 +18,6 @@ from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReq
 from mxrun.operator.native_kernel import (
     KernelPart,
     LoopPart,
-    Scratch,
     Slot,
     native_kernel,
     source,
@@ -194,33 +193,35 @@ def _gradients(prop: RowNormProperty, request: BackwardRequest, rows: RowLayout)
         blocks=rows.blocks,
         rows_per_block=rows.rows_per_block,
     )
-    parts += gradient_parts(gradients, scale_grads, rows)
+    sums = between(2 if transposed else 0)
+    parts += gradient_parts(gradients, scale_grads, rows, sums)
     if transposed and data_grad is not None:
         parts.append(rows.from_rows(data_grad, between(0)))
-    return ChainPart(tuple(parts), (rows.data.nbytes,) * 2 * transposed)
+    sizes = (*(rows.data.nbytes,) * 2 * transposed, rows.sums_bytes)
+    return ChainPart(tuple(parts), sizes if any(scale_grads) else sizes[:-1])
 
 
 def gradient_parts(
-    gradients: RowGradients, scale_grads: Sequence[Slot | None], rows: RowLayout
+    gradients: RowGradients, scale_grads: Sequence[Slot | None], rows: RowLayout, sums: Slot
 ) -> list[KernelPart]:
     """Return the loop of the rows' gradients, and the sums for gamma and beta where requested.
 
-    gradients: arguments without `sums`. scale_grads: of gamma and, if there is one, beta.
+    gradients: arguments without `sums`. scale_grads: of gamma and, if there is one, beta. sums:
+    scratch tensor of the chain, in which the first loop leaves what the second one adds.
     """
-    scratch = rows.sums_bytes if any(scale_grads) else 0
     if any(scale_grads):
-        gradients = replace(gradients, sums=Scratch())
-    parts: list[KernelPart] = [LoopPart(rows.of(row_gradients_loop), gradients, rows.team, scratch)]
+        gradients = replace(gradients, sums=sums)
+    parts: list[KernelPart] = [LoopPart(rows.of(row_gradients_loop), gradients, rows.team)]
     if any(scale_grads):
         totals = ScaleGradients(
             columns=rows.columns,
             blocks=rows.blocks,
-            sums=Scratch(),
+            sums=sums,
             gamma_grad=scale_grads[0],
             beta_grad=scale_grads[1] if len(scale_grads) > 1 else None,
         )
         team = rows.device.team_for_elements(2 * rows.blocks * rows.columns)
-        parts.append(LoopPart(scale_gradients_loop, totals, team, scratch))
+        parts.append(LoopPart(scale_gradients_loop, totals, team))
     return parts
 
 

@@ -27,7 +27,7 @@ from mxrun.operator.property import (
     same_shape,
 )
 from mxrun.operator.register import AnyProperty, Implementation, create, implement, register
-from mxrun.ops.chain import ChainPart
+from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.copy_part import copy_part
 from mxrun.ops.layer_norm.kernels import RowLayout, gradient_parts, requested_slots
 from mxrun.ops.layer_norm.loops import RowGradients, RowNormalization, normalize_rows_loop
@@ -249,7 +249,7 @@ class CompiledAddNorm(Implementation):
             blocks=rows.blocks,
             rows_per_block=rows.rows_per_block,
         )
-        parts = gradient_parts(gradients, scale_grads, rows)
+        parts = gradient_parts(gradients, scale_grads, rows, between(0))
         if lhs_grad is not None and rhs_grad is not None:
             parts.append(copy_part(lhs_grad, rhs_grad, lhs.elements, request.device))
         heads = (lhs, None if residual is None else lhs, *(None for _ in request.out_grad[2:]))
@@ -257,7 +257,7 @@ class CompiledAddNorm(Implementation):
         shifts = (None,) * len(scales[1:])
         return native_kernel(
             self.name,
-            [ChainPart(tuple(parts), ())],
+            [ChainPart(tuple(parts), (rows.sums_bytes,) if any(scale_grads) else ())],
             (*heads, None, None, scales[0], *shifts, None, lhs, *statistics),
             (lhs, rhs, *scales),
             request.requests,

@@ -38,6 +38,8 @@ CASES: tuple[tuple[dict[str, object], tuple[int, ...]], ...] = (
     ({"eps": 0.25}, (2, 3, 16)),
     ({"axis": 0}, (4, 3)),
     ({"axis": 1}, (2, 5, 3)),
+    # More bytes of data than of sums, so that rows and sums have different places.
+    ({"axis": 1}, (2, 9, 8)),
     ({"axis": -2, "eps": 1e-3}, (2, 3, 4, 5)),
     ({}, (70, 97)),
 )
