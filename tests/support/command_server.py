@@ -22,6 +22,7 @@ import runpy
 import selectors
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def _accepted(listener: socket.socket, events: selectors.BaseSelector) -> dict[s
     if child:
         for stream in streams:
             os.close(stream)
-        client.send(str(child).encode())
+        _tell(client, child)
         events.register(os.pidfd_open(child), selectors.EVENT_READ, (child, client))
         return None
     for key in list(events.get_map().values()):
@@ -121,11 +122,13 @@ def _ended(key: selectors.SelectorKey, events: selectors.BaseSelector) -> None:
     os.close(key.fd)
     _, status = os.waitpid(child, 0)
     with client:
-        try:
-            client.send(str(os.waitstatus_to_exitcode(status)).encode())
-        except OSError:
-            # The client has not waited.
-            return
+        _tell(client, os.waitstatus_to_exitcode(status))
+
+
+def _tell(client: socket.socket, number: int) -> None:
+    # A client that was killed does not wait.
+    with suppress(OSError):
+        client.send(str(number).encode())
 
 
 if __name__ == "__main__":
