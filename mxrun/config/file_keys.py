@@ -104,6 +104,15 @@ _STEP: dict[str, Any] = {
     ],
 }
 
+_WITHOUT_SEQUENCES: dict[str, Any] = {
+    "steps": 16,
+    "memories": {"h": {"layer": "next", "initial": "data"}},
+    "layers": [
+        {"FullyConnected": {"name": "fc", "num_hidden": 128}},
+        {"Activation": {"name": "next", "act_type": "tanh"}},
+    ],
+}
+
 
 class RecurrentKeys(Section):
     """Layers that are applied to every step of a sequence, one step after the other.
@@ -114,7 +123,9 @@ class RecurrentKeys(Section):
     outputs have the batch on the first axis and the steps on the second.
     """
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_STEP, {**_STEP, "final": ["h"]}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [_STEP, {**_STEP, "final": ["h"]}, _WITHOUT_SEQUENCES]}
+    )
 
     sequences: dict[Word, Reference] = Field(
         default={},

@@ -314,7 +314,9 @@ def _layers(path: KeyPath) -> tuple[ReferenceEntry, ...]:
 
 def _layer_section(path: KeyPath, key: str, model: type[Section]) -> ReferenceEntry:
     """Return the entry of a section that stands in the place of a layer."""
-    own, complete, required = (*path, key), _complete(model), _required(model)
+    own, complete = (*path, key), _complete(model)
+    # Keys below one of them need a section that is complete as well.
+    required = next(iter(complete), _required(model))
     place = _KeyPlace(own, own, lambda keys: _network([{key: keys}]), complete, required)
     return ReferenceEntry(
         place.path,
@@ -322,7 +324,7 @@ def _layer_section(path: KeyPath, key: str, model: type[Section]) -> ReferenceEn
         "section",
         _paragraphs(model.__doc__ or ""),
         "mapping",
-        example=yaml_text(place.wrap(dict(next(iter(complete), required)))),
+        example=yaml_text(place.wrap(dict(required))),
         entries=_keys(model, place),
     )
 

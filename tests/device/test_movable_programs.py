@@ -271,15 +271,20 @@ def distinct(trial: Trial) -> list[GuardedMemory]:
     """Return the memory of all tensors of a call, each once."""
     named = [each.memory for each in (*trial.inputs, *trial.outputs)]
     found = [memory for memory in (*named, *trial.extra, trial.workspace) if memory is not None]
-    return list({id(memory): memory for memory in found}.values())
+    return list({identity(memory): memory for memory in found}.values())
+
+
+def identity(memory: GuardedMemory) -> int:
+    """Return a number that is the same for tensors in the same bytes."""
+    return int(memory.bytes.ctypes.data) if memory.bytes.size else id(memory)
 
 
 def handles_of(trial: Trial, given: Sequence[Handle]) -> Handles:
     """Return a call's handles with those given for the memories of `distinct`."""
-    by_memory = {id(memory): at for memory, at in zip(distinct(trial), given, strict=True)}
+    by_memory = {identity(memory): at for memory, at in zip(distinct(trial), given, strict=True)}
 
     def at(memory: GuardedMemory | None) -> Handle | None:
-        return None if memory is None else by_memory[id(memory)]
+        return None if memory is None else by_memory[identity(memory)]
 
     return Handles(
         tuple(at(each.memory) for each in trial.inputs),
@@ -299,6 +304,9 @@ def moves_with_the_same_bits(trial: Trial) -> None:
     outputs = zip(trial.outputs, trial.kernel.outputs, strict=True)
     produced = (each.memory for each, spec in outputs if spec is not None)
     written = [*filter(None, produced), *trial.extra]
+    # States that are overwritten in place are inputs as well, and computed again alike.
+    read = {identity(each.memory) for each in trial.inputs if each.memory is not None}
+    blank = {identity(each) for each in written} - read
     room = sum(align(memory.bytes.size) for memory in memories)
     buffer = np.zeros(room + 4096 + 64, np.uint8)
     base = HostMemory.of(buffer)
@@ -306,13 +314,13 @@ def moves_with_the_same_bits(trial: Trial) -> None:
         offset = -base.address % 64 + shift
         begins = {}
         for memory in memories[::order]:
-            begins[id(memory)] = offset
+            begins[identity(memory)] = offset
             part = buffer[offset : offset + memory.bytes.size]
-            part[:] = 0xFF if any(memory is each for each in written) else memory.bytes
+            part[:] = 0xFF if identity(memory) in blank else memory.bytes
             offset += align(memory.bytes.size)
-        program.run([Handle(base, begins[id(memory)]) for memory in memories])
+        program.run([Handle(base, begins[identity(memory)]) for memory in memories])
         for memory in written:
-            begin = begins[id(memory)]
+            begin = begins[identity(memory)]
             assert buffer[begin : begin + memory.bytes.size].tobytes() == memory.bytes.tobytes()
 
 

@@ -140,7 +140,8 @@ def test_F4_numbers_drawn_in_evaluation_do_not_depend_on_how_it_is_asked_for(
         assert found["accuracy"] == evaluation["accuracy"]
         assert found["loss"] == pytest.approx(evaluation["loss"], rel=1e-5)
     plain = result("infer", "runs/killed", "--split", "eval", cwd=tmp_path)
-    assert plain["metrics"]["loss"] == evaluation["loss"]
+    # Batch normalisation is folded into the convolution there, which rounds otherwise.
+    assert plain["metrics"]["loss"] == pytest.approx(evaluation["loss"], rel=1e-6)
 
 
 def test_A3_an_evaluation_is_stopped_and_what_was_saved_before_is_kept(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ class Running:
             "arguments": arguments,
             "folder": folder,
             "environment": {**environment},
+            "ignores_hangup": signal.getsignal(signal.SIGHUP) is signal.SIG_IGN,
             "script": script,
         }
         socket.send_fds(self._socket, [json.dumps(request).encode()], [*streams])

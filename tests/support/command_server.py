@@ -20,6 +20,7 @@ import os
 import pkgutil
 import runpy
 import selectors
+import signal
 import socket
 import sys
 from contextlib import suppress
@@ -112,6 +113,8 @@ def _accepted(listener: socket.socket, events: selectors.BaseSelector) -> dict[s
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
+    ignored = request["ignores_hangup"]
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
     return request
 
 

@@ -72,6 +72,8 @@ ROWS: list[Row] = [
     sized("SequenceMask", USED, (40, 30, 35)),
     sized("_sequence_hold", USED, (4, 3, 2), 0, peers=("PyTorch",)),
     sized("_sequence_hold", {**USED, "axis": 1}, (3, 5, 2, 2), peers=("PyTorch",)),
+    sized("_sequence_hold", USED, (5, 4), peers=("PyTorch",)),
+    sized("_sequence_hold", {**USED, "axis": 1}, (1, 2, 1), peers=("PyTorch",)),
     sized("_sequence_hold", USED, (40, 30, 35), peers=("PyTorch",)),
     sized("SequenceLast", {}, (4, 3, 2)),
     sized("SequenceLast", USED, (4, 3, 2)),
