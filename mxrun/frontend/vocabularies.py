@@ -26,7 +26,7 @@ def vocabulary_problems(model: Model, datasets: Iterable[Dataset]) -> tuple[Diag
             if is_read and rows < len(vocabulary):
                 found[node.name] = Diagnostic(
                     f"Embedding {node.name!r} has {rows} rows, but the vocabulary of data set "
-                    f"{dataset.name!r} has {len(vocabulary)} {vocabulary.kind}",
+                    f"{dataset.name!r} has {len(vocabulary)} tokens",
                     node.place,
                     f"{len(vocabulary)} rows or more",
                     str(rows),

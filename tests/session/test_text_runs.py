@@ -122,6 +122,12 @@ def test_a_text_with_more_tokens_than_classes_is_refused(here: Path) -> None:
         run_training("data.train.unknown=?!")
     found = {problem.hint for problem in raised.value.diagnostics}
     assert found == {"write num_hidden: 63", "write input_dim: 63"}
+    (table,) = (
+        problem.problem
+        for problem in raised.value.diagnostics
+        if problem.hint == "write input_dim: 63"
+    )
+    assert table.endswith("has 62 rows, but the vocabulary of data set 'shakespeare' has 63 tokens")
 
 
 def test_a_tokenizers_file_lies_beside_the_config_and_its_folder_does_not_count(
