@@ -176,8 +176,9 @@ class BenchmarkRates:
 
 
 def synthetic_records(model: Model) -> Dataset:
-    """Generate random records of the network's input shapes: floats in [0, 1] or valid integers.
+    """Generate random records of the network's input shapes: floats in (0, 1] or valid integers.
 
+    No float is 0, because a network may divide by one, as a mean does by the number of words.
     Labels are below the number of classes of every loss that reads them, ids below the number of
     rows of every table that they index.
     """
@@ -187,7 +188,8 @@ def synthetic_records(model: Model) -> Dataset:
     for name, spec in model.records.items():
         stream, shape = f"bench/{name}", (batches * model.batch_size, *spec.shape)
         if spec.dtype == "float32" and name not in limits:
-            fields[name] = Field(draw_bytes(0, stream, shape), 1 / 255)
+            drawn = draw_bytes(0, stream, shape)
+            fields[name] = Field(np.maximum(drawn, 1, out=drawn), 1 / 255)
         else:
             numbers = draw_integers(0, stream, shape, limits.get(name, DEFAULT_LIMIT))
             fields[name] = Field(numbers.astype(spec.dtype))

@@ -116,6 +116,17 @@ def test_synthetic_ids_are_rows_of_their_table(tmp_path: Path) -> None:
     assert "table:backward" in {row["name"] for row in report["operators"]}
 
 
+def test_synthetic_numbers_are_no_divisors_that_are_zero() -> None:
+    """The classifier of texts divides by its input `lengths`."""
+    model = load(find_config("text_classifier")).model
+    fields = synthetic_records(model).fields
+    for name in ("lengths", "mask"):
+        field = fields[name]
+        assert field.scale is not None
+        assert 0 < field.records.min() * field.scale < 0.01
+        assert field.records.max() * field.scale == 1
+
+
 def test_the_table_for_people_has_operators_and_steps(tmp_path: Path) -> None:
     done = succeeded(mxrun("bench", "mlp_mnist", "data.batch_size=4", *FEW, cwd=tmp_path))
     assert list(tmp_path.iterdir()) == []
