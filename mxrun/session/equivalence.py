@@ -198,7 +198,7 @@ def _first_losses(
     losses = tuple(steps.losses(count))
     if not np.isfinite(losses).all():
         problem = "the losses of the first steps are not finite: they cannot be compared"
-        hint = "lower train.optimizer's rate: train.optimizer.sgd.lr=0.01"
+        hint = "lower the rate, lr, of train.optimizer"
         raise UserError(Diagnostic(problem, got=_losses_text(losses), hint=hint))
     for _ in range(_LOWER_RATES):
         spread = _relative_difference(
