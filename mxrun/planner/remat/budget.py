@@ -128,8 +128,9 @@ def sufficient_share(required_bytes: int, reusable_bytes: int) -> str:
     """
     if required_bytes >= reusable_bytes:
         return (
-            "no plan that was tried needs less than without a budget: memory.micro_batches=true "
-            "splits the batch, a smaller data.batch_size needs less; or leave memory.budget out"
+            "no plan that was tried needs less than without a budget: a smaller data.batch_size "
+            "needs less; memory.micro_batches=true splits the batch, unless layers mix its samples "
+            "or carry their states to the next batch; or leave memory.budget out"
         )
     hundredths = -(-required_bytes * 10_000 // reusable_bytes)
     # The config reads the percentage as a float, which may round below the required bytes.
