@@ -156,7 +156,8 @@ class RecurrentKeys(Section):
     )
     final: tuple[Word, ...] = Field(
         default=(),
-        description="The memories whose values after the last step are outputs, such as `rnn[h]`.",
+        description="The memories whose values after the last step are outputs, such as `rnn[h]`; "
+        "with an offset above 1, as many values as `initial` has, or with lengths the last one.",
         examples=[["h"]],
     )
     reverse: bool = Field(
