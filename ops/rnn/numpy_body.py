@@ -189,6 +189,9 @@ class RNN(Operator):
         if p.use_sequence_length:
             lengths = np.trunc(call.inputs.sequence_length).astype(np.int64).clip(0, steps)
         valid = (np.arange(steps)[:, None] < lengths)[:, :, None]
+        if p.use_sequence_length:
+            # Zeros times numbers of padding that are not finite would not be zeros.
+            data = np.where(valid, data, data.dtype.type(0))
         layers = []
         for layer in range(p.num_layers):
             if layer and mask is not None:

@@ -106,6 +106,17 @@ class BackwardParts:
         """Return the gradient of the state's product for the last gate of a gru."""
         return self.gradient(layer, side, "others", self.build.layout.parameters.state_size)
 
+    @property
+    def valid_data(self) -> Slot:
+        """The data; with lengths a copy, in which the loop over the steps sets padding to 0.
+
+        Zeros times numbers of padding that are not finite would not be zeros.
+        """
+        layout = self.build.layout
+        if self.slots.lengths is None:
+            return self.slots.data
+        return self.build.space("valid data", layout.spec(layout.rows, layout.features))
+
     def states(self, layer: int, side: int) -> RowTensor:
         """Return the states after each step."""
         layout, slots = self.build.layout, self.slots
@@ -149,7 +160,7 @@ class BackwardParts:
         """Add the gradients of a direction's weights and biases."""
         build, layout, slots = self.build, self.build.layout, self.slots
         p, weights = layout.parameters, layout.weights
-        read = slots.data if layer == 0 else slots.records[layer - 1, 0, "output"].slot
+        read = self.valid_data if layer == 0 else slots.records[layer - 1, 0, "output"].slot
         width = p.width(layer, layout.features)
         x_grad = self._matrix(self.x_grad(layer, side), layout.rows, p.rows)
         factors = {"input_weight": (x_grad, (layout.spec(layout.rows, width), read))}
@@ -263,6 +274,10 @@ class BackwardParts:
             other_panels = build.panels(rest, p.hidden, p.state_size, False)
         table = MapTable(layout.device)
         maps = _GradientMaps(self, table, layer, side)
+        if maps.valid_data is not None:
+            count, stored = layout.rows * layout.features, (layout.dtype, layout.dtype)
+            copy = copy_part(slots.data, maps.valid_data.slot, count, layout.device, stored=stored)
+            build.parts.append(copy)
         projection = None
         if p.projection_size is not None:
             weight = shifted(vector, weights[layer, side, "projection"].offset)
@@ -320,6 +335,9 @@ class _GradientMaps:
         self.states, self.x_grad = parts.states(layer, side), parts.x_grad(layer, side)
         self.pairs = [(slots.last_state_grad, self._state(slots.state_grad, index, p.hidden))]
         self.firsts = [_of(slots.last_state_grad, index, p.hidden)]
+        self.valid_data: RowTensor | None = None
+        if layer == side == 0 and slots.lengths is not None and slots.vector_grad is not None:
+            self.valid_data = RowTensor(parts.valid_data, layout.features, dtype=dtype)
         self.h_grad = self.pairs[0][1]
         # What a step reads of the one before it: rows of all steps, and those before the first.
         self.before: dict[bool, list[RowTensor]] = {False: [], True: []}
@@ -389,13 +407,18 @@ class _GradientMaps:
         return self.table.add(backward_map(self.form), outputs, operands, size, self.build.limits())
 
     def hold(self) -> tuple[int, int]:
-        """Set the gradients of the products to 0; those of the states are handed on."""
+        """Set the gradients of the products to 0, and the data that the weights' gradients read.
+
+        The gradients of the states are handed on.
+        """
         p, begin = self.p, len(self.table.entries)
         targets = [(self.x_grad, p.rows)]
         if p.mode == "gru":
             targets.append((self.other_grad, p.state_size))
         if p.projection_size is not None:
             targets.append((self.total, p.hidden))
+        if self.valid_data is not None:
+            targets.append((self.valid_data, self.valid_data.pitch))
         for rows, size in targets:
             self.table.add(zero_map(), [rows], [rows], size)
         return begin, len(targets)
