@@ -198,6 +198,15 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
 Case = tuple[str, Callable[[], Match]]
 
 
+def main(description: str | None, cases: Iterable[Case]) -> None:
+    """Print the table of a benchmark that has no options but the shared ones and `--threads`."""
+    parser = arguments(description)
+    parser.add_argument("--threads", type=int, default=THREADS)
+    options = parser.parse_args()
+    use_threads(options.threads)
+    table(cases, options.rounds, options.only)
+
+
 def table(cases: Iterable[Case], rounds: int, only: str) -> None:
     """Print a line for each case: medians, their ratio, that of the best, and the error."""
     torch.set_num_threads(THREADS)

@@ -191,14 +191,5 @@ def cases() -> Iterator[alternate.Case]:
     yield from activations()
 
 
-def main() -> None:
-    """Print the table."""
-    parser = alternate.arguments(__doc__)
-    parser.add_argument("--threads", type=int, default=alternate.THREADS)
-    options = parser.parse_args()
-    alternate.use_threads(options.threads)
-    alternate.table(cases(), options.rounds, options.only)
-
-
 if __name__ == "__main__":
-    main()
+    alternate.main(__doc__, cases())

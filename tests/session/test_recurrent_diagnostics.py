@@ -6,19 +6,8 @@ from pathlib import Path
 
 import pytest
 from layer_configs import problems
-from recurrent_networks import TARGETS, config
+from recurrent_networks import CELL, TARGETS, config
 
-CELL = """\
-    - recurrent:
-        name: rnn
-        sequences: {x: data}
-        memories: {h: {layer: next, shape: [5]}}
-        layers:
-          - Concat: {name: both, inputs: [x, h]}
-          - FullyConnected: {name: fc, num_hidden: 5}
-          - Activation: {name: next, act_type: tanh}
-        outputs: [next]
-"""
 INPUTS = "{data: [7, 3], target: [7, 5]}"
 FIRST = "{data: [7, 3], target: [7, 5], first: [4]}"
 LENGTHS = "{data: [7, 3], target: [7, 5], lengths: [2]}"

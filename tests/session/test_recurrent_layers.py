@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 from layer_configs import problems
 from recurrent_networks import (
+    CELL,
     LOSS,
     TARGETS,
     Arrays,
@@ -27,17 +28,6 @@ from mxrun.planner.remat.budget import Budget, OverBudget
 
 Array = npt.NDArray[Any]
 
-CELL = """\
-    - recurrent:
-        name: rnn
-        sequences: {x: data}
-        memories: {h: {layer: next, shape: [5]}}
-        layers:
-          - Concat: {name: both, inputs: [x, h]}
-          - FullyConnected: {name: fc, num_hidden: 5}
-          - Activation: {name: next, act_type: tanh}
-        outputs: [next]
-"""
 FINAL = f'{CELL}        final: [h]\n    - Flatten: {{name: last, data: "rnn[h]"}}\n{LOSS}'
 KEYS = "network.layers[0].recurrent"
 STEPS, BATCH = 7, 4

@@ -31,6 +31,18 @@ network:
   train: {{dataset: synthetic, split: train, records: 8, classes: 3}}
 train: {{epochs: 1, optimizer: {{sgd: {{lr: 0.1}}}}}}
 """
+# A recurrence of one layer, with three features a step.
+CELL = """\
+    - recurrent:
+        name: rnn
+        sequences: {x: data}
+        memories: {h: {layer: next, shape: [5]}}
+        layers:
+          - Concat: {name: both, inputs: [x, h]}
+          - FullyConnected: {name: fc, num_hidden: 5}
+          - Activation: {name: next, act_type: tanh}
+        outputs: [next]
+"""
 LOSS = """\
     - FullyConnected: {name: logits, num_hidden: 3}
     - SoftmaxOutput: {name: softmax, label: label}

@@ -127,7 +127,7 @@ def open_datasets(
 
 @dataclass(frozen=True)
 class _Learned:
-    """What the data set of training determines for the others, see `open_datasets`."""
+    """Columns, encoding and vocabulary of training, which the other data sets share."""
 
     columns: tuple[str, ...]
     label_column: str
