@@ -37,28 +37,40 @@ def phases(title: str) -> Iterator[tuple[str, bool]]:
 def softmaxes() -> Iterator[alternate.Case]:
     """softmax and log_softmax of rows."""
     for name, shape in itertools.product(("softmax", "log_softmax"), SOFTMAXES):
-        for title, backward in phases(f"{name} {sized(shape)}"):
-            yield title, lambda n=name, s=shape, b=backward: softmax_match(n, s, b)
+        title = f"{name} {sized(shape)}"
+        for place, words in enumerate(("", " backward", " and backward")):
+            yield f"{title}{words}", lambda n=name, s=shape, p=place: softmax_matches(n, s)[p]
 
 
-def softmax_match(name: str, shape: Shape, backward: bool) -> alternate.Match:
-    """PyTorch's kernels of the same names."""
+def softmax_matches(name: str, shape: Shape) -> tuple[alternate.Match, ...]:
+    """PyTorch's kernels of the same names: forward, backward, and both in turn."""
     bound = alternate.Bound(name, {"axis": -1}, [torch.randn(shape)], [torch.randn(shape)])
-    (x,), (g,), (y,), peer = bound.inputs, bound.out_grad, bound.outputs, torch.empty(shape)
-    forward = bound.forward()
-    forward()
-    if not backward:
-        call = getattr(ops, f"_{name}").out
-        return alternate.Match(
-            forward, lambda: call(x, -1, False, out=peer), lambda: alternate.difference(y, peer)
-        )
+    (x,), (g,), (y,) = bound.inputs, bound.out_grad, bound.outputs
+    (dx,), peer, peer_dx = bound.gradients, torch.empty(shape), torch.empty(shape)
     word = "grad_input" if name == "softmax" else "out"
-    call = getattr(ops, f"_{name}_backward_data").out
-    return alternate.Match(
-        bound.backward(),
-        lambda: call(g, y, -1, torch.float32, **{word: peer}),
-        lambda: alternate.difference(bound.gradients[0], peer),
+    call = getattr(ops, f"_{name}").out
+    back = getattr(ops, f"_{name}_backward_data").out
+    forward = alternate.Match(
+        bound.forward(),
+        lambda: call(x, -1, False, out=peer),
+        lambda: alternate.difference(y, peer),
     )
+    forward.own()
+    backward = alternate.Match(
+        bound.backward(),
+        lambda: back(g, y, -1, torch.float32, **{word: peer_dx}),
+        lambda: alternate.difference(dx, peer_dx),
+    )
+
+    def own() -> None:
+        forward.own()
+        backward.own()
+
+    def both() -> None:
+        call(x, -1, False, out=peer)
+        back(g, peer, -1, torch.float32, **{word: peer_dx})
+
+    return forward, backward, alternate.Match(own, both, backward.error)
 
 
 def losses() -> Iterator[alternate.Case]:
