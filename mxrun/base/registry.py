@@ -48,7 +48,11 @@ class Registry(Generic[T]):
         finally:
             if not kept:
                 for each, entries, aliases in before:
-                    each._entries, each._aliases = entries, aliases
+                    each._undo(entries, aliases)
+
+    def _undo(self, entries: dict[str, T], aliases: dict[str, str]) -> None:
+        """Go back to what was registered before."""
+        self._entries, self._aliases = entries, aliases
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries or name in self._aliases
