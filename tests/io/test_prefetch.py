@@ -70,6 +70,7 @@ AUGMENTED = steps(
 def opened(
     dataset: Dataset, *, workers: int = 1, ahead: int = 2, size: int = SIZE, **options: Any
 ) -> Iterator[PrefetchIterator]:
+    others = loaders()
     specs = staging_specs(dataset.inputs, size)
     staging = [
         {name: np.full(spec.shape, 77, spec.dtype) for name, spec in specs.items()}
@@ -81,11 +82,12 @@ def opened(
         yield iterator
     finally:
         iterator.close()
-    assert [thread for thread in threading.enumerate() if is_loader(thread)] == []
+    assert loaders() <= others
 
 
-def is_loader(thread: threading.Thread) -> bool:
-    return thread.name.startswith("mxrun loader")
+def loaders() -> set[threading.Thread]:
+    """The threads of all iterators, also of those that other tests left to be collected."""
+    return {each for each in threading.enumerate() if each.name.startswith("mxrun loader")}
 
 
 def read(iterator: Any, epoch: int, first: int = 0) -> list[tuple[Any, ...]]:
@@ -270,7 +272,7 @@ def test_a_record_of_another_size_is_refused_with_its_number():
 
 
 def test_reset_and_close_in_the_middle_leave_nothing_behind():
-    before = threading.active_count()
+    before = {*threading.enumerate()}
     for workers in (1, 4):
         with opened(lazy_dataset(pipeline=AUGMENTED), workers=workers, shuffle=True) as iterator:
             expected = read(iterator, 1)
@@ -284,7 +286,7 @@ def test_reset_and_close_in_the_middle_leave_nothing_behind():
         iterator.close()
         with pytest.raises(InternalError, match="closed"):
             iterator.reset(1)
-    assert threading.active_count() == before
+    assert {*threading.enumerate()} <= before
 
 
 def test_iterators_may_share_their_memory():
@@ -315,12 +317,13 @@ def test_iterators_may_share_their_memory():
 def test_threads_end_with_the_last_reference_to_the_iterator():
     with opened(lazy_dataset(), workers=3) as iterator:
         staging = iterator._loader._memory.batches
+    others = loaders()
     iterator = open_iterator(lazy_dataset(), SIZE, workers=3, staging=Staging(staging))
     iterator.reset(1)
     # Three that read and three that make rows.
-    assert 1 <= sum(is_loader(thread) for thread in threading.enumerate()) <= 6
+    assert 1 <= len(loaders() - others) <= 6
     del iterator
-    assert not [thread for thread in threading.enumerate() if is_loader(thread)]
+    assert loaders() <= others
 
 
 STUCK = """
