@@ -45,7 +45,12 @@ def test_P17_a_slow_candidate_takes_longer() -> None:
         assert 0 < found["onednn"].seconds < found["numpy"].seconds < math.inf
 
 
-def test_P17_nothing_is_compared_with_what_takes_microseconds() -> None:
+def test_P17_nothing_is_compared_with_what_takes_microseconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # On a busy machine all runs of the usual round may be interrupted.
+    monkeypatch.setattr("mxrun.executor.timing._SECONDS", 0.2)
+
     def unasked() -> Sequence[Kernel]:
         raise AssertionError("a further candidate was prepared")
 

@@ -9,6 +9,7 @@ import pytest
 from imperative import array, call, variable
 from memory_in_use import bytes_in_use
 
+from mxrun import nd
 from mxrun.base.context import cpu
 from mxrun.base.errors import UserError
 from mxrun.device.storage import storage_pools
@@ -278,6 +279,7 @@ def test_a_graph_nobody_needs_is_freed_without_backward() -> None:
     y.wait_to_read()
     del y
     # No cycle holds it: nothing is collected here.
+    nd.waitall()
     assert storage_pools().of(cpu()).statistics().bytes_in_use == before
 
 

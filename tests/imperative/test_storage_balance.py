@@ -11,6 +11,7 @@ import threading
 from typing import Any
 
 import pytest
+from memory_in_use import settle
 
 import mxrun as mx
 from mxrun.base.context import Context, cpu
@@ -97,11 +98,11 @@ def test_S4_poisoned_blocks_change_no_result() -> None:
 def pool(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the pool of a context that no other test uses, without a cap afterwards."""
     found: StoragePool = storage_pools().of(cpu(7))
+    settle()
     found.trim()
     monkeypatch.setattr(found, "cap", 4 * MIB)
     yield found
-    mx.nd.waitall()
-    gc.collect()
+    settle()
 
 
 def test_S3_an_array_above_the_cap_is_refused_where_it_is_made(pool: StoragePool) -> None:
@@ -127,9 +128,11 @@ def test_S1_an_equal_array_takes_the_memory_of_the_last_one(pool: StoragePool) -
 
     for _ in range(2):
         step()
+    mx.nd.waitall()
     before = pool.statistics()
     for _ in range(20):
         step()
+    mx.nd.waitall()
     after = pool.statistics()
     assert after.system_allocations == before.system_allocations
     assert after.requests_from_pool > before.requests_from_pool
