@@ -157,7 +157,7 @@ class RecurrentKeys(Section):
     final: tuple[Word, ...] = Field(
         default=(),
         description="The memories whose values after the last step are outputs, such as `rnn[h]`; "
-        "with an offset above 1, as many values as `initial` has, or with lengths the last one.",
+        "with an offset above 1, as many values as `initial` has, the oldest first.",
         examples=[["h"]],
     )
     reverse: bool = Field(

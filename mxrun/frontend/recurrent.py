@@ -379,25 +379,52 @@ class _Composition:
         """
         lengths, final = self._outside.lengths, {}
         for key in self._keys.final:
-            index = last[key]
-            entry, name = NodeEntry(node, index), f"{scope}/{key}/final"
-            if lengths is not None:
-                entry = NodeEntry(self._node("SequenceLast", name, [entry, lengths], _BY_LENGTH))
-                first = given.get(f"{scope}/{key}")
-                if first is not None:
-                    entry = self._unless_empty(lengths, entry, first, f"{scope}/{key}")
-            elif self._keys.memories[key].offset > 1:
-                entry = self._swapped(entry, name)
+            entry, name = NodeEntry(node, last[key]), f"{scope}/{key}"
+            offset, first = self._keys.memories[key].offset, given.get(name)
+            if lengths is not None and offset > 1:
+                entry = self._last_values(entry, lengths, first, name, offset)
+            elif lengths is not None:
+                entry = self._last_value(entry, lengths, first, name)
+            if offset > 1:
+                entry = self._swapped(entry, f"{name}/final")
             final[key] = entry
         return final
 
-    def _unless_empty(
-        self, lengths: NodeEntry, final: NodeEntry, first: NodeEntry, name: str
+    def _last_value(
+        self, values: NodeEntry, lengths: NodeEntry, first: NodeEntry | None, name: str
     ) -> NodeEntry:
-        """Return a memory's final value, which is the initial one of a record without steps."""
-        if self._keys.memories[name.rpartition("/")[2]].offset > 1:
-            first = NodeEntry(self._node("SequenceLast", f"{name}/initial/last", [first]))
-        return NodeEntry(self._node("where", f"{name}/final/any", [lengths, final, first]))
+        """Return the value [N, ...] after every record's last step; `first` if it has no step.
+
+        values: of the memory `name` after each step, [steps, N, ...].
+        """
+        node = self._node("SequenceLast", f"{name}/final", [values, lengths], _BY_LENGTH)
+        if first is not None:
+            inputs = [lengths, NodeEntry(node), first]
+            node = self._node("where", f"{name}/final/any", inputs)
+        return NodeEntry(node)
+
+    def _last_values(
+        self,
+        values: NodeEntry,
+        lengths: NodeEntry,
+        first: NodeEntry | None,
+        name: str,
+        count: int,
+    ) -> NodeEntry:
+        """Return the last `count` values [count, N, ...] of every record, the oldest first.
+
+        values: of the memory `name` after each step, [steps, N, ...]. first: those before the first
+        step, [count, N, ...], of which a record with fewer steps keeps the latest; None for zeros.
+        """
+        before = 0
+        if first is not None:
+            before = count
+            joined = self._node("Concat", f"{name}/final/all", [first, values], {"dim": 0})
+            values = NodeEntry(joined)
+        parameters = {"count": count, "before": before}
+        return NodeEntry(
+            self._node("_sequence_tail", f"{name}/final/last", [values, lengths], parameters)
+        )
 
     def _sequence(self, outer: NodeEntry, name: str, reverse: bool) -> NodeEntry:
         """Return a sequence with the steps first, in the order in which they run."""

@@ -42,6 +42,14 @@ def hold(parameters: MXNetParameters, data: Tensor, lengths: Tensor) -> Tensor:
     return _steps_first(parameters, torch.where(valid, steps, held.detach()))
 
 
+def tail(parameters: MXNetParameters, data: Tensor, lengths: Tensor) -> Tensor:
+    count, before = (int(parameters.number(name, 0)) for name in ("count", "before"))
+    ends = before + lengths.long().clamp(0, len(data) - before)
+    places = ends - count + torch.arange(count)[:, None]
+    there = (places >= 0).reshape(*places.shape, *(1,) * (data.dim() - 2))
+    return torch.where(there, _rows(data, places.clamp(min=0)), 0.0)
+
+
 def last(parameters: MXNetParameters, data: Tensor, *given: Tensor) -> Tensor:
     steps = _steps_first(parameters, data)
     return _rows(steps, (_lengths(steps, given) - 1).clamp(min=0))
@@ -57,6 +65,7 @@ def turned(parameters: MXNetParameters, data: Tensor, *given: Tensor) -> Tensor:
 OPERATORS: Operators = {
     "SequenceMask": mask,
     "_sequence_hold": hold,
+    "_sequence_tail": tail,
     "SequenceLast": last,
     "SequenceReverse": turned,
 }

@@ -51,6 +51,15 @@ def turned(p: Any, inputs: list[Array]) -> list[Array]:
     return [np.stack([one for one, _ in found], 1 - p.axis)]
 
 
+def tail(p: Any, inputs: list[Array]) -> list[Array]:
+    """Cut each sequence off, with zeros in front, and keep the end."""
+    data, lengths = inputs
+    padded = np.concatenate([np.zeros((p.count, *data.shape[1:]), data.dtype), data])
+    ends = p.count + np.minimum(p.before + lengths, len(data)).astype(int)
+    last = [padded[end - p.count : end, record] for record, end in enumerate(ends)]
+    return [np.stack(last, 1)]
+
+
 USED: dict[str, object] = {"use_sequence_length": True}
 
 
@@ -75,6 +84,9 @@ ROWS: list[Row] = [
     sized("_sequence_hold", USED, (5, 4), peers=("PyTorch",)),
     sized("_sequence_hold", {**USED, "axis": 1}, (1, 2, 1), peers=("PyTorch",)),
     sized("_sequence_hold", USED, (40, 30, 35), peers=("PyTorch",)),
+    sized("_sequence_tail", {"count": 3}, (5, 4, 2), 0, peers=("PyTorch",)),
+    sized("_sequence_tail", {"count": 2, "before": 2}, (5, 4), 0, peers=("PyTorch",)),
+    sized("_sequence_tail", {"count": 20, "before": 20}, (40, 30, 35), 0, peers=("PyTorch",)),
     sized("SequenceLast", {}, (4, 3, 2)),
     sized("SequenceLast", USED, (4, 3, 2)),
     sized("SequenceLast", USED, (5, 4)),
@@ -93,6 +105,7 @@ ROWS: list[Row] = [
 REFERENCES: dict[str, Reference] = {
     "SequenceMask": mask,
     "_sequence_hold": hold,
+    "_sequence_tail": tail,
     "SequenceLast": last,
     "SequenceReverse": turned,
 }
