@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mxrun.base.device import DeviceDescription
@@ -24,6 +24,8 @@ from mxrun.ops.rnn.parameters import RNNParameters
 from mxrun.ops.rnn.tables import RowTensor
 
 _DATA = 0
+# Number of the output's gradient among the inputs of backward.
+_OUTPUT_GRAD = 0
 # Records that become gradients.
 _GATES = ("gates", "others")
 
@@ -103,84 +105,115 @@ class OnednnRNN(Implementation):
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare the gradients of all layers."""
         assert isinstance(prop, RNNProperty)
-        p, names, results = prop.parameters, prop.list_arguments(), prop.list_outputs()
         read = request.forward.inputs[_DATA]
         assert read is not None
-        layout = SequenceLayout(p, read.shape, read.dtype, request.device)
-        first, second = len(results), len(results) + len(names)
-        groups = (request.out_grad, request.in_data, request.out_data)
-        specs = [spec and spec.with_layout(PLAIN) for group in groups for spec in group]
-        specs += request.forward.extra_outputs
-        given = [None if spec is None else source(n) for n, spec in enumerate(specs)]
-        # Hidden states have no gradients.
-        heads = dict(zip(results, given[: prop.num_visible_outputs], strict=False))
-        arguments = dict(zip(names, given[first:second], strict=True))
-        found = dict(zip(results, given[second:], strict=False))
-        extras = request.forward.extra_outputs
+        layout = SequenceLayout(prop.parameters, read.shape, read.dtype, request.device)
+        specs, extras = _read_specs(request, layout), request.forward.extra_outputs
         records = layout.records(keeps_output=True)
         if len(records) != len(extras):
             records = layout.records(keeps_output=False)
-        begin = len(specs) - len(extras)
-        targets: dict[str, Slot] = {
-            name: target(number)
-            for number, name in enumerate(names)
-            if request.requests[number] is not OpReqType.NULL
-        }
-        data, vector = arguments["data"], arguments["parameters"]
-        assert data is not None
-        assert vector is not None
-        prefix, firsts = ("first_", found) if p.carries else ("", arguments)
-        scratch = _GradientSpace(layout, begin, records, heads["output"])
+        space = _GradientSpace(
+            layout,
+            len(specs) - len(extras),
+            records,
+            has_output_grad=specs[_OUTPUT_GRAD] is not None,
+        )
         data_grad = request.in_grad[_DATA]
         if layout.dtype == FLOAT32:
             # oneDNN has no product of float32 matrices that is rounded to bfloat16.
             data_grad = replace(data_grad, dtype=FLOAT32)
-        slots = BackwardSlots(
-            data=data,
-            vector=vector,
-            lengths=arguments.get("sequence_length"),
-            mask=found.get("mask"),
-            output=found["output"],
-            first_state=firsts.get(f"{prefix}state"),
-            first_cell=firsts.get(f"{prefix}state_cell"),
-            output_grad=heads["output"],
-            last_state_grad=heads.get("state"),
-            last_cell_grad=heads.get("state_cell"),
-            data_grad=targets.get("data"),
-            data_dtype=data_grad.dtype,
-            vector_grad=targets.get("parameters"),
-            state_grad=targets.get("state"),
-            cell_grad=targets.get("state_cell"),
-            records={
-                key: RowTensor(source(begin + number), spec.shape[-1], dtype=spec.dtype)
-                for number, (key, spec) in enumerate(records.items())
-            },
-            gradients=scratch.gradients,
-            read_grad=scratch.read_grad,
-            states_space=scratch.states_space,
-        )
-        build = KernelBuilder(layout, len(scratch.specs))
+        build = KernelBuilder(layout, len(space.specs))
+        slots = _backward_slots(prop, request, specs, records, space, data_grad.dtype)
         BackwardParts(build, slots).add()
-        for index in (0, first, second):
-            spec = specs[index]
-            specs[index] = None if spec is None else replace(spec, dtype=layout.dtype)
-        used = {slot for slot in build.chain().slots() if slot.group == "inputs"}
-        numbers = {slot.index for slot in used}
+        used = {slot.index for slot in build.chain().slots() if slot.group == "inputs"}
         gradients: list[TensorSpec | None] = [
             None if name == "sequence_length" else spec.with_layout(PLAIN)
-            for name, spec in zip(names, (data_grad, *request.in_grad[1:]), strict=True)
+            for name, spec in zip(
+                prop.list_arguments(), (data_grad, *request.in_grad[1:]), strict=True
+            )
         ]
         kernel = native_kernel(
             self.name,
             [build.chain()],
-            tuple(spec if n in numbers else None for n, spec in enumerate(specs)),
+            tuple(spec if n in used else None for n, spec in enumerate(specs)),
             tuple(gradients),
             request.requests,
             request.device,
-            extra_outputs=tuple(scratch.specs),
+            extra_outputs=tuple(space.specs),
             flops=2 * request.forward.flops,
         )
-        return replace(kernel, in_place=tuple(scratch.in_place))
+        return replace(kernel, in_place=tuple(space.in_place))
+
+
+def _read_specs(request: BackwardRequest, layout: SequenceLayout) -> list[TensorSpec | None]:
+    """Return the specs of what backward may read, in the kernel's order.
+
+    Those are the outputs' gradients, inputs, outputs and forward's records. Data, the output and
+    its gradient have the dtype of the layout.
+    """
+    groups = (request.out_grad, request.in_data, request.out_data)
+    specs = [spec and spec.with_layout(PLAIN) for group in groups for spec in group]
+    inputs = len(request.out_grad)
+    for index in (_OUTPUT_GRAD, inputs, inputs + len(request.in_data)):
+        spec = specs[index]
+        specs[index] = None if spec is None else replace(spec, dtype=layout.dtype)
+    return [*specs, *request.forward.extra_outputs]
+
+
+def _backward_slots(
+    prop: RNNProperty,
+    request: BackwardRequest,
+    specs: Sequence[TensorSpec | None],
+    records: Mapping[TensorKey, TensorSpec],
+    space: _GradientSpace,
+    data_dtype: str,
+) -> BackwardSlots:
+    """Return the tensors of a backward call.
+
+    specs: of what it may read; absent tensors are None. records: of forward, the last of these.
+    data_dtype: of data's gradient.
+    """
+    names, results = prop.list_arguments(), prop.list_outputs()
+    given = [None if spec is None else source(n) for n, spec in enumerate(specs)]
+    inputs, outputs = len(results), len(results) + len(names)
+    # Hidden states have no gradients.
+    heads = dict(zip(results, given[: prop.num_visible_outputs], strict=False))
+    arguments = dict(zip(names, given[inputs:outputs], strict=True))
+    found = dict(zip(results, given[outputs:], strict=False))
+    prefix, firsts = ("first_", found) if prop.parameters.carries else ("", arguments)
+    targets: dict[str, Slot] = {
+        name: target(number)
+        for number, name in enumerate(names)
+        if request.requests[number] is not OpReqType.NULL
+    }
+    data, vector = arguments["data"], arguments["parameters"]
+    assert data is not None
+    assert vector is not None
+    begin = len(specs) - len(records)
+    return BackwardSlots(
+        data=data,
+        vector=vector,
+        lengths=arguments.get("sequence_length"),
+        mask=found.get("mask"),
+        output=found["output"],
+        first_state=firsts.get(f"{prefix}state"),
+        first_cell=firsts.get(f"{prefix}state_cell"),
+        output_grad=heads["output"],
+        last_state_grad=heads.get("state"),
+        last_cell_grad=heads.get("state_cell"),
+        data_grad=targets.get("data"),
+        data_dtype=data_dtype,
+        vector_grad=targets.get("parameters"),
+        state_grad=targets.get("state"),
+        cell_grad=targets.get("state_cell"),
+        records={
+            key: RowTensor(source(begin + number), spec.shape[-1], dtype=spec.dtype)
+            for number, (key, spec) in enumerate(records.items())
+        },
+        gradients=space.gradients,
+        read_grad=space.read_grad,
+        states_space=space.states_space,
+    )
 
 
 class _GradientSpace:
@@ -196,8 +229,9 @@ class _GradientSpace:
         layout: SequenceLayout,
         begin: int,
         records: Mapping[TensorKey, TensorSpec],
-        output_grad: Slot | None,
+        has_output_grad: bool,
     ) -> None:
+        """`begin`: number of the first record among the kernel's inputs."""
         self.specs: list[TensorSpec] = []
         self.in_place: list[tuple[int, int]] = []
         self.gradients: dict[TensorKey, Slot] = {}
@@ -205,7 +239,7 @@ class _GradientSpace:
             # Rows of bfloat16 are shorter than what is recorded.
             if key[-1] in _GATES and layout.dtype == FLOAT32:
                 self.gradients[key] = self._add(spec, begin + number)
-        p, replaced = layout.parameters, None if output_grad is None else output_grad.index
+        p, replaced = layout.parameters, _OUTPUT_GRAD if has_output_grad else None
         if p.gates == 1 and p.directions == 1:
             slot = self._add(layout.spec(layout.rows, p.rows), replaced)
             self.gradients |= {(layer, 0, "gates"): slot for layer in range(p.num_layers)}
