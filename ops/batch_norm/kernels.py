@@ -214,54 +214,15 @@ class CompiledBatchNorm(Implementation):
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
         """Prepare the sums, which are the gradients of gamma and beta, then data's gradient."""
-        p = prop.parameters
         data, channels = request.forward.inputs[DATA], request.in_grad[BETA].with_layout(PLAIN)
         assert data is not None
-        loops = _loops(data, p.axis, request.device)
-        data_grad, gamma_grad, beta_grad, *residual_grad = _requested_slots(request.requests)
-        scale, center, slope = map(loops.channels, range(3))
-        first, second = len(request.out_grad), len(request.out_grad) + len(request.in_data)
-        values, mean, var = (source(at) for at in (first + DATA, second + MEAN, second + VAR))
-        handed = request.forward.extra_outputs
-        limits = Limits.of(prop, data.dtype)
-        kind = READ if limits.kind != NOT and not handed else limits.kind
-        last = second + len(request.out_data)
-        normal = (source(last), source(last + 1)) if handed else (None, None)
-        output = source(second + OUTPUT) if kind == READ else None
-        # residual's gradient is the gradient that passes the limits; it is not computed again.
-        passed = residual_grad[0] if residual_grad else None
-        tensors = {"data": values, "data_pitch": loops.pitch(values), **limits.passing}
-        read = {**tensors, "grad": source(OUTPUT), "output": output, "limits": kind}
-        again = (
-            read if passed is None else {**tensors, "grad": passed, "output": None, "limits": NOT}
-        )
-        sums = GradientSums(**loops.walk(mean, *normal), **read, sums=loops.sums, passed=passed)
-        scaling = GradientScaling(
-            **loops.summed(False, p.eps),
-            var=var,
-            gamma=None if p.fix_gamma else source(first + GAMMA),
-            scale=scale,
-            center=center,
-            slope=slope,
-            gamma_grad=gamma_grad,
-            beta_grad=beta_grad,
-            is_given=int(p.use_global_stats),
-        )
-        parts = [
-            loops.together(gradient_sums_loop, sums),
-            loops.alone(gradient_scale_loop, scaling),
-        ]
-        if data_grad is not None:
-            gradient = DataGradient(
-                **loops.walk(mean, *normal, scale, center, slope),
-                **again,
-                data_grad=data_grad,
-                is_added=int(request.requests[DATA] is OpReqType.ADD),
-            )
-            parts.append(loops.together(data_gradient_loop, gradient))
-        scales = None if p.fix_gamma else channels
+        loops = _loops(data, prop.parameters.axis, request.device)
+        limits, handed = Limits.of(prop, data.dtype), request.forward.extra_outputs
+        reads_output = limits.kind != NOT and not handed
+        parts = _gradient_parts(prop, request, loops, limits, reads_output)
+        scales = None if prop.parameters.fix_gamma else channels
         residual = [None] if _adds(prop) else []
-        outputs = (None if output is None else data, channels, channels)
+        outputs = (data if reads_output else None, channels, channels)
         kernel = native_kernel(
             self.name,
             parts,
@@ -272,7 +233,7 @@ class CompiledBatchNorm(Implementation):
             flops=prop.flops([data.shape], []),
             adding=adding(partial(self.prepare_backward, prop), request, (DATA,)),
         )
-        return replace(kernel, pitched_inputs=loops.pitched(first + DATA))
+        return replace(kernel, pitched_inputs=loops.pitched(len(request.out_grad) + DATA))
 
 
 def _statistics_parts(loops: _Loops, shift: Scratch) -> list[KernelPart]:
@@ -308,6 +269,55 @@ def _normalization_part(
         residual=residual,
     )
     return loops.together(normalize_loop, normalization)
+
+
+def _gradient_parts(
+    prop: AnyProperty, request: BackwardRequest, loops: _Loops, limits: Limits, reads_output: bool
+) -> list[KernelPart]:
+    """Return the loops of backward: sums, gradients of gamma and beta, and data's gradient.
+
+    reads_output: whether the output says which gradients pass the limits, else data does.
+    """
+    p = prop.parameters
+    data_grad, gamma_grad, beta_grad, *residual_grad = _requested_slots(request.requests)
+    scale, center, slope = map(loops.channels, range(3))
+    first, second = len(request.out_grad), len(request.out_grad) + len(request.in_data)
+    values, mean, var = (source(at) for at in (first + DATA, second + MEAN, second + VAR))
+    last = second + len(request.out_data)
+    is_handed = bool(request.forward.extra_outputs)
+    normal = (source(last), source(last + 1)) if is_handed else (None, None)
+    output = source(second + OUTPUT) if reads_output else None
+    # residual's gradient is the gradient that passes the limits; it is not computed again.
+    passed = residual_grad[0] if residual_grad else None
+    tensors = {"data": values, "data_pitch": loops.pitch(values), **limits.passing}
+    kind = READ if reads_output else limits.kind
+    read = {**tensors, "grad": source(OUTPUT), "output": output, "limits": kind}
+    again = read if passed is None else {**tensors, "grad": passed, "output": None, "limits": NOT}
+    sums = GradientSums(**loops.walk(mean, *normal), **read, sums=loops.sums, passed=passed)
+    scaling = GradientScaling(
+        **loops.summed(False, p.eps),
+        var=var,
+        gamma=None if p.fix_gamma else source(first + GAMMA),
+        scale=scale,
+        center=center,
+        slope=slope,
+        gamma_grad=gamma_grad,
+        beta_grad=beta_grad,
+        is_given=int(p.use_global_stats),
+    )
+    parts = [
+        loops.together(gradient_sums_loop, sums),
+        loops.alone(gradient_scale_loop, scaling),
+    ]
+    if data_grad is not None:
+        gradient = DataGradient(
+            **loops.walk(mean, *normal, scale, center, slope),
+            **again,
+            data_grad=data_grad,
+            is_added=int(request.requests[DATA] is OpReqType.ADD),
+        )
+        parts.append(loops.together(data_gradient_loop, gradient))
+    return parts
 
 
 def _serves(prop: AnyProperty, request: ForwardRequest) -> bool:
