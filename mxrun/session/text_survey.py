@@ -16,6 +16,7 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.files import unreadable_error, user_path
+from mxrun.io.tables.cells import detected_delimiter
 from mxrun.io.text.lines import LABEL_NAMES, TEXT_NAMES
 from mxrun.session.data_survey import (
     DataSurvey,
@@ -63,21 +64,20 @@ def text_dataset_of(path: Path) -> str:
         raise unreadable_error(path, error) from error
     lines = [line for line in head.splitlines() if line.strip()][:_MAX_LINES]
     if suffix in _TABLES:
-        return TEXT_LINES if _has_text_column(head) else ""
+        return TEXT_LINES if lines and _has_text_column(lines) else ""
     if _are_labelled(lines):
         return TEXT_LINES
     return TEXT if _is_prose(lines) else ""
 
 
-def _has_text_column(head: str) -> bool:
+def _has_text_column(lines: Sequence[str]) -> bool:
     """Return whether a table has columns named like a text and a label, and words in the first."""
-    first = head.partition("\n")[0]
-    delimiter = next((each for each in "\t;," if each in first), ",")
+    delimiter = detected_delimiter(lines[0].encode()).decode()
     try:
-        rows = list(csv.reader(head.splitlines(), delimiter=delimiter))[:_MAX_LINES]
+        rows = list(csv.reader(lines, delimiter=delimiter))
     except csv.Error:
         return False
-    names = [cell.strip().lower() for cell in rows[0]] if rows else []
+    names = [cell.strip().lower() for cell in rows[0]]
     text = next((names.index(name) for name in TEXT_NAMES if name in names), None)
     if text is None or not any(name in names for name in LABEL_NAMES):
         return False

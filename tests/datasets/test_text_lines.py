@@ -97,6 +97,16 @@ def test_tables_and_json_hold_the_same_texts(tmp_path):
         )
 
 
+@pytest.mark.parametrize(
+    "content",
+    ['x,"see you; then"\ny,ok\n', 'x,"see\tyou; then"\ny,ok\n', "\n \nx;see you, then\ny;ok\n"],
+)
+def test_the_delimiter_of_a_table_is_that_of_its_first_row(tmp_path, content):
+    dataset = open_lines(write(tmp_path / "a.csv", content), smaller(9))
+    assert dataset.classes == ("x", "y")
+    assert texts(dataset)[1] == "ok"
+
+
 def test_texts_without_labels_and_with_several(tmp_path):
     path = write(tmp_path / "a.txt", "one\ttwo\nthree\n")
     without = {name: spec for name, spec in INPUTS.items() if name != "label"}

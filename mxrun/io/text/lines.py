@@ -16,6 +16,7 @@ from mxrun.base.near_names import listed, nearest
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.files import MAXIMUM_BYTES, check_memory
 from mxrun.io.formats.byte_file import ByteFile
+from mxrun.io.tables.cells import detected_delimiter
 from mxrun.io.text.encodings import HEAD_BYTES, refuse_encoding
 
 LINES, TABLE, JSON_LINES = "lines", "csv", "jsonl"
@@ -23,8 +24,7 @@ Kind = Literal["lines", "csv", "jsonl"]
 Column = int | str
 
 _ENDINGS: dict[str, Kind] = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-_DELIMITERS = ("\t", ";", ",")
-_LINE_END = re.compile(r"[\r\n]")
+_FIRST_ROW = re.compile(r"\s*([^\r\n]*)")
 _TAB = "\t"
 # Characters that have a meaning of their own in a table.
 _NO_DELIMITERS = '"\r\n'
@@ -140,8 +140,9 @@ def _lines(content: str, path: Path, form: LineForm) -> _Rows:
 
 def _table(content: str, path: Path, form: LineForm) -> _Rows:
     """Yield line, label and text of the rows of a table."""
-    first = _LINE_END.split(content, maxsplit=1)[0]
-    delimiter = form.delimiter or next((each for each in _DELIMITERS if each in first), ",")
+    first = _FIRST_ROW.match(content)
+    assert first is not None
+    delimiter = form.delimiter or detected_delimiter(first[1].encode()).decode()
     if len(delimiter) != 1 or delimiter in _NO_DELIMITERS:
         problem = f"{path}: the columns of a table cannot be divided by {delimiter!r}"
         expected = "one character, neither a quotation mark nor a line end"
