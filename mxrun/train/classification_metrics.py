@@ -167,8 +167,11 @@ class Perplexity(ClassMetricKind):
         return ExponentialMean(predictions.classes)
 
     def of_mean(self, loss: float) -> float:
-        """Return the exponential of the mean loss."""
-        return math.exp(loss)
+        """Return the exponential of the mean loss; infinity if that exceeds a float."""
+        try:
+            return math.exp(loss)
+        except OverflowError:
+            return math.inf
 
 
 class ConfusionMatrix(ClassMetricKind):

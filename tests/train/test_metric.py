@@ -11,11 +11,11 @@ import pytest
 from measuring import Batch, class_batch, create, kind_of, measure, number_batch
 from metric_formulas import expected
 
-from mxrun.base.classification import Classification
+from mxrun.base.classification import Classification, Likelihood
 from mxrun.base.regression import Regression
 from mxrun.train.class_loop import BEST
 from mxrun.train.metric import METRICS, default_metrics, supported_metrics
-from mxrun.train.metric_kind import Figure
+from mxrun.train.metric_kind import Figure, Metrics
 from mxrun.train.predictions import LossPredictions
 
 CLASS_METRICS: list[tuple[str, dict[str, Any]]] = [
@@ -203,6 +203,13 @@ def test_probability_zero_is_finite() -> None:
     batch = (np.array([[1]]), np.array([[1, 0]], np.float32), np.ones(1, np.float32))
     assert measure(kind_of("cross_entropy", {}), seen, [batch]) == pytest.approx(-math.log(1e-12))
     assert measure(kind_of("perplexity", {}), seen, [batch]) == pytest.approx(1e10)
+
+
+@pytest.mark.parametrize(("loss", "expected"), [(2.0, math.exp(2)), (800.0, math.inf)])
+def test_perplexity_of_a_loss_without_predictions(loss: float, expected: float) -> None:
+    totals = np.array([3 * loss, 3])
+    metrics = Metrics([kind_of("perplexity", {})], Likelihood(), 3, totals)
+    assert metrics.by_figure["perplexity"].value() == pytest.approx(expected)
 
 
 def test_ties_go_to_the_first_class() -> None:
