@@ -54,6 +54,12 @@ def test_a_text_is_decoded_token_by_token(form: TokenForm) -> None:
             assert added == made.decode(ids)
 
 
+def test_characters_of_all_texts_are_counted_together() -> None:
+    texts = ["aé", "b" * (1 << 20), "éa", "c", "a", "é"]
+    assert TokenForm(min_count=3).learn(texts).token(2) == "é"
+    assert len(TokenForm(min_count=3).learn(texts)) == len("abé")
+
+
 @given(st.text(max_size=60))
 def test_characters_and_bytes_give_any_text_back(text: str) -> None:
     vocabularies: list[Vocabulary] = [ByteVocabulary()]

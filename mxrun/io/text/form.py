@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -28,6 +28,8 @@ LISTED = (CHARACTERS, WORDS)
 
 _CODE_POINTS = 0x110000
 _ASCII = 128
+# Characters that are counted at once.
+_JOINED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -114,11 +116,23 @@ class TokenForm:
 def _character_counts(texts: Iterable[str]) -> Counter[str]:
     """Return how often each character occurs."""
     counts = np.zeros(_CODE_POINTS, np.int64)
-    for text in texts:
+    for text in _joined(texts):
         found = code_points(text)
         size = _ASCII if found.dtype == np.uint8 else _CODE_POINTS
         counts[:size] += np.bincount(found, minlength=size)
     return Counter({chr(each): int(counts[each]) for each in np.flatnonzero(counts).tolist()})
+
+
+def _joined(texts: Iterable[str]) -> Iterator[str]:
+    """Yield short texts joined to longer ones: to count all of Unicode for each takes 1.4 ms."""
+    waiting, size = list[str](), 0
+    for text in texts:
+        waiting.append(text)
+        size += len(text)
+        if size >= _JOINED:
+            yield "".join(waiting)
+            waiting, size = [], 0
+    yield "".join(waiting)
 
 
 def _word_counts(texts: Iterable[str], punctuation: bool) -> Counter[str]:
