@@ -35,7 +35,8 @@ class TextSource(DatasetSource):
         files = input_files(inputs)
         built = trained.built
         options = _options(built)
-        form = replace(getattr(options, "lines", LineForm()), label=None, labelled=False)
+        lines: LineForm = getattr(options, "lines", LineForm())
+        form = lines.without_labels()
         self._texts = LabelledTexts()
         for file in files:
             is_input = file == STANDARD_INPUT

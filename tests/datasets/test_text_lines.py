@@ -17,6 +17,7 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.io.files import MAXIMUM_BYTES
+from mxrun.io.text.lines import LineForm, read_texts
 
 INPUTS = {
     "data": TensorSpec((6,), "int32"),
@@ -105,6 +106,20 @@ def test_the_delimiter_of_a_table_is_that_of_its_first_row(tmp_path, content):
     dataset = open_lines(write(tmp_path / "a.csv", content), smaller(9))
     assert dataset.classes == ("x", "y")
     assert texts(dataset)[1] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [
+        (LineForm(), "text,label\nsee you,x\n"),
+        (LineForm(text=0, label="kind"), "body,kind\nsee you,x\n"),
+        (LineForm(text=0, label="kind"), "body\nsee you\n"),
+        (LineForm(label=1), "see you\n"),
+    ],
+)
+def test_tables_to_infer_may_lack_labels(tmp_path, form, content):
+    path = write(tmp_path / "a.csv", content)
+    assert read_texts([path], form.without_labels()).texts == ["see you"]
 
 
 def test_texts_without_labels_and_with_several(tmp_path):

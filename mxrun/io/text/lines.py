@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -54,6 +54,12 @@ class LineForm:
     def kind_of(self, path: Path) -> Kind:
         """Return the form of a file."""
         return self.kind or _ENDINGS.get(path.suffix.lower(), "lines")
+
+    def without_labels(self) -> LineForm:
+        """Return the form of files that are like these, but may lack the labels."""
+        # A name tells that the first row holds names; a number for the text does not.
+        names_columns = isinstance(self.text, int) and isinstance(self.label, str)
+        return replace(self, label=self.label if names_columns else None, labelled=False)
 
 
 @dataclass(frozen=True)
