@@ -117,7 +117,7 @@ class TextGenerator(ABC):
         sampling = _sampling(temperature, top_k, top_p)
         with library.plugin_errors():
             generation = self._generation(texts([prompt]), length, sampling, seed, None)
-        return (piece.text for piece in generation.run() if piece.text)
+        return _pieces(generation)
 
     def _generation(
         self,
@@ -132,6 +132,14 @@ class TextGenerator(ABC):
         seed = None if seed is None else count("seed", seed, minimum=0)
         request = GenerateRequest(prompts, length, sampling, seed, batch)
         return prepare_generation(self._model(), request)
+
+
+def _pieces(generation: Generation) -> Iterator[str]:
+    """Yield the pieces of a text, as soon as each is made."""
+    with library.plugin_errors():
+        for piece in generation.run():
+            if piece.text:
+                yield piece.text
 
 
 def _sampling(temperature: float, top_k: int | None, top_p: float | None) -> TokenSampling:

@@ -87,3 +87,28 @@ def test_streaming_checks_at_once(model: mxrun.LoadedModel) -> None:
         model.stream(["I"])
     with pytest.raises(mxrun.UserError, match="one sequence of token ids"):
         mxrun.load("digits_lenet").stream("I")
+
+
+PLUGIN = """
+from mxrun.operator.simple import reads_out_grad, simple_operator
+
+
+@simple_operator("needs_several", gradient=reads_out_grad(lambda env, out_grad: out_grad))
+def needs_several(env, data):
+    '''output = data, which has several positions.'''
+    return data if data.shape[1] > 1 else data / env.several
+"""
+
+
+@pytest.mark.usefixtures("separate_registry")
+def test_errors_of_plugins_are_errors_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(PLUGIN)
+    config, head = tmp_path / "net.yaml", "    - FullyConnected: {name: head"
+    text = LSTM.replace(head, f"    - needs_several: {{name: own}}\n{head}")
+    config.write_text(f"plugins: [own.py]\n{text}")
+    model = mxrun.load(config)
+    with pytest.raises(mxrun.UserError, match="own.py"):
+        model.generate("I", 2)
+    pieces = model.stream("I", 2)
+    with pytest.raises(mxrun.UserError, match="own.py"):
+        list(pieces)
