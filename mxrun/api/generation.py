@@ -78,12 +78,12 @@ class TextGenerator(ABC):
     ) -> GeneratedText | list[GeneratedText]:
         """Continue a prompt, or several together, as `mxrun infer --prompt` does.
 
-        prompts: a text, or several, for which a list is returned. length: number of
-        tokens to add to each, by default 128, or what the network has positions for. temperature:
-        divides the logits; 0 always takes the likeliest token. top_k: draw from the `top_k`
-        likeliest tokens. top_p: draw from the fewest tokens that together have this probability.
-        seed: of the draws, by default the config's. batch: number of prompts to go on with at once,
-        by default 32. Without a vocabulary, prompts and texts are ids, such as `"3 1 4"`.
+        prompts: a text, or several, for which a list is returned. length: number of tokens to add
+        to each, by default 128, or what the network has positions for. temperature: divides the
+        logits; 0 always takes the likeliest token. top_k: draw from the `top_k` likeliest tokens.
+        top_p: draw from the fewest tokens that together have this probability. seed: of the draws,
+        by default the config's. batch: number of prompts to go on with at once, by default 32.
+        Without a vocabulary, prompts and texts are ids, such as `"3 1 4"`.
 
         The same arguments give the same texts. Raises UserError for a network that cannot continue
         texts, naming its layers, for tokens that it does not know, and for values out of range.

@@ -2,10 +2,10 @@
 
 A chain is fused if the values between its operators have no other reader and are no results, and if
 they, the other inputs and the output have one dtype. A fusion that keeps the value between its two
-operators allows it a second reader. The longest chain wins; among equals, the one
-that begins first. Steps with a user-given implementation or `fused: false` are left alone. In
-training the numbers stay the same: gradients are summed in the order in which the original network
-reads its values.
+operators allows it a second reader. The longest chain wins; among equals, the one that begins
+first. Steps with a user-given implementation or `fused: false` are left alone. In training the
+numbers stay the same: gradients are summed in the order in which the original network reads its
+values.
 
 Needs: a forward graph before its gradient. Provides: fused steps at the positions of their chains'
 last steps.

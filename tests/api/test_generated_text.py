@@ -107,8 +107,8 @@ def test_errors_of_plugins_are_errors_of_the_user(tmp_path: Path) -> None:
     text = LSTM.replace(head, f"    - needs_several: {{name: own}}\n{head}")
     config.write_text(f"plugins: [own.py]\n{text}")
     model = mxrun.load(config)
-    with pytest.raises(mxrun.UserError, match="own.py"):
+    with pytest.raises(mxrun.UserError, match=r"own\.py"):
         model.generate("I", 2)
     pieces = model.stream("I", 2)
-    with pytest.raises(mxrun.UserError, match="own.py"):
+    with pytest.raises(mxrun.UserError, match=r"own\.py"):
         list(pieces)

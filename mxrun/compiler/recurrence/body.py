@@ -40,7 +40,9 @@ class BodyPasses:
 
     fuse: from a forward graph to one with dtypes and fused operators. differentiate: appends the
     backward steps, given the requested sources and the gradients of heads. select: prepares all
-    kernels.
+    kernels. segment: number of iterations that run forward again together in backward; None: all
+    that backward reads is kept. is_cheap: whether backward runs a step again instead of keeping its
+    outputs; None: it runs none again.
     """
 
     fuse: Select

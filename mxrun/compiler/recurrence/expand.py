@@ -90,6 +90,11 @@ class _Expansion:
         values = dict(zip(names, step.inputs, strict=True))
         self._arguments = {name: value for name, value in values.items() if value is not None}
         self._results = self._named_outputs(step.outputs)
+        # Gradients that enter backward, by the names of the outputs.
+        self._gradients: dict[str, ValueId] = {}
+        if backward is not None:
+            given = backward.inputs[: len(prop.list_outputs())]
+            self._gradients = self._named_outputs(given)
         self._handed_on: dict[str, ValueId] = {}
         self._carried = [memory.name for memory in prop.memories if memory.offset == 1]
 
@@ -113,7 +118,32 @@ class _Expansion:
 
     def add_forward(self, is_train: bool) -> None:
         """Append the forward step."""
-        prop, arguments = self._prop, self._specs(self._arguments)
+        arguments = self._specs(self._arguments)
+        body = self._forward_body(arguments, is_train)
+        self._wanted = self._wanted_gradients(body)
+        inner = {name: body.spec(value) for name, value in body.results.items()}
+        self._recurrence = Recurrence(self._prop, arguments, self._count(), inner)
+        self._divided = self._division(body)
+        keeps, segments = self._backward is not None, self._segments()
+        outer = (
+            forward_graph(self._recurrence, self._divided, keeps, is_train)
+            if segments is None
+            else segmented_forward_graph(segments, keeps, is_train)
+        )
+        outputs = {*inner, *self._prop.parameters.final}
+        outer = replace(
+            outer,
+            results={
+                name: value
+                for name, value in outer.results.items()
+                if name in self._results or name not in outputs
+            },
+        )
+        self._append(self._step, outer, self._arguments, self._forward_outputs(outer))
+
+    def _forward_body(self, arguments: Mapping[str, TensorSpec], is_train: bool) -> Graph:
+        """Return the body, with the stacked outputs that something reads or gives a gradient."""
+        prop = self._prop
         data = {
             name
             for name, value in self._arguments.items()
@@ -127,46 +157,26 @@ class _Expansion:
             self._passes.fuse,
             () if self._backward is not None else self._carried,
         )
-        stacked = (output_name(index) for index in range(len(prop.stacked)))
-        unread = {name for name in stacked if name not in self._results}
+        unread = {output_name(index) for index in range(len(prop.stacked))}
+        unread -= {*self._results, *self._gradients}
         results = {name: value for name, value in body.results.items() if name not in unread}
-        self._gradients: dict[str, ValueId] = {}
-        if self._backward is not None:
-            given = self._backward.inputs[: len(prop.list_outputs())]
-            self._gradients = self._named_outputs(given)
-            missing = {name for name in unread if name in self._gradients}
-            results |= {name: body.results[name] for name in missing}
-        body = replace(body, results=results)
-        self._wanted = self._wanted_gradients(body)
-        inner = {name: body.spec(value) for name, value in results.items()}
-        self._recurrence = Recurrence(prop, arguments, self._count(), inner)
-        self._divided = self._division(body)
-        keeps, segments = self._backward is not None, self._segments()
-        outer = (
-            forward_graph(self._recurrence, self._divided, keeps, is_train)
-            if segments is None
-            else segmented_forward_graph(segments, keeps, is_train)
-        )
-        outer = replace(
-            outer,
-            results={
-                name: value
-                for name, value in outer.results.items()
-                if name in self._results or name not in (*inner, *prop.parameters.final)
-            },
-        )
+        return replace(body, results=results)
+
+    def _forward_outputs(self, outer: Graph) -> dict[str, ValueId]:
+        """Return the values of the results of the forward step's graph.
+
+        What is handed on to backward alone has a new value.
+        """
         outputs = {}
         for name, value in outer.results.items():
             if name in self._results:
                 outputs[name] = self._results[name]
             else:
-                spec = outer.spec(value)
-                made = self._builder.value(
-                    f"{self._step.name}/{name}", spec, MemoryClass.ACTIVATIONS
+                outputs[name] = self._handed_on[name] = self._builder.value(
+                    f"{self._step.name}/{name}", outer.spec(value), MemoryClass.ACTIVATIONS
                 )
-                outputs[name] = self._handed_on[name] = made
         self._handed_on |= self._results
-        self._append(self._step, outer, self._arguments, outputs)
+        return outputs
 
     def _segments(self) -> SegmentedRecurrence | None:
         """Return the recurrence in segments; None if it has none, or nothing to keep."""

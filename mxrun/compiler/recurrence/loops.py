@@ -75,8 +75,8 @@ class Recurrence:
 class ReadTensors:
     """Tensors that the body reads at every iteration, by the names of its sources.
 
-    in_time: those with a row for every time; in_order: for every iteration. others: those that are
-    the same at all. limit: as in LoopPlaces.
+    in_time: those with a row for every time. in_order: those with a row for every iteration, in the
+    order of these. others: those that are the same at all of them. limit: as in LoopPlaces.
     """
 
     in_time: Mapping[str, ValueId] = field(default_factory=dict)
@@ -86,9 +86,11 @@ class ReadTensors:
 
     def places(self, recurrence: Recurrence, body: Graph, backward: bool) -> LoopPlaces:
         """Return the places of these tensors in a loop over the body."""
-        reads = {n: recurrence.in_time(v, backward) for n, v in self.in_time.items()}
-        reads |= {n: recurrence.in_order(v, 0, backward) for n, v in self.in_order.items()}
-        reads |= {n: TensorRows(v) for n, v in self.others.items()}
+        reads = {name: recurrence.in_time(value, backward) for name, value in self.in_time.items()}
+        reads |= {
+            name: recurrence.in_order(value, 0, backward) for name, value in self.in_order.items()
+        }
+        reads |= {name: TensorRows(value) for name, value in self.others.items()}
         own = {name: rows for name, rows in reads.items() if name in body.sources}
         return LoopPlaces(own, limit=self.limit, from_end=backward)
 

@@ -22,10 +22,10 @@ from mxrun.operator.register import create
 
 @dataclass(frozen=True)
 class TensorRows:
-    """Slice of a tensor: `first` and `step` count rows of the first axis, or bytes if `whole`.
+    """Slice of a tensor along its first axis, for each iteration.
 
     value: the tensor. first: row of the first iteration. step: rows from one iteration to the
-    next. A whole tensor is the same in every iteration.
+    next; 0 if all read or write the same.
     """
 
     value: ValueId

@@ -162,8 +162,9 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
     ) -> IncrementalForm[OperatorProperty[Any]] | None:
         """Return the run's steps, whose memories after them are those before the next run.
 
-        Raises UserError for memories that do not begin as zeros, for final values of some of them,
-        and for steps that read later ones.
+        None for final values of some memories alone, and if other arguments than the sequences have
+        positions. Raises UserError for memories that do not begin as zeros, for reversed steps, and
+        for lengths.
         """
         given, arguments = self.parameters, self.list_arguments()
         if given.reverse or given.use_sequence_length or given.initial:

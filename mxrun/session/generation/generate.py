@@ -50,9 +50,8 @@ class GenerateRequest:
     """Options of generation.
 
     prompts: one text or more. length: number of tokens to add to each; by default 128, or as many
-    as the network has positions for. seed: of the draws, by
-    default the config's. batch: number of prompts to go on with at once. threads, precision:
-    replace the config's.
+    as the network has positions for. seed: of the draws, by default the config's. batch: number of
+    prompts to go on with at once. threads, precision: replace the config's.
     """
 
     prompts: tuple[str, ...]
@@ -76,15 +75,20 @@ class Piece:
 class Continuation:
     """Prompt and the tokens that follow it.
 
-    ended: why there are no more: `length`, `end` after the vocabulary's token for the end of a
-    text, or empty while it is being generated.
+    pieces: the text of each token. ended: why there are no more: `length`, `end` after the
+    vocabulary's token for the end of a text, or empty while it is being generated.
     """
 
     prompt: str
     prompt_ids: list[int]
     ids: list[int] = field(default_factory=list)
-    text: str = ""
+    pieces: list[str] = field(default_factory=list)
     ended: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text that follows the prompt."""
+        return "".join(self.pieces)
 
     def to_json(self) -> Row:
         """Return the text as JSON."""
@@ -253,7 +257,7 @@ class _Rows:
             added = decoder.push(token)
             if len(text.ids) == self._generation.length:
                 text.ended, added = "length", added + decoder.finish()
-        text.text += added
+        text.pieces.append(added)
         return token, Piece(self._numbers[row], added)
 
 
