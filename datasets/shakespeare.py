@@ -15,7 +15,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.registry import register
 from mxrun.io.text.dataset import SPLITS, TextOptions, text_dataset
-from mxrun.io.text.vocabulary import Vocabulary
+from mxrun.io.vocabulary.vocabulary import Vocabulary
 
 _FILE = "shakespeare.txt"
 _SHA256 = "b3a7e367ece16433fdfce334c6ebbd43e5905832513bf20511b784feb36a1db3"

@@ -9,7 +9,7 @@ from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.registry import register
 from mxrun.io.paths import PATHS_DOC, Paths, find_files
 from mxrun.io.text.dataset import SPLITS, TextOptions, text_dataset
-from mxrun.io.text.vocabulary import Vocabulary
+from mxrun.io.vocabulary.vocabulary import Vocabulary
 
 
 class TextFileOptions(TextOptions):

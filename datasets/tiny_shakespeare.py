@@ -14,7 +14,7 @@ from mxrun.io.dataset.registry import register
 from mxrun.io.files import find_file, user_path
 from mxrun.io.paths import PathText
 from mxrun.io.text.dataset import SPLITS, TextOptions, text_dataset
-from mxrun.io.text.vocabulary import Vocabulary
+from mxrun.io.vocabulary.vocabulary import Vocabulary
 
 
 class TinyShakespeareOptions(TextOptions):

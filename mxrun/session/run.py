@@ -29,7 +29,7 @@ from mxrun.io.loading.bad_records import BadRecords
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.io.loading.open import open_iterator
 from mxrun.io.loading.staging import Staging
-from mxrun.io.text.vocabulary import Vocabulary
+from mxrun.io.vocabulary.vocabulary import Vocabulary
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.memory_limits import remaining_bytes

@@ -11,7 +11,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.text.labelled import LabelledTextOptions, text_column
 from mxrun.io.text.lines import TABLE, LabelledTexts, LineForm, file_content
-from mxrun.io.text.vocabulary import Vocabulary
+from mxrun.io.vocabulary.vocabulary import Vocabulary
 from mxrun.session.records import (
     STANDARD_INPUT,
     STANDARD_INPUT_NAME,

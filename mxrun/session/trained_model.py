@@ -14,8 +14,8 @@ from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.update_rule import averaged
-from mxrun.io.text.saved import read_vocabulary
-from mxrun.io.text.vocabulary import Vocabulary
+from mxrun.io.vocabulary.saved import read_vocabulary
+from mxrun.io.vocabulary.vocabulary import Vocabulary
 from mxrun.session.planning import parse_config
 from mxrun.session.plugins import plugin_differences, plugin_hashes
 from mxrun.session.synthetic_data import synthetic_notes_of

@@ -12,8 +12,8 @@ from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import PARTIAL, atomic_file, report_write_errors
-from mxrun.io.text.saved import VOCABULARY_FILE
-from mxrun.io.text.vocabulary import Vocabulary
+from mxrun.io.vocabulary.saved import VOCABULARY_FILE
+from mxrun.io.vocabulary.vocabulary import Vocabulary
 from mxrun.train.checkpoint import FILES, MANIFEST_FILE, clear_hidden, recover_checkpoint
 from mxrun.train.files import canonical_json, remove
 from mxrun.train.observer import EpochDone, StepLogged

@@ -18,7 +18,7 @@ from mxrun.io.dataset.fingerprint import fingerprint
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.io.loading.open import open_iterator
 from mxrun.io.text.spans import divided, text_chunks, word_chunks
-from mxrun.io.text.words import words_of
+from mxrun.io.vocabulary.words import words_of
 
 TEXT = "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\nSpeak, speak.\n" * 9
 

@@ -15,8 +15,8 @@ from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
-from mxrun.io.text.saved import VOCABULARY_FILE, read_vocabulary
-from mxrun.io.text.tokenizer_file import TokenizerVocabulary, read_tokenizer
+from mxrun.io.vocabulary.saved import VOCABULARY_FILE, read_vocabulary
+from mxrun.io.vocabulary.tokenizer_file import TokenizerVocabulary, read_tokenizer
 
 needs_library = pytest.mark.skipif(
     find_spec("tokenizers") is None, reason="the package tokenizers is not installed"

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mxrun.base.errors import UserError
-from mxrun.io.text.form import TokenForm
-from mxrun.io.text.saved import VOCABULARY_FILE, read_vocabulary
-from mxrun.io.text.vocabulary import ByteVocabulary, Vocabulary
+from mxrun.io.vocabulary.form import TokenForm
+from mxrun.io.vocabulary.saved import VOCABULARY_FILE, read_vocabulary
+from mxrun.io.vocabulary.vocabulary import ByteVocabulary, Vocabulary
 
 TEXT = "To be, or not to be:\nthat is (the) question — être 😀\n"
 FORMS = {

@@ -20,7 +20,7 @@ from mxrun.graph.carried import uncarried
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, GENERATE, PREFILL
 from mxrun.graph.symbol import Symbol
-from mxrun.io.text.vocabulary import CharacterVocabulary
+from mxrun.io.vocabulary.vocabulary import CharacterVocabulary
 from mxrun.session.device import describe, open_device
 from mxrun.session.generation import generate
 from mxrun.session.generation.generate import (

@@ -16,7 +16,7 @@ from training import NoteRecorder, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import DataPart, EvaluateRequest, Evaluation, evaluate
-from mxrun.io.text.saved import VOCABULARY_FILE
+from mxrun.io.vocabulary.saved import VOCABULARY_FILE
 from mxrun.session.planning import load
 from mxrun.session.trained_model import TrainedModel
 

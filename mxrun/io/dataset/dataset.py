@@ -28,13 +28,13 @@ from mxrun.io.dataset.split import (
     check_shares,
     place_of,
 )
+from mxrun.io.dataset.texts import TextColumn
 from mxrun.io.loading.batch import is_label
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.features import FeatureTable
-from mxrun.io.text.texts import TextColumn
-from mxrun.io.text.vocabulary import Vocabulary
 from mxrun.io.transforms.base import RecordShape, Scale
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
+from mxrun.io.vocabulary.vocabulary import Vocabulary
 
 # Columns of a table that a message lists.
 _MAX_NAMED = 40

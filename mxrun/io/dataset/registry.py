@@ -11,7 +11,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.declared import DeclaredRegistry
 from mxrun.io.tables.encoding import TableEncoding
-from mxrun.io.text.vocabulary import Vocabulary
+from mxrun.io.vocabulary.vocabulary import Vocabulary
 
 FindSplit = Callable[[Any, str, str], str]
 Follow = Callable[[Any, frozenset[str], Sequence[str], str, TableEncoding | None], Any]

@@ -22,8 +22,8 @@ from mxrun.io.dataset.split import (
 from mxrun.io.files import MORE_MEMORY
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.tables.learn import learn_encoding
-from mxrun.io.text.vocabulary import Vocabulary
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
+from mxrun.io.vocabulary.vocabulary import Vocabulary
 from mxrun.runtime.memory_limits import memory_limit
 
 

@@ -1,1 +1,1 @@
-"""Text as token ids: reading of UTF-8 files, vocabularies, and windows over the ids."""
+"""Text files as token ids: reading of UTF-8, texts with labels, and windows over the ids."""

@@ -14,11 +14,11 @@ from mxrun.base.params import Int32, Parameters
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.split import ALL
-from mxrun.io.text.form import BYTES, KINDS, LISTED, WORDS, TokenForm
 from mxrun.io.text.spans import TextSpan, divided, require_text
 from mxrun.io.text.tokens import encoded, learn_vocabulary
-from mxrun.io.text.vocabulary import Vocabulary
 from mxrun.io.text.windows import window_fields
+from mxrun.io.vocabulary.form import BYTES, KINDS, LISTED, WORDS, TokenForm
+from mxrun.io.vocabulary.vocabulary import Vocabulary
 
 TRAIN, TEST = "train", "test"
 SPLITS = (TRAIN, TEST, ALL)

@@ -12,10 +12,10 @@ from mxrun.base.params import Int32
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.location import RecordLocation
+from mxrun.io.dataset.texts import DATA, MASK, PADDING, TextColumn
 from mxrun.io.formats.labels import LabelForm, label_fields
 from mxrun.io.paths import PathText
 from mxrun.io.text.dataset import UNKNOWN, TokenOptions, window_length
-from mxrun.io.text.texts import DATA, MASK, PADDING, TextColumn
 
 _Size = Annotated[Int32, Option(ge=1)]
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import UserError
 from mxrun.io.files import check_memory, with_prefix
-from mxrun.io.text.form import BYTES, TokenForm
 from mxrun.io.text.spans import TextSpan, byte_chunks, text_chunks, word_chunks
-from mxrun.io.text.vocabulary import Vocabulary
+from mxrun.io.vocabulary.form import BYTES, TokenForm
+from mxrun.io.vocabulary.vocabulary import Vocabulary
 
 
 def learn_vocabulary(form: TokenForm, spans: Sequence[TextSpan]) -> Vocabulary:

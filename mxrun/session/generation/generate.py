@@ -14,7 +14,7 @@ from mxrun.device.interface import Mirror
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import GENERATE, PREFILL
-from mxrun.io.text.vocabulary import TokenDecoder
+from mxrun.io.vocabulary.vocabulary import TokenDecoder
 from mxrun.passes.incremental import PRESENT
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.files import unreadable_error
-from mxrun.io.text.vocabulary import TokenDecoder, Vocabulary
+from mxrun.io.vocabulary.vocabulary import TokenDecoder, Vocabulary
 
 # Tokens that end a text, by the names that vocabularies give them.
 END_TOKENS = ("<|endoftext|>", "</s>", "<eos>", "<end>")

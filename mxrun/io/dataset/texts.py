@@ -13,8 +13,8 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.dataset.buckets import Buckets
 from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.files import check_memory
-from mxrun.io.text.form import TokenForm
-from mxrun.io.text.vocabulary import Vocabulary
+from mxrun.io.vocabulary.form import TokenForm
+from mxrun.io.vocabulary.vocabulary import Vocabulary
 
 PADDING = "<pad>"
 """The token of padding, the first one of a vocabulary that is learned."""

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters, check
-from mxrun.io.text.vocabulary import (
+from mxrun.io.vocabulary.vocabulary import (
     ByteVocabulary,
     CharacterVocabulary,
     Vocabulary,
@@ -84,7 +84,7 @@ def _parsed(content: bytes, path: Path) -> Vocabulary:
     if saved.kind == "bytes":
         return ByteVocabulary()
     if saved.kind == "tokenizer":
-        from mxrun.io.text.tokenizer_file import TokenizerVocabulary
+        from mxrun.io.vocabulary.tokenizer_file import TokenizerVocabulary
 
         return TokenizerVocabulary(saved.tokenizer or "", str(path))
     tokens = saved.tokens or ()

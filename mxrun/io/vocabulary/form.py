@@ -12,14 +12,14 @@ import numpy as np
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed
 from mxrun.io.files import user_path
-from mxrun.io.text.vocabulary import (
+from mxrun.io.vocabulary.vocabulary import (
     ByteVocabulary,
     CharacterVocabulary,
     Vocabulary,
     WordVocabulary,
     code_points,
 )
-from mxrun.io.text.words import with_line_feeds, words_of
+from mxrun.io.vocabulary.words import with_line_feeds, words_of
 
 BYTES, CHARACTERS, WORDS = "bytes", "characters", "words"
 KINDS = (CHARACTERS, BYTES, WORDS)
@@ -63,7 +63,7 @@ class TokenForm:
         if self.tokens == BYTES:
             return ByteVocabulary()
         if self.tokens not in KINDS:
-            from mxrun.io.text.tokenizer_file import read_tokenizer
+            from mxrun.io.vocabulary.tokenizer_file import read_tokenizer
 
             return read_tokenizer(user_path(self.tokens))
         texts = map(with_line_feeds, texts)

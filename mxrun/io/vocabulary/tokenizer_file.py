@@ -10,8 +10,8 @@ import numpy as np
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.files import read_all_bytes
-from mxrun.io.text.vocabulary import Ids, TokenDecoder, Vocabulary
-from mxrun.io.text.words import with_line_feeds
+from mxrun.io.vocabulary.vocabulary import Ids, TokenDecoder, Vocabulary
+from mxrun.io.vocabulary.words import with_line_feeds
 
 # The first version whose files and functions are those used here.
 _MIN_VERSION = (0, 15)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.near_names import listed
-from mxrun.io.text.words import joined, with_line_feeds, words_of
+from mxrun.io.vocabulary.words import joined, with_line_feeds, words_of
 
 Ids = NDArray[np.int32]
 

@@ -1,0 +1,1 @@
+"""Vocabularies: tokens of texts and their ids, what is learned of training, and files of them."""
