@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -43,7 +43,3 @@ class Buckets:
         """Return the buckets of records of these lengths: each in the shortest that holds it."""
         numbers = np.searchsorted(np.array(lengths), records).astype(np.int64)
         return cls(lengths, numbers, fields)
-
-    def part(self, rows: slice | NDArray[np.int64]) -> Buckets:
-        """Return the buckets of some records."""
-        return replace(self, numbers=self.numbers[rows])

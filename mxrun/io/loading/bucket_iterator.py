@@ -30,8 +30,8 @@ class _Target:
 class BucketIterator(DataIterator):
     """Iterator whose batches have records of one bucket each.
 
-    `bucket` is that of the next batch. Its slots have the bucket's length, `bucket_specs(bucket)`,
-    or the length of the longest, as `specs` say: records are then padded to that.
+    `bucket` is that of the next batch. Its slots have the bucket's length, or the length of the
+    longest, as `specs` say: records are then padded to that.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class BucketIterator(DataIterator):
         self._indices.setflags(write=False)
         self._epoch = BucketedEpoch(*(np.zeros(0, np.int64) for _ in range(3)))
         self._part = 0
-        # By the length of the slots.
+        # By the bucket whose length the slots have.
         self._targets: dict[int, _Target] = {}
         self.reset(0)
 
@@ -69,10 +69,7 @@ class BucketIterator(DataIterator):
 
     def bucket_specs(self, bucket: int) -> dict[str, TensorSpec]:
         """Return the specs of all arrays of a batch of a bucket."""
-        return self._specs_of_length(self.bucket_lengths[bucket])
-
-    def _specs_of_length(self, length: int) -> dict[str, TensorSpec]:
-        fields = self._bucket_order.buckets.fields
+        fields, length = self._bucket_order.buckets.fields, self.bucket_lengths[bucket]
         records = {
             name: TensorSpec((length,), spec.dtype) if name in fields else spec
             for name, spec in self._dataset.specs.items()
@@ -112,22 +109,22 @@ class BucketIterator(DataIterator):
         return Batch(valid, self._indices[start : start + self.batch_size])
 
     def _target(self, slots: Slots, bucket: int) -> _Target:
-        """Return the functions that fill these slots; raises InternalError if they do not fit."""
-        fields = self._bucket_order.buckets.fields
-        lengths = [slot.shape[-1] for name, slot in slots.items() if name in fields]
-        length = lengths[0] if lengths else self.bucket_lengths[bucket]
-        if length not in (self.bucket_lengths[bucket], self.bucket_lengths[-1]):
-            # The message names both specs.
-            length = self.bucket_lengths[bucket]
-        known = self._targets.get(length)
+        """Return the functions that fill these slots with a batch of a bucket.
+
+        Raises InternalError for slots that have neither its length nor that of the longest.
+        """
+        fields, longest = self._bucket_order.buckets.fields, self.bucket_lengths[-1]
+        if any(slot.shape[-1] == longest for name, slot in slots.items() if name in fields):
+            bucket = len(self.bucket_lengths) - 1
+        known = self._targets.get(bucket)
         if known is None or known.slots is not slots:
-            check_slots(slots, self._specs_of_length(length))
+            check_slots(slots, self.bucket_specs(bucket))
             writers = [
                 self._gathers[name].writer(self._order, slot)
                 for name, slot in slots.items()
                 if name != SAMPLE_WEIGHT
             ]
-            known = self._targets[length] = _Target(slots, writers, slots.get(SAMPLE_WEIGHT))
+            known = self._targets[bucket] = _Target(slots, writers, slots.get(SAMPLE_WEIGHT))
         return known
 
     def watch_waits(self, on_wait: OnWait) -> None:

@@ -99,11 +99,6 @@ class DataIterator(ABC):
         """Number of the bucket of the next batch; 0 without buckets."""
         return 0
 
-    def bucket_specs(self, bucket: int) -> dict[str, TensorSpec]:
-        """Return the specs of all arrays of a batch of a bucket."""
-        del bucket
-        return self.specs
-
     @property
     def specs(self) -> dict[str, TensorSpec]:
         """Specs of all arrays of a batch: data, labels and sample weights."""
