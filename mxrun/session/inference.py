@@ -422,7 +422,7 @@ def _source(
             )
         )
     if trained.vocabulary is not None and request.arrays is None:
-        return TextSource(trained, request.inputs)
+        return TextSource(trained, request.inputs, request.settings)
     if len(data) > 1:
         raise UserError(
             Diagnostic(

@@ -15,14 +15,12 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
-from mxrun.base.params import Parameters, check
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.config import COMMAND_LINE, SourceNode, overridden
+from mxrun.config import SourceNode
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import evaluation_pipeline
-from mxrun.frontend.instantiate import ParameterPlaces
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS
@@ -39,6 +37,7 @@ from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.text import PLAIN, TableForm
 from mxrun.io.transforms.base import Scale
 from mxrun.session.data_workers import python_transforms
+from mxrun.session.file_settings import PATH, given_settings, with_settings
 from mxrun.session.inference_outputs import label_inputs
 from mxrun.session.planning import staged_name
 from mxrun.train.host_arrays import slots
@@ -47,8 +46,8 @@ from mxrun.train.metric_kind import MetricKind
 
 STANDARD_INPUT = "-"
 STANDARD_INPUT_NAME = "<standard input>"
-# Data set whose options are the settings of tables if training read no tables, and its path.
-_TABLE, _PATH = "csv", "path"
+# Data set whose options are the settings of tables if training read no tables.
+_TABLE = "csv"
 _FOLDER_SUFFIXES = (*SUFFIXES, ".npy", ".csv", ".csv.gz")
 
 
@@ -117,8 +116,7 @@ class FileSource(RecordSource):
 
         scale: the factors of bytes in training. columns: names of a table's data columns; encoding:
         of these. settings: `KEY=VALUE` for the form of tables, such as `label=kind`. Raises
-        UserError for missing files
-        and wrong settings.
+        UserError for missing files and wrong settings.
         """
         pipeline = evaluation_pipeline(built.config.data)
         size = built.model.records[field].elements
@@ -188,11 +186,11 @@ def _table_form(
     request = built.data.get("train")
     options = None if request is None else request.options
     if not hasattr(options, "form"):
-        options = DATASETS.get(_TABLE).options(**{_PATH: STANDARD_INPUT}) if settings else None
+        options = DATASETS.get(_TABLE).options(**{PATH: STANDARD_INPUT}) if settings else None
     given: Mapping[str, SourceNode] = {}
     if options is not None and settings:
-        given = _given(settings)
-        options = _with_options(options, given)
+        given = given_settings(settings)
+        options = with_settings(options, given)
     form: TableForm = getattr(options, "form", PLAIN)
     header = form.header if "header" in given or form.header == "no" else "maybe"
     if "data" in given:
@@ -208,37 +206,6 @@ def _encoded_form(form: TableForm, encoding: TableEncoding, settings: Sequence[s
     data = form.data if is_selected else encoding.source_columns
     size, forms = len(encoding.columns), encoding.forms
     return replace(form, size=size, data=data, columns=None, forms=forms)
-
-
-def _given(settings: Sequence[str]) -> Mapping[str, SourceNode]:
-    """Return the values of `KEY=VALUE`. Raises UserError for others, and for a path."""
-    diagnostics = Diagnostics()
-    start = SourceLocation(COMMAND_LINE, 1, 1)
-    found = overridden(SourceNode({}, start), settings, diagnostics).value
-    assert isinstance(found, Mapping)
-    diagnostics += (
-        Diagnostic(
-            f"{key}= is no setting of a table",
-            found[key].start,
-            hint="name files behind the run, or use --split and KEY=VALUE for a data set",
-        )
-        for key in (_PATH, "dataset", "split")
-        if key in found
-    )
-    if diagnostics:
-        raise UserError(diagnostics)
-    return found
-
-
-def _with_options(options: Parameters, given: Mapping[str, SourceNode]) -> Parameters:
-    """Return a table's options with other values. Raises UserError for wrong ones."""
-    plain = {key: node.plain() for key, node in given.items()}
-    start = SourceLocation(COMMAND_LINE, 1, 1)
-    values = {**options.model_dump(), **plain}
-    changed, problems = check(type(options), values, ParameterPlaces(given, start))
-    if changed is None:
-        raise UserError(problems)
-    return changed
 
 
 def input_files(inputs: Sequence[str]) -> list[str]:

@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.near_names import listed, nearest
 from mxrun.frontend import ModelDefinition
 from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.text.labelled import LabelledTextOptions, text_column
 from mxrun.io.text.lines import TABLE, LabelledTexts, LineForm, file_content
 from mxrun.io.vocabulary.vocabulary import Vocabulary
+from mxrun.session.file_settings import PATH, given_settings, with_settings
 from mxrun.session.records import (
     STANDARD_INPUT,
     STANDARD_INPUT_NAME,
@@ -22,6 +25,9 @@ from mxrun.session.records import (
 )
 from mxrun.session.trained_model import TrainedModel
 
+# Settings that change how files of texts are read.
+_SETTINGS = ("form", "delimiter", "text", "label", "kept")
+
 
 class TextSource(DatasetSource):
     """Texts of files in the given order: the lines of text files, or a column of tables.
@@ -29,12 +35,18 @@ class TextSource(DatasetSource):
     `-` is standard input, which holds lines unless training read another form.
     """
 
-    def __init__(self, trained: TrainedModel, inputs: Sequence[str]) -> None:
-        """Read the files; raises UserError if they cannot be, and for other networks."""
+    def __init__(
+        self, trained: TrainedModel, inputs: Sequence[str], settings: Sequence[str] = ()
+    ) -> None:
+        """Read the files.
+
+        settings: `KEY=VALUE` for their form, such as `text=body`. Raises UserError for files that
+        cannot be read, for wrong settings, and for other networks.
+        """
         assert trained.vocabulary is not None
         files = input_files(inputs)
         built = trained.built
-        options = _options(built)
+        options = _options(built, settings)
         lines: LineForm = getattr(options, "lines", LineForm())
         form = lines.without_labels()
         self._texts = LabelledTexts()
@@ -60,14 +72,32 @@ class TextSource(DatasetSource):
         return shown_path(str(path)), self._numbers[number]
 
 
-def _options(built: ModelDefinition) -> LabelledTextOptions:
-    """Return how training's texts were read; raises UserError if it read one long text."""
+def _options(built: ModelDefinition, settings: Sequence[str]) -> LabelledTextOptions:
+    """Return how training's texts were read, with settings of the files' form.
+
+    Raises UserError if it read one long text, and for wrong settings.
+    """
     request = built.data.get("train")
     if request is None or not isinstance(request.options, LabelledTextOptions):
         problem = "the network continues texts: it has no classes for those of files"
         hint = "--prompt TEXT continues a text, and `mxrun evaluate RUN FILE` measures one"
         raise UserError(Diagnostic(problem, hint=hint))
-    return request.options
+    options: LabelledTextOptions = request.options
+    if not settings:
+        return options
+    given = given_settings(settings)
+    if wrong := [key for key in given if key not in _SETTINGS]:
+        expected, hint = f"one of {listed(_SETTINGS)}", nearest(wrong[0], _SETTINGS)
+        problem = f"{wrong[0]}= is no setting of files of texts"
+        raise UserError(Diagnostic(problem, given[wrong[0]].start, expected, hint=hint))
+    if request.format.of_files:
+        # Training's texts are bundled; files have the form that the data set of files has.
+        own = options.model_dump(exclude_unset=True)
+        model = DATASETS.get(request.format.of_files).options
+        of_files = model.model_validate({**own, PATH: STANDARD_INPUT})
+        assert isinstance(of_files, LabelledTextOptions)
+        options = of_files
+    return with_settings(options, given)
 
 
 def _dataset(

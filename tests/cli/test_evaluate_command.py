@@ -144,7 +144,7 @@ def test_inference_reads_tables_of_any_form(work: Path) -> None:
     ("setting", "words"),
     [
         ("labl=kind", "unknown parameter 'labl'"),
-        ("path=rows.csv", "path= is no setting of a table"),
+        ("path=rows.csv", "path= is no setting of files"),
     ],
 )
 def test_wrong_settings_of_inference_are_refused(work: Path, setting: str, words: str) -> None:

@@ -198,6 +198,13 @@ def test_texts_of_files_are_classified(tmp_path: Path, monkeypatch: pytest.Monke
     ]
     assert [row["top"] for row in table] == [row["top"] for row in lines] * 2
     assert lines[0]["top"][0]["name"] == "Romeo and Juliet"
+    # Settings say how the files are read.
+    Path("own.csv").write_text("kind/body\n" + "".join(f'7/"{text}"\n' for text in texts))
+    own = result("infer", "net", "own.csv", "text=body", "delimiter=/")["results"]
+    assert [row["top"] for row in own] == [row["top"] for row in lines]
+    assert "tokens= is no setting of files of texts" in refused(
+        "infer", "net", "own.csv", "tokens=bytes"
+    )
     # Blank lines have no record, and leave the numbers of the others.
     Path("spaced.txt").write_text("\n" + " \r\n\n".join(texts))
     Path("spaced.csv").write_text("\n\n".join(["id,text", *(f'7,"{text}"' for text in texts)]))
