@@ -15,7 +15,6 @@ from mxrun.codegen.jit import compact, inlined, team_member
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
-    exp2_lanes,
     keep_lanes,
     lanes,
     load_lanes,
@@ -27,8 +26,6 @@ from mxrun.codegen.vectors import (
 )
 from mxrun.ops.attention.blocks import (
     CELLS,
-    LN2,
-    LOG2_E,
     PANEL,
     ROWS,
     AttentionTensors,
@@ -53,6 +50,7 @@ from mxrun.ops.attention.blocks import (
     write_row,
 )
 from mxrun.ops.attention.shapes import AttentionSizes, padded
+from mxrun.ops.softmax.loops import exponentials
 
 
 class AttentionBackward(AttentionTensors):
@@ -83,7 +81,7 @@ class BackwardScratch(NamedTuple):
     Of a head of keys and values: keys as right factors, panels of both, and the sums of their
     gradients. Of a head of queries: the sums of its gradient; queries and output gradients as left
     and as right factors, which are the same unless paired; statistics, the sum of output times
-    gradient and logsumexp in base 2 of each query. Of a block: scores, which the probabilities
+    gradient and logsumexp of each query. Of a block: scores, which the probabilities
     overwrite unless paired, and behind them the gradients of the probabilities; the gradients of
     the scores as left factors over keys and, turned, over queries.
     """
@@ -137,7 +135,7 @@ def scratch_of(call: AttentionBackward, own: int) -> BackwardScratch:
 
 @inlined
 def output_statistics(call: AttentionBackward, to: int, sequence: int, head: int) -> None:
-    """Write the sum of output times gradient of each query, and its logsumexp in base 2."""
+    """Write the sum of output times gradient of each query, and its logsumexp."""
     scratch, width = call.scratch, call.value_size
     row = call.heads * width
     first = sequence * call.queries * row + head * width
@@ -150,10 +148,9 @@ def output_statistics(call: AttentionBackward, to: int, sequence: int, head: int
             grad = load_lanes(call.output_grad, at + j, width - j)
             total = add_lanes(total, multiply_lanes(output, grad))
         scratch[to + 2 * query] = sum_lanes(total, LANES)
-        most = call.logsumexp[statistics + query]
-        # logsumexp is -inf if no key is read, and may be NaN.
-        shift = most * np.float32(LOG2_E)
-        if most == -math.inf:
+        shift = call.logsumexp[statistics + query]
+        # It is -inf if no key is read, and may be NaN.
+        if shift == -math.inf:
             shift = np.float32(0)
         scratch[to + 2 * query + 1] = shift
 
@@ -184,7 +181,7 @@ def probabilities_of(
     """Return sixteen probabilities p, and p * (d - sum) for their gradients d."""
     scratch, zero = call.scratch, lanes(np.float32(0))
     vector = scaled_scores(call, at, mask, valid)
-    vector = exp2_lanes(subtract_lanes(vector, lanes(scratch[statistics + 1])))
+    vector = exponentials(subtract_lanes(vector, lanes(scratch[statistics + 1])))
     if valid < LANES:
         vector = keep_lanes(vector, valid, zero)
     grad = subtract_lanes(load_lanes(scratch, at + CELLS, LANES), lanes(scratch[statistics]))
@@ -332,7 +329,7 @@ def query_head_gradients(
             add_key_gradients(call, block, own.by_key, own.right_queries, step, own.key_sums)
             add_query_gradients(call, block, own.by_query, own.keys, own.query_sums)
     output = HeadRows(call.query_grad, queries.at, call.query_row, call.queries, size)
-    factor = lanes(call.scale * np.float32(LN2))
+    factor = lanes(call.scale)
     write_rows(call, output, own.query_sums, factor, call.is_query_added)
 
 
@@ -352,7 +349,7 @@ def shared_head_gradients(
     for head in range(group * together, (group + 1) * together):
         query_head_gradients(call, own, sequence, head, read)
     output = HeadRows(call.key_grad, keys.at, call.key_row, call.keys, size)
-    factor, one = lanes(call.scale * np.float32(LN2)), lanes(np.float32(1))
+    factor, one = lanes(call.scale), lanes(np.float32(1))
     write_rows(call, output, own.key_sums, factor, call.is_key_added)
     output = HeadRows(call.value_grad, values.at, call.value_row, call.keys, width)
     write_rows(call, output, own.value_sums, one, call.is_value_added)

@@ -7,7 +7,6 @@ queries, which leave out most of the pairs that are not read.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,6 @@ from mxrun.codegen.vectors import (
     add_lanes,
     lanes,
     load_lanes,
-    multiply_add_lanes,
     multiply_lanes,
     pair_lanes,
     store_lanes,
@@ -31,15 +29,13 @@ from mxrun.codegen.vectors import (
 ROWS = PANEL = 64
 STRIP = 16
 CELLS = ROWS * PANEL
-LOG2_E = math.log2(math.e)
-LN2 = math.log(2)
 
 
 class AttentionTensors(Arguments):
     """Arguments of all loops of attention.
 
     query, key, value: heads side by side in rows `query_row`, `key_row` and `value_row` apart.
-    scale: factor of the scores, times log2(e). mask, lengths: None if not used; the mask of a
+    scale: factor of the scores. mask, lengths: None if not used; the mask of a
     sequence begins `mask_sequence` elements after the one before, that of a head `mask_head`.
     scratch: `thread_words` for each thread of the team. is_paired: whether the factors of products
     are pairs of bfloat16, in `halves`, which is the same memory.
@@ -257,11 +253,10 @@ def mask_at(call: AttentionTensors, sequence: int, head: int, query: int) -> int
 
 @inlined
 def scaled_scores(call: AttentionTensors, at: int, mask: int, valid: int) -> Any:
-    """Return sixteen scores of scratch space times log2(e), with the mask."""
+    """Return sixteen scores of scratch space times the scale, with the mask."""
     vector = multiply_lanes(load_lanes(call.scratch, at, LANES), lanes(call.scale))
     if call.mask is not None:
-        added = load_lanes(call.mask, mask, valid)
-        vector = multiply_add_lanes(added, lanes(np.float32(LOG2_E)), vector)
+        vector = add_lanes(vector, load_lanes(call.mask, mask, valid))
     return vector
 
 

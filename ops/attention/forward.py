@@ -12,20 +12,18 @@ from mxrun.codegen.jit import compact, inlined, team_member
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
-    exp2_lanes,
     keep_lanes,
     lanes,
     largest_lane,
     load_lanes,
     maximum_lanes,
-    multiply_add_lanes,
     multiply_lanes,
     store_lanes,
+    subtract_lanes,
     sum_lanes,
 )
 from mxrun.ops.attention.blocks import (
     CELLS,
-    LN2,
     PANEL,
     ROWS,
     AttentionTensors,
@@ -49,6 +47,7 @@ from mxrun.ops.attention.blocks import (
     write_row,
 )
 from mxrun.ops.attention.shapes import AttentionSizes, padded
+from mxrun.ops.softmax.loops import exponentials
 
 # Panels of scores that are in memory at a time.
 PANELS = 8
@@ -124,16 +123,18 @@ def row_exponentials(
 
     Those of keys that are not read become 0.
     """
-    total, subtracted = lanes(np.float32(0)), lanes(-shift)
+    total, subtracted = lanes(np.float32(0)), lanes(shift)
     last = keys_read(call, block.end, block.query + row)
-    factor = lanes(call.scale if call.mask is None else np.float32(1))
     for panel in range(block.first, block.end, PANEL):
         height = strip_rows(call, block.query, panel)
         width = strip_keys(call, block, row // height * height, height, panel)
         at = scores + (panel - block.first) * ROWS + row * PANEL
         for j in range(0, width, LANES):
             vector = load_lanes(call.scratch, at + j, LANES)
-            vector = exp2_lanes(multiply_add_lanes(vector, factor, subtracted))
+            if call.mask is None:
+                vector = multiply_lanes(vector, lanes(call.scale))
+            # Not fused: the largest exponent is 0 only if its product is rounded as the shift was.
+            vector = exponentials(subtract_lanes(vector, subtracted))
             if last - panel - j < LANES:
                 vector = keep_lanes(vector, last - panel - j, lanes(np.float32(0)))
             # In bfloat16 this overwrites scores that have been read.
@@ -160,7 +161,7 @@ def block_row(call: AttentionForward, block: ScoreBlock, own: ForwardScratch, ro
         shift = highest
     total = row_exponentials(call, block, own.scores, row, shift)
     if block.first:
-        factor = exp2_lanes(lanes(scratch[own.maxima + row] - shift))
+        factor = exponentials(lanes(scratch[own.maxima + row] - shift))
         total += scratch[own.totals + row] * sum_lanes(factor, 1)
         wide = rounded_up(call.value_size, LANES)
         for j in range(own.sums + row * wide, own.sums + (row + 1) * wide, LANES):
@@ -185,7 +186,7 @@ def store_block(call: AttentionForward, block: ScoreBlock, own: ForwardScratch) 
             write_row(call.output, at, scratch, place, size, lanes(factor), call.is_added)
         if call.logsumexp is not None:
             at = (block.sequence * call.heads + block.head) * call.queries + query
-            call.logsumexp[at] = highest * LN2 + math.log(np.float64(total))
+            call.logsumexp[at] = highest + math.log(np.float64(total))
 
 
 @inlined

@@ -22,7 +22,7 @@ from mxrun.ops.attention.backward import (
     attention_gradient_loop,
     backward_words,
 )
-from mxrun.ops.attention.blocks import LOG2_E, ROWS
+from mxrun.ops.attention.blocks import ROWS
 from mxrun.ops.attention.forward import (
     AttentionForward,
     attention_loop,
@@ -207,7 +207,7 @@ def _tensors(
         "key_row": rows[1],
         "value": slots[2],
         "value_row": rows[2],
-        "scale": prop.scale_of(sizes) * LOG2_E,
+        "scale": prop.scale_of(sizes),
         "causal": int(p.causal),
         "mask": source(others) if p.use_mask else None,
         "mask_sequence": pairs * mask[1] * (mask[0] > 1),

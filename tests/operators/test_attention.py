@@ -151,3 +151,30 @@ def test_scratch_space_does_not_grow_with_the_square_of_the_steps(dtype: str) ->
     kernel = COMPILED.prepare_forward(prop, request)
     assert kernel is not None
     assert kernel.workspace_bytes < 4 * steps * (2 * size + 1) + (1 << 20)
+
+
+def test_scores_that_differ_by_more_than_an_exponent_give_one_key_each() -> None:
+    """Rounding of the largest scores is far above 1: none of it may reach an exponential."""
+    prop = attention(2, 1)
+    given, outputs = tensors(prop, (2, 1, 70, 40, 8))
+    for each in given[:2]:
+        each *= 1e10
+    expected = results(NUMPY, prop, given, outputs, 1)[:2]
+    for own, other in zip(results(COMPILED, prop, given, outputs, 2)[:2], expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("least", [-3e38, np.finfo(np.float32).min], ids=str)
+def test_a_mask_of_the_least_number_still_selects_keys(least: float) -> None:
+    """It equals -inf beside other numbers; a row of nothing else gives the mean of the values."""
+    prop = attention(2, 1, use_mask=True)
+    given, outputs = tensors(prop, (2, 1, 70, 40, 8))
+    mask = np.zeros((1, 1, 70, 40), np.float32)
+    mask[..., 10:] = least
+    mask[..., 3, :] = least
+    given.append(mask)
+    expected = results(NUMPY, prop, given, outputs, 1)
+    found = results(COMPILED, prop, given, outputs, 2)
+    np.testing.assert_allclose(found[0][:, 3, :8], given[2].mean(axis=1), rtol=1e-4, atol=1e-6)
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=2e-5, atol=2e-5)
