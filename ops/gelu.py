@@ -10,7 +10,7 @@ from pydantic import Field
 from mxrun.base.params import Parameters
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.register import implement, register
-from mxrun.operator.scalar import gelu, sigmoid
+from mxrun.operator.scalar import gelu, minimum, sigmoid
 from mxrun.operator.simple import (
     MapImplementation,
     SimpleEntry,
@@ -28,6 +28,8 @@ Scalar = Any
 # sigmoid(x * (_SLOPE + _CUBIC * x^2)).
 _SLOPE = 2 * math.sqrt(2 / math.pi)
 _CUBIC = 0.044715 * _SLOPE
+# Square from which on sigmoid is 0 or 1, in float64 too.
+_FAR = 1e4
 
 
 class GeluParameters(Parameters):
@@ -47,7 +49,9 @@ def approximate_gelu_gradient(g: Scalar, x: Scalar) -> Scalar:
     """Return the product rule's gradient, with sigmoid' = sigmoid * (1 - sigmoid)."""
     square = x * x
     step = sigmoid(x * (_SLOPE + _CUBIC * square))
-    return g * (step * (1 + x * (1 - step) * (_SLOPE + 3 * _CUBIC * square)))
+    # sigmoid' first: it is 0 where a product of x and the slope would be infinite.
+    slope = _SLOPE + 3 * _CUBIC * minimum(square, _FAR)
+    return g * (step + x * (step * (1 - step)) * slope)
 
 
 _ENTRIES: dict[str, SimpleEntry] = {

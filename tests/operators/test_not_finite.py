@@ -145,3 +145,24 @@ def test_the_loss_of_a_nan_row_with_a_label_outside_the_classes_is_nan(outside: 
             losses[implementation.name] = float(done.outputs[1][0])
     assert NUMPY.name in losses
     assert all(map(math.isnan, losses.values())), losses
+
+
+@pytest.mark.parametrize(
+    ("operator", "parameters"),
+    [("gelu", {}), ("gelu", {"approximate": "tanh"}), ("silu", {}), ("sigmoid", {}), ("tanh", {})],
+    ids=str,
+)
+def test_gradients_of_far_finite_data_are_those_of_a_step(
+    operator: str, parameters: dict[str, object]
+) -> None:
+    """No square or cube of data that overflows may become NaN."""
+    prop = create(operator, parameters)
+    sizes = np.array([1e3, 1e10, 1e14, 1e19, 1e30, 3e38], np.float32)
+    data = np.concatenate([-sizes, sizes])
+    is_step = operator in ("gelu", "silu")
+    for implementation in all_implementations(prop):
+        done = forward(implementation, prop, [data], [np.zeros_like(data)])
+        assert done is not None
+        given = BackwardData([np.ones_like(data)], [data], done.outputs)
+        (gradient,) = backward(implementation, prop, given, [np.zeros_like(data)], done)
+        np.testing.assert_array_equal(gradient, (data > 0) * is_step)
