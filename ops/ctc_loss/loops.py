@@ -185,11 +185,14 @@ def forward_variables(call: Alignments, n: int, steps: int, count: int, own: int
 @inlined
 def write_probabilities(call: Alignments, n: int, t: int, own: int) -> None:
     """gradient[t, n] = probabilities of a step."""
-    at, shift = row_of(call, n, t), lanes(np.float32(call.scratch[own + t]))
+    at, total = row_of(call, n, t), call.scratch[own + t]
+    # The difference to a float32 number near data is exact; the rest of the logarithm is small.
+    shift = np.float32(total)
+    near, rest = lanes(shift), lanes(np.float32(total - np.float64(shift)))
     for j in range(0, call.classes, LANES):
         count = call.classes - j
-        vector = exponentials(subtract_lanes(load_lanes(call.data, at + j, count), shift))
-        store_lanes(call.gradient, at + j, vector, count)
+        vector = subtract_lanes(load_lanes(call.data, at + j, count), near)
+        store_lanes(call.gradient, at + j, exponentials(subtract_lanes(vector, rest)), count)
 
 
 @inlined
@@ -246,7 +249,7 @@ def ctc_loop(call: Alignments) -> None:
                     write_probabilities(call, n, t, own)
                 else:
                     clear_step(call, n, t)
-            if fitting:
+            if fitting and loss != math.inf:
                 subtract_shares(call, n, steps, count, own, -loss)
 
 

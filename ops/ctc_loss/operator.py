@@ -70,9 +70,11 @@ class CTCLossProperty(OperatorProperty[CTCLossParameters]):
     data [T, N, C] (layout NTC: [N, T, C]), label [N, L], data_lengths and label_lengths [N] if
     used, output [N]. An alignment names one class at each step; without repetitions and then
     without blanks it is the label. A label that fits into no alignment has loss 0 and gradient 0,
-    as in MXNet, and a label outside the classes counts as the nearest class. The hidden output
-    gradient is that of data for an output's gradient of 1, by which backward multiplies it. Steps
-    beyond the length have a zero gradient. A network adds MakeLoss to train with it.
+    as in MXNet, and a label outside the classes counts as the nearest class. A label of probability
+    0, which data of -inf give, has an infinite loss; no alignment has a share of it, so that its
+    gradient is the softmax, as in MXNet. The hidden output gradient is that of data for an output's
+    gradient of 1, by which backward multiplies it. Steps beyond the length have a zero gradient. A
+    network adds MakeLoss to train with it.
     """
 
     type_string = "CTCLoss"
@@ -215,11 +217,13 @@ class CTCLoss(Operator):
         before = _scan(seen, skips)
         after = _scan(seen[::-1, ::-1], skips[::-1])[::-1, ::-1]
         total = np.logaddexp.reduce(before[-1, -2:])
+        gradient = np.exp(logarithms)
+        if np.isneginf(total):
+            return math.inf, gradient
         # A class of probability 0 has no share; both variables count it, and it is taken out once.
         with np.errstate(invalid="ignore"):
             joint = before + after - seen - total
         shares = np.exp(np.where(np.isneginf(seen), seen, joint))
-        gradient = np.exp(logarithms)
         for place, symbol in enumerate(symbols):
             gradient[:, symbol] -= shares[:, place]
         return -total, gradient
