@@ -10,16 +10,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-import numpy as np
 from pydantic import Field
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape
-from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, Float32s, Int64s, Integer, Table
+from mxrun.codegen.arguments import HEADER_SLOTS, Float32s, Int64s, Integer, Table
 from mxrun.codegen.jit import call_address, inlined, integer, native, share
-from mxrun.codegen.vectors import LANES, add_lanes, load_lanes, store_lanes
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -38,7 +36,7 @@ from mxrun.operator.property import OperatorProperty, PartialInference, PartialS
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import unify
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.column_sum import RowBlocks
+from mxrun.ops.column_sum import GROUP, BlockedRows, RowBlocks, add_rows, clear
 from mxrun.ops.gelu import (
     approximate_gelu,
     approximate_gelu_gradient,
@@ -58,8 +56,6 @@ _CHUNK = 4096
 # Argument block of a map's code, in words; each thread has its own.
 _BLOCK_WORDS = 16
 _WORD, _FLOAT_BYTES = 8, 4
-# Columns that are added at a time: four sums whose additions do not depend on each other.
-_GROUP = 4 * LANES
 # Tensors of the map: its output, the output's gradient and data.
 _TENSORS = 3
 
@@ -168,22 +164,17 @@ class BiasActivation(Operator):
         call.store(data=gradient, bias=gradient.reshape(-1, data.shape[-1]).sum(axis=0))
 
 
-class SummedMap(Arguments):
+class SummedMap(BlockedRows):
     """Map of tensors [rows, columns], and the sums of its output's rows [blocks, columns].
 
     chunk_rows: rows for which the map's code runs at a time. tensors: addresses of output and
     operands. scratch_words: words of the team's scratch space; words, scratch_address: this space.
     """
 
-    rows: Integer
-    columns: Integer
-    blocks: Integer
-    rows_per_block: Integer
     chunk_rows: Integer
     code: Integer
     tensors: Table
     output: Float32s
-    sums: Float32s
     scratch_words: Integer
     words: Int64s
     scratch_address: Integer
@@ -199,32 +190,6 @@ def map_rows(call: SummedMap, own: int, first: int, last: int) -> None:
     call_address(call.code, call.scratch_address + _WORD * own, 0, 0, 0, 0, 0)
 
 
-@inlined
-def add_rows(call: SummedMap, first: int, last: int, to: int) -> None:
-    """Add rows first to last - 1 of the output to the sums that begin at `to`, in order."""
-    columns, sums, output = call.columns, call.sums, call.output
-    groups = columns // _GROUP * _GROUP
-    for j in range(0, groups, _GROUP):
-        at = to + j
-        a, b = load_lanes(sums, at, LANES), load_lanes(sums, at + LANES, LANES)
-        c, d = load_lanes(sums, at + 2 * LANES, LANES), load_lanes(sums, at + 3 * LANES, LANES)
-        for row in range(first, last):
-            place = row * columns + j
-            a = add_lanes(a, load_lanes(output, place, LANES))
-            b = add_lanes(b, load_lanes(output, place + LANES, LANES))
-            c = add_lanes(c, load_lanes(output, place + 2 * LANES, LANES))
-            d = add_lanes(d, load_lanes(output, place + 3 * LANES, LANES))
-        store_lanes(sums, at, a, LANES)
-        store_lanes(sums, at + LANES, b, LANES)
-        store_lanes(sums, at + 2 * LANES, c, LANES)
-        store_lanes(sums, at + 3 * LANES, d, LANES)
-    for j in range(groups, columns, LANES):
-        count, total = columns - j, load_lanes(sums, to + j, columns - j)
-        for row in range(first, last):
-            total = add_lanes(total, load_lanes(output, row * columns + j, count))
-        store_lanes(sums, to + j, total, count)
-
-
 @native
 def summed_map_loop(call: SummedMap) -> None:
     """Run the map's code, and add the rows that it wrote as `column_sums_loop` does."""
@@ -236,13 +201,13 @@ def summed_map_loop(call: SummedMap) -> None:
     begin, end = share(call.blocks * 16)
     for block in range(begin // 16, end // 16):
         to = block * columns
-        for j in range(to, to + columns):
-            call.sums[j] = np.float32(0)
+        clear(call.sums, to, columns)
         beyond = min((block + 1) * call.rows_per_block, call.rows)
         for first in range(block * call.rows_per_block, beyond, call.chunk_rows):
             last = min(first + call.chunk_rows, beyond)
             map_rows(call, own, first, last)
-            add_rows(call, first, last, to)
+            for c in range(0, columns, GROUP):
+                add_rows(call, call.output, first, last, c, to + c)
 
 
 @implement("_bias_activation", backend="jit")
@@ -278,11 +243,13 @@ class CompiledBiasActivation(Implementation):
         part = kernel.part(gradient, operands, data.elements, device=device)
         blocks = RowBlocks(data.elements // data.shape[-1], data.shape[-1])
         parts: list[KernelPart] = [part]
+        sums_bytes = 0
         if request.requests[BIAS] is not OpReqType.NULL:
             parts = [*_summed(part, (gradient, *operands), sums, blocks, device)]
+            sums_bytes = blocks.sums_bytes * (len(parts) > 1)
         return native_kernel(
             self.name,
-            [ChainPart(tuple(parts), (blocks.sums_bytes, data.nbytes * is_scratch))],
+            [ChainPart(tuple(parts), (sums_bytes, data.nbytes * is_scratch))],
             (data, data, None, None),
             (data, bias),
             request.requests,
@@ -303,24 +270,21 @@ def _summed(
     slots: of the gradient and of the map's operands. sums: space for those of the blocks, if there
     are several.
     """
-    total, words = target(BIAS), Scratch()
-    sums = sums if blocks.blocks > 1 else total
+    total, words, is_one = target(BIAS), Scratch(), blocks.count == 1
     arguments = SummedMap(
         rows=blocks.rows,
         columns=blocks.columns,
-        blocks=blocks.blocks,
+        blocks=blocks.count,
         rows_per_block=blocks.rows_per_block,
         chunk_rows=max(1, _CHUNK // blocks.columns),
         code=Code(part.function),
         tensors=slots,
         output=slots[0],
-        sums=sums,
+        sums=total if is_one else sums,
         scratch_words=_BLOCK_WORDS * part.threads,
         words=words,
         scratch_address=words,
     )
     scratch = _WORD * _BLOCK_WORDS * part.threads
-    return [
-        LoopPart(summed_map_loop, arguments, part.threads, scratch),
-        *blocks.total_parts(sums, total, device),
-    ]
+    loop = LoopPart(summed_map_loop, arguments, part.threads, scratch)
+    return [loop] if is_one else [loop, blocks.total_part(sums, total, device)]

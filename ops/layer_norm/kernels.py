@@ -26,21 +26,15 @@ from mxrun.operator.native_kernel import (
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.operator.scalar import without_add_requests
 from mxrun.ops.chain import ChainPart, between
+from mxrun.ops.column_sum import RowBlocks
 from mxrun.ops.layer_norm.loops import (
     RowGradients,
     RowNormalization,
-    ScaleGradients,
     normalize_rows_loop,
     row_gradients_loop,
-    scale_gradients_loop,
 )
 from mxrun.ops.layer_norm.operator import BETA, DATA, GAMMA, STATISTICS, RowNormProperty
 from mxrun.ops.strided_map import permuted_part
-
-# Rows whose gradients of gamma and beta are added to one sum: at least _MIN_ROWS, so that the sums
-# of all blocks are much smaller than data, and few blocks, but enough for large teams.
-_MIN_ROWS = 32
-_MAX_BLOCKS = 32
 
 
 @dataclass(frozen=True)
@@ -60,17 +54,9 @@ class RowLayout:
         return self.data.elements // self.columns
 
     @property
-    def rows_per_block(self) -> int:
-        return max(_MIN_ROWS, -(-self.rows // _MAX_BLOCKS))
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.rows // self.rows_per_block)
-
-    @property
-    def sums_bytes(self) -> int:
-        """Bytes of the blocks' sums."""
-        return 8 * self.blocks * self.columns
+    def blocks(self) -> RowBlocks:
+        """Blocks of rows whose sums are [blocks, 2, columns], for gamma and beta."""
+        return RowBlocks(self.rows, 2 * self.columns)
 
     @property
     def team(self) -> int:
@@ -102,7 +88,7 @@ class RowLayout:
 
 @implement("LayerNorm", "RMSNorm", backend="jit")
 class CompiledRowNorm(Implementation):
-    """One loop over rows that stay in the cache; a second one sums the gradients of gamma."""
+    """One loop over rows that stay in the cache; others sum the gradients of gamma and beta."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
         """Prepare statistics and output, row by row."""
@@ -190,14 +176,14 @@ def _gradients(prop: RowNormProperty, request: BackwardRequest, rows: RowLayout)
         data_grad=written,
         is_added=int(not transposed and request.requests[DATA] is OpReqType.ADD),
         sums=None,
-        blocks=rows.blocks,
-        rows_per_block=rows.rows_per_block,
+        blocks=rows.blocks.count,
+        rows_per_block=rows.blocks.rows_per_block,
     )
     sums = between(2 if transposed else 0)
     parts += gradient_parts(gradients, scale_grads, rows, sums)
     if transposed and data_grad is not None:
         parts.append(rows.from_rows(data_grad, between(0)))
-    sizes = (*(rows.data.nbytes,) * 2 * transposed, rows.sums_bytes)
+    sizes = (*(rows.data.nbytes,) * 2 * transposed, rows.blocks.sums_bytes)
     return ChainPart(tuple(parts), sizes if any(scale_grads) else sizes[:-1])
 
 
@@ -207,21 +193,15 @@ def gradient_parts(
     """Return the loop of the rows' gradients, and the sums for gamma and beta where requested.
 
     gradients: arguments without `sums`. scale_grads: of gamma and, if there is one, beta. sums:
-    scratch tensor of the chain, in which the first loop leaves what the second one adds.
+    scratch tensor of the chain, in which the first loop leaves what those after it add.
     """
     if any(scale_grads):
         gradients = replace(gradients, sums=sums)
     parts: list[KernelPart] = [LoopPart(rows.of(row_gradients_loop), gradients, rows.team)]
-    if any(scale_grads):
-        totals = ScaleGradients(
-            columns=rows.columns,
-            blocks=rows.blocks,
-            sums=sums,
-            gamma_grad=scale_grads[0],
-            beta_grad=scale_grads[1] if len(scale_grads) > 1 else None,
-        )
-        team = rows.device.team_for_elements(2 * rows.blocks * rows.columns)
-        parts.append(LoopPart(scale_gradients_loop, totals, team))
+    for index, total in enumerate(scale_grads):
+        if total is not None:
+            columns = range(index * rows.columns, (index + 1) * rows.columns)
+            parts.append(rows.blocks.total_part(sums, total, rows.device, columns=columns))
     return parts
 
 

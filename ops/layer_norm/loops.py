@@ -24,6 +24,7 @@ from mxrun.codegen.vectors import (
     subtract_lanes,
     sum_lanes,
 )
+from mxrun.ops.column_sum import clear
 from mxrun.ops.row_sum import row_sum
 
 # Elements of a row that are summed in float32.
@@ -225,8 +226,7 @@ def row_gradients_loop(call: RowGradients) -> None:
     for block in range(begin // 16, end // 16):
         own = 2 * block * columns
         if call.sums is not None:
-            for j in range(own, own + 2 * columns):
-                call.sums[j] = np.float32(0)
+            clear(call.sums, own, 2 * columns)
         last = min((block + 1) * call.rows_per_block, call.rows)
         for row in range(block * call.rows_per_block, last):
             at, average = row * columns, np.float32(0)
@@ -241,31 +241,3 @@ def row_gradients_loop(call: RowGradients) -> None:
                     data_gradient_vector(call, at, j, values, means, LANES)
                 if full < columns:
                     data_gradient_vector(call, at, full, values, means, columns - full)
-
-
-class ScaleGradients(Arguments):
-    """Arguments of `scale_gradients_loop`: sums [blocks, 2, columns]."""
-
-    columns: Integer
-    blocks: Integer
-    sums: Float32s
-    gamma_grad: Float32s
-    beta_grad: Float32s
-
-
-@native
-def scale_gradients_loop(call: ScaleGradients) -> None:
-    """gamma_grad[c], beta_grad[c] = sums of the blocks' sums, in order; None: not requested."""
-    columns = call.columns
-    begin, end = share(columns)
-    for c in range(begin, end, LANES):
-        count = end - c
-        first, second = lanes(0.0), lanes(0.0)
-        for block in range(call.blocks):
-            place = 2 * block * columns + c
-            first = add_lanes(first, load_lanes(call.sums, place, count))
-            second = add_lanes(second, load_lanes(call.sums, place + columns, count))
-        if call.gamma_grad is not None:
-            store_lanes(call.gamma_grad, c, first, count)
-        if call.beta_grad is not None:
-            store_lanes(call.beta_grad, c, second, count)

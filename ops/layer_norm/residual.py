@@ -246,8 +246,8 @@ class CompiledAddNorm(Implementation):
             data_grad=lhs_grad or rhs_grad,
             is_added=0,
             sums=None,
-            blocks=rows.blocks,
-            rows_per_block=rows.rows_per_block,
+            blocks=rows.blocks.count,
+            rows_per_block=rows.blocks.rows_per_block,
         )
         parts = gradient_parts(gradients, scale_grads, rows, between(0))
         if lhs_grad is not None and rhs_grad is not None:
@@ -257,7 +257,7 @@ class CompiledAddNorm(Implementation):
         shifts = (None,) * len(scales[1:])
         return native_kernel(
             self.name,
-            [ChainPart(tuple(parts), (rows.sums_bytes,) if any(scale_grads) else ())],
+            [ChainPart(tuple(parts), (rows.blocks.sums_bytes,) if any(scale_grads) else ())],
             (*heads, None, None, scales[0], *shifts, None, lhs, *statistics),
             (lhs, rhs, *scales),
             request.requests,
