@@ -46,8 +46,7 @@ class OnednnRNN(Implementation):
         layout = _layout(prop, request)
         if layout is None:
             return None
-        p, names = prop.parameters, prop.list_arguments()
-        drops = p.has_mask and request.is_train
+        drops = prop.parameters.has_mask and request.is_train
         results = dict(zip(prop.list_outputs(), request.requests, strict=True))
         wanted = {name for name, req in results.items() if req is not OpReqType.NULL}
         if "mask" in wanted and not drops:
@@ -66,35 +65,19 @@ class OnednnRNN(Implementation):
             spec = request.outputs[-1]
             mask = found.get("mask") or build.space("mask", spec)
             _draw(build, request, mask, spec)
-        read = (*names, *prop.list_auxiliary_states())
-        arguments = {name: source(number) for number, name in enumerate(read)}
-        prefix = "carried_" if p.carries else ""
-        slots = ForwardSlots(
-            data=arguments["data"],
-            vector=arguments["parameters"],
-            state=arguments.get(f"{prefix}state"),
-            state_cell=arguments.get(f"{prefix}state_cell"),
-            lengths=arguments.get("sequence_length"),
-            output=found.get("output") or build.space("output", low),
-            output_dtype=low.dtype,
-            last_state=found.get("state"),
-            last_cell=found.get("state_cell"),
-            first_state=found.get("first_state"),
-            first_cell=found.get("first_state_cell"),
-            mask=mask,
-            records=records,
-        )
+        slots = _forward_slots(prop, request, build, found, mask, records)
         try:
             ForwardParts(build, slots).add()
         except Unsupported:
             return None
+        read = len(prop.list_arguments()) + len(prop.list_auxiliary_states())
         inputs = [spec.with_layout(PLAIN) for spec in request.inputs]
         inputs[_DATA] = replace(inputs[_DATA], dtype=layout.dtype)
         flops = prop.flops([layout.data], [])
         return native_kernel(
             self.name,
             [build.chain()],
-            (*inputs[: len(read)], *(each if drops else None for each in inputs[len(read) :])),
+            (*inputs[:read], *(each if drops else None for each in inputs[read:])),
             tuple(spec.with_layout(PLAIN) for spec in request.outputs),
             request.requests,
             request.device,
@@ -143,6 +126,38 @@ class OnednnRNN(Implementation):
             flops=2 * request.forward.flops,
         )
         return replace(kernel, in_place=tuple(space.in_place))
+
+
+def _forward_slots(
+    prop: RNNProperty,
+    request: ForwardRequest,
+    build: KernelBuilder,
+    outputs: Mapping[str, Slot],
+    mask: Slot | None,
+    records: Mapping[TensorKey, RowTensor],
+) -> ForwardSlots:
+    """Return the tensors of a forward call; the output has space of its own if nobody wants it.
+
+    outputs: those that are wanted.
+    """
+    names = (*prop.list_arguments(), *prop.list_auxiliary_states())
+    arguments = {name: source(number) for number, name in enumerate(names)}
+    prefix, output = "carried_" if prop.parameters.carries else "", request.outputs[0]
+    return ForwardSlots(
+        data=arguments["data"],
+        vector=arguments["parameters"],
+        state=arguments.get(f"{prefix}state"),
+        state_cell=arguments.get(f"{prefix}state_cell"),
+        lengths=arguments.get("sequence_length"),
+        output=outputs.get("output") or build.space("output", output),
+        output_dtype=output.dtype,
+        last_state=outputs.get("state"),
+        last_cell=outputs.get("state_cell"),
+        first_state=outputs.get("first_state"),
+        first_cell=outputs.get("first_state_cell"),
+        mask=mask,
+        records=records,
+    )
 
 
 def _read_specs(request: BackwardRequest, layout: SequenceLayout) -> list[TensorSpec | None]:
