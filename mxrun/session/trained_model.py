@@ -104,7 +104,9 @@ class TrainedModel:
     @property
     def names_of_outputs(self) -> tuple[str, ...]:
         """Names of the classes; of a network that continues texts, its tokens in quotes."""
-        if self.classes or self.vocabulary is None:
+        train = self.built.data.get("train")
+        continues = train is not None and train.format.learns_vocabulary
+        if self.classes or self.vocabulary is None or not continues:
             return self.classes
         return tuple(repr(self.vocabulary.token(each)) for each in range(len(self.vocabulary)))
 

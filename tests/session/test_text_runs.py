@@ -230,6 +230,31 @@ def test_texts_of_files_are_classified(tmp_path: Path, monkeypatch: pytest.Monke
     assert (found.records, found.source) == (3, "text_lines more.txt, all")
 
 
+def test_classes_that_are_numbers_are_not_named_like_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.txt").write_text("0\ta\n1\tb\n2\ta b\n3\tb a\n")
+    Path("net.yaml").write_text(
+        """\
+name: numbers
+network:
+  inputs: {data: [2], label: []}
+  layers:
+    - Embedding: {name: embed, input_dim: 4, output_dim: 2}
+    - FullyConnected: {name: fc, num_hidden: 4}
+    - SoftmaxOutput: {name: softmax, label: label}
+data:
+  batch_size: 4
+  train: {dataset: text_lines, path: rows.txt}
+train: {max_steps: 1, optimizer: {sgd: {lr: 0.1}}}
+"""
+    )
+    run_training()
+    (head,) = evaluate("runs/numbers", EvaluateRequest(DataPart("train"))).run().heads
+    assert head.classes == ("0", "1", "2", "3")
+
+
 def test_a_network_that_continues_texts_has_no_classes(here: Path) -> None:
     run_training("train.max_steps=2")
     Path("lines.txt").write_text("one\n")
