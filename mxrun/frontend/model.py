@@ -17,9 +17,10 @@ from mxrun.frontend.frozen import with_frozen_states
 from mxrun.frontend.recurrent_checks import undetermined
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry
+from mxrun.graph.recurrence.gradient_kinds import differentiated_variables
 from mxrun.graph.symbol import Symbol
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
-from mxrun.operator.property import GradientKind, PackedPart
+from mxrun.operator.property import PackedPart
 from mxrun.train.measure import LossTensors
 
 # Far beyond the memory of any machine, while the bytes are far below 2^63.
@@ -114,12 +115,7 @@ class Model:
 
         A BatchNorm with fix_gamma reads its gamma as 1: such a parameter does not change.
         """
-        found = set()
-        for node in self.symbol.nodes:
-            kinds = () if node.prop is None else node.prop.list_gradients()
-            entries = zip(node.argument_entries(), kinds, strict=False)
-            found |= {entry.name for entry, kind in entries if kind is not GradientKind.ZERO}
-        return frozenset(found & self.parameters.keys())
+        return differentiated_variables(self.symbol.nodes) & self.parameters.keys()
 
     @cached_property
     def moving_states(self) -> frozenset[str]:

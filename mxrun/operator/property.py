@@ -338,6 +338,11 @@ class OperatorProperty(ABC, Generic[P]):
             for name in self.list_arguments()
         )
 
+    def list_differentiated(self) -> frozenset[str]:
+        """Arguments for which the operator, or one within it, has a gradient."""
+        named = zip(self.list_arguments(), self.list_gradients(), strict=True)
+        return frozenset(name for name, kind in named if kind is not GradientKind.ZERO)
+
     def list_passed_gradients(self) -> dict[int, int]:
         """Inputs whose gradient equals an output's gradient, as {input index: output index}.
 

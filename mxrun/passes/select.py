@@ -136,7 +136,10 @@ class Selection:
             None if value is None or required is None else self._converted(value, required)
             for value, required in zip(sources, kernel.inputs, strict=True)
         )
-        outputs = list(step.outputs)
+        if step.hoisted:
+            # It was selected in a loop, and has its extra outputs already.
+            self._append(step, inputs, step.outputs, kernel)
+            return
         for value, produced in zip(step.outputs, kernel.outputs, strict=True):
             if value is not None and produced is not None and produced != self._spec(value):
                 self.builder.values[value] = replace(self.builder.values[value], spec=produced)
@@ -148,13 +151,22 @@ class Selection:
         )
         if step.name in self.chosen:
             self.chosen[step.name] = replace(self.chosen[step.name], extra=extra)
-        self.builder.step(replace(step, inputs=inputs, outputs=(*outputs, *extra), kernel=kernel))
+        self._append(step, inputs, (*step.outputs, *extra), kernel)
+        if step.forward is not None:
+            self._round_gradients(step)
+
+    def _append(
+        self,
+        step: Step,
+        inputs: tuple[ValueId | None, ...],
+        outputs: tuple[ValueId | None, ...],
+        kernel: Kernel,
+    ) -> None:
+        self.builder.step(replace(step, inputs=inputs, outputs=outputs, kernel=kernel))
         if step.reads and self.fixed.issuperset(step.reads):
             self.fixed.update(step.writes)
         if step.iterations and step.reads and self.shared.issuperset(step.reads):
             self.shared.update(step.writes)
-        if step.forward is not None:
-            self._round_gradients(step)
 
     def _take_dtypes(self, step: Step, kernel: Kernel) -> None:
         """Give carried states that a step overwrites the dtypes in which its kernel stores them.
@@ -234,6 +246,10 @@ class Selection:
             stream=stream_of(step.stream or step.name),
             fixed=frozenset(i for i, v in enumerate(step.reads) if self._is_fixed(step, v)),
         )
+        if step.kind is StepKind.UPDATE:
+            # The output overwrites a tensor in the plain layout.
+            plain = tuple(spec.with_layout(PLAIN) for spec in request.inputs)
+            request = replace(request, inputs=plain)
         inputs, outputs = _all_wide(request.inputs), _all_wide(request.outputs)
         if _is_low_itself(step):
             request = replace(request, inputs=tuple(map(self._low_spec, step.reads)))

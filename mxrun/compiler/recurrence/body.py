@@ -138,11 +138,13 @@ class BackwardRequestOfBody:
     """Gradients of one step.
 
     heads: results whose gradients are given. memories: memories whose gradients pass on to earlier
+    steps. ended: those of them that no head depends on, whose gradients are zeros but for the last
     steps. sequences, others: variables with a requested gradient that some head depends on.
     """
 
     heads: tuple[str, ...]
     memories: tuple[str, ...]
+    ended: tuple[str, ...]
     sequences: tuple[str, ...]
     others: tuple[str, ...]
 
@@ -176,7 +178,12 @@ def requested_gradients(
     found = reached(forward, wanted, values)
     sequences = tuple(name for name in found if name in prop.parameters.sequences)
     others = tuple(name for name in found if name not in sequences)
-    return BackwardRequestOfBody(tuple(live), tuple(memories), sequences, others)
+    ended = [
+        memory.name
+        for memory in prop.memories
+        if next_name(memory.name) in live and memory.name not in memories
+    ]
+    return BackwardRequestOfBody(tuple(live), (*memories, *ended), tuple(ended), sequences, others)
 
 
 def _is_float(graph: Graph, name: str) -> bool:
@@ -196,10 +203,14 @@ def joint_body(
         value = forward.results[name]
         given = builder.source(gradient_name(name), forward.spec(value), MemoryClass.IO)
         heads[value] = given
-    requested = (*wanted.memories, *wanted.sequences, *wanted.others)
+    passed_on = (name for name in wanted.memories if name not in wanted.ended)
+    requested = (*passed_on, *wanted.sequences, *wanted.others)
     differentiated = passes.differentiate(builder.build(), requested, heads)
-    graph = split_backward(differentiated.graph)
-    builder, gradients = GraphBuilder(graph), differentiated.gradients
+    builder = GraphBuilder(split_backward(differentiated.graph))
+    gradients = {**differentiated.gradients}
+    for name in wanted.ended:
+        gradients[name] = _zeros(builder, f"{gradient_name(name)}:zero", next_name(name))
+    graph = builder.build()
     taken, roots = set(builder.sources.values()), graph.roots()
     updated = {name: gradients[name] for name in wanted.memories if name in carried}
     for name, value in updated.items():
@@ -218,6 +229,15 @@ def joint_body(
         total = builder.source(target, builder.values[part].spec, MemoryClass.IO)
         _add_update(builder, target, "elemwise_add", (total, part), total)
     return passes.select(eliminate_dead_code(builder.build()))
+
+
+def _zeros(builder: GraphBuilder, name: str, result: str) -> ValueId:
+    """Add zeros in the shape of a result to the backward part of a body."""
+    spec = builder.values[builder.results[result]].spec
+    made = builder.value(name, spec, MemoryClass.ACTIVATION_GRADIENTS)
+    prop = create("_zeros", {"shape": spec.shape, "dtype": spec.dtype})
+    builder.step(Step(name, StepKind.BACKWARD, prop, (), (made,), writes((made,))))
+    return made
 
 
 def _copied(builder: GraphBuilder, name: str, value: ValueId) -> ValueId:

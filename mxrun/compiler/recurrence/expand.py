@@ -183,6 +183,8 @@ class _Expansion:
         length = self._passes.segment
         if length is None or length >= self._recurrence.steps or self._wanted is None:
             return None
+        if not (self._wanted.memories or self._wanted.sequences or self._wanted.others):
+            return None
         return SegmentedRecurrence(self._recurrence, self._divided, length)
 
     def _count(self) -> int:

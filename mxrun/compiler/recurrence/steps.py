@@ -101,7 +101,13 @@ def _kept_tensors(
             history = recurrence.history(memory)
             histories[memory.name] = graph.source(history_name(memory.name), history)
     others = {
-        name: graph.source(name, buffer_spec(spec, recurrence.steps))
+        name: graph.source(
+            name,
+            # An output may be a view of what the body reads.
+            recurrence.stacked(name)
+            if name in recurrence.inner
+            else buffer_spec(spec, recurrence.steps),
+        )
         for name, spec in divided.kept.items()
         if not name.endswith(":next")
     }

@@ -22,6 +22,7 @@ from mxrun.base.tensor import PartialShape, Shape, TensorSpec
 from mxrun.graph.attributes import declared_shape
 from mxrun.graph.infer import InferredSpecs, infer
 from mxrun.graph.node import Node, NodeEntry, topological
+from mxrun.graph.recurrence.gradient_kinds import differentiated_variables, gradient_kinds
 from mxrun.graph.recurrence.parameters import RecurrenceParameters
 from mxrun.operator.incremental import IncrementalForm, SequenceArguments
 from mxrun.operator.operator import Operator
@@ -258,22 +259,16 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
         """Kind of each argument's gradient: that of the body's variable."""
         return tuple(self._kinds.get(name, GradientKind.ZERO) for name in self.list_arguments())
 
+    def list_differentiated(self) -> frozenset[str]:
+        """Variables for which some operator of the body has a gradient."""
+        return differentiated_variables(self.nodes)
+
     @cached_property
     def _kinds(self) -> dict[str, GradientKind]:
-        """Gradient kinds of the body's variables: the strongest over their readers.
-
-        An entry has a zero gradient if every path from it to a head does.
-        """
-        kinds: dict[NodeEntry, GradientKind] = dict.fromkeys(self.body, GradientKind.COMPUTES)
-        for node in reversed(self.nodes):
-            outputs = {kinds.get(NodeEntry(node, index)) for index in range(node.num_outputs)}
-            outputs -= {None, GradientKind.ZERO}
-            if node.prop is None or not outputs:
-                continue
-            for entry, kind in zip(node.inputs, node.prop.list_gradients(), strict=False):
-                if kind is not GradientKind.ZERO:
-                    kinds[entry] = kind
-        return {entry.node.name: kind for entry, kind in kinds.items() if entry.node.is_variable}
+        """Gradient kinds of the body's variables: the strongest over their readers."""
+        heads = [*self.stacked, *(each.head for each in self.memories if each.is_final)]
+        memories = {memory.name: memory.head for memory in self.memories}
+        return gradient_kinds(self.nodes, heads, memories)
 
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
@@ -283,9 +278,10 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
 
     def forward_resource(self, inputs: Sequence[TensorSpec]) -> list[ResourceRequest]:
         """Return a request for random numbers if an operator of the body has one."""
+        inferred = self.body_specs(inputs)
         for node in self.nodes:
             if node.prop is not None:
-                specs = [TensorSpec(()) for _ in node.argument_entries()]
+                specs = [inferred.spec(entry) for entry in node.argument_entries()]
                 requests = node.prop.forward_resource(specs)
                 if any(each.kind is ResourceKind.RANDOM for each in requests):
                     return [ResourceRequest(ResourceKind.RANDOM)]

@@ -1,0 +1,130 @@
+"""Bodies of recurrences with operators, views and memories of every kind, against unrolled ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recurrent_networks import assert_same_bits, config, outcome, symbol_of
+
+from mxrun.base.errors import UserError
+
+UNROLL = "network.layers[0].recurrent.unroll=true"
+CONVOLUTIONS = """\
+    - recurrent:
+        name: rnn
+        sequences: {x: data}
+        memories: {h: {layer: next, shape: [4, 3]}}
+        layers:
+          - Convolution: {name: of_h, data: h, num_filter: 4, kernel: [3], pad: [1]}
+          - expand_dims: {name: of_x, data: x, axis: 1}
+          - broadcast_add: {name: sum, inputs: [of_h, of_x]}
+          - Activation: {name: act, act_type: tanh}
+          - Convolution: {name: next, num_filter: 4, kernel: [3], pad: [1]}
+        outputs: [next]
+    - LinearRegressionOutput: {name: loss, label: target}
+"""
+VIEWS = """\
+    - recurrent:
+        name: rnn
+        sequences: {x: data}
+        layers:
+          - FullyConnected: {name: fc, num_hidden: 6}
+          - Activation: {name: act, act_type: tanh}
+          - Reshape: {name: next, shape: [0, 2, 3]}
+        outputs: [next]
+    - LinearRegressionOutput: {name: loss, label: target}
+"""
+# Nothing that reads h is an output; the gradient of its last value is given from outside.
+LAST_VALUE = """\
+    - recurrent:
+        name: rnn
+        sequences: {x: data}
+        memories: {h: {layer: next, shape: [5], OFFSET}}
+        layers:
+          - BlockGrad: {name: fixed, data: h}
+          - FullyConnected: {name: fc, data: x, num_hidden: 5}
+          - elemwise_add: {name: next, inputs: [fc, fixed]}
+        outputs: [fixed]
+        final: [h]
+    - Reshape: {name: last, data: "rnn[h]", shape: [0, -1, 5]}
+    - Concat: {name: both, inputs: [rnn, last], dim: 1}
+    - LinearRegressionOutput: {name: loss, label: target}
+"""
+# The steps of the operator within are the same at every step of the recurrence.
+INVARIANT = """\
+    - recurrent:
+        name: rnn
+        sequences: {x: data}
+        layers:
+          - RNN: {name: of_all, data: data, mode: lstm, state_size: 4, num_layers: 2, layout: NTC,
+              initial_state: zeros}
+          - Flatten: {name: flat}
+          - FullyConnected: {name: fc, data: x, num_hidden: 28}
+          - elemwise_mul: {name: next, inputs: [flat, fc]}
+        outputs: [next]
+    - LinearRegressionOutput: {name: loss, label: target}
+"""
+VARIABLES = """\
+network:
+  variables: {rnn/of_all_parameters: {init: {uniform: {scale: 0.2}}}}
+"""
+CASES = {
+    "convolutions": (CONVOLUTIONS, "[7, 4, 3]"),
+    "output is a view of what backward reads": (VIEWS, "[7, 2, 3]"),
+    "gradient of a last value": (LAST_VALUE.replace(", OFFSET", ""), "[8, 5]"),
+    "gradient of last values": (LAST_VALUE.replace("OFFSET", "offset: 2"), "[9, 5]"),
+    "invariant operator with further outputs": (INVARIANT, "[7, 28]"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_L7_a_body_equals_its_unrolled_form(case: str, tmp_path: Path) -> None:
+    layers, target = CASES[case]
+    text = config(f"{{data: [7, 3], target: {target}}}", layers)
+    text = text.replace("network:\n", VARIABLES if layers is INVARIANT else "network:\n")
+    found = outcome(tmp_path, text)
+    assert_same_bits(found, outcome(tmp_path, text, UNROLL))
+    for segment in (1, 3):
+        assert_same_bits(found, outcome(tmp_path, text, segment=segment))
+    assert all(value.any() for value in found.values())
+
+
+UNREAD = """\
+    - recurrent:
+        name: rnn
+        sequences: {x: data}
+        memories: {h: {layer: next, shape: [5]}}
+        layers:
+          - _mul_scalar: {name: half, data: x, scalar: 0.5}
+          - Concat: {name: both, inputs: [x, h]}
+          - FullyConnected: {name: next, num_hidden: 5}
+        outputs: [half, next]
+    - FullyConnected: {name: out, data: rnn, num_hidden: 3, flatten: false}
+    - LinearRegressionOutput: {name: loss, label: target}
+"""
+
+
+def test_weights_of_which_no_gradient_is_read_have_zeros_in_segments_too(tmp_path: Path) -> None:
+    text = config("{data: [7, 3], target: [7, 3]}", UNREAD)
+    found = outcome(tmp_path, text)
+    assert not found["train rnn/next_weight_grad"].any()
+    assert_same_bits(found, outcome(tmp_path, text, segment=2))
+
+
+@pytest.mark.parametrize("unroll", ["false", "true"])
+@pytest.mark.parametrize("read", ["h", "fixed"])
+def test_weights_that_change_no_output_are_refused_in_both_forms(
+    tmp_path: Path, read: str, unroll: str
+) -> None:
+    """Memories that nothing else reads, or only where no gradient passes."""
+    layers = UNREAD.replace("[half, next]", "[half]")
+    if read == "fixed":
+        layers = layers.replace("[half]", "[fixed]").replace(
+            "          - Concat",
+            "          - BlockGrad: {name: fixed, data: h}\n          - Concat",
+        )
+        layers = layers.replace("          - _mul_scalar: {name: half, data: x, scalar: 0.5}\n", "")
+    text = config("{data: [7, 3], target: [7, 3]}", layers)
+    with pytest.raises(UserError, match="no loss depends on 'rnn/next_weight', 'rnn/next_bias'"):
+        symbol_of(tmp_path, text, f"network.layers[0].recurrent.unroll={unroll}")
