@@ -73,7 +73,7 @@ class PositionEmbeddingProperty(InPlaceProperty[PositionEmbeddingParameters]):
 
     def incremental(self, sequences: SequenceArguments) -> IncrementalForm[AnyProperty] | None:
         """Return the sum with the vectors of the run's positions."""
-        if sequences.axes != (1, None):
+        if not sequences.counts_positions(0, axis=1) or sequences.axes[1] is not None:
             return None
         form = create("_present_position_embedding", {})
         return IncrementalForm(form, 1, limit=self.parameters.max_length, chunked=True)

@@ -24,7 +24,7 @@ from mxrun.codegen.vectors import (
     subtract_lanes,
 )
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import IncrementalForm, SequenceArguments, shared_axis
+from mxrun.operator.incremental import IncrementalForm, SequenceArguments
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
@@ -93,7 +93,7 @@ class RotaryEmbeddingProperty(InPlaceProperty[RotaryEmbeddingParameters]):
 
     def incremental(self, sequences: SequenceArguments) -> IncrementalForm[AnyProperty] | None:
         """Return the rotation at the run's positions."""
-        if shared_axis(sequences.axes) != 1:
+        if not sequences.counts_positions(0, axis=1):
             return None
         parameters = {**self.parameters.model_dump(), "length": sequences.length}
         return IncrementalForm(create("_present_rotary_embedding", parameters), 1, chunked=True)

@@ -43,6 +43,16 @@ class SequenceArguments:
         """Shapes of the arguments."""
         return tuple(spec.shape for spec in self.inputs)
 
+    def counts_positions(self, argument: int, axis: int) -> bool:
+        """Return whether an axis of an argument is that of its positions, an element for each.
+
+        An operator that combines positions, or counts them, needs this: an axis along which each
+        position has several elements, or each sequence of the batch has its positions, would give
+        it other neighbours and numbers than in a run of one position.
+        """
+        shape = self.shapes[argument]
+        return self.axes[argument] == axis and shape[axis] == self.positions
+
 
 @dataclass(frozen=True)
 class IncrementalForm(Generic[FormProperty]):

@@ -16,7 +16,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Float32, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.operator.family import OperatorFamily
-from mxrun.operator.incremental import IncrementalForm, SequenceArguments, shared_axis
+from mxrun.operator.incremental import IncrementalForm, SequenceArguments
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator, OperatorCall
 from mxrun.operator.property import (
     GradientKind,
@@ -140,7 +140,7 @@ class AttentionProperty(OperatorProperty[AttentionParameters]):
             given = "use_mask" if p.use_mask else "use_lengths"
             problem = "attention with a mask or lengths cannot compute one position after the other"
             raise UserError(Diagnostic(problem, None, "causal: true alone", f"{given}: true"))
-        if shared_axis(sequences.axes) != 1:
+        if not all(sequences.counts_positions(i, axis=1) for i in range(len(sequences.axes))):
             return None
         parameters = {
             "num_heads": p.num_heads,

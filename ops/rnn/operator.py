@@ -104,7 +104,7 @@ class RNNProperty(OperatorProperty[RNNParameters]):
 
         Raises UserError for states that do not begin as zeros, and for steps that read later ones.
         """
-        p, (data, *others) = self.parameters, sequences.axes
+        p, (_, *others) = self.parameters, sequences.axes
         if p.bidirectional or p.use_sequence_length or p.initial_state == "input":
             raise UserError(
                 Diagnostic(
@@ -114,7 +114,7 @@ class RNNProperty(OperatorProperty[RNNParameters]):
                 )
             )
         axis = 0 if p.layout == "TNC" else 1
-        if data != axis or others != [None] * len(others):
+        if not sequences.counts_positions(0, axis) or others != [None] * len(others):
             return None
         update = {"initial_state": "input", "state_outputs": True}
         states = ("state", "state_cell") if p.has_cell else ("state",)

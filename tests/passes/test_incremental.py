@@ -106,9 +106,11 @@ def last_state(x: Symbol) -> Symbol:
     return apply("RNN", {"data": x}, given, "rnn")[1]
 
 
-def recurrence(offset: int) -> Symbol:
+def recurrence(offset: int, x: Symbol | None = None) -> Symbol:
     """h(t) = tanh(W h(t - offset) + x(t)), in a body of its own."""
-    x = layer("transpose", "steps_first", embedded(TOKENS, WIDTH), axes=(1, 0, 2))
+    x = layer(
+        "transpose", "steps_first", embedded(TOKENS, WIDTH) if x is None else x, axes=(1, 0, 2)
+    )
     step, memory = variable("body/x"), variable("body/h")
     h = layer("FullyConnected", "body/dense", memory, num_hidden=WIDTH)
     h = layer(
@@ -192,6 +194,21 @@ def test_a_row_does_not_depend_on_the_other_rows_nor_on_the_team() -> None:
     np.testing.assert_array_equal(team, both)
 
 
+def halves(x: Symbol) -> Symbol:
+    """Two rows for each position: [batch, 2 * positions, width / 2]."""
+    return layer("Reshape", "halves", x, shape=(0, -1, WIDTH // 2))
+
+
+def one_sequence(x: Symbol) -> Symbol:
+    """The batch as a single sequence: [1, batch * positions, width]."""
+    return layer("expand_dims", "one", layer("Reshape", "rows", x, shape=(-3, 0)), axis=0)
+
+
+def gru(x: Symbol) -> Symbol:
+    sizes = {"state_size": 3, "num_layers": 1, "mode": "gru", "layout": "NTC"}
+    return layer("RNN", "gru", x, initial_state="zeros", **sizes)
+
+
 def convert(
     symbol: Symbol, shapes: dict[str, tuple[int, ...]] | None = None, chunk: int = 1
 ) -> None:
@@ -215,6 +232,26 @@ def convert(
             lambda x: apply("broadcast_add", {"lhs": x, "rhs": variable("table")}, {}, "shift"),
             "broadcast_add 'shift'",
         ),
+        # An axis of positions and of something else beside.
+        (
+            lambda x: layer("position_embedding", "table", halves(x), max_length=64),
+            "position_embedding 'table'",
+        ),
+        (
+            lambda x: layer("rotary_embedding", "rotated", halves(x), num_heads=1),
+            "rotary_embedding 'rotated'",
+        ),
+        (
+            lambda x: layer(
+                *("scaled_dot_product_attention", "look", halves(x)),
+                num_heads=2,
+                packed=True,
+                causal=True,
+            ),
+            "scaled_dot_product_attention 'look'",
+        ),
+        (lambda x: gru(one_sequence(x)), "RNN 'gru'"),
+        (lambda x: recurrence(1, one_sequence(x)), "recurrent 'body'"),
     ],
 )
 def test_a_layer_that_needs_all_positions_is_named(

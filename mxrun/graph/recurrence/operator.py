@@ -175,8 +175,11 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
                     expected="memories that begin as zeros, forwards, without lengths",
                 )
             )
-        expected = [0 if name in given.sequences else None for name in arguments]
-        if [*sequences.axes] != expected or given.final not in ((), given.memories):
+        is_known = given.final in ((), given.memories) and all(
+            sequences.counts_positions(index, axis=0) if name in given.sequences else axis is None
+            for index, (name, axis) in enumerate(zip(arguments, sequences.axes, strict=True))
+        )
+        if not is_known:
             return None
         unroll = sequences.chunk == 1
         changed = {"initial": given.memories, "final": given.memories, "unroll": unroll}
