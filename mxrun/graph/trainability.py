@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from mxrun.base.errors import Diagnostic
+from mxrun.base.errors import Diagnostic, SourceLocation
 from mxrun.graph.graph import Graph, Step, ValueId
+from mxrun.graph.node import Node
+from mxrun.graph.recurrence.dependence import arguments_of, without_gradient
+from mxrun.graph.recurrence.operator import RecurrenceProperty
 from mxrun.operator.property import GradientKind
+from mxrun.operator.register import AnyProperty
 
 # Maximum number of layers that a diagnostic names on the path to the loss.
 _MAX_NAMED = 6
@@ -49,7 +53,8 @@ def _given_gradients(
     # For each value with a gradient, the step that contributes to it nearest to the value's
     # producer.
     readers: dict[ValueId, Step] = {}
-    problems: list[Diagnostic] = []
+    # By layer: the iterations of an unrolled recurrence have the same.
+    problems: dict[str, Diagnostic] = {}
     for step in reversed(graph.steps):
         assert step.prop is not None
         kinds = step.prop.list_gradients()
@@ -58,14 +63,20 @@ def _given_gradients(
         if not needed or not has_backward(step, out_grad):
             continue
         blocked = [index for index in needed if kinds[index] is GradientKind.NONE]
-        if blocked:
-            problems.append(_blocked(step, blocked[0], readers))
+        if isinstance(step.prop, RecurrenceProperty):
+            outputs = [index for index, value in enumerate(out_grad) if value is not None]
+            for node, index in without_gradient(step.prop, outputs, needed):
+                problems[node.name] = _blocked_within(node, index, step, readers)
+            own = arguments_of(step.prop, outputs)
+            needed = [index for index in needed if index in own]
+        elif blocked and _layer(step) not in problems:
+            problems[_layer(step)] = _blocked(step, blocked[0], readers)
         for index in needed:
             value = step.inputs[index]
             if value is not None and kinds[index] is not GradientKind.ZERO:
                 given.add(value)
                 readers[value] = step
-    return given, problems[::-1]
+    return given, [*problems.values()][::-1]
 
 
 def depending_on(graph: Graph, targets: set[ValueId]) -> set[ValueId]:
@@ -110,16 +121,39 @@ def declared_reads(step: Step) -> set[tuple[int, int]]:
     return set(step.prop.declare_backward_dependency(*marks))
 
 
+def _layer(step: Step) -> str:
+    """Return the name of a forward step's layer, whatever the iteration of a recurrence."""
+    return (step.stream or step.name) if step.iterations else step.name
+
+
 def _blocked(step: Step, index: int, readers: Mapping[ValueId, Step]) -> Diagnostic:
     """Return the diagnostic of a step that lacks a needed gradient."""
     assert step.prop is not None
-    path = " -> ".join(_path_to_loss(step, readers))
+    return _no_gradient(step.prop, _layer(step), index, step.place, _path_to_loss(step, readers))
+
+
+def _blocked_within(
+    node: Node, index: int, step: Step, readers: Mapping[ValueId, Step]
+) -> Diagnostic:
+    """Return the diagnostic of a node of a recurrence's body; step: that of the recurrence."""
+    assert node.prop is not None
+    path = [node.name, *_path_to_loss(step, readers)]
+    return _no_gradient(node.prop, node.name, index, node.place, path)
+
+
+def _no_gradient(
+    prop: AnyProperty,
+    name: str,
+    index: int,
+    place: SourceLocation | None,
+    path: Sequence[str],
+) -> Diagnostic:
+    """Return the diagnostic of a layer; path: layers from there to a loss."""
     return Diagnostic(
-        f"{step.prop.type_string} {step.name!r} has no gradient for "
-        f"{step.prop.list_arguments()[index]!r}, which is between a trained parameter and the "
-        "loss",
-        place=step.place,
-        chain=(f"the loss depends on it: {path}",),
+        f"{prop.type_string} {name!r} has no gradient for {prop.list_arguments()[index]!r}, which "
+        "is between a trained parameter and the loss",
+        place=place,
+        chain=(f"the loss depends on it: {' -> '.join(path)}",),
         hint="freeze the parameters before it, or use another operator",
     )
 
@@ -161,7 +195,7 @@ def _no_loss(step: Step | None, names: Sequence[str], has_loss: bool) -> Diagnos
     if not has_loss:
         problem = f"{listed} cannot be trained: the network has no loss"
     if step is not None and step.prop is not None:
-        problem = f"{step.prop.type_string} {step.name!r}: {problem}"
+        problem = f"{step.prop.type_string} {_layer(step)!r}: {problem}"
     frozen = ", ".join(f"{name}: {{frozen: true}}" for name in names)
     return Diagnostic(
         problem,

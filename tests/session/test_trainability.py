@@ -4,10 +4,12 @@ question.
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
 from layer_configs import DENSE, SOFTMAX, problems, written
+from recurrent_networks import CELL, TARGETS, config
 
 from mxrun.base.errors import UserError
 from mxrun.commands.check import check
@@ -83,3 +85,53 @@ def test_a_loss_behind_a_zero_gradient_trains_nothing_before_it(tmp_path: Path) 
     path.write_text(path.read_text().replace("data: {batch", f"    - {SOFTMAX}\ndata: {{batch"))
     (found,) = problems(path)
     assert "Convolution 'c': no loss depends on 'c_weight', 'c_bias'" in found.problem
+
+
+# Two outputs, of which the first does not depend on the layer `side`.
+SIDE = CELL.replace(
+    "        outputs: [next]\n",
+    "          - FullyConnected: {name: side, num_hidden: 5}\n        outputs: [next, side]\n",
+)
+OPAQUE_CELL = CELL.replace("Activation", "opaque_in_training").replace(", act_type: tanh", "")
+DENSE_OUTPUT = "    - FullyConnected: {name: out, num_hidden: 5, flatten: false}\n"
+OUTER = """\
+    - recurrent:
+        name: outer
+        sequences: {part: data}
+        layers:
+"""
+
+
+@pytest.mark.parametrize("unroll", ["true", "false"])
+def test_a_layer_of_a_recurrence_that_no_loss_depends_on_is_refused(
+    tmp_path: Path, unroll: str
+) -> None:
+    path = tmp_path / "net.yaml"
+    text = SIDE.replace("name: rnn", f"name: rnn\n        unroll: {unroll}")
+    text = config("{data: [7, 3], target: [7, 5]}", text + TARGETS)
+    path.write_text(text.replace("label: target", "label: target, data: 'rnn[0]'"))
+    (found,) = problems(path)
+    assert "no loss depends on 'rnn/side_weight', 'rnn/side_bias'" in found.problem
+    path.write_text(text.replace("label: target", "label: target, data: 'rnn[1]'"))
+    assert check(path).rows
+
+
+@pytest.mark.usefixtures("separate_registry")
+@pytest.mark.parametrize("unroll", ["true", "false"])
+@pytest.mark.parametrize("is_nested", [True, False])
+def test_an_operator_without_a_gradient_is_refused_within_a_recurrence(
+    tmp_path: Path, unroll: str, is_nested: bool
+) -> None:
+    (tmp_path / "opaque.py").write_text(OPAQUE)
+    path, inputs = tmp_path / "net.yaml", "{data: [7, 3], target: [7, 5]}"
+    text = OPAQUE_CELL.replace("name: rnn", f"name: rnn\n        unroll: {unroll}")
+    if is_nested:
+        inputs = "{data: [2, 7, 3], target: [2, 7, 5]}"
+        text = OUTER + textwrap.indent(text.replace("x: data", "x: part"), 6 * " ")
+    path.write_text("plugins: [opaque.py]\n" + config(inputs, text + DENSE_OUTPUT + TARGETS))
+    (found,) = problems(path)
+    name = "outer/rnn/next" if is_nested else "rnn/next"
+    assert found.problem.startswith(f"opaque_in_training '{name}' has no gradient for 'data'")
+    assert found.place is not None
+    assert found.place.line == (18 if is_nested else 14)
+    assert check(path, ["network.variables={'*/fc_*': {frozen: true}}"]).rows
