@@ -28,22 +28,25 @@ def fold_parameter_constants(graphs: Mapping[str, Graph]) -> dict[str, Graph]:
     Before them come the graphs of those steps: the phase PREPARE and, for what a further phase
     alone computes, PREPARE followed by its name.
     """
-    known: dict[Hashable, str] = {}
+    numbers: dict[Hashable, int] = {}
+    known: dict[int, str] = {}
     preparing: dict[str, Graph] = {}
     remaining: dict[str, Graph] = {}
     for phase, graph in graphs.items():
         suffix = f":{phase}" if remaining else ""
-        before, remaining[phase] = _divided(graph, suffix, known)
+        before, remaining[phase] = _divided(graph, suffix, numbers, known)
         if before.steps:
             preparing[PREPARE + suffix] = before
     return preparing | remaining
 
 
-def _divided(graph: Graph, suffix: str, known: dict[Hashable, str]) -> tuple[Graph, Graph]:
+def _divided(
+    graph: Graph, suffix: str, numbers: dict[Hashable, int], known: dict[int, str]
+) -> tuple[Graph, Graph]:
     """Return the graph of the steps that depend on parameters alone, and that of the others.
 
-    suffix: ends the names of the stored values. known: names of values stored before, by what
-    computes them; values stored now are added.
+    suffix: ends the names of the stored values. numbers: as in `_computations`. known: names of
+    values stored before, by the number of what computes them; values stored now are added.
     """
     constant = _constant_steps(graph)
     # A view costs nothing, so it stays in every graph in which it is read.
@@ -54,7 +57,7 @@ def _divided(graph: Graph, suffix: str, known: dict[Hashable, str]) -> tuple[Gra
     read = {value for step in remaining for value in step.reads} | set(graph.results.values())
     before = [step for step in graph.steps if step.name in moved or step.name in views]
     stored = [v for step in before if step.name in moved for v in step.writes if v in read]
-    computed = _computations(graph, constant)
+    computed = _computations(graph, constant, numbers)
     names = {value: f"{graph.values[value].name}:{value}{suffix}" for value in stored}
     own = {value: name for value, name in names.items() if computed[value] not in known}
     known.update((computed[value], name) for value, name in own.items())
@@ -62,19 +65,28 @@ def _divided(graph: Graph, suffix: str, known: dict[Hashable, str]) -> tuple[Gra
     return _before(graph, before, own), _after(graph, remaining, names)
 
 
-def _computations(graph: Graph, steps: list[Step]) -> dict[ValueId, Hashable]:
-    """Return what computes each value of constant steps: equal for equal values of two graphs."""
-    found: dict[ValueId | None, Hashable] = {v: name for name, v in graph.sources.items()}
+def _computations(
+    graph: Graph, steps: list[Step], numbers: dict[Hashable, int]
+) -> dict[ValueId, int]:
+    """Return the number of what computes each value of constant steps.
+
+    It is the same for equal values of two graphs. numbers: by the name of a source, or by an
+    operator with the numbers of its inputs; new ones are added.
+    """
+
+    def number(what: Hashable) -> int:
+        return numbers.setdefault(what, len(numbers))
+
+    found = {value: number(name) for name, value in graph.sources.items()}
     for step in steps:
-        inputs = tuple(found.get(value) for value in step.inputs)
+        inputs = tuple(None if value is None else found[value] for value in step.inputs)
         # Each reorder has a property of its own, and all do the same.
         prop = None if step.kind is StepKind.REORDER else step.prop
         implementation = step.kernel and step.kernel.implementation
         for index, value in enumerate(step.outputs):
             if value is not None:
-                what = (prop, implementation, index, graph.spec(value))
-                found[value] = (*what, inputs)
-    return {value: what for value, what in found.items() if value is not None}
+                found[value] = number((prop, implementation, index, graph.spec(value), inputs))
+    return found
 
 
 def _constant_steps(graph: Graph) -> list[Step]:

@@ -125,6 +125,20 @@ def test_what_is_made_once_is_planned_beside_the_parameters() -> None:
     assert written >= {block.offset for block in kept}
 
 
+def test_what_is_made_of_one_parameter_in_many_ways_is_planned_at_once() -> None:
+    with fresh_names():
+        # A value that is read twice in every step: 2^60 ways lead back to the parameter.
+        weight = variable("weight")
+        for number in range(60):
+            both = apply("elemwise_add", {"lhs": weight, "rhs": weight}, {}, f"both{number}")
+            weight = apply("_mul_scalar", {"data": both}, {"scalar": 0.5}, f"half{number}")
+        symbol = apply("elemwise_mul", {"lhs": variable("data"), "rhs": weight}, {}, "scaled")
+    _, expected = inferred(symbol)
+    executor, got = inferred(symbol, constant_parameters=True)
+    assert operators(executor) == ["elemwise_mul"]
+    assert (got[0] == expected[0]).all()
+
+
 def test_F1_planned_bytes_are_touched() -> None:
     symbol = residual.resnet20()
     executor, _ = inferred(symbol, constant_parameters=True)

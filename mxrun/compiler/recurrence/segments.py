@@ -67,7 +67,7 @@ class SegmentRange:
         return TensorRows(value, self.block + after, 1)
 
 
-def windows(steps: int, length: int) -> tuple[SegmentRange, ...]:
+def segment_ranges(steps: int, length: int) -> tuple[SegmentRange, ...]:
     """Return the segments of `length`, and a shorter one for the rest."""
     count, rest = divmod(steps, length)
     main = SegmentRange(0, length, count, 0)
@@ -88,9 +88,9 @@ class SegmentedRecurrence:
     length: int
 
     @property
-    def windows(self) -> tuple[SegmentRange, ...]:
+    def ranges(self) -> tuple[SegmentRange, ...]:
         """Segments, in the order of the iterations."""
-        return windows(self.whole.steps, self.length)
+        return segment_ranges(self.whole.steps, self.length)
 
     def blocks(self, memory: RecurrentMemory) -> TensorSpec:
         """Return the spec of a memory's values before each segment, and after the last full one."""
@@ -123,16 +123,16 @@ class SegmentedRecurrence:
         return ReadTensors(in_time, in_order, others)
 
     def read_places(
-        self, read: ReadTensors, body: Graph, window: SegmentRange, backward: bool
+        self, read: ReadTensors, body: Graph, segments: SegmentRange, backward: bool
     ) -> LoopPlaces:
         """Return the places of what the segments read."""
         steps, is_reversed = self.whole.steps, self.whole.prop.parameters.reverse
         reads = {
-            name: window.rows(value, steps, is_reversed, backward)
+            name: segments.rows(value, steps, is_reversed, backward)
             for name, value in read.in_time.items()
         }
         reads |= {
-            name: window.rows(value, steps, False, backward)
+            name: segments.rows(value, steps, False, backward)
             for name, value in read.in_order.items()
         }
         reads |= {name: TensorRows(value) for name, value in read.others.items()}
@@ -154,23 +154,23 @@ def segmented_forward_graph(recurrence: SegmentedRecurrence, keeps: bool, is_tra
         blocks[name] = graph.filled(f"{name}:initial", spec, 0, block, initial.get(name))
     stacked: dict[str, ValueId] = {}
     final: dict[str, ValueId] = {}
-    for window in recurrence.windows:
-        body = _forward_segment(recurrence, window.length, is_train)
-        places = recurrence.read_places(read, body, window, backward=False)
-        is_rest = window.block > 0
+    for segments in recurrence.ranges:
+        body = _forward_segment(recurrence, segments.length, is_train)
+        places = recurrence.read_places(read, body, segments, backward=False)
+        is_rest = segments.block > 0
         for memory in whole.prop.memories:
             name = memory.name
-            places.reads[name] = window.blocks(blocks[name], 0, backward=False)
+            places.reads[name] = segments.blocks(blocks[name], 0, backward=False)
             if is_rest:
                 final[name] = graph.value(f"{name}:final", whole.block(memory))
                 places.writes[name] = TensorRows(final[name])
             else:
                 after = graph.value(blocks_name(name), recurrence.blocks(memory))
                 places.overwritten[after] = blocks[name]
-                places.writes[name] = window.blocks(after, 1, backward=False)
+                places.writes[name] = segments.blocks(after, 1, backward=False)
                 blocks[name] = after
-        _write_rows(graph, recurrence, window, places, body, stacked, backward=False)
-        graph.loop(f"segments{window.block}", window.count, body, places)
+        _write_rows(graph, recurrence, segments, places, body, stacked, backward=False)
+        graph.loop(f"segments{segments.block}", segments.count, body, places)
     results = dict(stacked)
     if keeps:
         results |= {blocks_name(name): value for name, value in blocks.items()}
@@ -185,7 +185,7 @@ def segmented_forward_graph(recurrence: SegmentedRecurrence, keeps: bool, is_tra
 def _write_rows(
     graph: SurroundingGraph,
     recurrence: SegmentedRecurrence,
-    window: SegmentRange,
+    segments: SegmentRange,
     places: LoopPlaces,
     body: Graph,
     made: dict[str, ValueId],
@@ -208,7 +208,7 @@ def _write_rows(
         if name in made:
             places.overwritten[after] = made[name]
         made[name] = after
-        places.writes[name] = window.rows(after, whole.steps, given.reverse, backward)
+        places.writes[name] = segments.rows(after, whole.steps, given.reverse, backward)
 
 
 def _forward_segment(recurrence: SegmentedRecurrence, length: int, is_train: bool) -> Graph:
@@ -244,19 +244,19 @@ def segmented_backward_graph(
     }
     gradients = given_gradients(graph, whole, wanted, given)
     state = _Gradients(recurrence, wanted, graph, gradients)
-    for window in reversed(recurrence.windows):
-        body = _backward_segment(recurrence, wanted, gradients.stacked, window.length, is_train)
-        places = recurrence.read_places(read, body, window, backward=True)
+    for segments in reversed(recurrence.ranges):
+        body = _backward_segment(recurrence, wanted, gradients.stacked, segments.length, is_train)
+        places = recurrence.read_places(read, body, segments, backward=True)
         for name, value in blocks.items():
             if name in body.sources:
-                places.reads[name] = window.blocks(value, 0, backward=True)
+                places.reads[name] = segments.blocks(value, 0, backward=True)
         for name, value in gradients.stacked.items():
             is_reversed = whole.prop.parameters.reverse
-            rows = window.rows(value, whole.steps, is_reversed, backward=True)
+            rows = segments.rows(value, whole.steps, is_reversed, backward=True)
             places.reads[gradient_name(name)] = rows
-        state.add(window, places)
-        _write_rows(graph, recurrence, window, places, body, state.sequences, backward=True)
-        graph.loop(f"segments{window.block}", window.count, body, places)
+        state.add(segments, places)
+        _write_rows(graph, recurrence, segments, places, body, state.sequences, backward=True)
+        graph.loop(f"segments{segments.block}", segments.count, body, places)
     add_gradients(graph, state.made(), requested)
     return graph.builder.build()
 
@@ -273,7 +273,7 @@ class _Gradients:
     ) -> None:
         self._recurrence, self._graph = recurrence, graph
         whole = recurrence.whole
-        memories = [m for m in whole.prop.memories if m.name in wanted.memories]
+        memories = [each for each in whole.prop.memories if each.name in wanted.memories]
         self._memories = memories
         self._sums = dict(given.sums)
         self.sequences: dict[str, ValueId] = {}
@@ -281,15 +281,15 @@ class _Gradients:
         self._blocks: dict[str, ValueId] = {}
         for memory in memories:
             name, block, final = memory.name, whole.block(memory), given.final.get(memory.name)
-            if len(recurrence.windows) > 1:
+            if len(recurrence.ranges) > 1:
                 zeros = f"{name}:gradient_zero"
                 self._last[name] = graph.zeros(zeros, block) if final is None else final
             else:
-                spec, row = recurrence.blocks(memory), recurrence.windows[0].count
+                spec, row = recurrence.blocks(memory), recurrence.ranges[0].count
                 filled = graph.filled(f"{name}:gradient_final", spec, row, block, final)
                 self._blocks[name] = filled
 
-    def add(self, window: SegmentRange, places: LoopPlaces) -> None:
+    def add(self, segments: SegmentRange, places: LoopPlaces) -> None:
         """Add the places of one loop over segments."""
         graph = self._graph
         for memory in self._memories:
@@ -300,8 +300,8 @@ class _Gradients:
                 places.reads[own] = TensorRows(self._last[memory.name])
             else:
                 places.overwritten[after] = before
-                places.reads[own] = window.blocks(before, 1, backward=True)
-            places.writes[own] = window.blocks(after, 0, backward=True)
+                places.reads[own] = segments.blocks(before, 1, backward=True)
+            places.writes[own] = segments.blocks(after, 0, backward=True)
             self._blocks[memory.name] = after
         for name, before in self._sums.items():
             after = graph.value(sum_name(name), graph.spec(before))
@@ -345,14 +345,14 @@ def _backward_segment(
     divided, memories = recurrence.divided, part.prop.memories
     read = recurrence.read_segment(graph, length, divided.forward)
     also = recurrence.read_segment(graph, length, divided.backward)
-    initial = {m.name: graph.source(m.name, part.block(m)) for m in memories}
+    initial = {memory.name: graph.source(memory.name, part.block(memory)) for memory in memories}
     again = forward_loop(graph, part, divided.forward, read, initial, divided.kept)
     given = GivenGradients(
         {name: graph.source(gradient_name(name), part.stacked(name)) for name in stacked},
         {
-            m.name: graph.source(gradient_name(m.name), part.block(m))
-            for m in memories
-            if m.name in wanted.memories
+            memory.name: graph.source(gradient_name(memory.name), part.block(memory))
+            for memory in memories
+            if memory.name in wanted.memories
         },
         {name: graph.source(sum_name(name), part.arguments[name]) for name in wanted.others},
     )
