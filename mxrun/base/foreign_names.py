@@ -58,6 +58,20 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     **_keys("context", "device", "gpu", "cuda", "accelerator", "ctx"),
     **_keys("seed", "randomstate", "manualseed", "randomseed"),
     **_keys("memory.budget", "checkpointing", "gradientcheckpointing", "recompute"),
+    **_keys("network.layers.recurrent", "cell", "customcell", "owncell", "timestep", "foreach"),
+    **_keys("network.layers.recurrent", "whileloop", "timedistributed"),
+    **dict.fromkeys(
+        ("stateful", "bptt", "tbptt", "hiddenstate", "hiddenstates", "carriedstates"),
+        ("network.layers.RNN.initial_state", "network.layers.recurrent.memories.NAME.carry"),
+    ),
+    **_keys("network.layers.RNN.state_size", "hiddensize"),
+    **_keys("network.layers.RNN.layout", "batchfirst"),
+    **_keys("network.layers.scaled_dot_product_attention", "selfattention", "sdpa", "mha"),
+    **_keys("network.layers.scaled_dot_product_attention.causal", "iscausal", "causalmask"),
+    **_keys("network.layers.position_embedding", "positionalencoding"),
+    **_keys("data.train.dataset.text", "languagemodel", "languagemodeling", "corpus", "charrnn"),
+    **_keys("data.train.dataset.text.length", "seqlen", "blocksize", "contextlength"),
+    **_keys("data.train.dataset.text_lines", "textclassification", "sentiment", "sentences"),
 }
 
 

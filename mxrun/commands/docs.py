@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -11,6 +13,7 @@ from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.near_names import folded, nearest
 
 _SUFFIX = ".md"
+_MAX_ABOUT = 4
 # Pages in the order in which they are listed: from the first run to the inside. The pages of other
 # folders follow, sorted.
 _ORDER = (
@@ -74,8 +77,8 @@ def pages() -> tuple[DocsPage, ...]:
 def page(name: str) -> DocsPage:
     """Return a page by its name, in any spelling, or by the last part of its name.
 
-    Raises UserError with the nearest names for an unknown page, and with the candidates for the
-    last part of several names.
+    Raises UserError with the nearest names for an unknown page or else with the pages that mention
+    it, and with the candidates for the last part of several names.
     """
     known = {each.name: each for each in pages()}
     wanted = folded(name.removesuffix(_SUFFIX))
@@ -83,14 +86,29 @@ def page(name: str) -> DocsPage:
     found = found or [each for each in known if folded(each.rpartition("/")[2]) == wanted]
     if len(found) == 1:
         return known[found[0]]
-    raise UserError(
-        Diagnostic(
-            f"there are several pages {name!r}" if found else f"there is no page {name!r}",
-            expected=f"one of {', '.join(found or known)}",
-            got=name,
-            hint="" if found else nearest(name, known),
-        )
-    )
+    if found:
+        problem, expected, hint = "there are several pages", f"one of {', '.join(found)}", ""
+    else:
+        problem, hint = "there is no page", nearest(name, known) or pages_about(name, pages())
+        expected = "" if hint else f"one of {', '.join(known)}"
+    raise UserError(Diagnostic(f"{problem} {name!r}", expected=expected, got=name, hint=hint))
+
+
+def pages_about(word: str, known: Iterable[DocsPage]) -> str:
+    """Return a hint naming the written pages that mention a word, at most 4; empty if none does.
+
+    Pages that have it in a heading come first, then those that have it more often.
+    """
+    begins = re.compile(rf"\b{re.escape(word)}", re.IGNORECASE)
+    headings = re.compile(rf"^##? .*\b{re.escape(word)}", re.IGNORECASE | re.MULTILINE)
+    ranked = [
+        (not headings.search(page.text), -count, page.name)
+        for page in known
+        if page.name != "changes" and "/" not in page.name
+        if word and (count := len(begins.findall(page.text)))
+    ]
+    names = [name for _, _, name in sorted(ranked)[:_MAX_ABOUT]]
+    return f"`mxrun docs PAGE` has it on: {', '.join(names)}" if names else ""
 
 
 def _read(name: str, path: Path) -> DocsPage:

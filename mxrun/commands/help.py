@@ -8,7 +8,8 @@ from typing import Any
 from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import folded, nearest
-from mxrun.commands import ops
+from mxrun.commands import docs, ops
+from mxrun.operator.foreign_names import elsewhere, missing
 from mxrun.operator.register import OPERATORS
 from mxrun.session.reference import LAYERS, ReferenceEntry, config_reference, find
 from mxrun.session.reference_search import related, related_to_words, see_also
@@ -124,6 +125,8 @@ def _unknown(root: ReferenceEntry, key: str, commands: Mapping[str, str]) -> Dia
         hint = nearest(last, known) or f"known: {', '.join(known[:20])}"
         return Diagnostic(f"{'.'.join(inside[0].path)} has no key {last!r}", got=key, hint=hint)
     names = {entry.name for entry in root.walk() if entry.path}
-    hint = nearest(last, [*names, *TOPICS, *commands, *OPERATORS.names()])
-    hint = hint or "`mxrun help` lists what there is"
+    lacking = missing(key) and f"mxrun has no {missing(key)} yet"
+    hint = lacking or elsewhere(key)
+    hint = hint or nearest(last, [*names, *TOPICS, *commands, *OPERATORS.names()])
+    hint = hint or docs.pages_about(key, docs.pages()) or "`mxrun help` lists what there is"
     return Diagnostic(f"there is no key {key!r}", got=key, hint=hint)

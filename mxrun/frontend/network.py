@@ -24,6 +24,7 @@ from mxrun.frontend.recurrent import Outputs, no_such_output, wire_recurrent
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
+from mxrun.operator.foreign_names import foreign_parameter
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.property import Precision
 from mxrun.operator.register import OPERATORS, AnyProperty, unknown_operator
@@ -183,7 +184,7 @@ class _Wiring:
             self._problem(layer, text, place, problem.expected, problem.got, problem.hint)
         if parameters is None:
             known = (*fields, *_arguments_of_any(property_class), *_numbered(layer))
-            self._unknown_keys(layer, known, known)
+            self._unknown_keys(layer, known, tuple(fields))
             return None
         prop = property_class(parameters)
         arguments = (*prop.list_arguments(), *prop.list_auxiliary_states())
@@ -255,7 +256,7 @@ class _Wiring:
                 self._problem(layer, text, layer.key_place_of(key), hint=hint)
             elif key not in known:
                 text = f"{layer.operator} {layer.name!r} has no parameter or argument {key!r}"
-                hint = self.suggestions.nearest(key, offered)
+                hint = foreign_parameter(key, offered) or self.suggestions.nearest(key, offered)
                 expected = f"one of {', '.join(offered)}"
                 self._problem(layer, text, layer.key_place_of(key), expected, key, hint)
 

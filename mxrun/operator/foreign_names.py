@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from mxrun.base.near_names import folded
@@ -42,6 +42,15 @@ def elsewhere(name: str) -> str:
     return _ELSEWHERE.get(folded(name), "")
 
 
+def foreign_parameter(name: str, known: Collection[str]) -> str:
+    """Return a hint for another framework's `name` of a parameter of an operator that has the
+    parameters `known`; empty if none of them does the same.
+    """
+    forms = _PARAMETERS.get(folded(name), ())
+    form = next((each for each in forms if each.partition(":")[0] in known), None)
+    return f"mxrun calls it {form}" if form else ""
+
+
 _LABEL = "label: label"
 _NEURONS = Counterpart("FullyConnected", "num_hidden: 10")
 _MAXIMUM = Counterpart("Pooling", "pool_type: max, kernel: 2, stride: 2")
@@ -62,6 +71,8 @@ _CLASSES = Counterpart("SoftmaxOutput", _LABEL, ", which contains the softmax")
 _SQUARES = Counterpart("LinearRegressionOutput", _LABEL)
 _ABSOLUTE = Counterpart("MAERegressionOutput", _LABEL)
 _LOGISTIC = Counterpart("LogisticRegressionOutput", _LABEL, ", which contains the sigmoid")
+_RECURRENT = "state_size: 200, num_layers: 1, layout: NTC, initial_state: zeros"
+_CELL = ", which runs all steps; `recurrent:` runs layers of your own at each step"
 _DIMENSIONS = ("1d", "2d", "3d")
 
 
@@ -156,10 +167,11 @@ _COUNTERPARTS: Mapping[str, Counterpart] = {
     **dict.fromkeys(("matmul", "mm"), Counterpart("dot", "lhs: a, rhs: b")),
     "bmm": Counterpart("batch_dot", "lhs: a, rhs: b"),
     "permute": Counterpart("transpose", "axes: [0, 2, 1]"),
+    "glu": Counterpart("gated_activation", "act_type: sigmoid", ", whose first half is the gate"),
     **dict.fromkeys(("view", "unflatten"), Counterpart("Reshape", "shape: [0, -1]")),
     "unsqueeze": Counterpart("expand_dims", "axis: 1"),
     **{
-        name: Counterpart("RNN", f"mode: {mode}, state_size: 200, num_layers: 1")
+        name: Counterpart("RNN", f"mode: {mode}, {_RECURRENT}", _CELL if "cell" in name else "")
         for names, mode in (
             (("lstm", "lstmcell"), "lstm"),
             (("gru", "grucell"), "gru"),
@@ -167,8 +179,10 @@ _COUNTERPARTS: Mapping[str, Counterpart] = {
         )
         for name in names
     },
-    "bidirectional": Counterpart(
-        "RNN", "mode: lstm, state_size: 200, num_layers: 1, bidirectional: true"
+    "bidirectional": Counterpart("RNN", f"mode: lstm, {_RECURRENT}, bidirectional: true"),
+    **dict.fromkeys(
+        ("positionalencoding", "positionalembedding", "positionembedding"),
+        Counterpart("position_embedding", "max_length: 64"),
     ),
     **dict.fromkeys(
         ("multiheadattention", "attention", "groupqueryattention"),
@@ -181,11 +195,24 @@ _COUNTERPARTS: Mapping[str, Counterpart] = {
     "detach": Counterpart("BlockGrad"),
     **dict.fromkeys(("astype", "type"), Counterpart("Cast", "dtype: float32")),
 }
+# By folded name: what takes its place, the first one that an operator has as its parameter.
+_PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("units", "outfeatures", "hiddensize"), ("num_hidden", "state_size")),
+    **dict.fromkeys(("filters", "outchannels", "channels"), ("num_filter",)),
+    **dict.fromkeys(("dropout", "rate"), ("p",)),
+    "padding": ("pad",),
+    "dilation": ("dilate",),
+    "groups": ("num_group",),
+    "batchfirst": ("layout: NTC",),
+    "projsize": ("projection_size",),
+    "numembeddings": ("input_dim",),
+    "embeddingdim": ("output_dim",),
+    **dict.fromkeys(("nhead", "heads", "nheads"), ("num_heads",)),
+    "iscausal": ("causal: true",),
+}
 _MISSING: Mapping[str, str] = {
     "additiveattention": "additive attention",
-    **dict.fromkeys(
-        ("convlstm1d", "convlstm2d", "convlstm3d", "timedistributed"), "convolutional LSTMs"
-    ),
+    **dict.fromkeys(("convlstm1d", "convlstm2d", "convlstm3d"), "convolutional LSTMs"),
     **dict.fromkeys(("groupnorm", "groupnormalization"), "group normalization"),
     **dict.fromkeys(
         (*_with_dimensions("instancenorm"), "instancenormalization"), "instance normalization"
@@ -213,12 +240,11 @@ _MISSING: Mapping[str, str] = {
         (*_with_dimensions("cropping"), "crop", "slice", "sliceaxis", "slicelike", "narrow"),
         "layers that cut out a part (SliceChannel divides a tensor)",
     ),
-    **dict.fromkeys(("mish", "hardswish", "glu"), "this activation function"),
+    **dict.fromkeys(("mish", "hardswish"), "such activation function"),
     **dict.fromkeys(("stack", "tile", "repeatvector"), "repeating or stacking layers"),
     "gathernd": "gathering layers for several axes",
     **dict.fromkeys(("topk", "sort", "argsort"), "sorting layers"),
     "embeddingbag": "embedding bags",
-    "ctcloss": "connectionist temporal classification",
     **dict.fromkeys(("kldivloss", "kldivergence"), "Kullback-Leibler divergence"),
     **dict.fromkeys(
         ("hingeloss", "svmoutput", "multimarginloss", "tripletmarginloss"), "margin losses"
@@ -237,6 +263,8 @@ _ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(
         ("custom", "lambda"), "operators of your own are Python files that `plugins:` lists"
     ),
+    "timedistributed": "FullyConnected with flatten: false reads each step alone; `recurrent:` "
+    "applies any layers to each",
     **dict.fromkeys(
         ("normalization", "rescaling", "randomflip", "randomcrop", "resizing"),
         "records are prepared by data.train.transforms",

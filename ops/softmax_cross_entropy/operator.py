@@ -97,7 +97,10 @@ class SoftmaxCrossEntropyProperty(LossProperty[SoftmaxCrossEntropyParameters]):
 
     def infer_label(self, data: Dimensions, label: PartialShape) -> tuple[Dimensions, PartialShape]:
         """Label is one class per row."""
-        label = unify("label", label, data[:-1], "data's rows")
+        rule = "data's rows"
+        if label is not None and len(label) >= len(data):
+            rule += "; a FullyConnected with flatten: false keeps the axes before the last"
+        label = unify("label", label, data[:-1], rule)
         return (*label, data[-1]), label
 
     def declare_backward_dependency(

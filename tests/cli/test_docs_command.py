@@ -31,6 +31,12 @@ def test_an_unknown_page_gets_the_nearest(tmp_path: Path) -> None:
     assert "did you mean 'architecture'?" in said
 
 
+def test_a_word_that_is_no_page_gets_the_pages_about_it(tmp_path: Path) -> None:
+    said = refused("docs", "LSTM", cwd=tmp_path)
+    assert "`mxrun docs PAGE` has it on: recurrences, " in said
+    assert "expected: one of first_network, " in refused("docs", "qqqqq", cwd=tmp_path)
+
+
 def test_the_help_says_how_to_leave_a_page(tmp_path: Path) -> None:
     said = succeeded(mxrun("docs", "--help", cwd=tmp_path)).stdout
     assert "opens in $PAGER (q leaves it)" in " ".join(said.replace("│", " ").split())

@@ -73,6 +73,8 @@ def test_a_name_of_both_a_section_and_a_command_says_so() -> None:
         ("augmentation", "data.train.transforms"),
         ("stop", "train.early_stopping"),
         ("MaxPool2d", "network.layers.Pooling"),
+        ("cell", "network.layers.recurrent"),
+        ("hidden_size", "network.layers.RNN.state_size"),
     ],
 )
 def test_a_word_without_a_key_finds_those_that_have_to_do_with_it(word: str, first: str) -> None:
@@ -118,6 +120,8 @@ def test_several_words_find_what_most_of_them_have_to_do_with(words: str, key: s
         ("train.optimzer", "train has no key 'optimzer'", "did you mean 'optimizer'?"),
         ("sgd.lrr", "train.optimizer.sgd has no key 'lrr'", "did you mean 'lr'?"),
         ("Convolutoin", "there is no key 'Convolutoin'", "did you mean 'Convolution'"),
+        ("prompt", "there is no key 'prompt'", "`mxrun docs PAGE` has it on: generation, "),
+        ("TransformerEncoder", "there is no key 'TransformerEncoder'", "config gpt_tiny"),
         ("qqqqq", "there is no key 'qqqqq'", "`mxrun help` lists what there is"),
         ("", "there is no key ''", ""),
     ],

@@ -10,6 +10,7 @@ import pytest
 from mxrun import library
 from mxrun.base import foreign_names as other_names
 from mxrun.base.errors import Diagnostics, SourceLocation, UserError
+from mxrun.base.near_names import folded
 from mxrun.base.registry import Registry
 from mxrun.config.choice import Choice, read_choice
 from mxrun.config.load import load_text
@@ -19,7 +20,13 @@ from mxrun.frontend.instantiate import instantiate
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.transforms.base import TRANSFORMS
 from mxrun.operator import foreign_names
-from mxrun.operator.foreign_names import Counterpart, counterpart, elsewhere, missing
+from mxrun.operator.foreign_names import (
+    Counterpart,
+    counterpart,
+    elsewhere,
+    foreign_parameter,
+    missing,
+)
 from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.register import OPERATORS, create
 from mxrun.train.initializer import INITIALIZERS
@@ -52,7 +59,11 @@ def refusal(name: str) -> str:
             "mxrun calls it scaled_dot_product_attention: {num_heads: 4, packed: true}, of "
             "queries, keys and values that a FullyConnected projects",
         ),
-        ("LSTM", "mxrun calls it RNN: {mode: lstm, state_size: 200, num_layers: 1}"),
+        (
+            "LSTM",
+            "mxrun calls it RNN: {mode: lstm, state_size: 200, num_layers: 1, layout: NTC, "
+            "initial_state: zeros}",
+        ),
         ("Input", "inputs are declared in network.inputs, variables in network.variables"),
         ("plus_scalar", "`mxrun ops` lists the operators"),
         ("LayerNormalization", "mxrun calls it LayerNorm"),
@@ -82,11 +93,36 @@ def test_every_counterpart_is_a_layer_as_it_is_written() -> None:
         assert body.keys() <= {*fields, *arguments}
 
 
+@pytest.mark.parametrize(
+    ("operator", "name", "hint"),
+    [
+        ("RNN", "hidden_size", "mxrun calls it state_size"),
+        ("RNN", "batch_first", "mxrun calls it layout: NTC"),
+        ("FullyConnected", "out_features", "mxrun calls it num_hidden"),
+        ("FullyConnected", "padding", ""),
+    ],
+)
+def test_a_parameter_is_answered_with_ours_if_the_operator_has_it(
+    operator: str, name: str, hint: str
+) -> None:
+    assert foreign_parameter(name, OPERATORS.get(operator).parameter_type.model_fields) == hint
+
+
+def test_every_counterpart_of_a_parameter_is_a_parameter() -> None:
+    fields = {
+        field
+        for name in OPERATORS.names()
+        for field in OPERATORS.get(name).parameter_type.model_fields
+    }
+    forms = {form for forms in foreign_names._PARAMETERS.values() for form in forms}
+    assert {form.partition(":")[0] for form in forms} <= fields
+
+
 def test_no_name_is_both_ours_and_missing() -> None:
     for name in {**foreign_names._MISSING, **foreign_names._ELSEWHERE}:
         assert counterpart(name) is None
         assert bool(missing(name)) != bool(elsewhere(name))
-        assert name not in OPERATORS
+        assert name not in {folded(operator) for operator in OPERATORS.names()}
 
 
 @pytest.mark.parametrize(
