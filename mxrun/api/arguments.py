@@ -167,5 +167,6 @@ def texts(given: Any) -> tuple[str, ...]:
     found = tuple(found) if isinstance(found, Iterable) else ()
     if not found or not all(isinstance(each, str) for each in found):
         expected, got = "a text, or one text or more", repr(given)[:60]
-        raise UserError(Diagnostic("there is nothing to continue", None, expected, got))
+        hint = "ids of tokens are written as a text, '3 1 4'" if found else ""
+        raise UserError(Diagnostic("there is nothing to continue", None, expected, got, hint))
     return found

@@ -208,10 +208,10 @@ def _encoded_form(form: TableForm, encoding: TableEncoding, settings: Sequence[s
     return replace(form, size=size, data=data, columns=None, forms=forms)
 
 
-def input_files(inputs: Sequence[str]) -> list[str]:
+def input_files(inputs: Sequence[str], hint: str = "") -> list[str]:
     """Return the files that `inputs` name, folders in sorted order.
 
-    Raises UserError with all diagnostics at once.
+    hint: that of the error for a file that does not exist. Raises UserError with all diagnostics at once.
     """
     found: list[str] = []
     problems: list[Diagnostic] = []
@@ -234,7 +234,7 @@ def input_files(inputs: Sequence[str]) -> list[str]:
         elif os.path.exists(path):
             found.append(str(path))
         else:
-            problems.append(Diagnostic(f"{given}: there is no such file or folder"))
+            problems.append(Diagnostic(f"{given}: there is no such file or folder", hint=hint))
     if list(inputs).count(STANDARD_INPUT) > 1:
         problems.append(Diagnostic("standard input can be read once only"))
     if problems:

@@ -58,6 +58,8 @@ def _epochs(survey: DataSurvey, is_text: bool) -> int:
 def _text_lines(survey: DataSurvey) -> Iterator[str]:
     size = survey.vocabulary
     yield "network:"
+    yield "  # For windows of 128: inputs: {data: [128], label: [128]} here, and below this change:"
+    yield "  #   position: {max_length: 128}"
     yield "  layers:"
     yield "    change:  # one row and one output for each character"
     yield f"      embed: {{input_dim: {size}}}"

@@ -44,7 +44,7 @@ class TextSource(DatasetSource):
         cannot be read, for wrong settings, and for other networks.
         """
         assert trained.vocabulary is not None
-        files = input_files(inputs)
+        files = input_files(inputs, "texts are lines of a file, or of standard input (-)")
         built = trained.built
         options = _options(built, settings)
         lines: LineForm = getattr(options, "lines", LineForm())

@@ -183,7 +183,7 @@ def survey_text_lines(source: str, label: str | None = None) -> DataSurvey:
     length = min(max(8, -(-longest // 8) * 8), _MAX_LENGTH)
     size = min(len(vocabulary), _MAX_WORDS)
     options["vocabulary"] = size
-    comments = {"vocabulary": f"of {len(vocabulary):,} different words of the training part"}
+    comments = {"vocabulary": f"of {len(vocabulary):,}: <pad>, <unk> and the training part's words"}
     facts = (
         f"{len(complete):,} texts of {len(train.counts)} classes",
         f"{min(tokens):,} to {max(tokens):,} words and marks, half of them at most "
