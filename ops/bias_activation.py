@@ -241,7 +241,7 @@ class CompiledBiasActivation(Implementation):
         kernel, device = _GRADIENTS[prop.parameters.act_type], request.device
         operands = [source(0), source(1 + DATA)]
         part = kernel.part(gradient, operands, data.elements, device=device)
-        blocks = RowBlocks(data.elements // data.shape[-1], data.shape[-1])
+        blocks = RowBlocks.of_matrix(data.elements // data.shape[-1], data.shape[-1])
         parts: list[KernelPart] = [part]
         sums_bytes = 0
         if request.requests[BIAS] is not OpReqType.NULL:
@@ -270,7 +270,7 @@ def _summed(
     slots: of the gradient and of the map's operands. sums: space for those of the blocks, if there
     are several.
     """
-    total, words, is_one = target(BIAS), Scratch(), blocks.count == 1
+    total, words = target(BIAS), Scratch()
     arguments = SummedMap(
         rows=blocks.rows,
         columns=blocks.columns,
@@ -280,11 +280,11 @@ def _summed(
         code=Code(part.function),
         tensors=slots,
         output=slots[0],
-        sums=total if is_one else sums,
+        sums=total if blocks.is_total else sums,
         scratch_words=_BLOCK_WORDS * part.threads,
         words=words,
         scratch_address=words,
     )
     scratch = _WORD * _BLOCK_WORDS * part.threads
     loop = LoopPart(summed_map_loop, arguments, part.threads, scratch)
-    return [loop] if is_one else [loop, blocks.total_part(sums, total, device)]
+    return [loop] if blocks.is_total else [loop, blocks.total_part(sums, total, device)]

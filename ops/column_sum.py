@@ -14,10 +14,11 @@ import numpy as np
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16
+from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer
 from mxrun.codegen.jit import inlined, native, share
 from mxrun.codegen.vectors import LANES, add_lanes, load_lanes, store_lanes
-from mxrun.operator.native_kernel import LoopPart, Place, Scratch, Slot
+from mxrun.operator.native_kernel import JoinedPart, KernelPart, LoopPart, Place, Scratch, Slot
 
 # Rows of a block: at least _MIN_ROWS, so that the sums of all blocks are much smaller than the
 # matrix, and few blocks, but enough for large teams. Rounding grows with the rows of a block plus
@@ -31,10 +32,22 @@ _FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """Division of a matrix [rows, columns] into blocks of rows whose sums are added in order."""
+    """Division of a matrix [rows, columns] into blocks of rows whose sums are added in order.
+
+    fold: number of parts of a row that are added to one total.
+    """
 
     rows: int
     columns: int
+    fold: int = 1
+
+    @staticmethod
+    def of_matrix(rows: int, columns: int) -> RowBlocks:
+        """Divide a contiguous matrix; consecutive narrow rows are read as one wide row."""
+        fold = 1
+        while columns * fold < GROUP and rows % (2 * fold) == 0 and rows >= 2 * fold * _MIN_ROWS:
+            fold *= 2
+        return RowBlocks(rows // fold, columns * fold, fold)
 
     @property
     def rows_per_block(self) -> int:
@@ -48,34 +61,33 @@ class RowBlocks:
 
     @property
     def sums_bytes(self) -> int:
-        """Bytes of the sums of all blocks [blocks, columns]."""
+        """Bytes of the sums of all blocks [count, columns]."""
         return _FLOAT_BYTES * self.count * self.columns
 
+    @property
+    def is_total(self) -> bool:
+        """Whether the sums are the total, because there is one block that is not folded."""
+        return self.count == self.fold == 1
+
     def total_part(
-        self,
-        sums: Place,
-        total: Slot,
-        device: DeviceDescription,
-        *,
-        columns: range | None = None,
-        scratch: int = 0,
+        self, sums: Place, total: Slot, device: DeviceDescription, columns: range | None = None
     ) -> LoopPart:
         """Return total = sum of the blocks' sums, in order.
 
-        columns: those of the sums that are added, default all. scratch: bytes of the scratch space
-        if the sums begin it.
+        columns: those of the matrix that are added, default all.
         """
-        added = range(self.columns) if columns is None else columns
+        stride = self.columns // self.fold
+        added = range(stride) if columns is None else columns
         arguments = BlockTotals(
             columns=len(added),
-            blocks=self.count,
+            blocks=self.count * self.fold,
             first=added.start,
-            stride=self.columns,
+            stride=stride,
             sums=sums,
             total=total,
         )
-        team = device.team_for_elements(self.count * len(added))
-        return LoopPart(block_totals_loop, arguments, team, scratch)
+        team = device.team_for_elements(arguments.blocks * len(added))
+        return LoopPart(block_totals_loop, arguments, team)
 
 
 class BlockedRows(Arguments):
@@ -148,7 +160,7 @@ def column_sums_loop(call: SummedColumns) -> None:
 
 
 class BlockTotals(Arguments):
-    """Sums of blocks and the total [columns] of those from `first` on; stride: sums of a block."""
+    """Sums of blocks, `stride` each, and the total [columns] of those from `first` on."""
 
     columns: Integer
     blocks: Integer
@@ -170,12 +182,13 @@ def block_totals_loop(call: BlockTotals) -> None:
         store_lanes(call.total, c, total, count)
 
 
-def column_sum_parts(
-    matrix: Slot, total: Slot, blocks: RowBlocks, dtype: str, device: DeviceDescription
-) -> list[LoopPart]:
-    """Return total = sum over the rows of a matrix of `dtype`, float32 or bfloat16."""
-    is_one = blocks.count == 1
-    sums: Place = total if is_one else Scratch()
+def column_sum_part(
+    matrix: Slot, total: Slot, shape: Shape, dtype: str, device: DeviceDescription
+) -> KernelPart:
+    """Return total = sum over the rows of a contiguous matrix of `dtype`, float32 or bfloat16."""
+    rows, columns = shape
+    blocks = RowBlocks.of_matrix(rows, columns)
+    sums: Place = total if blocks.is_total else Scratch()
     arguments = SummedColumns(
         rows=blocks.rows,
         columns=blocks.columns,
@@ -187,10 +200,7 @@ def column_sum_parts(
     )
     loop = column_sums_loop.bfloat16 if dtype == BFLOAT16 else column_sums_loop
     team = device.team_for_elements(blocks.rows * blocks.columns)
-    if is_one:
-        return [LoopPart(loop, arguments, team)]
-    scratch = blocks.sums_bytes
-    return [
-        LoopPart(loop, arguments, team, scratch),
-        blocks.total_part(sums, total, device, scratch=scratch),
-    ]
+    if blocks.is_total:
+        return LoopPart(loop, arguments, team)
+    first = LoopPart(loop, arguments, team, blocks.sums_bytes)
+    return JoinedPart((first, blocks.total_part(sums, total, device)))

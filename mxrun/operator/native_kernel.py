@@ -142,6 +142,27 @@ class LoopPart:
         return (LoopLaunch(self.function, arguments, self.threads),)
 
 
+@dataclass(frozen=True)
+class JoinedPart:
+    """Parts in order on one scratch space: what one leaves there, the next finds."""
+
+    parts: tuple[KernelPart, ...]
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Largest scratch space of a part."""
+        return max(part.scratch_bytes for part in self.parts)
+
+    def slots(self) -> Iterator[Slot]:
+        """Yield the parts' slots."""
+        for part in self.parts:
+            yield from part.slots()
+
+    def launches(self, handles: Handles, scratch: Handle | None) -> tuple[Launch, ...]:
+        """Return the parts' launches."""
+        return tuple(launch for part in self.parts for launch in part.launches(handles, scratch))
+
+
 class Addition(Arguments):
     """Arguments of `add_loop`."""
 

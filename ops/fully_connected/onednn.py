@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.dtype import BFLOAT16
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.cpu.onednn.descriptor import ANY
-from mxrun.device.cpu.onednn.kernel_part import GradientParts, PrimitivePart, onednn_serves
+from mxrun.device.cpu.onednn.kernel_part import PrimitivePart, onednn_serves
 from mxrun.device.cpu.onednn.primitive import Argument, Unsupported
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.register import AnyProperty, implement
-from mxrun.ops.column_sum import RowBlocks, column_sum_parts
 from mxrun.ops.onednn import OnednnLinear, OnednnProduct, matrix_product
 
 _WEIGHT = 1
@@ -66,13 +65,6 @@ class OnednnFullyConnected(OnednnLinear):
             request.device,
             flops=flops,
         )
-
-    def add_bias_sum(self, parts: GradientParts, request: BackwardRequest) -> None:
-        """Add loops: over 768 x 512 elements they take 20 us on one thread, the product 48."""
-        spec, columns = parts.use(source(0), PLAIN), parts.use(target(2), PLAIN, FLOAT32).elements
-        blocks = RowBlocks(spec.elements // columns, columns)
-        loops = column_sum_parts(source(0), target(2), blocks, spec.dtype, request.device)
-        parts.add("jit", *loops)
 
     def gradient_products(
         self,

@@ -201,7 +201,7 @@ def gradient_parts(
     for index, total in enumerate(scale_grads):
         if total is not None:
             columns = range(index * rows.columns, (index + 1) * rows.columns)
-            parts.append(rows.blocks.total_part(sums, total, rows.device, columns=columns))
+            parts.append(rows.blocks.total_part(sums, total, rows.device, columns))
     return parts
 
 

@@ -15,9 +15,9 @@ from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReq
 from mxrun.operator.native_kernel import LoopPart, Slot, extra, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.ops.dropout import DropoutMask, dropout_loop
+from mxrun.ops.rnn.backward import BackwardParts, BackwardSlots
 from mxrun.ops.rnn.forward import ForwardParts, ForwardSlots
 from mxrun.ops.rnn.layout import SequenceLayout, TensorKey
-from mxrun.ops.rnn.onednn_backward import BackwardParts, BackwardSlots
 from mxrun.ops.rnn.onednn_parts import KernelBuilder
 from mxrun.ops.rnn.operator import RNNProperty
 from mxrun.ops.rnn.parameters import RNNParameters

@@ -300,26 +300,6 @@ def test_pooling_and_its_gradient(shape, kernel, window, pool_type):
     assert Argument.WORKSPACE not in inference.specs
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns"), [(64, 128), (64, 10), (3, 7), (1001, 5), (4096, 50), (36864, 20), (1, 1)]
-)
-def test_column_sum(rows, columns):
-    source = normal(rows, columns)
-    primitive = operations.column_sum(rows, columns, THREADS)
-    spec = TensorSpec(source.shape)
-    block, output = stored(source, spec), aligned(4 * columns)
-    scratchpad = aligned(primitive.scratchpad_bytes)
-    set_threads(THREADS)
-    addresses = {Argument.SOURCE: block.ctypes.data, Argument.OUTPUT: output.ctypes.data}
-    make(primitive.bind(addresses, scratchpad.ctypes.data))
-    for touched in (block, output, scratchpad):
-        assert (touched[-GUARD:] == 0xA5).all()
-    found = loaded(output, TensorSpec((columns,)))
-    expected = source.sum(0, dtype=np.float64)
-    # Error bound of a sum of unit-variance terms in float32.
-    np.testing.assert_allclose(found, expected, atol=1e-6 * rows, rtol=1e-5)
-
-
 def test_packed_layouts_round_trip_and_are_named_by_their_bytes():
     shape = (50, 20, 5, 5)
     x = TensorSpec((2, 20, 12, 12), layout=CHANNELS_LAST)

@@ -14,7 +14,7 @@ from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Shape, TensorSpec
 from mxrun.device.cpu.onednn import library as onednn_library
 from mxrun.device.cpu.onednn.kernel_part import GradientParts
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
-from mxrun.operator.native_kernel import source, target
+from mxrun.operator.native_kernel import source
 from mxrun.operator.register import create, implementations
 from mxrun.operator.shape import require_complete
 
@@ -159,8 +159,8 @@ def test_two_parts_may_not_want_one_tensor_in_two_layouts() -> None:
         BackwardRequest((spec,), (spec, None), (None,), (spec, total), (write, write), empty, cpu())
     )
     assert [parts.is_requested(index) for index in range(3)] == [True, True, False]
-    parts.add_column_sum(source(0), CHANNELS_LAST, target(1))
+    parts.use(source(0), CHANNELS_LAST)
     with pytest.raises(InternalError, match="@channels_last and as float32"):
-        parts.add_column_sum(source(0), PLAIN, target(1))
+        parts.use(source(0), PLAIN)
     with pytest.raises(InternalError, match="does not declare"):
-        parts.add_column_sum(source(2), PLAIN, target(1))
+        parts.use(source(2), PLAIN)

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import InternalError
-from mxrun.base.tensor import PLAIN, Layout, TensorSpec
+from mxrun.base.tensor import Layout, TensorSpec
 from mxrun.device.cpu.onednn import library
 from mxrun.device.cpu.onednn.backward_convolution import Computation
 from mxrun.device.cpu.onednn.launch import PrimitiveLaunch
-from mxrun.device.cpu.onednn.operations import ColumnSum, column_sum
 from mxrun.device.cpu.onednn.primitive import Argument
 from mxrun.operator.kernel import BackwardRequest, Handles, Kernel, OpReqType
 from mxrun.operator.launch import Handle, Launch
@@ -22,7 +21,7 @@ from mxrun.operator.native_kernel import KernelPart, Slot, native_kernel, source
 class PrimitivePart:
     """oneDNN primitive, or several that replace one, with the slot of each argument."""
 
-    primitive: Computation | ColumnSum
+    primitive: Computation
     arguments: Mapping[Argument, Slot]
 
     @property
@@ -86,19 +85,6 @@ class GradientParts:
             spec = primitive.specs[argument]
             self.use(slot, spec.layout, spec.dtype)
         self.add(primitive.implementation, PrimitivePart(primitive, slots))
-
-    def add_column_sum(self, matrix: Slot, layout: Layout, total: Slot) -> None:
-        """Add `total` = sum over the rows of `matrix`; a row has total's size.
-
-        `layout` is the layout in which the matrix is read. Its dtype is the one in which another
-        part reads it, else the one in which it is stored.
-        """
-        spec = self.use(matrix, layout)
-        columns = self.use(total, PLAIN, FLOAT32).elements
-        team = self._request.device.team_for_elements(spec.elements)
-        prepared = column_sum(spec.elements // columns, columns, team, spec.dtype)
-        ends = {Argument.SOURCE: matrix, Argument.OUTPUT: total}
-        self.add(prepared.implementation, PrimitivePart(prepared, ends))
 
     def kernel(self, flops: int) -> Kernel:
         """Return the kernel of all parts in the order in which they were added."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mxrun.device.cpu.onednn.backward_convolution import Computation
-from mxrun.device.cpu.onednn.operations import ColumnSum
 from mxrun.operator.launch import Handle, ProviderLaunch
 
 
@@ -17,7 +16,7 @@ class PrimitiveLaunch(ProviderLaunch):
     places: by argument of the primitive. scratch: None if it needs no scratch space.
     """
 
-    computation: Computation | ColumnSum
+    computation: Computation
     places: Mapping[int, Handle]
     scratch: Handle | None
 

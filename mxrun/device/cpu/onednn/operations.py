@@ -7,16 +7,11 @@ if oneDNN has no admissible implementation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 
-from mxrun.base.dtype import FLOAT32
-from mxrun.base.tensor import Shape, TensorSpec, align
-from mxrun.codegen.arguments import Arguments, Int32s, Integer
-from mxrun.codegen.jit import native
-from mxrun.device.cpu.call import NativeCall, loop_call
+from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.device.cpu.onednn.descriptor import (
     DescriptorView,
     describe,
@@ -36,10 +31,6 @@ from mxrun.device.cpu.onednn.primitive import (
 from mxrun.operator.constraints import UNCONSTRAINED, ImplementationConstraints
 
 _CONVOLUTION_DIRECT = 1
-
-# Column sums: fold while at least _MANY_ROWS rows remain and rows have fewer than _WIDE columns.
-_MANY_ROWS = 256
-_WIDE = 512
 
 
 @dataclass(frozen=True)
@@ -259,96 +250,6 @@ def reorder(source: TensorSpec, output: TensorSpec, threads: int) -> Primitive:
     }
     from_handle, to_handle = (describe(spec, view).value for spec in (source, output))
     return build("reorder", (from_handle, engine, to_handle, engine), requested, threads)
-
-
-# Bits of 1.0 in float32, and of two bfloat16 ones side by side.
-_ONE, _TWO_ONES = 0x3F80_0000, 0x3F80_3F80
-
-
-class Filling(Arguments):
-    """Arguments of `fill_loop`."""
-
-    count: Integer
-    word: Integer
-    target: Int32s
-
-
-@native
-def fill_loop(call: Filling) -> None:
-    """Set every target[i] to `word`."""
-    for i in range(call.count):
-        call.target[i] = call.word
-
-
-class ColumnSum:
-    """SOURCE (rows, columns) → float32 OUTPUT (columns), summed over the rows.
-
-    It is a product with a row of ones, which oneDNN computes far faster than its reduction (a
-    reference loop: 58 against 2 µs for 64 x 64). If there are many rows of few columns, `fold` rows
-    are first read as one wider row, and a second product adds the partial sums. The scratchpad
-    contains the ones, the partial sums and the products' own scratchpads, in this order.
-    """
-
-    def __init__(self, rows: int, columns: int, threads: int, dtype: str) -> None:
-        fold = _fold(rows, columns)
-        wide = TensorSpec((1, fold * columns))
-        narrow = TensorSpec((1, columns))
-        self.threads = threads
-        self._fold = fold
-        self._ones = TensorSpec((1, rows // fold), dtype)
-        self._more_ones = TensorSpec((1, fold))
-        self._first = matmul(
-            self._ones, TensorSpec((rows // fold, fold * columns), dtype), wide, threads
-        )
-        self._second = matmul(self._more_ones, TensorSpec((fold, columns)), narrow, threads)
-        self._ones_bytes = align(max(self._ones.nbytes, self._more_ones.nbytes))
-        self._partial_bytes = align(wide.nbytes) if fold > 1 else 0
-        self.implementation = self._first.implementation
-        scratchpads = (self._first.scratchpad_bytes, self._second.scratchpad_bytes)
-        self.scratchpad_bytes = self._ones_bytes + self._partial_bytes + max(scratchpads)
-
-    def bind(self, addresses: Mapping[int, int], scratchpad: int) -> tuple[NativeCall, ...]:
-        """Return the calls, in order, for tensors at the given addresses."""
-        source, output = addresses[Argument.SOURCE], addresses[Argument.OUTPUT]
-        ones = scratchpad
-        partial = ones + self._ones_bytes
-        rest = partial + self._partial_bytes
-        target = partial if self._fold > 1 else output
-        first: dict[int, int] = {
-            Argument.SOURCE: ones,
-            Argument.WEIGHTS: source,
-            Argument.OUTPUT: target,
-        }
-        calls = [self._fill(ones, self._ones.dtype), *self._first.bind(first, rest)]
-        if self._fold > 1 and self._ones.dtype != FLOAT32:
-            calls.append(self._fill(ones, FLOAT32))
-        if self._fold > 1:
-            second: dict[int, int] = {
-                Argument.SOURCE: ones,
-                Argument.WEIGHTS: target,
-                Argument.OUTPUT: output,
-            }
-            calls += self._second.bind(second, rest)
-        return tuple(calls)
-
-    def _fill(self, ones: int, dtype: str) -> NativeCall:
-        word = _ONE if dtype == FLOAT32 else _TWO_ONES
-        filling = Filling(count=self._ones_bytes // 4, word=word, target=ones)
-        return loop_call(fill_loop, filling, 1)
-
-
-@cache
-def column_sum(rows: int, columns: int, threads: int, dtype: str = FLOAT32) -> ColumnSum:
-    """Prepare a sum over the rows of a matrix: the gradient of a bias."""
-    return ColumnSum(rows, columns, threads, dtype)
-
-
-def _fold(rows: int, columns: int) -> int:
-    """Return how many rows to read as one: a power of two, 1 unless rows are many and short."""
-    fold = 1
-    while rows >= _MANY_ROWS * fold and rows % (2 * fold) == 0 and columns * fold < _WIDE:
-        fold *= 2
-    return fold
 
 
 def _handles(requested: dict[int, ArgumentSpec], *order: int) -> tuple[int | None, ...]:

@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import TensorSpec
-from mxrun.device.cpu.onednn.kernel_part import PrimitivePart
-from mxrun.device.cpu.onednn.operations import column_sum
-from mxrun.device.cpu.onednn.primitive import Argument
 from mxrun.operator.native_kernel import LoopPart, Slot
+from mxrun.ops.column_sum import column_sum_part
 from mxrun.ops.copy_part import copy_part
 from mxrun.ops.rnn.layout import TensorKey, shifted
 from mxrun.ops.rnn.loops import (
@@ -251,10 +249,9 @@ class BackwardParts:
 
     def _column_sum(self, matrix: tuple[TensorSpec, Slot], target: Slot) -> None:
         spec, slot = matrix
-        team = self.build.layout.device.team_for_elements(spec.elements)
-        prepared = column_sum(*spec.shape, team, spec.dtype)
-        ends = {Argument.SOURCE: slot, Argument.OUTPUT: target}
-        self.build.parts.append(PrimitivePart(prepared, ends))
+        device = self.build.layout.device
+        part = column_sum_part(slot, target, spec.shape, spec.dtype, device)
+        self.build.parts.append(part)
 
     def total(self, layer: int, side: int) -> Slot:
         """Return the space of the gradient of a projection's result."""
