@@ -364,10 +364,11 @@ def test_threads_call_operators_side_by_side() -> None:
 
 def test_reading_is_the_only_wait() -> None:
     """A call returns while its input is still being computed."""
-    let_go = threading.Event()
+    let_go, was_let_go = threading.Event(), list[bool]()
     x = array([1, 2])
-    engine().push_sync(lambda _: let_go.wait(60), updates=[x.chunk.variable], name="slow")
+    variables = [x.chunk.variable]
+    engine().push_sync(lambda _: was_let_go.append(let_go.wait(60)), updates=variables, name="slow")
     y = call("elemwise_add", x, x)
-    assert not let_go.is_set()
     let_go.set()
     assert y.asnumpy().tolist() == [2, 4]
+    assert was_let_go == [True]
