@@ -21,6 +21,10 @@ from mxrun.operator import register
 # Every process that a test starts would compile all sources again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Set by users, terminals and CI services for all programs; they change what is printed and where
+# runs are written.
+_OF_USERS = ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "MXRUN_RUNS")
+
 # Processes of a run of all tests. Some tests use two cores, and all use much memory.
 _PROCESSES = 2
 
@@ -123,6 +127,16 @@ def _operators(item: pytest.Item) -> Iterator[str]:
         name = getattr(value, "operator", value)
         if isinstance(name, str) and name in register.OPERATORS:
             yield name
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _usual_environment() -> Iterator[None]:
+    """Test without the variables that users set. Pytest itself obeys them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in _OF_USERS:
+            patch.delenv(name, raising=False)
+        patch.setenv("TERM", "xterm")
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
