@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -498,3 +499,18 @@ def test_the_names_of_outputs_and_memories_are_those_of_references(tmp_path: Pat
     found = problems(path)[0]
     assert found.problem == "'rnn' has no output 'g'"
     assert found.expected == "one of rnn[0], rnn[h]"
+
+
+def test_the_shapes_of_deeply_nested_recurrences_are_inferred_once(tmp_path: Path) -> None:
+    # Each level asks for those below it several times: without storing them, for minutes.
+    depth, layers = 6, CELL
+    for _ in range(depth - 1):
+        inner = textwrap.indent(layers.replace("x: data", "x: x"), 6 * " ")
+        layers = (
+            "    - recurrent:\n        name: rnn\n        sequences: {x: data}\n"
+            f"        layers:\n{inner}"
+        )
+    sizes = ", ".join("2" * depth)
+    text = config(f"{{data: [{sizes}, 3], target: [{sizes}, 5]}}", layers + TARGETS)
+    symbol, inputs = symbol_of(tmp_path, text)
+    assert plan_of(symbol, inputs).specs["rnn/" * depth + "fc_weight"].shape == (5, 8)

@@ -12,7 +12,7 @@ before the first step are stacked, the oldest first, and so are the last values.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -71,6 +71,10 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
     def __init__(self, parameters: RecurrenceParameters, body: Sequence[NodeEntry]) -> None:
         super().__init__(parameters)
         self.body = tuple(body)
+        # Results of inference: a recurrence around this one asks for the same several times, and
+        # each further one around it for all of that several times.
+        self._shapes: dict[Hashable, PartialInference] = {}
+        self._types: dict[Hashable, dict[str, PartialType]] = {}
 
     def require_consistent(self) -> None:
         """Raise UserError unless the parameters fit the body and each other."""
@@ -193,7 +197,11 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Complete all shapes through the body, in both directions."""
-        return _Shapes(self, inputs, outputs).run()
+        given = (*inputs, *outputs)
+        if given not in self._shapes:
+            self._shapes[given] = _Shapes(self, inputs, outputs).run()
+        found = self._shapes[given]
+        return PartialInference([*found.inputs], [*found.outputs], [])
 
     def infer_type(
         self, inputs: list[PartialType], outputs: list[PartialType]
@@ -214,6 +222,13 @@ class RecurrenceProperty(OperatorProperty[RecurrenceParameters]):
 
     def _body_types(self, known: dict[str, str]) -> dict[str, PartialType]:
         """Return the dtypes of the body's entries by name; None where nothing decides it."""
+        given = frozenset(known.items())
+        if given not in self._types:
+            self._types[given] = self._inferred_types(known)
+        return self._types[given]
+
+    def _inferred_types(self, given: Mapping[str, str]) -> dict[str, PartialType]:
+        known = dict(given)
         for _ in range(len(self.memories) + _MIN_SWEEPS):
             inferred = infer(self.body, {}, known)
             if inferred.mistyped:
