@@ -36,7 +36,7 @@ from mxrun.operator.property import OperatorProperty, PartialInference, PartialS
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import unify
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.column_sum import GROUP, BlockedRows, RowBlocks, add_rows, clear
+from mxrun.ops.column_sum import GROUP, BlockedRows, RowBlocks, add_rows
 from mxrun.ops.gelu import (
     approximate_gelu,
     approximate_gelu_gradient,
@@ -44,6 +44,7 @@ from mxrun.ops.gelu import (
     silu_gradient,
 )
 from mxrun.ops.leaky_relu.operator import gelu_gradient
+from mxrun.ops.rows import clear
 
 T = TypeVar("T")
 # Scalar functions run on numbers, arrays and symbolic values.

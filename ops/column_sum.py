@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16
 from mxrun.base.tensor import Shape
@@ -19,6 +17,7 @@ from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer
 from mxrun.codegen.jit import inlined, native, share
 from mxrun.codegen.vectors import LANES, add_lanes, load_lanes, store_lanes
 from mxrun.operator.native_kernel import JoinedPart, KernelPart, LoopPart, Place, Scratch, Slot
+from mxrun.ops.rows import clear
 
 # Rows of a block: at least _MIN_ROWS, so that the sums of all blocks are much smaller than the
 # matrix, and few blocks, but enough for large teams. Rounding grows with the rows of a block plus
@@ -108,13 +107,6 @@ class SummedColumns(BlockedRows):
 
     groups: Integer
     matrix: Floats
-
-
-@inlined
-def clear(sums: Any, at: int, count: int) -> None:
-    """Write 0 to `count` sums."""
-    for j in range(at, at + count):
-        sums[j] = np.float32(0)
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""Tensors as matrices in memory, for concatenating, splitting and copying.
+"""Tensors as matrices in memory, for concatenating, splitting, copying and clearing.
 
 Seen along one axis, a plain or channels-last tensor is a matrix: one row per index of the axes
 before it, in the order of the layout; a row holds the axis and all axes after it.
@@ -7,11 +7,13 @@ before it, in the order of the layout; a row holds the axis and all axes after i
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.jit import native, share
+from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.vectors import LANES, lanes, store_lanes
 from mxrun.operator.native_kernel import LoopPart, Slot
 
 
@@ -66,6 +68,13 @@ def copy_rows_loop(call: RowCopy) -> None:
             for i in range(column, column + count):
                 call.target[write + i] = call.source[read + i]
             position += count
+
+
+@inlined
+def clear(memory: Any, at: int, count: int) -> None:
+    """Write 0 to `count` float32 or bfloat16 elements from `at` on."""
+    for j in range(0, count, LANES):
+        store_lanes(memory, at + j, lanes(0.0), count - j)
 
 
 class RowZeroing(Arguments):

@@ -31,7 +31,6 @@ from mxrun.ops.attention.blocks import (
     AttentionTensors,
     HeadRows,
     ScoreBlock,
-    clear,
     key_rows,
     keys_of,
     keys_read,
@@ -50,6 +49,7 @@ from mxrun.ops.attention.blocks import (
     write_row,
 )
 from mxrun.ops.attention.shapes import AttentionSizes, padded
+from mxrun.ops.rows import clear
 from mxrun.ops.softmax.loops import exponentials
 
 

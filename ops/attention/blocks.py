@@ -25,6 +25,7 @@ from mxrun.codegen.vectors import (
     stored_lanes,
     transpose_lanes,
 )
+from mxrun.ops.rows import clear
 
 ROWS = PANEL = 64
 STRIP = 16
@@ -131,13 +132,6 @@ def copy_rows(
         for j in range(0, columns, LANES):
             vector = load_lanes(data, at + i * row + j, columns - j)
             store_lanes(output, to + i * step + j, vector, LANES)
-
-
-@inlined
-def clear(output: Any, to: int, count: int) -> None:
-    """Fill with 0."""
-    for j in range(0, count, LANES):
-        store_lanes(output, to + j, lanes(np.float32(0)), count - j)
 
 
 @inlined

@@ -28,7 +28,6 @@ from mxrun.ops.attention.blocks import (
     ROWS,
     AttentionTensors,
     ScoreBlock,
-    clear,
     key_rows,
     keys_of,
     keys_read,
@@ -47,6 +46,7 @@ from mxrun.ops.attention.blocks import (
     write_row,
 )
 from mxrun.ops.attention.shapes import AttentionSizes, padded
+from mxrun.ops.rows import clear
 from mxrun.ops.softmax.loops import exponentials
 
 # Panels of scores that are in memory at a time.

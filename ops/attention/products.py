@@ -6,8 +6,9 @@ from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer, Real
 from mxrun.codegen.jit import inlined, native, share, team_member
 from mxrun.codegen.products import multiply_block
 from mxrun.codegen.vectors import LANES, lanes, transpose_lanes
-from mxrun.ops.attention.blocks import ROWS, clear, copy_rows, rounded_up, write_row
+from mxrun.ops.attention.blocks import ROWS, copy_rows, rounded_up, write_row
 from mxrun.ops.attention.shapes import padded
+from mxrun.ops.rows import clear
 
 
 class StackedProduct(Arguments):

@@ -23,6 +23,7 @@ from mxrun.codegen.vectors import (
     subtract_lanes,
     sum_lanes,
 )
+from mxrun.ops.rows import clear
 from mxrun.ops.softmax.loops import exponentials, row_maximum
 
 _LOG2_E = math.log2(math.e)
@@ -198,9 +199,7 @@ def write_probabilities(call: Alignments, n: int, t: int, own: int) -> None:
 @inlined
 def clear_step(call: Alignments, n: int, t: int) -> None:
     """gradient[t, n] = 0."""
-    at = row_of(call, n, t)
-    for j in range(0, call.classes, LANES):
-        store_lanes(call.gradient, at + j, lanes(0.0), call.classes - j)
+    clear(call.gradient, row_of(call, n, t), call.classes)
 
 
 @inlined

@@ -24,8 +24,8 @@ from mxrun.codegen.vectors import (
     subtract_lanes,
     sum_lanes,
 )
-from mxrun.ops.column_sum import clear
 from mxrun.ops.row_sum import row_sum
+from mxrun.ops.rows import clear
 
 # Elements of a row that are summed in float32.
 _BLOCK = 2048

@@ -25,12 +25,12 @@ from mxrun.codegen.vectors import (
     LANES,
     PANEL_COLUMNS,
     PANEL_ROWS,
-    lanes,
     load_lanes,
     multiply_pair_panel,
     multiply_panel,
     store_lanes,
 )
+from mxrun.ops.rows import clear
 
 # Words of a thread's scratch space: the argument block of a map.
 WORDS_PER_THREAD = 32
@@ -133,14 +133,6 @@ def any_valid(call: SequenceSteps, t: int, first: int, rows: int) -> bool:
     for n in range(first, first + rows):
         found = found or is_valid(call, t, n)
     return found
-
-
-@inlined
-def clear(rows: Any, first: int, count: int, width: int) -> None:
-    """Set rows of float32 memory to 0."""
-    end = (first + count) * width
-    for at in range(first * width, end, LANES):
-        store_lanes(rows, at, lanes(0.0), end - at)
 
 
 @inlined
@@ -251,7 +243,7 @@ def project(
     call: ForwardSteps, product: Any, own: int, t: int, row: int, first: int, n: int
 ) -> None:
     """Multiply the results of a step of `n` sequences by the projection."""
-    clear(call.projected, first, n, call.hidden)
+    clear(call.projected, first * call.hidden, n * call.hidden)
     multiply(
         product,
         call.projected,
@@ -355,7 +347,7 @@ def project_gradients(
         if is_valid(call, t, n):
             here = row + (n - first) * call.batch_stride
             run_map(call, own, call.projecting, here, n, t)
-    clear(call.inner_grad, first, rows, call.size)
+    clear(call.inner_grad, first * call.size, rows * call.size)
     multiply(
         product,
         call.inner_grad,
