@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import overload
+from typing import TYPE_CHECKING, TypedDict, overload
 
 from mxrun import library
 from mxrun.api.arguments import count, real, texts
 from mxrun.session.generation.generate import GenerateRequest, Generation, prepare_generation
 from mxrun.session.generation.sampling import TokenSampling
 from mxrun.session.trained_model import TrainedModel
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,16 @@ class GeneratedText:
         return self.prompt + self.text
 
 
+class GenerateOptions(TypedDict, total=False):
+    """Types of the keyword arguments of `generate`, for its overloads."""
+
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    seed: int | None
+    batch: int | None
+
+
 class TextGenerator(ABC):
     """Methods of a model that continue texts."""
 
@@ -41,15 +54,7 @@ class TextGenerator(ABC):
 
     @overload
     def generate(
-        self,
-        prompts: str,
-        length: int | None = None,
-        *,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
-        batch: int | None = None,
+        self, prompts: str, length: int | None = None, **options: Unpack[GenerateOptions]
     ) -> GeneratedText: ...
 
     @overload
@@ -57,12 +62,7 @@ class TextGenerator(ABC):
         self,
         prompts: list[str] | tuple[str, ...],
         length: int | None = None,
-        *,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
-        batch: int | None = None,
+        **options: Unpack[GenerateOptions],
     ) -> list[GeneratedText]: ...
 
     def generate(
