@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
+from side_process import SideProcess
 
 SIDE = Path(__file__).with_name("data_side.py")
 CLASSES = 10
@@ -46,39 +47,18 @@ def draw_images(folder: Path, count: int) -> None:
         Image.fromarray(pixels).save(target / f"{number:05}.jpg", quality=QUALITY)
 
 
-class Side:
+class Side(SideProcess):
     """Process of one library with a number of workers; `rates` holds images per second."""
 
     def __init__(self, interpreter: str, name: str, folder: Path, workers: int) -> None:
-        self.name, self.workers, self.rates = name, workers, list[float]()
-        self._process = subprocess.Popen(
-            [interpreter, str(SIDE), name, str(folder), str(workers)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            text=True,
-        )
-        self._answer()
+        command = [interpreter, str(SIDE), name, str(folder), str(workers)]
+        super().__init__(name, command, {"OMP_NUM_THREADS": "1"})
+        self.workers, self.rates = workers, list[float]()
+        self.answer()
 
     def run(self) -> None:
         """Read one epoch."""
-        assert self._process.stdin is not None
-        print(file=self._process.stdin, flush=True)
-        self.rates.append(float(self._answer()))
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.name} has ended")
-        return line
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self.rates.append(float(self.ask()))
 
 
 def main() -> None:

@@ -10,47 +10,26 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 from pathlib import Path
+
+from side_process import SideProcess
 
 SIDE = Path(__file__).with_name("imperative_side.py")
 
 
-class Side:
+class Side(SideProcess):
     """Process of one library; `best` holds the seconds of the fastest call of each case."""
 
     def __init__(self, name: str, interpreter: str) -> None:
         threads = {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
-        self.name = name
+        super().__init__(name, [interpreter, str(SIDE), name], threads)
         self.best: dict[str, float] = {}
-        self._process = subprocess.Popen(
-            [interpreter, str(SIDE), name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **threads},
-            text=True,
-        )
-        self.cases = [case.replace("_", " ") for case in self._answer().split()]
+        self.cases = [case.replace("_", " ") for case in self.answer().split()]
 
     def run(self, case: str, seconds: float) -> None:
-        assert self._process.stdin is not None
-        print(case, seconds, file=self._process.stdin, flush=True)
-        found = float(self._answer())
+        found = float(self.ask(case, seconds))
         self.best[case] = min(found, self.best.get(case, found))
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.name} ended")
-        return line
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
 
 
 def main() -> None:
