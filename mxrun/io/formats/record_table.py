@@ -20,12 +20,13 @@ from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.files import fail
 from mxrun.io.formats.byte_file import MAX_OPEN_FILES, ByteFile
 from mxrun.io.formats.content_digest import content_digest
-from mxrun.io.formats.extents import Int64, small_extents
+from mxrun.io.formats.extents import FileExtents
 from mxrun.io.formats.image_record import (
     HEADER_BYTES,
     labels_end,
     read_labels,
 )
+from mxrun.io.formats.image_table import ImageTable
 from mxrun.io.formats.labels import LabelNumbers
 from mxrun.io.formats.record_arrays import RecordArrays
 from mxrun.io.formats.recordio import RecordHead, read_index, read_record, scan_records
@@ -37,40 +38,10 @@ _HEAD_BYTES = HEADER_BYTES + 40 + HEAD_BYTES
 
 
 @dataclass(frozen=True, eq=False)
-class RecordTable:
-    """Image records of several files, in the files' order.
+class RecordTable(ImageTable):
+    """Image records of RecordIO files, by the extents of the records; labels: of all records."""
 
-    file_numbers, numbers, starts, sizes: int64 [records]: the file of a record, its number in it,
-    and the extent of its bytes. labels: of all records. shapes: the shapes of the images that are
-    arrays; None among them stands for image files. headers: the bytes before the arrays.
-    """
-
-    files: tuple[ByteFile, ...]
-    file_numbers: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
     labels: LabelNumbers
-    shapes: frozenset[Shape | None]
-    headers: frozenset[bytes]
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def locate(self, record: int) -> RecordLocation:
-        """Return the place of a record."""
-        file = self.files[self.file_numbers[record]]
-        number, start = int(self.numbers[record]), int(self.starts[record])
-        return RecordLocation(str(file.path), number, start)
-
-    def _extents(self, records: Int64) -> tuple[Int64, Int64, Int64]:
-        return self.file_numbers[records], self.starts[records], self.sizes[records]
-
-    def digest(self) -> str:
-        """Return the SHA-256 of the files' content and of the records that count."""
-        content = content_digest([(b"", file.path) for file in self.files])
-        rows = np.stack([self.file_numbers, self.starts]).astype("<i8").tobytes()
-        return hashlib.sha256(content.encode() + rows).hexdigest()
 
     def image(self, channels: int, record: int) -> EncodedImage | NDArray[Any]:
         """Return the image of a record; thread-safe. Raises UserError if it cannot be read."""
@@ -82,15 +53,15 @@ class RecordTable:
             fail(file.path, start, "the record changed after the file was opened")
         return stored_image(payload[labels_end(payload) :], channels, where)
 
-    def array_reader(self, shape: Shape) -> ArrayReader | None:
-        """Return the reader of many arrays of one shape at once; None if that takes no less time
-        than one after the other, or is not possible.
-        """
-        extents = small_extents(self.files, self._extents, int(self.sizes.max()))
-        if len(self.headers) != 1 or extents is None:
-            return None
-        (header,) = self.headers
+    def reader_of(self, extents: FileExtents, header: bytes, shape: Shape) -> ArrayReader:
+        """Return the reader of records' arrays."""
         return RecordArrays(extents, header, shape).read
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the files' content and of the records that count."""
+        content = content_digest([(b"", file.path) for file in self.files])
+        rows = np.stack([self.file_numbers, self.starts]).astype("<i8").tobytes()
+        return hashlib.sha256(content.encode() + rows).hexdigest()
 
 
 @dataclass
@@ -199,7 +170,7 @@ def _table(
         np.array(columns.numbers, np.int64)[rows],
         np.array(columns.starts, np.int64)[rows],
         np.array(columns.sizes, np.int64)[rows],
-        LabelNumbers(values, counts[rows]),
         frozenset(columns.shapes),
         frozenset(columns.headers),
+        LabelNumbers(values, counts[rows]),
     )

@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 import math
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape
-from mxrun.io.dataset.fields import ArrayReader, LazyField
-from mxrun.io.dataset.location import RecordLocation
+from mxrun.io.dataset.fields import LazyField
+from mxrun.io.formats.image_table import ImageTable
 from mxrun.io.formats.npy import MAGIC, NpyHeader, read_npy_header
 from mxrun.io.images.encoded import EncodedImage
 
@@ -21,30 +21,6 @@ from mxrun.io.images.encoded import EncodedImage
 HEAD_BYTES = 128
 # Length of the header in version 1 of the format, in which NumPy writes all but huge headers.
 _LENGTH = slice(len(MAGIC) + 2, len(MAGIC) + 4)
-
-
-class ImageTable(Protocol):
-    """Images of container files, in a fixed order, that are read one by one, by several threads.
-
-    shapes: the shapes of the images that are arrays; None among them stands for image files.
-    """
-
-    @property
-    def shapes(self) -> frozenset[Shape | None]: ...
-
-    def __len__(self) -> int: ...
-
-    def image(self, channels: int, record: int) -> EncodedImage | NDArray[Any]:
-        """Return the image of a record."""
-
-    def array_reader(self, shape: Shape) -> ArrayReader | None:
-        """Return the reader of many arrays of one shape at once, if there is one."""
-
-    def locate(self, record: int) -> RecordLocation:
-        """Return the place of a record."""
-
-    def digest(self) -> str:
-        """Return a digest of all records' content."""
 
 
 def stored_column(table: ImageTable, channels: int) -> LazyField:

@@ -17,11 +17,11 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.base.tensor import Shape
 from mxrun.io.dataset.fields import ArrayReader
-from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.files import fail
 from mxrun.io.formats.byte_file import MAX_OPEN_FILES, ByteFile
 from mxrun.io.formats.content_digest import content_digest
-from mxrun.io.formats.extents import Int64, PlainArrays, small_extents
+from mxrun.io.formats.extents import FileExtents, PlainArrays
+from mxrun.io.formats.image_table import ImageTable
 from mxrun.io.formats.labels import LabelValue
 from mxrun.io.formats.stored_images import HEAD_BYTES, array_shape, stored_image
 from mxrun.io.formats.tar_shards import TarMember, TarRecord, scan_tar_records
@@ -52,31 +52,13 @@ class TarLayout:
 
 
 @dataclass(frozen=True, eq=False)
-class TarTable:
-    """Records of several tar files, in the files' order.
+class TarTable(ImageTable):
+    """Records of tar files, by the extents of their images.
 
-    file_numbers, numbers, starts, sizes: int64 [records]: the file of a record, its number in it,
-    and the extent of its image. labels: of all records; empty if the first one has none. shapes:
-    the shapes of the images that are arrays; None among them stands for image files. headers: the
-    bytes before the arrays.
+    labels: of all records; empty if the first one has none.
     """
 
-    files: tuple[ByteFile, ...]
-    file_numbers: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
     labels: Sequence[LabelValue]
-    shapes: frozenset[Shape | None]
-    headers: frozenset[bytes]
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def locate(self, record: int) -> RecordLocation:
-        """Return the place of a record's image."""
-        file = self.files[self.file_numbers[record]]
-        return RecordLocation(str(file.path), int(self.numbers[record]), int(self.starts[record]))
 
     def image(self, channels: int, record: int) -> EncodedImage | NDArray[Any]:
         """Return the image of a record; thread-safe. Raises UserError if it cannot be read."""
@@ -84,18 +66,9 @@ class TarTable:
         content = file.read(int(self.starts[record]), int(self.sizes[record]))
         return stored_image(memoryview(content), channels, str(self.locate(record)))
 
-    def array_reader(self, shape: Shape) -> ArrayReader | None:
-        """Return the reader of many arrays of one shape at once; None if that takes no less time
-        than one after the other, or is not possible.
-        """
-        extents = small_extents(self.files, self._extents, int(self.sizes.max()))
-        if len(self.headers) != 1 or extents is None:
-            return None
-        (header,) = self.headers
+    def reader_of(self, extents: FileExtents, header: bytes, shape: Shape) -> ArrayReader:
+        """Return the reader of members that are arrays."""
         return PlainArrays(extents, header, shape, np.dtype(np.uint8)).read
-
-    def _extents(self, records: Int64) -> tuple[Int64, Int64, Int64]:
-        return self.file_numbers[records], self.starts[records], self.sizes[records]
 
     def digest(self) -> str:
         """Return the SHA-256 of the files' content."""
@@ -138,9 +111,9 @@ def open_tar_records(paths: Sequence[Path], layout: TarLayout) -> TarTable:
         np.array(columns.numbers, np.int64),
         np.array(columns.starts, np.int64),
         np.array(columns.sizes, np.int64),
-        columns.labels,
         frozenset(columns.shapes),
         frozenset(columns.headers),
+        columns.labels,
     )
 
 
