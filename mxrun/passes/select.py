@@ -136,37 +136,27 @@ class Selection:
             None if value is None or required is None else self._converted(value, required)
             for value, required in zip(sources, kernel.inputs, strict=True)
         )
-        if step.hoisted:
-            # It was selected in a loop, and has its extra outputs already.
-            self._append(step, inputs, step.outputs, kernel)
-            return
-        for value, produced in zip(step.outputs, kernel.outputs, strict=True):
+        # A step that was selected in a loop has its extra outputs already.
+        further = () if step.hoisted else kernel.extra_outputs
+        for value, produced in zip(step.outputs, kernel.outputs, strict=not step.hoisted):
             if value is not None and produced is not None and produced != self._spec(value):
                 self.builder.values[value] = replace(self.builder.values[value], spec=produced)
         is_scratch = step.forward is not None
         used = MemoryClass.ACTIVATION_GRADIENTS if is_scratch else MemoryClass.ACTIVATIONS
         extra = tuple(
             self.builder.value(f"{step.name}_extra{i}", spec, used)
-            for i, spec in enumerate(kernel.extra_outputs)
+            for i, spec in enumerate(further)
         )
         if step.name in self.chosen:
             self.chosen[step.name] = replace(self.chosen[step.name], extra=extra)
-        self._append(step, inputs, (*step.outputs, *extra), kernel)
-        if step.forward is not None:
-            self._round_gradients(step)
-
-    def _append(
-        self,
-        step: Step,
-        inputs: tuple[ValueId | None, ...],
-        outputs: tuple[ValueId | None, ...],
-        kernel: Kernel,
-    ) -> None:
+        outputs = (*step.outputs, *extra)
         self.builder.step(replace(step, inputs=inputs, outputs=outputs, kernel=kernel))
         if step.reads and self.fixed.issuperset(step.reads):
             self.fixed.update(step.writes)
         if step.iterations and step.reads and self.shared.issuperset(step.reads):
             self.shared.update(step.writes)
+        if step.forward is not None:
+            self._round_gradients(step)
 
     def _take_dtypes(self, step: Step, kernel: Kernel) -> None:
         """Give carried states that a step overwrites the dtypes in which its kernel stores them.
