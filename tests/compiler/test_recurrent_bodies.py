@@ -51,6 +51,19 @@ LAST_VALUE = """\
     - Concat: {name: both, inputs: [rnn, last], dim: 1}
     - LinearRegressionOutput: {name: loss, label: target}
 """
+# The memory is a sequence without a gradient, the values before its first one have gradients.
+DELAYED_SEQUENCE = """\
+    - FullyConnected: {name: first, num_hidden: 6}
+    - Reshape: {name: firsts, shape: [0, 2, 3]}
+    - recurrent:
+        name: rnn
+        sequences: {x: data}
+        memories: {h: {layer: x, shape: [3], offset: 2, initial: firsts}}
+        layers:
+          - FullyConnected: {name: next, data: h, num_hidden: 5}
+        outputs: [next]
+    - LinearRegressionOutput: {name: loss, label: target}
+"""
 # The steps of the operator within are the same at every step of the recurrence.
 INVARIANT = """\
     - recurrent:
@@ -74,6 +87,7 @@ CASES = {
     "output is a view of what backward reads": (VIEWS, "[7, 2, 3]"),
     "gradient of a last value": (LAST_VALUE.replace(", OFFSET", ""), "[8, 5]"),
     "gradient of last values": (LAST_VALUE.replace("OFFSET", "offset: 2"), "[9, 5]"),
+    "memory of a sequence": (DELAYED_SEQUENCE, "[7, 5]"),
     "invariant operator with further outputs": (INVARIANT, "[7, 28]"),
 }
 
@@ -84,7 +98,8 @@ def test_L7_a_body_equals_its_unrolled_form(case: str, tmp_path: Path) -> None:
     text = config(f"{{data: [7, 3], target: {target}}}", layers)
     text = text.replace("network:\n", VARIABLES if layers is INVARIANT else "network:\n")
     found = outcome(tmp_path, text)
-    assert_same_bits(found, outcome(tmp_path, text, UNROLL))
+    unroll = UNROLL.replace("[0]", "[2]") if layers is DELAYED_SEQUENCE else UNROLL
+    assert_same_bits(found, outcome(tmp_path, text, unroll))
     for segment in (1, 3):
         assert_same_bits(found, outcome(tmp_path, text, segment=segment))
     assert all(value.any() for value in found.values())

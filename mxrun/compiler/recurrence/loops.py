@@ -258,7 +258,7 @@ def backward_loop(
         if name not in places.reads:
             places.reads[name] = recurrence.in_order(made.others[name], 0, backward=True)
     states = {
-        memory.name: _memory_gradient(graph, recurrence, memory, places, given.final)
+        memory.name: _memory_gradient(graph, recurrence, memory, body, places, given.final)
         for memory in prop.memories
         if memory.name in wanted.memories
     }
@@ -289,6 +289,7 @@ def _memory_gradient(
     graph: SurroundingGraph,
     recurrence: Recurrence,
     memory: RecurrentMemory,
+    body: Graph,
     places: LoopPlaces,
     final: Mapping[str, ValueId],
 ) -> ValueId:
@@ -307,7 +308,8 @@ def _memory_gradient(
         # Rows of iterations that do not run are read by those that do.
         before = graph.zeros(f"{own}:final", spec)
     after = graph.value(own, spec)
-    places.reads[head] = recurrence.in_order(before, memory.offset, backward=True)
+    if head in body.sources:
+        places.reads[head] = recurrence.in_order(before, memory.offset, backward=True)
     places.writes[own] = recurrence.in_order(after, 0, backward=True)
     places.overwritten[after] = before
     return after
