@@ -19,6 +19,7 @@ import numpy as np
 
 from mxrun.base import cache_files
 from mxrun.base.errors import InternalError
+from mxrun.base.once import once
 
 _DIGEST_BYTES = 32
 _NATIVE = "native"
@@ -89,7 +90,7 @@ def link(compiled: CompiledObject) -> int:
     return address
 
 
-@cache
+@once
 def _address(compiled: CompiledObject) -> int:
     """Return the address of an object's function; 0 if it cannot be loaded or has none."""
     import llvmlite.binding as llvm
@@ -106,9 +107,9 @@ def _address(compiled: CompiledObject) -> int:
     return int(engine.get_function_address(compiled.symbol))
 
 
-@cache
+@once
 def _engine() -> Any:
-    """Return LLVM's linker for this process."""
+    """Return LLVM's linker for this process; code ends with the linker that has loaded it."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()

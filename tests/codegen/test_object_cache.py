@@ -204,6 +204,69 @@ def test_two_processes_may_fill_the_cache_at_once(tmp_path: Path) -> None:
     assert not compiles(started(tmp_path, cache))
 
 
+# Two threads find the first objects that the process links, the second one while the first makes
+# the linker. Prints how many are made.
+THREADS = """\
+import threading
+
+import llvmlite.binding
+import numpy as np
+
+from mxrun.codegen import object_cache
+from mxrun.codegen.arguments import Arguments, Float32s
+from mxrun.codegen.host_loop import HostLoop
+from mxrun.codegen.jit import native
+
+
+class One(Arguments):
+    data: Float32s
+
+
+@native
+def double_loop(call: One):
+    call.data[0] *= np.float32(2)
+
+
+@native
+def triple_loop(call: One):
+    call.data[0] *= np.float32(3)
+
+
+make, calls = llvmlite.binding.create_mcjit_compiler, []
+is_making, again = threading.Event(), threading.Event()
+
+
+def slow(*arguments):
+    calls.append(arguments)
+    (again if is_making.is_set() else is_making).set()
+    again.wait(0.2)
+    return make(*arguments)
+
+
+llvmlite.binding.create_mcjit_compiler = slow
+loops = (double_loop, triple_loop)
+first, second = (threading.Thread(target=object_cache.find, args=(loop.key,)) for loop in loops)
+first.start()
+is_making.wait(1)
+second.start()
+first.join()
+second.join()
+data = np.ones(1, np.float32)
+for loop in loops:
+    HostLoop(loop, One(data=data))()
+print(len(calls), data.tolist())
+"""
+
+
+def test_threads_that_link_at_once_share_one_linker(tmp_path: Path) -> None:
+    """Code of a linker that is dropped would leave memory; the first process fills the cache."""
+    script = tmp_path / "threads.py"
+    script.write_text(THREADS)
+    for _ in range(2):
+        found = python_output(script, env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)})
+        assert found == "1 [6.0]\n"
+
+
 def test_a_relative_cache_folder_is_not_used(tmp_path: Path) -> None:
     assert compiles(started(tmp_path, "cache"))
     assert not (tmp_path / "cache").exists()
