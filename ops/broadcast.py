@@ -114,7 +114,8 @@ class CompiledBroadcast(Implementation):
         """Prepare the map, in one pass."""
         assert isinstance(prop, BroadcastProperty)
         given = (*request.inputs, *request.outputs)
-        if OpReqType.NULL in request.requests or {spec.dtype for spec in given} - _SERVED:
+        is_served = request.outputs[0].elements and not {spec.dtype for spec in given} - _SERVED
+        if OpReqType.NULL in request.requests or not is_served:
             return None
         output = joint_layout(request.outputs[0], request.inputs)
         sides = tuple(_side(spec, output) for spec in request.inputs)

@@ -166,7 +166,7 @@ def probabilities(data: Array) -> Array:
     """Return the softmax of data along axis 1."""
     # A difference of -inf correctly gives probability 0; inf - inf gives NaN.
     with np.errstate(over="ignore", invalid="ignore"):
-        exponential = np.exp(data - data.max(axis=1, keepdims=True))
+        exponential = np.exp(data - data.max(axis=1, keepdims=True, initial=-np.inf))
     result: Array = exponential / exponential.sum(axis=1, keepdims=True)
     return result
 

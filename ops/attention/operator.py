@@ -273,10 +273,8 @@ class Attention(Operator):
             divisor = np.where(total == 0, total.dtype.type(1), total)
             result = heads.product(weights, heads.value) / divisor
             logsumexp = shift + np.log(total)
-        output, sums = call.outputs.output, call.outputs.logsumexp
-        call.store(
-            output=_joined(result, output.shape), logsumexp=logsumexp[..., 0].reshape(sums.shape)
-        )
+        sums = logsumexp.reshape(call.outputs.logsumexp.shape)
+        call.store(output=_joined(result), logsumexp=sums)
 
     def backward(self, call: BackwardCall) -> None:
         """Gradients of query, key and value, side by side if packed, and of the mask."""
@@ -292,10 +290,7 @@ class Attention(Operator):
                 heads.transposed_product(s, heads.query),
                 heads.transposed_product(p, g),
             )
-        first = (sizes.batch, sizes.queries), *((sizes.batch, sizes.keys),) * 2
-        results = [
-            _joined(each, (*shape, -1)) for each, shape in zip(gradients, first, strict=True)
-        ]
+        results = list(map(_joined, gradients))
         if self.parameters.packed:
             call.store(data=np.concatenate(results, axis=-1))
         else:
@@ -316,8 +311,8 @@ class Attention(Operator):
 
     def _split(self, array: Array, heads: int) -> Array:
         """Return a view [N, K, heads / K, T, size] of [N, T, heads * size]."""
-        groups = self.parameters.kv_heads
-        parts = array.reshape(*array.shape[:2], groups, heads // groups, -1)
+        groups, (batch, steps, columns) = self.parameters.kv_heads, array.shape
+        parts = array.reshape(batch, steps, groups, heads // groups, columns // heads)
         split: Array = parts.transpose(0, 2, 3, 1, 4)
         return split
 
@@ -354,14 +349,15 @@ class Attention(Operator):
 
 def _summed(scores: Array, shape: Shape) -> Array:
     """Return [1 or N, 1 or heads, Tq, Tk] of [N, K, heads / K, Tq, Tk], summed where it is 1."""
-    result = scores.reshape(len(scores), -1, *shape[2:])
+    result = scores.reshape(len(scores), math.prod(scores.shape[1:3]), *shape[2:])
     for axis in (0, 1):
         if shape[axis] == 1:
             result = result.sum(axis=axis, keepdims=True)
     return result
 
 
-def _joined(heads: Array, shape: tuple[int, ...]) -> Array:
+def _joined(heads: Array) -> Array:
     """Return [N, T, heads * size] of [N, K, heads / K, T, size]."""
-    joined: Array = heads.transpose(0, 3, 1, 2, 4).reshape(shape)
+    rows = heads.transpose(0, 3, 1, 2, 4)
+    joined: Array = rows.reshape(*rows.shape[:2], math.prod(rows.shape[2:]))
     return joined

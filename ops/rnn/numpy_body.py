@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,14 +78,20 @@ class Direction:
                 through = through + before
             h_grad = np.where(valid, through, h_grad)
             c_grad = np.where(valid, c_before, c_grad)
-        x_rows, y_rows = (each.reshape(-1, each.shape[-1]) for each in (x_grad, y_grad))
+        x_rows, y_rows = map(_rows, (x_grad, y_grad))
         previous = np.empty((*self.data.shape[:2], h_grad.shape[1]), self.data.dtype)
-        previous[list(self.steps)] = self.hidden[:-1]
-        grads["input_weight"][...] = x_rows.T @ self.data.reshape(len(x_rows), -1)
-        grads["recurrent_weight"][...] = y_rows.T @ previous.reshape(len(y_rows), -1)
+        for t, hidden in zip(self.steps, self.hidden, strict=False):
+            previous[t] = hidden
+        grads["input_weight"][...] = x_rows.T @ _rows(self.data)
+        grads["recurrent_weight"][...] = y_rows.T @ _rows(previous)
         grads["input_bias"][...] = x_rows.sum(0)
         grads["recurrent_bias"][...] = y_rows.sum(0)
         return x_grad @ w["input_weight"], h_grad, c_grad
+
+
+def _rows(array: Array) -> Array:
+    """Return [T * N, C] of [T, N, C]."""
+    return array.reshape(math.prod(array.shape[:2]), array.shape[2])
 
 
 class RNN(Operator):

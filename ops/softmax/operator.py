@@ -111,7 +111,7 @@ class Softmax(Operator):
         # A difference of -inf correctly gives probability 0; inf - inf gives NaN.
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = data / data.dtype.type(self.temperature)
-            scaled -= scaled.max(axis=self.axis, keepdims=True)
+            scaled -= scaled.max(axis=self.axis, keepdims=True, initial=-np.inf)
             exponential = np.exp(scaled)
         total = exponential.sum(axis=self.axis, keepdims=True)
         result = scaled - np.log(total) if self.logarithm else exponential / total
