@@ -162,6 +162,14 @@ def row_weights(call: OperatorCall, rows: int, dtype: npt.DTypeLike) -> Array:
     return inputs.sample_weight if "sample_weight" in inputs else np.ones(rows, dtype)
 
 
+def weighted(terms: Array, weights: Array) -> Array:
+    """Return terms * weights, and 0 where a weight is 0, even if the term is not finite."""
+    with np.errstate(invalid="ignore"):
+        product = terms * weights
+    result: Array = np.where(weights == 0, product.dtype.type(0), product)
+    return result
+
+
 def probabilities(data: Array) -> Array:
     """Return the softmax of data along axis 1."""
     # A difference of -inf correctly gives probability 0; inf - inf gives NaN.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Int32s, Integer, Real
+from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
 from mxrun.codegen.jit import inlined, native, share
 from mxrun.codegen.vectors import (
     LANES,
@@ -22,6 +22,7 @@ from mxrun.codegen.vectors import (
     subtract_lanes,
     sum_lanes,
 )
+from mxrun.ops.labelled_rows import LabelledRows, weight_of
 from mxrun.ops.row_sum import row_sum
 from mxrun.ops.softmax.loops import exponentials, row_maximum
 
@@ -29,42 +30,20 @@ from mxrun.ops.softmax.loops import exponentials, row_maximum
 _MAX_ENTROPY = -math.log(1e-8)
 
 
-class LabelledRows(Arguments):
-    """Data [samples, classes] with one label per row; an absent weight counts as 1.
+class LabelledData(LabelledRows):
+    """Data [samples, classes]; statistics [samples, 2]: maximum and sum of exponentials of rows."""
 
-    samples_per_weight: consecutive rows with one weight. ignored: label without loss and gradient
-    if `is_ignoring`. statistics [samples, 2]: maximum and sum of exponentials of each row.
-    """
-
-    samples: Integer
-    classes: Integer
-    samples_per_weight: Integer
-    is_ignoring: Integer
-    ignored: Integer
-    label: Int32s
-    weight: Float32s
     data: Float32s
     statistics: Float32s
 
 
 @inlined
-def weight_of(call: LabelledRows, n: int) -> Any:
-    """Return the weight of a row, 0 if its label is ignored."""
-    weight = np.float32(1)
-    if call.weight is not None:
-        weight = call.weight[n // call.samples_per_weight]
-    if call.is_ignoring and call.label[n] == call.ignored:
-        weight = np.float32(0)
-    return weight
-
-
-@inlined
-def relative(call: LabelledRows, at: int, most: Any, count: int) -> Any:
+def relative(call: LabelledData, at: int, most: Any, count: int) -> Any:
     """Return exponentials of data relative to a row's maximum."""
     return exponentials(subtract_lanes(load_lanes(call.data, at, count), most))
 
 
-class RowEntropies(LabelledRows):
+class RowEntropies(LabelledData):
     """Arguments of `entropies_loop`: one weighted entropy per row."""
 
     entropies: Float64s
@@ -87,7 +66,8 @@ def entropies_loop(call: RowEntropies) -> None:
         # min() would hide NaN.
         if entropy > _MAX_ENTROPY:
             entropy = _MAX_ENTROPY
-        entropy *= weight_of(call, n)
+        weight = weight_of(call, n)
+        entropy = 0.0 if weight == 0 else entropy * weight
         call.statistics[2 * n] = most
         call.statistics[2 * n + 1] = total
         call.entropies[n] = entropy
@@ -110,7 +90,7 @@ def entropy_sum_loop(call: EntropySum) -> None:
     call.loss[0] = total
 
 
-class EntropyGradient(LabelledRows):
+class EntropyGradient(LabelledData):
     """Arguments of `gradient_loop`; an absent head, the gradient of the loss, counts as 1."""
 
     scale: Real
@@ -128,7 +108,12 @@ def gradient_loop(call: EntropyGradient) -> None:
     full = classes // LANES * LANES
     begin, end = share(call.samples * 16)
     for n in range(begin // 16, end // 16):
-        row, factor = n * classes, call.scale * weight_of(call, n)
+        row, weight = n * classes, weight_of(call, n)
+        if weight == 0:
+            for j in range(row, row + classes, LANES):
+                store_lanes(gradient, j, lanes(0.0), row + classes - j)
+            continue
+        factor = call.scale * weight
         if call.head is not None:
             factor *= call.head[0]
         most, total = lanes(call.statistics[2 * n]), call.statistics[2 * n + 1]

@@ -26,6 +26,7 @@ from mxrun.ops.loss import (
     class_indices,
     probabilities,
     row_weights,
+    weighted,
 )
 
 T = TypeVar("T")
@@ -143,7 +144,7 @@ class SoftmaxCrossEntropy(Operator):
         data, label = self._rows(call)
         chosen = (probabilities(data) * _onehot(label, data)).sum(axis=1)
         entropy = -np.log(np.maximum(chosen, data.dtype.type(SMALLEST)))
-        call.store(output=np.sum(entropy * self._weights(call, label)))
+        call.store(output=np.sum(weighted(entropy, self._weights(call, label))))
 
     def backward(self, call: BackwardCall) -> None:
         """Gradient of data: grad * grad_scale * weight * (p - onehot)."""
@@ -151,7 +152,7 @@ class SoftmaxCrossEntropy(Operator):
         slope = probabilities(data) - _onehot(label, data)
         if "output" in call.output_gradients:
             slope = slope * call.output_gradients.output[0]
-        slope *= (self._weights(call, label) * self.parameters.grad_scale)[:, None]
+        slope = weighted(slope, self._weights(call, label)[:, None]) * self.parameters.grad_scale
         call.store(data=slope.astype(data.dtype, copy=False).reshape(call.inputs.data.shape))
 
     def _rows(self, call: OperatorCall) -> tuple[Array, Array]:
@@ -166,7 +167,7 @@ class SoftmaxCrossEntropy(Operator):
         repeated: Array = np.repeat(weights, label.size // max(records, 1))
         if self.parameters.use_ignore:
             ignored = int(self.parameters.ignore_label)
-            repeated = repeated * (class_indices(label) != ignored)
+            repeated = np.where(class_indices(label) == ignored, dtype.type(0), repeated)
         return repeated
 
 

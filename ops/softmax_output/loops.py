@@ -6,27 +6,17 @@ import math
 
 import numpy as np
 
-from mxrun.codegen.arguments import Arguments, Float32s, Int32s, Integer, Real
+from mxrun.codegen.arguments import Float32s, Integer, Real
 from mxrun.codegen.jit import native, share
+from mxrun.ops.labelled_rows import LabelledRows, weight_of
 
 
-class SoftmaxSamples(Arguments):
-    """Softmax output [samples, classes], one label per sample and their rules.
+class SoftmaxSamples(LabelledRows):
+    """Softmax output [samples, classes]; own, other: target at the label's and at other classes."""
 
-    own, other: target at the label's class and at the other classes. ignored: label without loss
-    and gradient if `is_ignoring`. weight: None, or one for each run of `samples_per_weight`.
-    """
-
-    samples: Integer
-    classes: Integer
     output: Float32s
-    label: Int32s
-    is_ignoring: Integer
-    ignored: Integer
     own: Real
     other: Real
-    weight: Float32s
-    samples_per_weight: Integer
 
 
 class CrossEntropyLoss(SoftmaxSamples):
@@ -42,7 +32,8 @@ def cross_entropy_loop(call: CrossEntropyLoss) -> None:
     classes, output, label, tiny = call.classes, call.output, call.label, call.tiny
     total = 0.0
     for n in range(call.samples):
-        if call.is_ignoring and label[n] == call.ignored:
+        weight = weight_of(call, n)
+        if weight == 0:
             continue
         # A row of data that are not finite is NaN everywhere, and so is the loss of any label.
         chosen = output[n * classes] * np.float32(0)
@@ -54,9 +45,7 @@ def cross_entropy_loop(call: CrossEntropyLoss) -> None:
             for k in range(classes):
                 if k != label[n]:
                     entropy -= call.other * math.log(max(output[n * classes + k], tiny))
-        if call.weight is not None:
-            entropy *= call.weight[n // call.samples_per_weight]
-        total += entropy
+        total += entropy * weight
     call.loss[0] = total
 
 
@@ -81,11 +70,12 @@ def softmax_gradient_loop(call: SoftmaxGradient) -> None:
     begin, end = share(call.samples)
     for n in range(begin, end):
         row = n * classes
-        factor = call.scale / np.float32(max(counted, 1))
-        if call.weight is not None:
-            factor *= call.weight[n // call.samples_per_weight]
-        if call.is_ignoring and label[n] == call.ignored:
-            factor = np.float32(0)
+        weight = weight_of(call, n)
+        if weight == 0:
+            for k in range(row, row + classes):
+                gradient[k] = np.float32(0)
+            continue
+        factor = call.scale / np.float32(max(counted, 1)) * weight
         inside = 0 <= label[n] < classes
         chosen = output[row + label[n]] if inside else call.own
         if output is not gradient:

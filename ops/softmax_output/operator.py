@@ -28,6 +28,7 @@ from mxrun.ops.loss import (
     class_indices,
     probabilities,
     row_weights,
+    weighted,
 )
 
 T = TypeVar("T")
@@ -206,7 +207,7 @@ class SoftmaxOutput(Operator):
             samples = self._samples(call, probability)
             entropy = -(samples.target * np.log(np.maximum(probability, tiny))).sum(axis=1)
             entropy -= samples.missing * np.log(tiny)
-            call.store(loss=np.sum(entropy * samples.scale[:, 0]))
+            call.store(loss=np.sum(weighted(entropy, samples.scale[:, 0])))
         call.store(output=probability.reshape(call.inputs.data.shape))
 
     def backward(self, call: BackwardCall) -> None:
@@ -215,7 +216,7 @@ class SoftmaxOutput(Operator):
         probability = self._as_samples(output)
         samples = self._samples(call, probability)
         scale = samples.scale * (self.parameters.grad_scale / samples.divisor)
-        gradient = ((probability - samples.target) * scale).reshape(output.shape)
+        gradient = weighted(probability - samples.target, scale).reshape(output.shape)
         if self.parameters.out_grad:
             gradient *= call.output_gradients.output
         call.store(data=gradient)
@@ -240,7 +241,7 @@ class SoftmaxOutput(Operator):
         read = rows.reshape(-1)[: count * positions].reshape(count, 1, positions)
         ignored = int(self.parameters.ignore_label)
         if self.parameters.use_ignore:
-            scale = scale * (read != ignored)
+            scale = np.where(read == ignored, scale.dtype.type(0), scale)
         target, missing = self._smoothed(read, probability)
         divisor = self._divisor(rows != ignored, weight != 0, positions)
         return Samples(target, scale, missing, divisor)

@@ -33,12 +33,10 @@ KINDS = {"NaN": np.isnan, "+inf": np.isposinf, "-inf": np.isneginf}
 # Operators whose kernel and body have non-finite values in different places: a tensor with one in
 # one of them must contain NaN or infinity in the other.
 _OF_A_ROW = "oneDNN's softmax has NaN where the data have it, the body in the whole row"
-_OF_IGNORED = "the body's weight of an ignored row is zero times infinity, NaN; the loop's is zero"
 _OF_PADDING = "the body multiplies padding, zero times NaN is NaN; oneDNN leaves padding out"
 _OF_STATISTICS = "the loop's mean of data with an infinity is NaN, the body's is the infinity"
 _OF_STRIPS = "the loop multiplies some keys that are not read, zero times infinity is NaN"
 ELSEWHERE = {
-    "softmax_cross_entropy": _OF_IGNORED,
     "SoftmaxOutput": _OF_A_ROW,
     "Convolution": _OF_PADDING,
     "Deconvolution": _OF_PADDING,
@@ -166,3 +164,33 @@ def test_gradients_of_far_finite_data_are_those_of_a_step(
         given = BackwardData([np.ones_like(data)], [data], done.outputs)
         (gradient,) = backward(implementation, prop, given, [np.zeros_like(data)], done)
         np.testing.assert_array_equal(gradient, (data > 0) * is_step)
+
+
+@pytest.mark.parametrize("operator", ["SoftmaxOutput", "softmax_cross_entropy"])
+@pytest.mark.parametrize("value", VALUES, ids=str)
+@np.errstate(all="ignore")
+def test_a_row_that_is_left_out_adds_nothing_whatever_is_in_it(operator: str, value: float) -> None:
+    """By its label or its weight."""
+    random = np.random.default_rng(0)
+    data = random.standard_normal((3, 5)).astype(np.float32)
+    rest = [np.array([1, -1, 4], np.int32), np.array([1, 1, 0], np.float32)]
+    prop = create(operator, {"use_ignore": True, "use_sample_weight": True})
+    poisoned_data = data.copy()
+    poisoned_data[1:, 2] = value
+    place = prop.loss_output
+    for implementation in all_implementations(prop):
+        results = []
+        for given in (data, poisoned_data):
+            inputs = [given, *rest]
+            shapes = ((3, 5), (1,))[1 - place :]
+            outputs = [np.zeros(shape, np.float32) for shape in shapes]
+            done = forward(implementation, prop, inputs, outputs, is_train=True)
+            assert done is not None
+            grads = [np.ones_like(each) for each in outputs]
+            arrays = BackwardData(grads, inputs, done.outputs)
+            before = [np.full_like(each, 7) for each in inputs]
+            gradient = backward(implementation, prop, arrays, before, done)[0]
+            results.append((done.outputs[place], gradient))
+        assert not results[1][1][1:].any(), implementation.name
+        for clean, other in zip(*results, strict=True):
+            np.testing.assert_array_equal(other, clean)
