@@ -86,11 +86,6 @@ def multiply_lanes(left: Any, right: Any) -> Any:
 
 
 @intrinsic
-def multiply_add_lanes(left: Any, right: Any, addend: Any) -> Any:
-    """Compute left * right + addend, rounded once."""
-
-
-@intrinsic
 def exp2_lanes(exponent: Any) -> Any:
     """Compute two to the power of float32 lanes that are at most 127; 0 below -126, NaN for NaN."""
 

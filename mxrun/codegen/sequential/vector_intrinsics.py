@@ -172,12 +172,6 @@ subtract_lanes = typed(FLOATS, FLOATS, FLOATS)(ir.IRBuilder.fsub)
 multiply_lanes = typed(FLOATS, FLOATS, FLOATS)(ir.IRBuilder.fmul)
 
 
-@typed(FLOATS, FLOATS, FLOATS, FLOATS)
-def multiply_add_lanes(builder: Any, left: Any, right: Any, addend: Any) -> Any:
-    """Call LLVM's fused operation."""
-    return call_function(builder, f"llvm.fma.v{LANES}f32", FLOATS.code, [left, right, addend])
-
-
 @typed(FLOATS, FLOATS)
 def exp2_lanes(builder: Any, exponent: Any) -> Any:
     """Multiply a polynomial of the fraction by a power of two, made of the integer's bits."""
@@ -316,7 +310,6 @@ VECTORS: dict[Any, Intrinsic] = {
     vectors.keep_lanes: keep_lanes,
     vectors.largest_lane: largest_lane,
     vectors.maximum_lanes: maximum_lanes,
-    vectors.multiply_add_lanes: multiply_add_lanes,
     vectors.above: above,
     vectors.add_lanes: add_lanes,
     vectors.choose: choose,
