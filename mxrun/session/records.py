@@ -211,8 +211,8 @@ def _encoded_form(form: TableForm, encoding: TableEncoding, settings: Sequence[s
 def input_files(inputs: Sequence[str], hint: str = "") -> list[str]:
     """Return the files that `inputs` name, folders in sorted order.
 
-    hint: that of the error for a file that does not exist. Raises UserError with all diagnostics at
-    once.
+    hint: that of the error for a file that does not exist. Raises UserError with all diagnostics
+    at once.
     """
     found: list[str] = []
     problems: list[Diagnostic] = []

@@ -120,10 +120,23 @@ UNREAD = """\
 """
 
 
-def test_weights_of_which_no_gradient_is_read_have_zeros_in_segments_too(tmp_path: Path) -> None:
-    text = config("{data: [7, 3], target: [7, 3]}", UNREAD)
+# The weights that no loss depends on through the recurrence are those of a layer outside as well.
+SHARED = UNREAD.replace(
+    "    - LinearRegressionOutput",
+    """\
+    - FullyConnected: {name: wide, data: data, num_hidden: 8, flatten: false}
+    - FullyConnected: {name: outside, num_hidden: 5, flatten: false, weight: rnn/next_weight,
+        bias: rnn/next_bias}
+    - Concat: {name: all, inputs: [out, outside], dim: 2}
+    - LinearRegressionOutput""",
+)
+
+
+def test_weights_get_no_gradient_from_a_recurrence_of_which_none_is_read(tmp_path: Path) -> None:
+    text = config("{data: [7, 3], target: [7, 8]}", SHARED)
     found = outcome(tmp_path, text)
-    assert not found["train rnn/next_weight_grad"].any()
+    assert found["train rnn/next_weight_grad"].any()
+    assert_same_bits(found, outcome(tmp_path, text, UNROLL))
     assert_same_bits(found, outcome(tmp_path, text, segment=2))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from mxrun.graph.node import Node, NodeEntry
+from mxrun.graph.recurrence.gradient_kinds import differentiable, entries_below, positions
 from mxrun.graph.recurrence.operator import RecurrenceProperty
 from mxrun.operator.property import GradientKind
 
@@ -27,7 +28,7 @@ def without_gradient(
     """
     read, changed = _read_for(prop, outputs), _depending_on(prop, arguments)
     for node in prop.nodes:
-        own = _positions(node, read)
+        own = positions(node, read)
         if node.prop is None or not own:
             continue
         given = [index for index, entry in enumerate(node.inputs) if entry in changed]
@@ -44,18 +45,9 @@ def without_gradient(
 
 def _read_for(prop: RecurrenceProperty, outputs: Collection[int]) -> set[NodeEntry]:
     """Return the entries of a body that the outputs at some positions depend on, in any step."""
-    final = (memory.head for memory in prop.memories if memory.is_final)
-    heads = (*prop.stacked, *final)
-    found, before = {heads[index] for index in outputs}, 0
-    while len(found) > before:
-        before = len(found)
-        for node in reversed(prop.nodes):
-            own = _positions(node, found)
-            found.update(node.inputs[index] for index in _sources(node, own))
-        for memory in prop.memories:
-            if NodeEntry(prop.variable(memory.name)) in found:
-                found.add(memory.head)
-    return found
+    heads = (*prop.stacked, *(memory.head for memory in prop.memories if memory.is_final))
+    memories = {memory.name: memory.head for memory in prop.memories}
+    return entries_below(prop.nodes, [heads[index] for index in outputs], memories, _sources)
 
 
 def _depending_on(prop: RecurrenceProperty, arguments: Collection[int]) -> set[NodeEntry]:
@@ -75,17 +67,10 @@ def _depending_on(prop: RecurrenceProperty, arguments: Collection[int]) -> set[N
     return found
 
 
-def _positions(node: Node, entries: Collection[NodeEntry]) -> list[int]:
-    """Return the positions of a node's outputs that are among some entries."""
-    return [index for index in range(node.num_outputs) if NodeEntry(node, index) in entries]
-
-
-def _sources(node: Node, outputs: Collection[int]) -> list[int]:
+def _sources(node: Node, outputs: Sequence[int]) -> list[int]:
     """Return the positions of a node's arguments on which some outputs depend by a gradient."""
-    if node.prop is None or not outputs:
-        return []
-    kinds = node.prop.list_gradients()
-    positions: Iterable[int] = range(len(kinds))
+    found = differentiable(node)
     if isinstance(node.prop, RecurrenceProperty):
-        positions = arguments_of(node.prop, outputs)
-    return [index for index in positions if kinds[index] is not GradientKind.ZERO]
+        own = arguments_of(node.prop, outputs)
+        return [index for index in found if index in own]
+    return found

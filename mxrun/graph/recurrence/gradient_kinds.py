@@ -2,10 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.operator.property import GradientKind
+
+# Returns the positions of a node's arguments on which outputs at some positions depend.
+Sources = Callable[[Node, Sequence[int]], Iterable[int]]
+
+
+def differentiable(node: Node, outputs: Sequence[int] = ()) -> list[int]:
+    """Return the positions of a node's arguments whose gradients are not always zero.
+
+    They are those of all its outputs.
+    """
+    del outputs
+    kinds = () if node.prop is None else node.prop.list_gradients()
+    return [index for index, kind in enumerate(kinds) if kind is not GradientKind.ZERO]
+
+
+def entries_below(
+    nodes: Sequence[Node],
+    heads: Iterable[NodeEntry],
+    memories: Mapping[str, NodeEntry],
+    sources: Sources = differentiable,
+) -> set[NodeEntry]:
+    """Return the heads and the entries that get a gradient from one of them, in any step.
+
+    nodes: those of the body, inputs before users. memories: the heads that they read. A head gets
+    a gradient if its memory does.
+    """
+    found, before = set(heads), 0
+    while len(found) > before:
+        before = len(found)
+        for node in reversed(nodes):
+            if own := positions(node, found):
+                found.update(node.inputs[index] for index in sources(node, own))
+        variables = {entry.node.name for entry in found if entry.node.is_variable}
+        found.update(head for name, head in memories.items() if name in variables)
+    return found
+
+
+def positions(node: Node, entries: Collection[NodeEntry]) -> list[int]:
+    """Return the positions of a node's outputs that are among some entries."""
+    return [index for index in range(node.num_outputs) if NodeEntry(node, index) in entries]
 
 
 def gradient_kinds(
@@ -13,29 +53,14 @@ def gradient_kinds(
 ) -> dict[str, GradientKind]:
     """Return the gradient kinds of the variables that get a gradient from an output.
 
-    nodes: those of the body, inputs before users. memories: the heads that they read. A head gets
-    a gradient if its memory does.
+    nodes, memories: as in `entries_below`.
     """
-    heads = [*outputs]
-    while True:
-        kinds = _kinds_below(nodes, heads)
-        new = [head for name, head in memories.items() if name in kinds and head not in heads]
-        if not new:
-            return kinds
-        heads += new
-
-
-def _kinds_below(nodes: Sequence[Node], heads: Iterable[NodeEntry]) -> dict[str, GradientKind]:
-    """Return the gradient kinds of the variables that get a gradient from the heads."""
-    kinds = dict.fromkeys(heads, GradientKind.COMPUTES)
+    found = entries_below(nodes, outputs, memories)
+    kinds = dict.fromkeys(found, GradientKind.COMPUTES)
     for node in reversed(nodes):
-        if node.prop is None or all(
-            NodeEntry(node, index) not in kinds for index in range(node.num_outputs)
-        ):
-            continue
-        for entry, kind in zip(node.inputs, node.prop.list_gradients(), strict=False):
-            if kind is not GradientKind.ZERO:
-                kinds[entry] = kind
+        if node.prop is not None and positions(node, found):
+            own = node.prop.list_gradients()
+            kinds.update((node.inputs[index], own[index]) for index in differentiable(node))
     return {entry.node.name: kind for entry, kind in kinds.items() if entry.node.is_variable}
 
 
