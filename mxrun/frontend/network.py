@@ -323,14 +323,16 @@ class _Wiring:
         name = f"{layer.name}_{argument}"
         if self._check_reserved(name, layer.name_place, layer.chain):
             return NodeEntry(Node("", place=layer.place))
-        if prop.reads_only_data and argument in prop.list_arguments() and name not in self.declared:
+        if argument in prop.list_data_arguments() and name not in self.declared:
             # As a parameter it would have the shape of the other tensors, batch included.
             hint = (
                 f"name a layer or an input, {argument}: NAME, in a block also "
                 f'{argument}: "${{input}}"; for a parameter, declare network.variables.{name}'
             )
             text = f"{layer.operator} {layer.name!r}: no tensor for {argument!r}"
-            self._problem(layer, text, layer.place, hint=hint)
+            self._problem(
+                layer, text, layer.place, hint=prop.data_argument_hints.get(argument, hint)
+            )
             return None
         return NodeEntry(self._variable(name, layer.place))
 

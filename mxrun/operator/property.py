@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
@@ -128,6 +128,8 @@ class OperatorProperty(ABC, Generic[P]):
     # True if every argument is data: a network names each one but the first. Otherwise an argument
     # that is not given becomes a parameter, such as a weight.
     reads_only_data: ClassVar[bool] = False
+    # By such an argument: what a user can do instead of naming it.
+    data_argument_hints: ClassVar[Mapping[str, str]] = {}
     # True if the outputs cannot be integers: `infer_type` then rejects integer types.
     is_floating: ClassVar[bool] = False
     # Dtype of output 0 under `precision: bfloat16`. Everything but activations stays float32:
@@ -153,6 +155,10 @@ class OperatorProperty(ABC, Generic[P]):
     def list_arguments(self) -> tuple[str, ...]:
         """Names of the inputs, data and parameters alike, in order."""
         return ("data",)
+
+    def list_data_arguments(self) -> tuple[str, ...]:
+        """Names of the arguments that a network must name, but for the first argument."""
+        return self.list_arguments() if self.reads_only_data else ()
 
     def list_outputs(self) -> tuple[str, ...]:
         """Names of all outputs, the hidden ones last."""

@@ -64,6 +64,11 @@ class RNNProperty(OperatorProperty[RNNParameters]):
     parameter_type = RNNParameters
     precision = Precision.BFLOAT16
     is_floating = True
+    data_argument_hints = dict.fromkeys(
+        ("state", "state_cell"),
+        "name a layer or an input, or begin with zeros: initial_state: zeros; layout: NTC reads "
+        "data whose first axis is the batch",
+    )
 
     def list_arguments(self) -> tuple[str, ...]:
         """data, parameters, then state, state_cell and sequence_length where they apply."""
@@ -72,6 +77,10 @@ class RNNProperty(OperatorProperty[RNNParameters]):
         if p.initial_state == "input":
             names += p.state_names()
         return (*names, "sequence_length") if p.use_sequence_length else tuple(names)
+
+    def list_data_arguments(self) -> tuple[str, ...]:
+        """All but the parameters: trained first states would be those of one batch's records."""
+        return tuple(name for name in self.list_arguments() if name != "parameters")
 
     def list_auxiliary_states(self) -> tuple[str, ...]:
         """The states that are carried, if any."""

@@ -122,6 +122,17 @@ def test_a_selection_needs_all_its_tensors(tmp_path: Path) -> None:
     assert problem.problem == "where 'pick': no tensor for 'y'"
 
 
+def test_first_states_of_rnn_are_no_parameters(tmp_path: Path) -> None:
+    layers = "    - Reshape: {shape: [0, 8, 8]}\n    - RNN: {name: rnn, mode: gru, state_size: 4, "
+    layers += "num_layers: 1, layout: NTC}\n"
+    with pytest.raises(UserError) as caught:
+        prepared(tmp_path, "", layers + CLASSES)
+    (problem,) = caught.value.diagnostics
+    assert problem.problem == "RNN 'rnn': no tensor for 'state'"
+    assert "initial_state: zeros" in problem.hint
+    prepared(tmp_path, "", layers.replace("NTC", "NTC, initial_state: zeros") + CLASSES)
+
+
 def test_L6_a_declared_side_that_broadcasts_needs_its_shape(tmp_path: Path) -> None:
     declared = "  variables: {scale_rhs: {lr_mult: 2}}\n"
     with pytest.raises(UserError) as caught:
