@@ -177,7 +177,7 @@ class ListedVocabulary(Vocabulary):
         """Return the error for tokens that the vocabulary does not have."""
         named = [repr(token) for token in dict.fromkeys(missing)]
         problem = f"the vocabulary does not have these {self.kind}: {listed(named)}"
-        hint = "write unknown: TOKEN, which stands for all that training does not have"
+        hint = f"leave them out, or train with unknown: TOKEN, which stands for other {self.kind}"
         return UserError(Diagnostic(problem, None, f"{self.kind} of the training text", hint=hint))
 
 
