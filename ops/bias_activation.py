@@ -16,8 +16,8 @@ from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape
-from mxrun.codegen.arguments import HEADER_SLOTS, Float32s, Int64s, Integer, Table
-from mxrun.codegen.jit import call_address, inlined, integer, native, share
+from mxrun.codegen.arguments import HEADER_SLOTS, Float32s, Integer, Table
+from mxrun.codegen.jit import inlined, integer, native, share
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
@@ -44,6 +44,7 @@ from mxrun.ops.gelu import (
     silu_gradient,
 )
 from mxrun.ops.leaky_relu.operator import gelu_gradient
+from mxrun.ops.map_block import BLOCK_WORDS, WORD_BYTES, MapBlocks, own_block, run_block
 from mxrun.ops.rows import clear
 
 T = TypeVar("T")
@@ -54,9 +55,7 @@ DATA, BIAS = range(2)
 # Elements for which the gradient's code runs at a time: they are in the L1 cache when they are
 # added.
 _CHUNK = 4096
-# Argument block of a map's code, in words; each thread has its own.
-_BLOCK_WORDS = 16
-_WORD, _FLOAT_BYTES = 8, 4
+_FLOAT_BYTES = 4
 # Tensors of the map: its output, the output's gradient and data.
 _TENSORS = 3
 
@@ -165,20 +164,17 @@ class BiasActivation(Operator):
         call.store(data=gradient, bias=gradient.reshape(-1, data.shape[-1]).sum(axis=0))
 
 
-class SummedMap(BlockedRows):
+class SummedMap(BlockedRows, MapBlocks):
     """Map of tensors [rows, columns], and the sums of its output's rows [blocks, columns].
 
     chunk_rows: rows for which the map's code runs at a time. tensors: addresses of output and
-    operands. scratch_words: words of the team's scratch space; words, scratch_address: this space.
+    operands.
     """
 
     chunk_rows: Integer
     code: Integer
     tensors: Table
     output: Float32s
-    scratch_words: Integer
-    words: Int64s
-    scratch_address: Integer
 
 
 @inlined
@@ -188,16 +184,13 @@ def map_rows(call: SummedMap, own: int, first: int, last: int) -> None:
     for index in range(_TENSORS):
         address = integer(call.tensors, index) + first * call.columns * _FLOAT_BYTES
         call.words[own + HEADER_SLOTS + 1 + index] = address
-    call_address(call.code, call.scratch_address + _WORD * own, 0, 0, 0, 0, 0)
+    run_block(call, call.code, own)
 
 
 @native
 def summed_map_loop(call: SummedMap) -> None:
     """Run the map's code, and add the rows that it wrote as `column_sums_loop` does."""
-    own, _ = share(call.scratch_words)
-    for index in range(_BLOCK_WORDS):
-        call.words[own + index] = 0
-    columns = call.columns
+    own, columns = own_block(call), call.columns
     # share() splits at multiples of 16, so each block counts as 16 elements.
     begin, end = share(call.blocks * 16)
     for block in range(begin // 16, end // 16):
@@ -282,10 +275,10 @@ def _summed(
         tensors=slots,
         output=slots[0],
         sums=total if blocks.is_total else sums,
-        scratch_words=_BLOCK_WORDS * part.threads,
+        scratch_words=BLOCK_WORDS * part.threads,
         words=words,
         scratch_address=words,
     )
-    scratch = _WORD * _BLOCK_WORDS * part.threads
+    scratch = WORD_BYTES * BLOCK_WORDS * part.threads
     loop = LoopPart(summed_map_loop, arguments, part.threads, scratch)
     return [loop] if blocks.is_total else [loop, blocks.total_part(sums, total, device)]

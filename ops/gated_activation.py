@@ -13,8 +13,8 @@ from pydantic import Field
 from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
-from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, Int64s, Integer, Table
-from mxrun.codegen.jit import call_address, integer, native, share
+from mxrun.codegen.arguments import HEADER_SLOTS, Integer, Table
+from mxrun.codegen.jit import integer, native, share
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import SequenceArguments, shared_axis
@@ -28,15 +28,12 @@ from mxrun.operator.scalar import MapKernel
 from mxrun.operator.shape import ShapeContradiction, show, unify
 from mxrun.ops.gelu import silu_gradient
 from mxrun.ops.leaky_relu.operator import gelu_gradient
+from mxrun.ops.map_block import BLOCK_WORDS, WORD_BYTES, MapBlocks, own_block, run_block
 
 T = TypeVar("T")
 # Scalar functions run on numbers, arrays and symbolic values.
 Scalar = Any
 Array = npt.NDArray[Any]
-
-# Argument block of a map's code, in words; each thread has its own.
-_BLOCK_WORDS = 16
-_WORD = 8
 
 
 class Gate(NamedTuple):
@@ -154,11 +151,10 @@ class GatedActivation(Operator):
         call.store(data=np.concatenate(halves, axis=-1))
 
 
-class RowMaps(Arguments):
+class RowMaps(MapBlocks):
     """Map of `columns` elements of each of `rows` rows.
 
-    tensors, strides: addresses of outputs and operands, and bytes from row to row. scratch_words:
-    words of the team's scratch space; words, scratch_address: this space.
+    tensors, strides: addresses of outputs and operands, and bytes from row to row.
     """
 
     rows: Integer
@@ -167,17 +163,12 @@ class RowMaps(Arguments):
     tensor_count: Integer
     tensors: Table
     strides: Table
-    scratch_words: Integer
-    words: Int64s
-    scratch_address: Integer
 
 
 @native
 def row_maps_loop(call: RowMaps) -> None:
     """Run the map's code for each row."""
-    own, _ = share(call.scratch_words)
-    for index in range(_BLOCK_WORDS):
-        call.words[own + index] = 0
+    own = own_block(call)
     call.words[own + HEADER_SLOTS] = call.columns
     # share() splits at multiples of 16, so each row counts as 16 elements.
     begin, end = share(call.rows * 16)
@@ -185,7 +176,7 @@ def row_maps_loop(call: RowMaps) -> None:
         for index in range(call.tensor_count):
             address = integer(call.tensors, index) + row * integer(call.strides, index)
             call.words[own + HEADER_SLOTS + 1 + index] = address
-        call_address(call.code, call.scratch_address + _WORD * own, 0, 0, 0, 0, 0)
+        run_block(call, call.code, own)
 
 
 @implement("gated_activation", backend="jit")
@@ -267,8 +258,8 @@ def _rows(
         tensor_count=len(places),
         tensors=tuple(slots),
         strides=tuple(stride for _, stride in places),
-        scratch_words=_BLOCK_WORDS * team,
+        scratch_words=BLOCK_WORDS * team,
         words=Scratch(),
         scratch_address=Scratch(),
     )
-    return LoopPart(row_maps_loop, arguments, team, _WORD * _BLOCK_WORDS * team)
+    return LoopPart(row_maps_loop, arguments, team, WORD_BYTES * BLOCK_WORDS * team)

@@ -12,15 +12,13 @@ from typing import Any
 
 from mxrun.codegen.arguments import (
     HEADER_SLOTS,
-    Arguments,
     Float32s,
     Floats,
     Int32s,
-    Int64s,
     Integer,
     Table,
 )
-from mxrun.codegen.jit import call_address, inlined, integer, native, share
+from mxrun.codegen.jit import inlined, integer, native, share
 from mxrun.codegen.vectors import (
     LANES,
     PANEL_COLUMNS,
@@ -30,6 +28,7 @@ from mxrun.codegen.vectors import (
     multiply_panel,
     store_lanes,
 )
+from mxrun.ops.map_block import MapBlocks, own_block, run_block
 from mxrun.ops.rows import clear
 
 # Words of a thread's scratch space: the argument block of a map.
@@ -43,13 +42,12 @@ MAP_HEADER = 4
 TENSOR_WORDS = 3
 
 
-class SequenceSteps(Arguments):
+class SequenceSteps(MapBlocks):
     """Steps of one direction of a layer.
 
     The row of step t of sequence n is t * step_stride + n * batch_stride. is_reversed: whether the
     last step runs first. lengths: None if all sequences have full length. mask_stride: rows of the
-    mask from sequence to sequence. maps: all maps, see `run_map`; words, scratch_address: the
-    team's scratch space of `scratch_words` words.
+    mask from sequence to sequence. maps: all maps, see `run_map`.
     """
 
     steps: Integer
@@ -60,9 +58,6 @@ class SequenceSteps(Arguments):
     lengths: Int32s
     mask_stride: Integer
     maps: Table
-    scratch_words: Integer
-    words: Int64s
-    scratch_address: Integer
 
 
 @inlined
@@ -90,7 +85,7 @@ def run_map(call: SequenceSteps, own: int, at: int, row: int, n: int, t: int) ->
         place += TENSOR_WORDS
     for parameter in range(parameters):
         call.words[to + tensors + parameter] = integer(call.maps, place + parameter)
-    call_address(integer(call.maps, at), call.scratch_address + 8 * own, 0, 0, 0, 0, 0)
+    run_block(call, integer(call.maps, at), own)
     return place + parameters
 
 
@@ -99,15 +94,6 @@ def run_maps(call: SequenceSteps, own: int, at: int, count: int, row: int, n: in
     """Run `count` maps that stand one after the other in the table."""
     for _ in range(count):
         at = run_map(call, own, at, row, n, t)
-
-
-@inlined
-def own_block(call: SequenceSteps) -> int:
-    """Clear and return the thread's argument block."""
-    own, _ = share(call.scratch_words)
-    for index in range(WORDS_PER_THREAD):
-        call.words[own + index] = 0
-    return own
 
 
 @inlined

@@ -15,6 +15,7 @@ from mxrun.operator.constraints import UNCONSTRAINED
 from mxrun.operator.native_kernel import KernelPart, LoopPart, Scratch, Slot
 from mxrun.ops.chain import ChainPart, between
 from mxrun.ops.copy_part import copy_part
+from mxrun.ops.map_block import WORD_BYTES
 from mxrun.ops.onednn import matrix_product
 from mxrun.ops.rnn.layout import SequenceLayout, shifted
 from mxrun.ops.rnn.loops import MASK, SEQUENCE, WORDS_PER_THREAD
@@ -23,7 +24,6 @@ from mxrun.ops.rnn.parameters import PackedWeight
 from mxrun.ops.rnn.tables import MapTable, RowTensor
 from mxrun.ops.rows import RowCopy, RowZeroing, copy_rows_loop, zero_part, zero_rows_loop
 
-_WORD = 8
 _SUM = scalar.compile(lambda x, y: x + y)
 
 
@@ -162,7 +162,7 @@ class KernelBuilder:
     @property
     def words_bytes(self) -> int:
         """Scratch space of a loop over the steps."""
-        return _WORD * WORDS_PER_THREAD * self.layout.team
+        return WORD_BYTES * WORDS_PER_THREAD * self.layout.team
 
     def mask_rows(self, mask: Slot, layer: int, side: int) -> RowTensor:
         """Return the rows of the mask of a layer's output."""
