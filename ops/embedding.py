@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from mxrun.base.params import Int32, Parameters
@@ -27,11 +26,10 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import unify
+from mxrun.ops.indexing.operators import within
 from mxrun.ops.rows import zero_part
 
 T = TypeVar("T")
-Array = npt.NDArray[Any]
-
 Count = Annotated[Int32, Field(ge=1)]
 
 
@@ -122,20 +120,16 @@ class Embedding(Operator):
 
     def forward(self, call: ForwardCall) -> None:
         """output = weight[data]."""
-        call.store(output=call.inputs.weight[self._ids(call.inputs.data)])
+        call.store(output=call.inputs.weight[within(call.inputs.data, self.rows, "clip")])
 
     def backward(self, call: BackwardCall) -> None:
         """Gradient of weight: weight_grad[id] += grad[..., :] for every id, in data's order."""
         if not call.is_requested("weight"):
             return
         gradient = np.zeros_like(call.input_gradients.weight)
-        np.add.at(gradient, self._ids(call.inputs.data), call.output_gradients.output)
+        ids = within(call.inputs.data, self.rows, "clip")
+        np.add.at(gradient, ids, call.output_gradients.output)
         call.store(weight=gradient)
-
-    def _ids(self, data: Array) -> Array:
-        """Return row indices, clamped to the table."""
-        ids: Array = np.clip(data, 0, self.rows - 1).astype(np.int64)
-        return ids
 
 
 class TableAccess(Arguments):

@@ -222,7 +222,9 @@ class OneHotProperty(OperatorProperty[OneHotParameters]):
 
 def within(indices: Array, size: int, mode: str) -> Array:
     """Return int64 indices inside [0, size); raises UserError for others if `mode` is raise."""
-    whole: Array = np.trunc(indices).astype(np.int64)
+    # NaN becomes the least integer or 0, as the processor converts it.
+    with np.errstate(invalid="ignore"):
+        whole: Array = np.trunc(indices).astype(np.int64)
     if mode == "wrap":
         return whole % size
     if mode == "raise" and whole.size and not 0 <= whole.min() <= whole.max() < size:

@@ -194,3 +194,18 @@ def test_a_row_that_is_left_out_adds_nothing_whatever_is_in_it(operator: str, va
         assert not results[1][1][1:].any(), implementation.name
         for clean, other in zip(*results, strict=True):
             np.testing.assert_array_equal(other, clean)
+
+
+@pytest.mark.parametrize(
+    ("operator", "parameters"), [("Embedding", {"input_dim": 3, "output_dim": 2}), ("take", {})]
+)
+def test_an_index_that_is_nan_selects_the_first_row(
+    operator: str, parameters: dict[str, object]
+) -> None:
+    """As in MXNet, and without a warning."""
+    table = np.arange(6, dtype=np.float32).reshape(3, 2)
+    ids = np.array([np.nan, 1.5, -np.inf], np.float32)
+    inputs = [ids, table] if operator == "Embedding" else [table, ids]
+    done = forward(NUMPY, create(operator, parameters), inputs, [np.zeros((3, 2), np.float32)])
+    assert done is not None
+    np.testing.assert_array_equal(done.outputs[0], table[[0, 1, 0]])
