@@ -62,6 +62,7 @@ def _stopped_afterwards() -> Iterator[None]:
     for kind in PEERS:
         if kind.unavailable() is None:
             running(kind).close()
+    running.cache_clear()
 
 
 def values(symbol: Symbol, inputs: Mapping[str, TensorSpec], batches: int) -> tuple[Arrays, Arrays]:

@@ -40,6 +40,7 @@ def _stopped_afterwards() -> Iterator[None]:
     yield
     if onnxruntime.cache_info().currsize:
         onnxruntime().close()
+        onnxruntime.cache_clear()
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ def _stopped_afterwards() -> Iterator[None]:
     yield
     if MXNet.unavailable() is None:
         mxnet().close()
+        mxnet.cache_clear()
 
 
 def evaluated(text: str) -> Array:

@@ -54,6 +54,7 @@ def _stopped_afterwards() -> Iterator[None]:
     for kind in (MXNet, PyTorch):
         if kind.unavailable() is None:
             running(kind).close()
+    running.cache_clear()
 
 
 def rows_of(operator: str) -> list[Row]:

@@ -30,6 +30,7 @@ def _stopped_afterwards() -> Iterator[None]:
     for kind in PEERS:
         if kind.unavailable() is None:
             running(kind).close()
+    running.cache_clear()
 
 
 @pytest.mark.parametrize(
