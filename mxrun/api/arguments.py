@@ -138,14 +138,14 @@ def batch_size(batch: BatchSize | None) -> BatchSize | None:
     return batch if batch is None or batch == MAX else count("batch", batch, minimum=1)
 
 
-def count(name: str, value: Any, minimum: int) -> int:
-    """Return the argument `name` as a number. Raises UserError if it is none, or too small."""
+def count(name: str, value: Any, minimum: int, maximum: int = MAX_BATCH) -> int:
+    """Return the argument `name` as a number. Raises UserError if it is none, or out of range."""
     try:
         number = operator.index(value)
     except TypeError:
         number = -1
-    if not minimum <= number <= MAX_BATCH:
-        expected = f"an integer from {minimum} to {MAX_BATCH}"
+    if not minimum <= number <= maximum:
+        expected = f"an integer from {minimum} to {maximum}"
         raise UserError(Diagnostic(f"{name} cannot be {value!r}", None, expected, repr(value)))
     return number
 

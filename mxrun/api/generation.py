@@ -16,6 +16,10 @@ from mxrun.session.trained_model import TrainedModel
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+# Limits of the command's options.
+_MAX_LENGTH = 1 << 24
+_MAX_SEED = (1 << 63) - 1
+
 
 @dataclass(frozen=True)
 class GeneratedText:
@@ -128,9 +132,11 @@ class TextGenerator(ABC):
         batch: int | None,
     ) -> Generation:
         """Return a generation that is ready to run."""
-        length = None if length is None else count("length", length, minimum=1)
-        seed = None if seed is None else count("seed", seed, minimum=0)
-        request = GenerateRequest(prompts, length, sampling, seed, batch)
+        length = None if length is None else count("length", length, 1, _MAX_LENGTH)
+        seed = None if seed is None else count("seed", seed, 0, _MAX_SEED)
+        places = tuple(f"prompts[{number}]" for number in range(len(prompts)))
+        several = places if len(places) > 1 else ()
+        request = GenerateRequest(prompts, length, sampling, seed, batch, places=several)
         return prepare_generation(self._model(), request)
 
 

@@ -76,6 +76,7 @@ Seed = Annotated[
     int | None,
     typer.Option(
         min=0,
+        max=(1 << 63) - 1,
         metavar="S",
         rich_help_panel=_GROUP,
         help="Seed of the draws.",
@@ -176,7 +177,8 @@ def generate(model: ModelOptions, text: PromptOptions, runs: Path | None, json: 
     from mxrun.report.result import write_json
     from mxrun.report.status import status
 
-    prompts = [text.prompt] if text.prompt is not None else command.read_prompts(_file(text))
+    read = command.read_prompts(text.prompts) if text.prompts is not None else ()
+    prompts = [text.prompt] if text.prompt is not None else [each.text for each in read]
     temperature = 1.0 if text.temperature is None else text.temperature
     request = command.GenerateRequest(
         tuple(prompts),
@@ -186,6 +188,7 @@ def generate(model: ModelOptions, text: PromptOptions, runs: Path | None, json: 
         model.batch,
         model.threads,
         model.precision.value if model.precision else None,
+        tuple(each.place for each in read),
     )
     with status(f"loading {model.run}"):
         generation = command.generate(
@@ -208,9 +211,3 @@ def generate(model: ModelOptions, text: PromptOptions, runs: Path | None, json: 
     elif len(prompts) > 1:
         write_texts([each.prompt + each.text for each in generation.texts])
     write_notes([generation_text(generation.summary())])
-
-
-def _file(text: PromptOptions) -> Path:
-    """Return the file of prompts."""
-    assert text.prompts is not None
-    return text.prompts

@@ -40,7 +40,7 @@ def test_generate_is_the_command(model: mxrun.LoadedModel) -> None:
     pieces = list(model.stream(prompts[0], 30, **drawn))
     assert len(pieces) == 30
     assert "".join(pieces) == first.text
-    assert model.generate("I", 30).text != model.generate("I", 30, seed=1).text
+    assert model.generate("I", 30).text != model.generate("I", 30, seed=1 << 62).text
     assert len(model.generate("I", 2 * CONTEXT).text) == 2 * CONTEXT
 
 
@@ -60,8 +60,11 @@ def test_assigned_weights_are_used() -> None:
         ({"prompts": [3]}, "there is nothing to continue"),
         ({"prompts": 3}, "there is nothing to continue"),
         ({"prompts": None}, "there is nothing to continue"),
-        ({"prompts": "§"}, "does not have these characters"),
+        ({"prompts": "§"}, "the vocabulary does not have these characters"),
+        ({"prompts": ["I", "§"]}, "prompts.1.: the vocabulary does not have these characters"),
+        ({"prompts": "I", "seed": 1 << 63}, "seed cannot be"),
         ({"prompts": "I", "length": 0}, "length cannot be 0"),
+        ({"prompts": "I", "length": (1 << 24) + 1}, "length cannot be 16777217"),
         ({"prompts": "I", "temperature": -1}, "temperature"),
         ({"prompts": "I", "temperature": float("nan")}, "temperature"),
         ({"prompts": "I", "temperature": "0.5"}, "temperature cannot be '0.5'"),

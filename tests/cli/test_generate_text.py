@@ -31,6 +31,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "lines.txt").write_text("ROMEO:\n\nI am \r\n")
     (folder / "lines.jsonl").write_text('"ROMEO:"\n{"prompt": "I am "}\n')
     (folder / "broken.jsonl").write_text('"ROMEO:"\n\n{"text": "I am "}\n')
+    (folder / "unknown.txt").write_text("ROMEO:\n\n§\n")
+    (folder / "latin.txt").write_bytes("I ä".encode("latin1"))
     return folder
 
 
@@ -100,6 +102,8 @@ def test_an_interrupt_ends_the_line(work: Path) -> None:
         (("--prompt", "I", "--temperature", "-1"), "--temperature"),
         (("--prompt", "§"), "does not have these characters"),
         (("--prompts", "broken.jsonl"), "broken.jsonl, line 3"),
+        (("--prompts", "unknown.txt"), "unknown.txt, line 3: the vocabulary does not have"),
+        (("--prompts", "latin.txt"), "latin.txt: byte 2: not UTF-8 text"),
         (("--prompt", "I \udcff"), "its character 3 is half of a pair, or no UTF-8"),
     ],
 )

@@ -212,7 +212,7 @@ def test_prompts_of_unknown_characters_and_empty_ones_are_refused(models) -> Non
 def test_a_byte_order_mark_is_no_part_of_a_prompt(tmp_path: Path) -> None:
     path = tmp_path / "prompts.txt"
     path.write_text("ROMEO:\nI am\n", encoding="utf-8-sig")
-    assert read_prompts(path) == ["ROMEO:", "I am"]
+    assert [prompt.text for prompt in read_prompts(path)] == ["ROMEO:", "I am"]
 
 
 @pytest.mark.parametrize(

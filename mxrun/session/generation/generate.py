@@ -51,7 +51,8 @@ class GenerateRequest:
 
     prompts: one text or more. length: number of tokens to add to each; by default 128, or as many
     as the network has positions for. seed: of the draws, by default the config's. batch: number of
-    prompts to go on with at once. threads, precision: replace the config's.
+    prompts to go on with at once. threads, precision: replace the config's. places: what messages
+    call each of several prompts.
     """
 
     prompts: tuple[str, ...]
@@ -61,6 +62,7 @@ class GenerateRequest:
     batch: int | None = None
     threads: int | None = None
     precision: str | None = None
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -274,7 +276,7 @@ def prepare_generation(
     with host_loops(built.config):
         model = language_model(built)
         tokens = Tokens(trained.vocabulary, model.tokens)
-        longest = max(len(tokens.encode(prompt)) for prompt in request.prompts)
+        longest = max(map(len, tokens.encode_all(request.prompts, request.places)))
         batch = min(request.batch or _MAX_ROWS, len(request.prompts))
         length = request.length or _default_length(position_limit(built), longest)
         planned = plan_generation(

@@ -117,7 +117,8 @@ def plan_generation(
                 f"the layer {network.limited_by!r} has no more than {network.limit} positions",
                 expected=f"at most {network.limit} tokens, prompt and --length together",
                 got=str(length),
-                hint="lower --length; rotary_embedding and recurrences have no such limit",
+                hint="lower --length, or shorten the prompt; rotary_embedding and recurrences have "
+                "no such limit",
             )
         )
     prefill = _prefill(built, model, batch, length)

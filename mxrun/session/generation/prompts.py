@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.io.files import unreadable_error
+from mxrun.io.files import unreadable_error, with_prefix
+from mxrun.io.text.encodings import HEAD_BYTES, refuse_encoding
 from mxrun.io.vocabulary.vocabulary import TokenDecoder, Vocabulary
 
 # Tokens that end a text, by the names that vocabularies give them.
@@ -18,6 +20,14 @@ _JSONL = ".jsonl"
 STANDARD_INPUT = "-"
 # Digits of the largest id, which is an int32.
 _MAX_DIGITS = 10
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Text to continue, and its place for messages."""
+
+    text: str
+    place: str
 
 
 class Tokens:
@@ -43,6 +53,21 @@ class Tokens:
                 Diagnostic("a prompt is empty", None, "one token or more", repr(prompt))
             )
         return ids
+
+    def encode_all(self, prompts: Sequence[str], places: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each prompt. Raises UserError, which names its place if they have some.
+
+        places: of all prompts, or none.
+        """
+        found = []
+        for number, prompt in enumerate(prompts):
+            try:
+                found.append(self.encode(prompt))
+            except UserError as error:
+                if not places:
+                    raise
+                raise with_prefix(error, places[number]) from error
+        return found
 
     def decoder(self, before: Sequence[int]) -> TokenDecoder:
         """Return the decoder of the tokens that follow those `before`."""
@@ -102,7 +127,7 @@ def _is_id(word: str, count: int) -> bool:
     return len(digits) <= _MAX_DIGITS and int(digits or 0) < count
 
 
-def read_prompts(path: Path) -> list[str]:
+def read_prompts(path: Path) -> list[Prompt]:
     """Return the prompts of a file: one a line or, in .jsonl, one value a line; `-` for those of
     standard input, one a line.
 
@@ -110,32 +135,36 @@ def read_prompts(path: Path) -> list[str]:
     are left out. Raises UserError naming the line.
     """
     is_input = str(path) == STANDARD_INPUT
+    name = "standard input" if is_input else str(path)
     try:
         content = sys.stdin.buffer.read() if is_input else path.read_bytes()
         lines = content.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        refuse_encoding(Path(name), error.start, content[error.start], content[:HEAD_BYTES])
     except (OSError, ValueError) as error:
-        raise unreadable_error("standard input" if is_input else path, error) from error
-    numbered = [
-        (number, line.removesuffix("\r")) for number, line in enumerate(lines, 1) if line.strip()
+        raise unreadable_error(name, error) from error
+    found = [
+        Prompt(line.removesuffix("\r"), f"{name}, line {number}")
+        for number, line in enumerate(lines, 1)
+        if line.strip()
     ]
-    if not numbered:
-        named = "standard input" if is_input else path
-        raise UserError(Diagnostic(f"{named} has no prompts", None, "one prompt a line"))
+    if not found:
+        raise UserError(Diagnostic(f"{name} has no prompts", None, "one prompt a line"))
     if path.suffix != _JSONL:
-        return [line for _, line in numbered]
-    return [_prompt_of(path, number, line) for number, line in numbered]
+        return found
+    return [Prompt(_prompt_of(line), line.place) for line in found]
 
 
-def _prompt_of(path: Path, number: int, line: str) -> str:
+def _prompt_of(line: Prompt) -> str:
     """Return the prompt of a line of JSON."""
-    problem = f"{path}, line {number}: not a prompt"
+    problem = f"{line.place}: not a prompt"
     expected = '"text", or {"prompt": "text"}'
     try:
-        value = json.loads(line)
+        value = json.loads(line.text)
     except (ValueError, RecursionError) as error:
         raise UserError(Diagnostic(problem, None, expected, str(error))) from error
     if isinstance(value, dict):
         value = value.get("prompt")
     if not isinstance(value, str):
-        raise UserError(Diagnostic(problem, None, expected, line[:60]))
+        raise UserError(Diagnostic(problem, None, expected, line.text[:60]))
     return value
