@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 
 from mxrun import library
@@ -42,6 +41,7 @@ from mxrun.session.memory_report import memory_report
 from mxrun.session.micro_batches import planned
 from mxrun.session.onnx_file import onnx_file
 from mxrun.session.planning import parse_config, trust_plugins
+from mxrun.session.result_arrays import result_arrays
 from mxrun.session.resume import saved_manifest
 from mxrun.session.train_summary import TrainSummary
 from mxrun.session.trained_model import TrainedModel
@@ -323,10 +323,7 @@ class LoadedModel(TextGenerator):
             batches = list(inference.batches())
         first = inference.outputs[0]
         return Prediction(
-            {
-                output.name: np.concatenate([batch.arrays[output.name] for batch in batches])
-                for output in inference.outputs
-            },
+            result_arrays(batches),
             [name for batch in batches for name in batch.records.names],
             first.classes if first.top else (),
             (*inference.notes, *inference.closing_notes),

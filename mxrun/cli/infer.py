@@ -246,7 +246,8 @@ def _write(
     to: Path | None,
     advance: Callable[[int], None],
 ) -> None:
-    """Write results while they are computed."""
+    """Write results: rows while they are computed, arrays at the end."""
+    from mxrun.commands import infer as command
     from mxrun.report.infer import write_arrays, write_csv, write_jsonl
 
     if form is OutputFormat.JSONL:
@@ -261,8 +262,7 @@ def _write(
                 f"write --to {to.with_suffix('.npz')}"
             )
         archive = len(names) > 1 or (to is not None and to.suffix == ".npz")
-        batches = (batch.arrays for batch in inference.batches(advance))
-        write_arrays(batches, names, archive, to)
+        write_arrays(command.result_arrays(list(inference.batches(advance))), archive, to)
 
 
 def _output_format(

@@ -9,13 +9,14 @@ from mxrun.session.inference import Inference, InferRequest, prepare_inference
 from mxrun.session.max_batch_size import MAX
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.planning import trust_plugins
+from mxrun.session.result_arrays import result_arrays
 from mxrun.session.trained_model import TrainedModel
 from mxrun.train.run_directory import find_run
 
 if TYPE_CHECKING:
     from mxrun.session.evaluation import EvaluateRequest
 
-__all__ = ["InferRequest", "Inference", "infer"]
+__all__ = ["InferRequest", "Inference", "infer", "result_arrays"]
 
 
 def infer(run: str | Path, request: InferRequest, notify: Notify = ignore_note) -> Inference:

@@ -55,24 +55,17 @@ def _csv_line(values: Sequence[Any]) -> bytes:
     return text.getvalue().encode("utf-8", "surrogateescape")
 
 
-def write_arrays(
-    batches: Iterable[Arrays], names: Sequence[str], archive: bool, to: Path | None
-) -> None:
+def write_arrays(arrays: Arrays, archive: bool, to: Path | None) -> None:
     """Write all records of every output: by name as an archive (.npz), or one output as .npy.
 
     Raises UserError if it cannot be written.
     """
-    parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
-    for batch in batches:
-        for name in names:
-            parts[name].append(batch[name])
-    arrays = {name: np.concatenate(them) for name, them in parts.items()}
     with _opened(to) as file:
         if archive:
             np.savez(file, allow_pickle=False, **arrays)
         else:
             # Not `write_array`: it calls `tell` on the file, which fails on a pipe.
-            array = arrays.popitem()[1]
+            (array,) = arrays.values()
             header = np.lib.format.header_data_from_array_1_0(array)
             np.lib.format.write_array_header_1_0(file, header)
             file.write(array.data)

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
@@ -57,12 +58,14 @@ class Records:
 
     names: (file or data set, number of the record in it, from 0). labels: if known, class numbers
     [count], or regression targets [count] or [count, numbers]. targets: if requested, the arrays
-    [count, ...] that losses read as labels, by input; valid until the next batch.
+    [count, ...] that losses read as labels, by input; valid until the next batch. numbers: of the
+    records in their data set, int64 [count]; None if the batches have the records in order.
     """
 
     names: Sequence[tuple[str, int]]
     labels: npt.NDArray[Any] | None = None
     targets: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    numbers: npt.NDArray[np.int64] | None = None
 
 
 class RecordSource(ABC):
@@ -327,7 +330,8 @@ class DatasetSource(RecordSource):
                 indices = batch.indices[: batch.valid]
                 names = [self._name(number) for number in indices.tolist()]
                 targets = {name: inputs.arrays[name][: batch.valid] for name in self._targets}
-                yield Records(names, None if labels is None else labels[indices], targets)
+                known = None if labels is None else labels[indices]
+                yield Records(names, known, targets, indices.copy())
                 if measure is not None:
                     measure.update(batch.valid)
         self.metrics = None if measure is None else measure.values()

@@ -16,6 +16,7 @@ from training import NoteRecorder, run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.evaluate import DataPart, EvaluateRequest, Evaluation, evaluate
+from mxrun.commands.infer import InferRequest, infer, result_arrays
 from mxrun.io.vocabulary.saved import VOCABULARY_FILE
 from mxrun.session.planning import load
 from mxrun.session.trained_model import TrainedModel
@@ -259,3 +260,18 @@ def test_a_network_that_continues_texts_has_no_classes(here: Path) -> None:
     run_training("train.max_steps=2")
     Path("lines.txt").write_text("one\n")
     assert "--prompt TEXT continues a text" in refused("infer", "killed", "lines.txt")
+
+
+def test_arrays_of_results_have_the_order_of_the_records(here: Path) -> None:
+    """Batches of a stream, whose rows come one after the other elsewhere, have another one."""
+    run_training("train.max_steps=1")
+    found = {}
+    for order in ("stream", "windows"):
+        request = InferRequest(split="eval", outputs=("fc",), settings=(f"order={order}",))
+        batches = list(infer("runs/killed", request).batches())
+        found[order] = result_arrays(batches)["fc"]
+        second = batches[0].records.names[1]
+    count = len(found["windows"])
+    assert count > 2 * 100
+    assert second == ("shakespeare test", 1)
+    np.testing.assert_array_equal(found["stream"], found["windows"])
