@@ -114,12 +114,17 @@ class RNNProperty(OperatorProperty[RNNParameters]):
         Raises UserError for states that do not begin as zeros, and for steps that read later ones.
         """
         p, (_, *others) = self.parameters, sequences.axes
-        if p.bidirectional or p.use_sequence_length or p.initial_state == "input":
+        refused = {
+            "bidirectional: true": p.bidirectional,
+            "use_sequence_length: true": p.use_sequence_length,
+            "initial_state: input": p.initial_state == "input",
+        }
+        if any(refused.values()):
             raise UserError(
                 Diagnostic(
                     "the layer cannot compute one position after the other",
                     expected="one direction, initial_state: zeros, no use_sequence_length",
-                    got="bidirectional: true" if p.bidirectional else "other parameters",
+                    got=", ".join(given for given, is_given in refused.items() if is_given),
                 )
             )
         axis = 0 if p.layout == "TNC" else 1

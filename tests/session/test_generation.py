@@ -174,6 +174,18 @@ def test_the_position_table_limits_the_length(models) -> None:
     assert len(text.ids) == 3 * CONTEXT
 
 
+def test_learned_first_states_of_a_batch_are_refused_for_any_batch(tmp_path: Path) -> None:
+    config = tmp_path / "net.yaml"
+    config.write_text(LSTM.replace("        initial_state: zeros\n", ""))
+    built = load(config)
+    for batch in (1, built.model.batch_size):
+        with pytest.raises(UserError, match="one position after the other") as raised:
+            plan_generation(built, batch, CONTEXT)
+        (problem,) = raised.value.diagnostics
+        assert "initial_state: zeros" in problem.expected
+        assert problem.got == "initial_state: input"
+
+
 def test_a_token_for_the_end_of_a_text_ends_it(models) -> None:
     model = models["transformer"]
     vocabulary = model.vocabulary

@@ -152,9 +152,21 @@ def _network(
     built: ModelDefinition, model: LanguageModel, batch: int, length: int, chunk: int = 1
 ) -> IncrementalNetwork:
     """Return the network that computes the logits of `chunk` positions a run."""
-    inputs = {model.data: batch_inputs(built, batch)[model.data]}
     logits = uncarried(Symbol([model.logits]))
-    return incremental(logits, inputs, [model.data], known_shapes(built), length, chunk)
+    own_batch = built.model.batch_size
+
+    def converted(rows: int) -> IncrementalNetwork:
+        inputs = {model.data: batch_inputs(built, rows)[model.data]}
+        return incremental(logits, inputs, [model.data], known_shapes(built), length, chunk)
+
+    try:
+        return converted(batch)
+    except UserError:
+        # The shapes of learned first states are those of training's batch: no other one fits, but
+        # what is wrong is that they are learned.
+        if batch != own_batch:
+            converted(own_batch)
+        raise
 
 
 def _prefill(
