@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def init(request: InitRequest) -> InitResult:
     source = _source(request.source)
     name, file = _names(request, source)
     _check_target(file, request)
-    survey = _survey(source, request.label)
+    survey = _beside(file, _survey(source, request.label))
     draft = (draft_text_config if survey.vocabulary else draft_config)(survey, name, file)
     write_text(file, draft.text)
     return InitResult(file, name, survey, draft.choices)
@@ -120,6 +120,19 @@ def _source(given: str) -> str:
         problem = f"{given}: its name is not UTF-8, so no config can hold it"
         raise UserError(Diagnostic(problem, hint="rename it")) from None
     return os.path.normpath(given)
+
+
+def _beside(file: Path, survey: DataSurvey) -> DataSurvey:
+    """Return the survey with the path of the data as the config has it: from the config's folder.
+
+    Absolute paths, and those in a home folder, stay.
+    """
+    path = survey.options.get("path")
+    if not isinstance(path, str) or not path or user_path(path) != Path(path):
+        return survey
+    if not os.path.isabs(path):
+        path = os.path.relpath(os.path.abspath(path), os.path.realpath(file.parent))
+    return replace(survey, options={**survey.options, "path": path})
 
 
 def _names(request: InitRequest, source: str) -> tuple[str, Path]:

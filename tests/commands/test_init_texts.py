@@ -11,6 +11,7 @@ import pytest
 from training import run_training
 
 from mxrun.base.errors import UserError
+from mxrun.commands.datasets import count_records, open_sections
 from mxrun.commands.init import InitRequest, init
 from mxrun.session.text_survey import text_dataset_of
 
@@ -96,6 +97,18 @@ def test_a_text_trains_as_written(folder: Path) -> None:
     assert init(InitRequest("sea.txt", Path("again.yaml"), "sea")).choices == result.choices
     with pytest.raises(UserError, match="--label is for tables"):
         init(InitRequest("sea.txt", Path("b.yaml"), label="x"))
+
+
+def test_a_config_in_another_folder_finds_the_text(folder: Path) -> None:
+    for name in ("configs", "data"):
+        (folder / name).mkdir()
+    (folder / "data/sea.txt").write_text(prose(300))
+    (folder / "link").symlink_to("configs")
+    for target in ("configs/a.yaml", "data/b.yaml", "c.yaml", "link/d.yaml"):
+        file = init(InitRequest("data/sea.txt", Path(target), "sea")).file
+        assert count_records(open_sections(file))
+    absolute = folder / "data/sea.txt"
+    assert f"path: {absolute}" in init(InitRequest(str(absolute))).file.read_text()
 
 
 def test_a_short_text_is_warned_of_or_refused(folder: Path) -> None:
