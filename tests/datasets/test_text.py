@@ -144,6 +144,29 @@ def test_training_decides_the_vocabulary_of_both_parts(tmp_path):
     assert vocabulary.decode(opened["eval"].fields["data"].records[0]) == "abc?"
 
 
+@pytest.mark.parametrize("option", [{"tokens": "bytes"}, {"lower": True}, {"punctuation": False}])
+def test_evaluation_has_no_tokens_of_its_own(tmp_path, option):
+    path = write(tmp_path / "a.txt", TEXT)
+    train = request_dataset("text", {"path": str(path), "tokens": "words"}, "train")
+    test = request_dataset("text", {"path": str(path), "tokens": "words", **option}, "test")
+    with pytest.raises(UserError, match="read with the vocabulary of training") as raised:
+        open_datasets({"train": train, "eval": test}, inputs(8))
+    (diagnostic,) = raised.value.diagnostics
+    (name,) = option
+    assert diagnostic.hint == f"leave out {name}"
+    assert diagnostic.expected.startswith(f"{name}: ")
+
+
+def test_the_vocabulary_of_training_decides_where_another_text_is_cut(tmp_path):
+    """Between two words, without an option that says so."""
+    path = write(tmp_path / "a.txt", "cut " + "everywhere " * 40)
+    train = request_dataset("text", {"path": str(path), "tokens": "words"}, "train")
+    test = request_dataset("text", {"path": str(path), "held_out": 0.5}, "test")
+    found = open_datasets({"train": train, "eval": test}, inputs(8))
+    assert found["train"].vocabulary.unknown == 0
+    assert found["eval"].fields["data"].records.min() > 0
+
+
 def test_words_of_at_least_some_occurrences(tmp_path):
     path = write(tmp_path / "a.txt", "Don't go, don't!\nGo (now) go.\n" + "x " * 40)
     dataset = open_text(path, "all", 1, tokens="words", lower=True, min_count=2)

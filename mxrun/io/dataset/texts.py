@@ -61,6 +61,7 @@ class TextColumn:
         and 0 for padding. Also returns the buckets of the records. Raises UserError for a padding
         that the vocabulary does not have.
         """
+        self.form.check(vocabulary)
         if self.padding >= len(vocabulary):
             problem = f"the vocabulary has no token {self.padding} for padding"
             expected = f"an id from 0 to {len(vocabulary) - 1}"

@@ -73,6 +73,7 @@ class TokenOptions(Parameters):
             problem = f"tokens: {self.tokens!r} is neither a kind of tokens nor a tokenizer's file"
             expected = f"{', '.join(KINDS)}, or a file that ends in .json"
             raise UserError(Diagnostic(problem, None, expected))
+        written = frozenset(self.model_fields_set)
         if self.tokens in LISTED:
             unknown = self.unknown or (UNKNOWN if self.tokens == WORDS else None)
             if unknown in extra:
@@ -80,13 +81,13 @@ class TokenOptions(Parameters):
                 expected = f"another token, such as {UNKNOWN}"
                 raise UserError(Diagnostic(problem, None, expected))
             about = (self.lower, self.punctuation, self.min_count, self.vocabulary, unknown, extra)
-            return TokenForm(self.tokens, *about)
+            return TokenForm(self.tokens, *about, written)
         what = "bytes" if self.tokens == BYTES else "a tokenizer's file"
         wrong = [name for name in _LEARNED if name in self.model_fields_set]
         if wrong:
             problem = f"tokens: {what}: the vocabulary is given, and {listed(wrong)} has no meaning"
             raise UserError(Diagnostic(problem, hint=f"leave out {listed(wrong)}"))
-        return TokenForm(self.tokens)
+        return TokenForm(self.tokens, written=written)
 
 
 class TextOptions(TokenOptions):
@@ -135,8 +136,12 @@ def text_dataset(
     if options.order == "stream" and stride != length:
         problem = "the windows of a stream follow each other without gaps"
         raise UserError(Diagnostic(problem, None, f"stride: {length}", str(stride), "leave it out"))
-    require_text(paths, is_decoded=form.tokens != BYTES)
-    first, last = divided(paths, options.held_out, form.at_words)
+    reads_text, at_words = form.tokens != BYTES, form.at_words
+    if vocabulary is not None:
+        form.check(vocabulary)
+        reads_text, at_words = vocabulary.reads_text, vocabulary.at_words
+    require_text(paths, reads_text)
+    first, last = divided(paths, options.held_out, at_words)
     spans: dict[str, Sequence[TextSpan]] = {TRAIN: first, TEST: last, ALL: _joined(first, last)}
     learned_from = ALL if split == ALL else TRAIN
     for each in (split, learned_from) if vocabulary is None else (split,):

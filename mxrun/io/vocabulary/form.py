@@ -15,6 +15,7 @@ from mxrun.io.files import user_path
 from mxrun.io.vocabulary.vocabulary import (
     ByteVocabulary,
     CharacterVocabulary,
+    ListedVocabulary,
     Vocabulary,
     WordVocabulary,
     code_points,
@@ -40,6 +41,7 @@ class TokenForm:
     min_count: how often a token occurs in the text of training, at least. size: the most tokens of
     the vocabulary, the most frequent ones; None for all. unknown: the token that stands for all
     others; None: others are refused. extra: tokens of the first ids, such as one for padding.
+    written: names of these options that a config writes, and not only leaves at their defaults.
     """
 
     tokens: str = CHARACTERS
@@ -49,11 +51,32 @@ class TokenForm:
     size: int | None = None
     unknown: str | None = None
     extra: tuple[str, ...] = ()
+    written: frozenset[str] = frozenset()
 
     @property
     def at_words(self) -> bool:
         """Whether texts may be cut only between words."""
         return self.tokens not in (CHARACTERS, BYTES)
+
+    def check(self, vocabulary: Vocabulary) -> None:
+        """Raise UserError if a written option says something else than a vocabulary that is given:
+        that of training reads all texts.
+        """
+        own = {"tokens": self.tokens, "lower": self.lower, "punctuation": self.punctuation}
+        kind = vocabulary.kind
+        same = {**own, "tokens": kind if kind in KINDS or self.tokens in KINDS else self.tokens}
+        if isinstance(vocabulary, ListedVocabulary):
+            same["lower"] = vocabulary.lower
+        if isinstance(vocabulary, WordVocabulary):
+            same["punctuation"] = vocabulary.punctuation
+        for name, value in own.items():
+            if name in self.written and value != same[name]:
+                problem = f"{name}: texts are read with the vocabulary of training, which differs"
+                expected, got = (
+                    f"{name}: {str(each).lower() if isinstance(each, bool) else each}"
+                    for each in (same[name], value)
+                )
+                raise UserError(Diagnostic(problem, None, expected, got, f"leave out {name}"))
 
     def learn(self, texts: Iterable[str]) -> Vocabulary:
         """Return the vocabulary of the pieces of training's text.
