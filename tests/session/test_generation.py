@@ -176,7 +176,9 @@ def test_the_position_table_limits_the_length(models) -> None:
 
 def test_learned_first_states_of_a_batch_are_refused_for_any_batch(tmp_path: Path) -> None:
     config = tmp_path / "net.yaml"
-    config.write_text(LSTM.replace("        initial_state: zeros\n", ""))
+    text = LSTM.replace("        initial_state: zeros\n", "")
+    learned = "  variables: {rnn_state: {lr_mult: 1}, rnn_state_cell: {lr_mult: 1}}\n"
+    config.write_text(text.replace("network:\n", f"network:\n{learned}"))
     built = load(config)
     for batch in (1, built.model.batch_size):
         with pytest.raises(UserError, match="one position after the other") as raised:
