@@ -86,6 +86,8 @@ ROWS: list[Row] = [
     sized("_sequence_hold", USED, (40, 30, 35), peers=("PyTorch",)),
     sized("_sequence_tail", {"count": 3}, (5, 4, 2), 0, peers=("PyTorch",)),
     sized("_sequence_tail", {"count": 2, "before": 2}, (5, 4), 0, peers=("PyTorch",)),
+    sized("_sequence_tail", {"count": 1}, (1, 3, 2, 2), peers=("PyTorch",)),
+    sized("_sequence_tail", {"count": 2, "before": 1}, (3, 4, 5), peers=("PyTorch",)),
     sized("_sequence_tail", {"count": 20, "before": 20}, (40, 30, 35), 0, peers=("PyTorch",)),
     sized("SequenceLast", {}, (4, 3, 2)),
     sized("SequenceLast", USED, (4, 3, 2)),
