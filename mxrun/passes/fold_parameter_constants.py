@@ -58,10 +58,15 @@ def _divided(
     before = [step for step in graph.steps if step.name in moved or step.name in views]
     stored = [v for step in before if step.name in moved for v in step.writes if v in read]
     computed = _computations(graph, constant, numbers)
-    names = {value: f"{graph.values[value].name}:{value}{suffix}" for value in stored}
-    own = {value: name for value, name in names.items() if computed[value] not in known}
-    known.update((computed[value], name) for value, name in own.items())
-    names = {value: known[computed[value]] for value in stored}
+    names: dict[ValueId, str] = {}
+    own: dict[ValueId, str] = {}
+    for value in stored:
+        # Values that one graph computes alike twice remain two tensors of it.
+        name = known.get(computed[value])
+        if name is None or name in names.values():
+            name = own[value] = f"{graph.values[value].name}:{value}{suffix}"
+            known.setdefault(computed[value], name)
+        names[value] = name
     return _before(graph, before, own), _after(graph, remaining, names)
 
 
