@@ -8,6 +8,7 @@ import pytest
 from recurrent_networks import assert_same_bits, config, outcome, symbol_of
 
 from mxrun.base.errors import UserError
+from mxrun.commands.verify import verify
 
 UNROLL = "network.layers[0].recurrent.unroll=true"
 CONVOLUTIONS = """\
@@ -64,6 +65,18 @@ DELAYED_SEQUENCE = """\
         outputs: [next]
     - LinearRegressionOutput: {name: loss, label: target}
 """
+OUTSIDE = """\
+    - FullyConnected: {name: out, num_hidden: 5}
+    - recurrent:
+        name: rnn
+        sequences: {x: data}
+        memories: {h: {layer: out, shape: [5]}}
+        layers:
+          - Concat: {name: both, inputs: [x, h]}
+          - FullyConnected: {name: next, num_hidden: 5}
+        outputs: [next]
+    - LinearRegressionOutput: {name: loss, label: target}
+"""
 # The steps of the operator within are the same at every step of the recurrence.
 INVARIANT = """\
     - recurrent:
@@ -88,6 +101,7 @@ CASES = {
     "gradient of a last value": (LAST_VALUE.replace(", OFFSET", ""), "[8, 5]"),
     "gradient of last values": (LAST_VALUE.replace("OFFSET", "offset: 2"), "[9, 5]"),
     "memory of a sequence": (DELAYED_SEQUENCE, "[7, 5]"),
+    "memory of a layer outside": (OUTSIDE, "[7, 5]"),
     "invariant operator with further outputs": (INVARIANT, "[7, 28]"),
 }
 
@@ -98,7 +112,7 @@ def test_L7_a_body_equals_its_unrolled_form(case: str, tmp_path: Path) -> None:
     text = config(f"{{data: [7, 3], target: {target}}}", layers)
     text = text.replace("network:\n", VARIABLES if layers is INVARIANT else "network:\n")
     found = outcome(tmp_path, text)
-    unroll = UNROLL.replace("[0]", "[2]") if layers is DELAYED_SEQUENCE else UNROLL
+    unroll = UNROLL.replace("[0]", f"[{layers[: layers.index('- recurrent')].count('- ')}]")
     assert_same_bits(found, outcome(tmp_path, text, unroll))
     for segment in (1, 3):
         assert_same_bits(found, outcome(tmp_path, text, segment=segment))
@@ -156,3 +170,23 @@ def test_weights_that_change_no_output_are_refused_in_both_forms(
     text = config("{data: [7, 3], target: [7, 3]}", layers)
     with pytest.raises(UserError, match="no loss depends on 'rnn/next_weight', 'rnn/next_bias'"):
         symbol_of(tmp_path, text, f"network.layers[0].recurrent.unroll={unroll}")
+
+
+SHARED = """\
+    - recurrent:
+        name: rnn
+        sequences: {x: data}
+        layers:
+          - FullyConnected: {name: fc, num_hidden: 8}
+        outputs: [fc]
+    - FullyConnected: {name: out, data: data, num_hidden: 8, flatten: false, weight: rnn/fc_weight}
+    - elemwise_mul: {name: product, inputs: [rnn, out]}
+    - LinearRegressionOutput: {name: loss, label: target}
+"""
+
+
+def test_a_weight_shared_with_a_layer_outside_is_packed_for_both(tmp_path: Path) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(config("{data: [4, 8], target: [4, 8]}", SHARED))
+    report = verify(path, ["threads=2"], steps=2)
+    assert report["passed"], [each for each in report["variants"] if not each["passed"]]

@@ -220,14 +220,15 @@ def joint_body(
     for name in (*wanted.sequences, *wanted.memories):
         if name not in updated:
             _add_result(builder, gradient_name(name), gradients[name], taken, StepKind.BACKWARD)
-    for name, value in updated.items():
-        state = builder.sources[gradient_name(next_name(name))]
-        _add_update(builder, gradient_name(name), "_copy", (value,), state)
     for name in wanted.others:
         target = sum_name(name)
         part = gradients[name]
         total = builder.source(target, builder.values[part].spec, MemoryClass.IO)
         _add_update(builder, target, "elemwise_add", (total, part), total)
+    # Last, as a sum may read the gradient of a memory that is a variable.
+    for name, value in updated.items():
+        state = builder.sources[gradient_name(next_name(name))]
+        _add_update(builder, gradient_name(name), "_copy", (value,), state)
     return passes.select(eliminate_dead_code(builder.build()))
 
 
