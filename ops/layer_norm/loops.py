@@ -16,6 +16,7 @@ from mxrun.codegen.jit import inlined, native, share
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
+    keep_lanes,
     lanes,
     load_lanes,
     multiply_lanes,
@@ -187,9 +188,11 @@ def gradient_means(
             x, y = add_gradients(call, at, start + pairs, own, center, factor, LANES)
             a, b = add_lanes(a, x), add_lanes(b, y)
         if full < count:
-            # Lanes beyond the last element are 0, because grad is.
-            x, y = add_gradients(call, at, start + full, own, center, factor, count - full)
-            c, d = add_lanes(c, x), add_lanes(d, y)
+            rest = count - full
+            x, y = add_gradients(call, at, start + full, own, center, factor, rest)
+            # Lanes beyond the last element are 0 where grad is a factor, but 0 times the distance
+            # from a large center may be NaN.
+            c, d = add_lanes(c, x), add_lanes(d, keep_lanes(y, rest, lanes(0.0)))
         first += sum_lanes(add_lanes(a, c), LANES)
         second += sum_lanes(add_lanes(b, d), LANES)
     return first / columns, second / columns

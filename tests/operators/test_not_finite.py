@@ -166,6 +166,23 @@ def test_gradients_of_far_finite_data_are_those_of_a_step(
         np.testing.assert_array_equal(gradient, (data > 0) * is_step)
 
 
+@pytest.mark.parametrize("columns", [1, 3, 17])
+def test_a_large_constant_row_has_no_gradient_through_its_norm(columns: int) -> None:
+    prop = create("LayerNorm", {})
+    # Its mean is exact.
+    data = np.full((2, columns), 2.0**123, np.float32)
+    inputs = [data, np.ones(columns, np.float32), np.zeros(columns, np.float32)]
+    for implementation in all_implementations(prop):
+        shapes = prop.infer_shape([each.shape for each in inputs], [None] * 3).outputs
+        outputs = [np.zeros(shape, np.float32) for shape in shapes]
+        done = forward(implementation, prop, inputs, outputs)
+        assert done is not None
+        given = BackwardData([np.ones_like(each) for each in done.outputs], inputs, done.outputs)
+        before = [np.full_like(each, 7) for each in inputs]
+        gradient = backward(implementation, prop, given, before, done)[0]
+        np.testing.assert_array_equal(gradient, 0)
+
+
 @pytest.mark.parametrize("operator", ["SoftmaxOutput", "softmax_cross_entropy"])
 @pytest.mark.parametrize("value", VALUES, ids=str)
 @np.errstate(all="ignore")
