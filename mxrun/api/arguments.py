@@ -6,7 +6,7 @@ import math
 import numbers
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -162,11 +162,14 @@ def real(name: str, value: Any, expected: str, is_valid: Callable[[float], bool]
 
 
 def texts(given: Any) -> tuple[str, ...]:
-    """Return one or more texts as a tuple; raises UserError for anything else."""
+    """Return a text or a list of texts as a tuple; raises UserError for anything else.
+
+    A set is refused: its order is another one in each process.
+    """
     found = (given,) if isinstance(given, str) else given
-    found = tuple(found) if isinstance(found, Iterable) else ()
+    found = tuple(found) if isinstance(found, Sequence) else ()
     if not found or not all(isinstance(each, str) for each in found):
-        expected, got = "a text, or one text or more", repr(given)[:60]
+        expected, got = "a text, or a list of one text or more", repr(given)[:60]
         hint = "ids of tokens are written as a text, '3 1 4'" if found else ""
         raise UserError(Diagnostic("there is nothing to continue", None, expected, got, hint))
     return found

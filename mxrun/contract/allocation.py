@@ -136,7 +136,7 @@ def _pages(function: Callable[[], None]) -> int:
 
     Other threads fault as well, which the minimum filters out.
     """
-    least = 1 << 30
+    least, is_collecting = 1 << 30, gc.isenabled()
     gc.disable()
     try:
         for _ in range(_ATTEMPTS):
@@ -147,7 +147,8 @@ def _pages(function: Callable[[], None]) -> int:
             if least == 0:
                 break
     finally:
-        gc.enable()
+        if is_collecting:
+            gc.enable()
     return least
 
 

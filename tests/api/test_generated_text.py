@@ -60,6 +60,7 @@ def test_assigned_weights_are_used() -> None:
         ({"prompts": [3]}, "there is nothing to continue"),
         ({"prompts": 3}, "there is nothing to continue"),
         ({"prompts": None}, "there is nothing to continue"),
+        ({"prompts": {"a", "b"}}, "there is nothing to continue"),
         ({"prompts": "§"}, "the vocabulary does not have these characters"),
         ({"prompts": ["I", "§"]}, "prompts.1.: the vocabulary does not have these characters"),
         ({"prompts": "I", "seed": 1 << 63}, "seed cannot be"),

@@ -9,6 +9,7 @@ from operator_harness import BackwardData, backward, forward
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.operator.kernel import ForwardRequest, OpReqType
+from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import create, implementations
 
 (COMPILED,) = implementations("softmax_cross_entropy").values()
@@ -43,3 +44,20 @@ def test_rows_of_many_classes_are_precise(shift: float) -> None:
     probability[0, 0] -= 1
     probability[1, -1] -= 1
     np.testing.assert_allclose(gradient, 0.5 * probability, 1e-5, 1e-12)
+
+
+@pytest.mark.parametrize("operator", ["softmax_cross_entropy", "SoftmaxOutput"])
+def test_a_label_beyond_int32_is_no_class(operator: str) -> None:
+    prop = create(operator, {})
+    data = np.random.default_rng(0).standard_normal((2, 3)).astype("float32")
+    found = []
+    for label in (np.array([1, 9]), np.array([1, 2**32 + 1])):
+        shapes = prop.infer_shape([data.shape, label.shape], [None] * 2).outputs
+        outputs = [np.zeros(shape, "float32") for shape in shapes]
+        run = forward(NUMPY, prop, [data, label], outputs)
+        assert run is not None
+        given = BackwardData([np.ones_like(each) for each in outputs], [data, label], run.outputs)
+        before = [np.zeros_like(data), np.zeros(2)]
+        found.append([*run.outputs, backward(NUMPY, prop, given, before, run)[0]])
+    for small, large in zip(*found, strict=True):
+        np.testing.assert_array_equal(large, small)
