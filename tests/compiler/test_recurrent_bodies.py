@@ -172,7 +172,7 @@ def test_weights_that_change_no_output_are_refused_in_both_forms(
         symbol_of(tmp_path, text, f"network.layers[0].recurrent.unroll={unroll}")
 
 
-SHARED = """\
+PACKED_TWICE = """\
     - recurrent:
         name: rnn
         sequences: {x: data}
@@ -187,6 +187,6 @@ SHARED = """\
 
 def test_a_weight_shared_with_a_layer_outside_is_packed_for_both(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
-    path.write_text(config("{data: [4, 8], target: [4, 8]}", SHARED))
+    path.write_text(config("{data: [4, 8], target: [4, 8]}", PACKED_TWICE))
     report = verify(path, ["threads=2"], steps=2)
     assert report["passed"], [each for each in report["variants"] if not each["passed"]]
