@@ -209,9 +209,14 @@ class _Unrolled:
         return self._apply("_zeros", parameters, [], [spec], name) * memory.offset
 
     def _outside(self, value: ValueId) -> ValueId:
-        """Return a tensor as the iterations read it: in float32, unless it is a parameter."""
+        """Return a tensor as the iterations read it: in float32, unless it is a parameter.
+
+        Each argument is a view of its own, as it has a gradient of its own in a loop. In the body
+        of a loop the tensors outside are io.
+        """
         own = self._builder.values[value]
-        is_made = own.memory_class is MemoryClass.ACTIVATIONS and own.spec.dtype == FLOAT32
+        kinds = (MemoryClass.ACTIVATIONS, MemoryClass.IO)
+        is_made = own.memory_class in kinds and own.spec.dtype == FLOAT32
         return self._handed_on(value, self._at) if is_made else value
 
     def _handed_on(self, value: ValueId, at: Iterations) -> ValueId:

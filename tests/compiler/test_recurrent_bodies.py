@@ -190,3 +190,33 @@ def test_a_weight_shared_with_a_layer_outside_is_packed_for_both(tmp_path: Path)
     path.write_text(config("{data: [4, 8], target: [4, 8]}", PACKED_TWICE))
     report = verify(path, ["threads=2"], steps=2)
     assert report["passed"], [each for each in report["variants"] if not each["passed"]]
+
+
+# The state around the inner recurrence begins its memory, and is read at each of its steps.
+NESTED = """\
+    - recurrent:
+        name: outer
+        sequences: {x: data}
+        memories: {h: {layer: after, shape: [3]}}
+        layers:
+          - recurrent:
+              name: inner
+              steps: 3
+              memories: {k: {layer: next, shape: [3], initial: h}}
+              layers:
+                - add_n: {name: sum, inputs: [k, h, x]}
+                - FullyConnected: {name: fc, num_hidden: 3}
+                - Activation: {name: next, act_type: tanh}
+              outputs: [next]
+              final: [k]
+          - FullyConnected: {name: after, data: "inner[k]", num_hidden: 3}
+        outputs: [after]
+    - LinearRegressionOutput: {name: loss, label: target}
+"""
+
+
+def test_an_unrolled_recurrence_within_a_loop_sums_gradients_as_a_loop_does(tmp_path: Path) -> None:
+    text = config("{data: [7, 3], target: [7, 3]}", NESTED)
+    found = outcome(tmp_path, text)
+    inner = "network.layers[0].recurrent.layers[0].recurrent.unroll=true"
+    assert_same_bits(found, outcome(tmp_path, text, inner))
