@@ -27,7 +27,8 @@ class NonFinite:
 def first_non_finite(executor: Executor, phase: str) -> NonFinite | None:
     """Run one phase and return the first NaN or infinity that a step writes, in execution order.
 
-    Return None if all outputs are finite.
+    Return None if all outputs are finite. Hidden outputs other than losses may be infinite: that
+    of attention is where nothing is read.
     """
     planned = executor.plan.phases[phase]
     steps = {step.name: step for step in planned.steps}
@@ -35,18 +36,26 @@ def first_non_finite(executor: Executor, phase: str) -> NonFinite | None:
     last_call = {name: index for index, name in enumerate(program.names)}
     found: list[NonFinite] = []
 
-    def look(index: int) -> None:
-        name = program.names[index]
-        if found or last_call[name] != index:
+    def look(call: int) -> None:
+        name = program.names[call]
+        if found or last_call[name] != call:
             return
         step = steps[name]
         assert step.kernel is not None
-        for value, spec in zip(step.outputs, step.kernel.outputs, strict=False):
-            if value is not None and spec is not None and not found:
+        for index, (value, spec) in enumerate(zip(step.outputs, step.kernel.outputs, strict=False)):
+            if value is not None and spec is not None and not found and _is_seen(step, index):
                 found.extend(_found(executor, phase, step, value))
 
     program.run_watched(look)
     return found[0] if found else None
+
+
+def _is_seen(step: Step, index: int) -> bool:
+    """Return whether an output is a gradient, visible, or a loss."""
+    prop = step.prop
+    if prop is None or step.forward is not None:
+        return True
+    return index < prop.num_visible_outputs or index == prop.loss_output
 
 
 def _found(executor: Executor, phase: str, step: Step, value: ValueId) -> list[NonFinite]:

@@ -219,6 +219,30 @@ def test_F10_an_infinite_gradient_is_found_although_it_is_clipped(clip: str) -> 
     assert not list(Path("runs/plain").glob("checkpoint-*"))
 
 
+UNREAD = """\
+name: net
+network:
+  inputs: {data: [3, 12], lengths: [], label: [12]}
+  layers:
+    - scaled_dot_product_attention:
+        {name: read, inputs: [data, lengths], packed: true, num_heads: 2, use_lengths: true}
+    - log: {name: logarithm}
+    - Flatten
+    - FullyConnected: {num_hidden: 12}
+    - LinearRegressionOutput: {name: loss, label: label}
+data:
+  batch_size: 4
+  train: {dataset: synthetic, split: train, records: 8, classes: 1}
+train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
+"""
+
+
+def test_F10_attention_that_reads_nothing_is_not_what_diverged() -> None:
+    """All lengths are 0: the logarithm of the sum of no exponentials is infinite, as it should."""
+    Path("net.yaml").write_text(UNREAD)
+    assert "'logarithm' (log) wrote -inf" in diverged([])
+
+
 def test_F10_the_command_ends_with_2_and_one_message() -> None:
     done = mxrun("train", "net.yaml", *GROWING, "--json", cwd=Path())
     assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (2, 2)
