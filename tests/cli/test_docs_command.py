@@ -33,7 +33,8 @@ def test_an_unknown_page_gets_the_nearest(tmp_path: Path) -> None:
 
 def test_a_word_that_is_no_page_gets_the_pages_about_it(tmp_path: Path) -> None:
     said = refused("docs", "LSTM", cwd=tmp_path)
-    assert "`mxrun docs PAGE` has it on: recurrences, " in said
+    assert "`mxrun docs PAGE` has it on: " in said
+    assert "recurrences, " in said
     assert "expected: one of first_network, " in refused("docs", "qqqqq", cwd=tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import lzma
@@ -72,6 +73,14 @@ def test_words_of_lines_are_padded_and_cut(tmp_path):
 
 def smaller(length: int) -> dict[str, TensorSpec]:
     return {**INPUTS, "data": TensorSpec((length,), "int32"), "mask": TensorSpec((length,))}
+
+
+def test_a_long_text_of_a_table_changes_no_limit_of_other_tables(tmp_path):
+    limit = csv.field_size_limit()
+    text = "x" * (limit + 1)
+    table = write(tmp_path / "a.csv", f"label,text\na,{text}\n")
+    assert read_texts([table], LineForm()).texts == [text]
+    assert csv.field_size_limit() == limit
 
 
 def test_tables_and_json_hold_the_same_texts(tmp_path):

@@ -19,6 +19,7 @@ from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.config.bundled import find_config
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN
+from mxrun.io.fetch.published import PUBLISHED
 from mxrun.planner.liveness import lifetimes_to_live_bytes
 from mxrun.session.planning import load, plan_for
 from mxrun.session.synthetic_data import synthetic_sections
@@ -82,6 +83,10 @@ def test_the_commands_in_comments_are_right() -> None:
     commands = [shlex.split(line) for line in lines if line.startswith("mxrun ")]
     assert len(commands) >= 2
     for _, command, config, *overrides in commands:
+        if command == "datasets":
+            assert config == "fetch"
+            assert overrides[0] in PUBLISHED
+            continue
         assert command == "train"
         built = load(find_config(config), overrides)
         assert not built.missing or synthetic_sections(built)

@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import re
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -31,8 +33,10 @@ _NO_DELIMITERS = '"\r\n'
 # Names of the columns, of which the first that is there is read.
 TEXT_NAMES = ("text", "sentence", "content", "review", "message", "comment")
 LABEL_NAMES = ("label", "class", "category", "target", "sentiment")
-# The csv module refuses longer fields.
+# The csv module refuses longer fields. Its limit is one for the process, so that a thread that
+# changes it holds the lock until it is as before.
 _MAX_FIELD = 1 << 27
+_field_limit = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -154,10 +158,10 @@ def _table(content: str, path: Path, form: LineForm) -> _Rows:
         expected = "one character, neither a quotation mark nor a line end"
         hint = "write form: lines for lines of a label, the delimiter and a text"
         raise UserError(Diagnostic(problem, None, expected, f"delimiter: {delimiter!r}", hint))
-    csv.field_size_limit(_MAX_FIELD)
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter)
     try:
-        rows = [(reader.line_num, cells) for cells in reader if any(map(str.strip, cells))]
+        with _long_fields():
+            rows = [(reader.line_num, cells) for cells in reader if any(map(str.strip, cells))]
     except csv.Error as error:
         problem = f"{path}:{reader.line_num}: not a row of a table: {error}"
         raise UserError(Diagnostic(problem)) from error
@@ -169,6 +173,17 @@ def _table(content: str, path: Path, form: LineForm) -> _Rows:
             expected = f"{max(text, label) + 1} columns or more"
             _refuse(path, line, "the row has too few columns", expected, str(len(cells)))
         yield line, cells[label].strip() if form.labelled else "", cells[text].strip()
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Context manager in which the csv module reads fields of up to _MAX_FIELD characters."""
+    with _field_limit:
+        before = csv.field_size_limit(_MAX_FIELD)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(before)
 
 
 def _columns(first: Sequence[str], path: Path, form: LineForm) -> tuple[int, int, bool]:
