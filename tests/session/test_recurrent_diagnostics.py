@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from layer_configs import problems
-from recurrent_networks import CELL, TARGETS, config
+from recurrent_networks import CELL, LOSS, TARGETS, config
 
 INPUTS = "{data: [7, 3], target: [7, 5]}"
 FIRST = "{data: [7, 3], target: [7, 5], first: [4]}"
@@ -225,3 +225,71 @@ def test_a_mistake_within_a_nested_recurrence_is_one_problem(case: str, tmp_path
     assert old in NESTED
     layers = NESTED.replace(old, new, 1)
     the_problem(tmp_path, "{data: [4, 7, 3], target: [4, 5]}", layers, text, (line, column))
+
+
+WRONG = {
+    "sequences: {x: nothing}": ("nothing is named 'nothing'", 7, 24),
+    "memories: {h: {layer: nxt}}": ("nothing is named 'nxt'", 8, 31),
+    "memories: {h: {layr: next}}": ("unknown key 'layr' in memories.h", 8, 24),
+    "outputs: [fcc]": ("nothing is named 'fcc'", 13, 19),
+    "final: [g]": ("'rnn' has no memory 'g'", 13, 17),
+    "reverse: 1": ("reverse cannot be 1", 13, 18),
+    "lengths: lenghts": ("nothing is named 'lenghts'", 13, 18),
+}
+
+
+def replaced(line: str) -> str:
+    """Return the cell with the line in place of that of the same key, or in place of outputs."""
+    key = line.split(":", maxsplit=1)[0]
+    lines = CELL.splitlines()
+    at = next((i for i, old in enumerate(lines) if old.strip().startswith(f"{key}:")), None)
+    lines[len(lines) - 1 if at is None else at] = f"        {line}"
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_problems_have_their_place(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(config(INPUTS, replaced(line) + TARGETS))
+    found = problems(path)
+    text, row, column = WRONG[line]
+    own = [each for each in found if each.problem == text]
+    assert own, found
+    place = own[0].place
+    assert place is not None
+    assert (place.line, place.column) == (row, column)
+
+
+@pytest.mark.parametrize(
+    ("layers", "text"),
+    [
+        (
+            CELL.replace("- Activation: {name: next, act_type: tanh}", "- BatchNorm: {name: next}"),
+            "BatchNorm 'rnn/next' has states, which the steps of a recurrence cannot share",
+        ),
+        (
+            CELL.replace(
+                "          - Act", "          - Flatten: {name: idle}\n          - Act"
+            ).replace("{name: next, act", "{name: next, data: fc, act"),
+            "nothing reads the layer 'rnn/idle'",
+        ),
+        (
+            CELL + "    - Flatten: {name: flat, data: rnn/fc}\n",
+            "'rnn/fc' is within the recurrence 'rnn'",
+        ),
+        (CELL + '    - Flatten: {name: flat, data: "rnn[h]"}\n', "'rnn' has no output 'h'"),
+    ],
+)
+def test_layers_that_cannot_be_there(tmp_path: Path, layers: str, text: str) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(config(INPUTS, layers + TARGETS))
+    assert text in [each.problem for each in problems(path)]
+
+
+def test_an_unread_recurrence_of_both_directions_is_reported_once(tmp_path: Path) -> None:
+    path = tmp_path / "net.yaml"
+    cell = CELL.replace(*outputs_and("bidirectional: true"))
+    path.write_text(
+        config("{data: [7, 3], label: []}", cell + LOSS.replace(": logits", ": logits, data: data"))
+    )
+    assert [each.problem for each in problems(path)] == ["nothing reads the layer 'rnn'"]
