@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, TypedDict, overload
 
 from mxrun import library
 from mxrun.api.arguments import count, real, texts
+from mxrun.base.limits import MAX_GENERATED, MAX_SEED
 from mxrun.session.generation.generate import GenerateRequest, Generation, prepare_generation
 from mxrun.session.generation.sampling import TokenSampling
 from mxrun.session.trained_model import TrainedModel
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-# Limits of the command's options.
-_MAX_LENGTH = 1 << 24
-_MAX_SEED = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -132,8 +129,8 @@ class TextGenerator(ABC):
         batch: int | None,
     ) -> Generation:
         """Return a generation that is ready to run."""
-        length = None if length is None else count("length", length, 1, _MAX_LENGTH)
-        seed = None if seed is None else count("seed", seed, 0, _MAX_SEED)
+        length = None if length is None else count("length", length, 1, MAX_GENERATED)
+        seed = None if seed is None else count("seed", seed, 0, MAX_SEED)
         places = tuple(f"prompts[{number}]" for number in range(len(prompts)))
         several = places if len(places) > 1 else ()
         request = GenerateRequest(prompts, length, sampling, seed, batch, places=several)

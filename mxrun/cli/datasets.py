@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mxrun.base.limits import MAX_SEED
 from mxrun.cli.arguments import AllowPlugins, Config, Json, Overrides
 from mxrun.cli.command_group import SuggestingGroup
 
@@ -94,7 +95,7 @@ Seed = Annotated[
     int | None,
     typer.Option(
         min=0,
-        max=(1 << 63) - 1,
+        max=MAX_SEED,
         metavar="N",
         help="Seed of the order and of the random transforms.",
         show_default="config",

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.limits import MAX_GENERATED, MAX_SEED
 from mxrun.cli.arguments import PrecisionName
 
 _GROUP = "Text"
@@ -36,7 +37,7 @@ Length = Annotated[
     int | None,
     typer.Option(
         min=1,
-        max=1 << 24,
+        max=MAX_GENERATED,
         metavar="N",
         rich_help_panel=_GROUP,
         help="Number of tokens to generate.",
@@ -76,7 +77,7 @@ Seed = Annotated[
     int | None,
     typer.Option(
         min=0,
-        max=(1 << 63) - 1,
+        max=MAX_SEED,
         metavar="S",
         rich_help_panel=_GROUP,
         help="Seed of the draws.",

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.limits import MAX_GENERATED
 from mxrun.base.sizes import SIZE_FORM, parse_size
 from mxrun.cli.arguments import (
     AllowPlugins,
@@ -57,7 +58,7 @@ Length = Annotated[
     int | None,
     typer.Option(
         min=1,
-        max=1 << 24,
+        max=MAX_GENERATED,
         metavar="N",
         help="With --phase generate: tokens of a text, its prompt included.",
         show_default="the context",

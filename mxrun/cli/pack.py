@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mxrun.base.limits import MAX_SEED
 from mxrun.base.sizes import SIZE_FORM, parse_size
 from mxrun.cli.arguments import AllowPlugins, Json, Overrides
 
@@ -108,9 +109,7 @@ ShardSize = Annotated[
 Shuffle = Annotated[
     bool, typer.Option("--shuffle", help="Mix the records, in an order drawn by --seed.")
 ]
-Seed = Annotated[
-    int, typer.Option(min=0, max=(1 << 63) - 1, metavar="N", help="Seed of --shuffle.")
-]
+Seed = Annotated[int, typer.Option(min=0, max=MAX_SEED, metavar="N", help="Seed of --shuffle.")]
 Workers = Annotated[
     int | None,
     typer.Option(

@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from mxrun.base.cores import usable_cores
 from mxrun.base.keywords import REST
+from mxrun.base.limits import MAX_SEED
 from mxrun.base.validation import custom_error
 from mxrun.config.fields import AnyChoice, AnyOption, Size
 from mxrun.config.section import Section
@@ -35,7 +36,7 @@ class SplitSection(Section):
         description="The fraction of the records to draw at random; default: all.",
         examples=[0.8],
     )
-    seed: Annotated[int, Field(ge=0, lt=1 << 63)] | None = Field(
+    seed: Annotated[int, Field(ge=0, lt=MAX_SEED + 1)] | None = Field(
         default=None, description="Seed of the selection of a share; default: 0.", examples=[1]
     )
     stratify: bool | None = Field(

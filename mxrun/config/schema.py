@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, field_validator
 
 from mxrun.base.description import Written
+from mxrun.base.limits import MAX_SEED
 from mxrun.base.params import NotNegative
 from mxrun.base.validation import custom_error
 from mxrun.config.context import DEFAULT_CONTEXT, AnyContexts
@@ -110,7 +111,7 @@ class Settings(Section):
         "file's name.",
         examples=["first_try"],
     )
-    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
+    seed: Annotated[int, Field(ge=0, lt=MAX_SEED + 1)] = Field(
         default=0,
         description="Seed of all random numbers: initial values, order of records, transforms, "
         "dropout.",
