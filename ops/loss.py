@@ -181,8 +181,8 @@ def probabilities(data: Array) -> Array:
 
 def class_indices(label: Array) -> Array:
     """Return labels as int32; what int32 lacks becomes an index that no class has."""
-    limits = np.iinfo(np.int32)
-    if label.dtype.kind in "iu" and label.dtype.itemsize >= 4:
+    if label.dtype.kind in "iu" and not np.can_cast(label.dtype, np.int32):
+        limits = np.iinfo(np.int32)
         label = label.clip(limits.min, limits.max)
     with np.errstate(invalid="ignore"):
         return label.astype(np.int32)

@@ -158,13 +158,10 @@ class CompiledSequenceTail(Implementation):
             return None
         data, lengths = (spec.with_layout(PLAIN) for spec in request.inputs)
         output, p = request.outputs[0].with_layout(PLAIN), prop.parameters
+        steps, offset = data.shape[0] - p.before, p.before - p.count
         return native_kernel(
             self.name,
-            [
-                _shift(
-                    request, data, output, source(1), data.shape[0] - p.before, p.before - p.count
-                )
-            ],
+            [_shift(request, data, output, source(1), steps, offset)],
             (data, lengths),
             (output,),
             without_add_requests(request.requests),
