@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recurrent_networks import assert_same_bits, config, outcome, symbol_of
+from recurrent_networks import TARGETS, assert_same_bits, config, outcome, symbol_of
 
 from mxrun.base.errors import UserError
 from mxrun.commands.verify import verify
@@ -23,7 +23,6 @@ CONVOLUTIONS = """\
           - Activation: {name: act, act_type: tanh}
           - Convolution: {name: next, num_filter: 4, kernel: [3], pad: [1]}
         outputs: [next]
-    - LinearRegressionOutput: {name: loss, label: target}
 """
 VIEWS = """\
     - recurrent:
@@ -34,7 +33,6 @@ VIEWS = """\
           - Activation: {name: act, act_type: tanh}
           - Reshape: {name: next, shape: [0, 2, 3]}
         outputs: [next]
-    - LinearRegressionOutput: {name: loss, label: target}
 """
 # Nothing that reads h is an output; the gradient of its last value is given from outside.
 LAST_VALUE = """\
@@ -50,7 +48,6 @@ LAST_VALUE = """\
         final: [h]
     - Reshape: {name: last, data: "rnn[h]", shape: [0, -1, 5]}
     - Concat: {name: both, inputs: [rnn, last], dim: 1}
-    - LinearRegressionOutput: {name: loss, label: target}
 """
 # The memory is a sequence without a gradient, the values before its first one have gradients.
 DELAYED_SEQUENCE = """\
@@ -63,7 +60,6 @@ DELAYED_SEQUENCE = """\
         layers:
           - FullyConnected: {name: next, data: h, num_hidden: 5}
         outputs: [next]
-    - LinearRegressionOutput: {name: loss, label: target}
 """
 OUTSIDE = """\
     - FullyConnected: {name: out, num_hidden: 5}
@@ -75,7 +71,6 @@ OUTSIDE = """\
           - Concat: {name: both, inputs: [x, h]}
           - FullyConnected: {name: next, num_hidden: 5}
         outputs: [next]
-    - LinearRegressionOutput: {name: loss, label: target}
 """
 # The steps of the operator within are the same at every step of the recurrence.
 INVARIANT = """\
@@ -89,7 +84,6 @@ INVARIANT = """\
           - FullyConnected: {name: fc, data: x, num_hidden: 28}
           - elemwise_mul: {name: next, inputs: [flat, fc]}
         outputs: [next]
-    - LinearRegressionOutput: {name: loss, label: target}
 """
 VARIABLES = """\
 network:
@@ -109,7 +103,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_L7_a_body_equals_its_unrolled_form(case: str, tmp_path: Path) -> None:
     layers, target = CASES[case]
-    text = config(f"{{data: [7, 3], target: {target}}}", layers)
+    text = config(f"{{data: [7, 3], target: {target}}}", layers + TARGETS)
     text = text.replace("network:\n", VARIABLES if layers is INVARIANT else "network:\n")
     found = outcome(tmp_path, text)
     unroll = UNROLL.replace("[0]", f"[{layers[: layers.index('- recurrent')].count('- ')}]")
@@ -130,24 +124,21 @@ UNREAD = """\
           - FullyConnected: {name: next, num_hidden: 5}
         outputs: [half, next]
     - FullyConnected: {name: out, data: rnn, num_hidden: 3, flatten: false}
-    - LinearRegressionOutput: {name: loss, label: target}
 """
 
 
 # The weights that no loss depends on through the recurrence are those of a layer outside as well.
-SHARED = UNREAD.replace(
-    "    - LinearRegressionOutput",
-    """\
-    - FullyConnected: {name: wide, data: data, num_hidden: 8, flatten: false}
-    - FullyConnected: {name: outside, num_hidden: 5, flatten: false, weight: rnn/next_weight,
-        bias: rnn/next_bias}
-    - Concat: {name: all, inputs: [out, outside], dim: 2}
-    - LinearRegressionOutput""",
-)
+SHARED = f"""\
+{UNREAD}\
+    - FullyConnected: {{name: wide, data: data, num_hidden: 8, flatten: false}}
+    - FullyConnected: {{name: outside, num_hidden: 5, flatten: false, weight: rnn/next_weight,
+        bias: rnn/next_bias}}
+    - Concat: {{name: all, inputs: [out, outside], dim: 2}}
+"""
 
 
 def test_weights_get_no_gradient_from_a_recurrence_of_which_none_is_read(tmp_path: Path) -> None:
-    text = config("{data: [7, 3], target: [7, 8]}", SHARED)
+    text = config("{data: [7, 3], target: [7, 8]}", SHARED + TARGETS)
     found = outcome(tmp_path, text)
     assert found["train rnn/next_weight_grad"].any()
     assert_same_bits(found, outcome(tmp_path, text, UNROLL))
@@ -167,7 +158,7 @@ def test_weights_that_change_no_output_are_refused_in_both_forms(
             "          - BlockGrad: {name: fixed, data: h}\n          - Concat",
         )
         layers = layers.replace("          - _mul_scalar: {name: half, data: x, scalar: 0.5}\n", "")
-    text = config("{data: [7, 3], target: [7, 3]}", layers)
+    text = config("{data: [7, 3], target: [7, 3]}", layers + TARGETS)
     with pytest.raises(UserError, match="no loss depends on 'rnn/next_weight', 'rnn/next_bias'"):
         symbol_of(tmp_path, text, f"network.layers[0].recurrent.unroll={unroll}")
 
@@ -181,13 +172,12 @@ PACKED_TWICE = """\
         outputs: [fc]
     - FullyConnected: {name: out, data: data, num_hidden: 8, flatten: false, weight: rnn/fc_weight}
     - elemwise_mul: {name: product, inputs: [rnn, out]}
-    - LinearRegressionOutput: {name: loss, label: target}
 """
 
 
 def test_a_weight_shared_with_a_layer_outside_is_packed_for_both(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
-    path.write_text(config("{data: [4, 8], target: [4, 8]}", PACKED_TWICE))
+    path.write_text(config("{data: [4, 8], target: [4, 8]}", PACKED_TWICE + TARGETS))
     report = verify(path, ["threads=2"], steps=2)
     assert report["passed"], [each for each in report["variants"] if not each["passed"]]
 
@@ -211,12 +201,11 @@ NESTED = """\
               final: [k]
           - FullyConnected: {name: after, data: "inner[k]", num_hidden: 3}
         outputs: [after]
-    - LinearRegressionOutput: {name: loss, label: target}
 """
 
 
 def test_an_unrolled_recurrence_within_a_loop_sums_gradients_as_a_loop_does(tmp_path: Path) -> None:
-    text = config("{data: [7, 3], target: [7, 3]}", NESTED)
+    text = config("{data: [7, 3], target: [7, 3]}", NESTED + TARGETS)
     found = outcome(tmp_path, text)
     inner = "network.layers[0].recurrent.layers[0].recurrent.unroll=true"
     assert_same_bits(found, outcome(tmp_path, text, inner))
