@@ -11,6 +11,7 @@ from pydantic import Field as Option
 from mxrun.base.params import Parameters
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.dataset.pixels import IMAGES
 from mxrun.io.dataset.registry import register
 from mxrun.io.files import find_file, user_path
 from mxrun.io.formats.cifar import read_cifar
@@ -44,10 +45,10 @@ class Cifar10Options(Parameters):
     )
 
 
-@register("cifar10", Cifar10Options, ("train", "test"))
+@register("cifar10", Cifar10Options, ("train", "test"), images=IMAGES)
 def read(options: Cifar10Options, split: str, inputs: Inputs) -> Dataset:
     """Colour images of 32x32; data float32 [3, 32, 32] in 0..1, label int32 of 10 classes."""
     folder = user_path(options.path)
     images, labels = read_cifar([find_file(folder, name) for name in _FILES[split]], 1, (10,))
-    fields = {"data": Field(images, 1 / 255), "label": Field(labels[:, 0].astype(np.int32))}
+    fields = {"data": Field.images(images), "label": Field(labels[:, 0].astype(np.int32))}
     return Dataset("cifar10", fields, _CLASSES, split)

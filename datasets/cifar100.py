@@ -13,6 +13,7 @@ from pydantic import Field as Option
 from mxrun.base.params import Parameters
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.dataset.pixels import IMAGES
 from mxrun.io.dataset.registry import register
 from mxrun.io.files import find_file, user_path
 from mxrun.io.formats.cifar import read_cifar, read_names
@@ -37,7 +38,7 @@ class Cifar100Options(Parameters):
     )
 
 
-@register("cifar100", Cifar100Options, ("train", "test"))
+@register("cifar100", Cifar100Options, ("train", "test"), images=IMAGES)
 def read(options: Cifar100Options, split: str, inputs: Inputs) -> Dataset:
     """Colour images of 32x32; data float32 [3, 32, 32] in 0..1, label int32 of 100 or 20 classes.
 
@@ -48,6 +49,4 @@ def read(options: Cifar100Options, split: str, inputs: Inputs) -> Dataset:
     images, both = read_cifar(files, 2, tuple(_CLASSES.values()))
     labels = both[:, tuple(_CLASSES).index(options.labels)].astype(np.int32)
     names = read_names(folder, f"{options.labels}_label_names.txt", _CLASSES[options.labels])
-    return Dataset(
-        "cifar100", {"data": Field(images, 1 / 255), "label": Field(labels)}, names, split
-    )
+    return Dataset("cifar100", {"data": Field.images(images), "label": Field(labels)}, names, split)

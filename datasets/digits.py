@@ -29,7 +29,11 @@ class DigitsOptions(Parameters):
     """Options of the bundled digits: none."""
 
 
-@register("digits", DigitsOptions, ("train", "test", "all"))
+# The pixel value of white.
+WHITE = 16
+
+
+@register("digits", DigitsOptions, ("train", "test", "all"), images={"data": WHITE})
 def read(options: DigitsOptions, split: str, inputs: Inputs) -> Dataset:
     """1,797 handwritten digits of 8x8, bundled; data float32 [1, 8, 8] in 0..1, label int32.
 
@@ -44,7 +48,7 @@ def read(options: DigitsOptions, split: str, inputs: Inputs) -> Dataset:
     selected = {"train": ~fifth, "test": fifth, "all": np.ones_like(fifth)}[split]
     images = np.ascontiguousarray(table[selected, :64]).reshape(-1, 1, 8, 8)
     fields = {
-        "data": Field(images, scale=1 / 16, white=16),
+        "data": Field.images(images, WHITE),
         "label": Field(table[selected, 64].astype(np.int32)),
     }
     return Dataset("digits", fields, tuple("0123456789"), split)

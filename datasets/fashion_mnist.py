@@ -11,6 +11,7 @@ from pydantic import Field as Option
 from mxrun.base.params import Parameters
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
+from mxrun.io.dataset.pixels import IMAGES
 from mxrun.io.dataset.registry import register
 from mxrun.io.files import user_path
 from mxrun.io.formats.mnist import MNIST_SPLITS, read_mnist
@@ -41,7 +42,7 @@ class FashionMnistOptions(Parameters):
     )
 
 
-@register("fashion_mnist", FashionMnistOptions, MNIST_SPLITS)
+@register("fashion_mnist", FashionMnistOptions, MNIST_SPLITS, images=IMAGES)
 def read(options: FashionMnistOptions, split: str, inputs: Inputs) -> Dataset:
     """Pictures of clothes of 28x28 from IDX files; data float32 [1, 28, 28] in 0..1, label int32.
 

@@ -15,6 +15,7 @@ from mxrun.base.params import Parameters
 from mxrun.io.dataset.classes import class_key
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.dataset.pixels import IMAGES
 from mxrun.io.dataset.registry import register
 from mxrun.io.dataset.split import ALL, UnknownSplit, default_split
 from mxrun.io.files import unreadable_error, user_path
@@ -91,7 +92,7 @@ def find_split(options: ImageFolderOptions, named: str, role: str) -> str:
     return found
 
 
-@register("image_folder", ImageFolderOptions, (), lazy=True, find_split=find_split)
+@register("image_folder", ImageFolderOptions, (), lazy=True, find_split=find_split, images=IMAGES)
 def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
     """Images by class; data [channels, any, any] in 0..1, grey or colour as the network's input.
 

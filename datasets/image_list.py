@@ -9,6 +9,7 @@ from pydantic import Field as Option
 from mxrun.base.params import Parameters
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
+from mxrun.io.dataset.pixels import IMAGES
 from mxrun.io.dataset.registry import register
 from mxrun.io.files import user_path
 from mxrun.io.formats.image_files import image_column, locate_image
@@ -46,7 +47,7 @@ class ImageListOptions(Parameters):
     )
 
 
-@register("image_list", ImageListOptions, ("all",), lazy=True)
+@register("image_list", ImageListOptions, ("all",), lazy=True, images=IMAGES)
 def read(options: ImageListOptions, split: str, inputs: Inputs) -> Dataset:
     """Images of a list; data [channels, any, any] in 0..1, grey or colour as the network's input.
 

@@ -11,6 +11,7 @@ from pydantic import Field as Option
 from mxrun.base.params import Parameters
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
+from mxrun.io.dataset.pixels import IMAGES
 from mxrun.io.dataset.registry import register
 from mxrun.io.files import user_path
 from mxrun.io.formats.mnist import MNIST_SPLITS, read_mnist
@@ -28,7 +29,7 @@ class MnistOptions(Parameters):
     )
 
 
-@register("mnist", MnistOptions, MNIST_SPLITS)
+@register("mnist", MnistOptions, MNIST_SPLITS, images=IMAGES)
 def read(options: MnistOptions, split: str, inputs: Inputs) -> Dataset:
     """Handwritten digits of 28x28 from IDX files; data float32 [1, 28, 28] in 0..1, label int32."""
     fields = read_mnist(user_path(options.path), split, "digit")

@@ -20,7 +20,7 @@ from mxrun.io.paths import PathText
 
 
 class NpyOptions(ArrayOptions):
-    """Folder of the arrays, their names and scale of bytes."""
+    """Folder of the arrays, their names, and which of them are images."""
 
     path: PathText = Option(
         description="Folder with data.npy, label.npy, ... as numpy.save writes them. A relative "
@@ -31,7 +31,7 @@ class NpyOptions(ArrayOptions):
 
 @register("npy", NpyOptions, ("all",), lazy=are_lazy)
 def read(options: NpyOptions, split: str, inputs: Inputs) -> Dataset:
-    """Arrays [records, ...]; bytes are scaled, other numbers are converted to the input's dtype."""
+    """Arrays [records, ...]; numbers in the input's dtype, those of images in 0..1."""
     folder = user_path(options.path)
     return array_dataset("npy", (folder,), inputs, options, _read_files, _find)
 

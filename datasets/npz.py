@@ -14,7 +14,7 @@ from mxrun.io.paths import PATHS_DOC, Paths, find_files
 
 
 class NpzOptions(ArrayOptions):
-    """Path of the archive, names of its arrays and scale of bytes."""
+    """Path of the archive, names of its arrays, and which of them are images."""
 
     path: Paths = Option(
         description="The archive, as numpy.savez writes it. " + PATHS_DOC.format(suffix="npz"),
@@ -24,6 +24,6 @@ class NpzOptions(ArrayOptions):
 
 @register("npz", NpzOptions, ("all",), lazy=are_lazy)
 def read(options: NpzOptions, split: str, inputs: Inputs) -> Dataset:
-    """Arrays [records, ...]; bytes are scaled, other numbers are converted to the input's dtype."""
+    """Arrays [records, ...]; numbers in the input's dtype, those of images in 0..1."""
     paths = find_files(options.path)
     return array_dataset("npz", paths, inputs, options, read_npz, stored_npz)

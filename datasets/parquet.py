@@ -16,6 +16,7 @@ from mxrun.io.formats.arrays import array_field
 from mxrun.io.formats.arrow_columns import ArrowTable
 from mxrun.io.formats.arrow_files import ArrowFile
 from mxrun.io.formats.class_names import check_class_numbers
+from mxrun.io.formats.images_option import IMAGES, check_images
 from mxrun.io.formats.labels import LabelForm, LabelNumbers, label_fields, number_fields
 from mxrun.io.images.decode import image_channels
 from mxrun.io.loading.batch import is_label
@@ -38,9 +39,7 @@ class ParquetOptions(Parameters):
         "the one with the input's name.",
         examples=[{"data": "image", "label": "label"}],
     )
-    scale: Positive = Option(
-        default=1 / 255, description="Factor that converts lists of bytes to values."
-    )
+    images: dict[PathText, Positive] = IMAGES
     classes: tuple[PathText, ...] = Option(
         default=(),
         description="Names of the classes in the order of their numbers; default: sorted.",
@@ -56,6 +55,7 @@ def read(options: ParquetOptions, split: str, inputs: Inputs) -> Dataset:
     any] in 0..1, grey or colour as the network's input. They are decoded when their batch is made.
     Other columns are read into memory.
     """
+    check_images(options.images, inputs or _INPUTS)
     table = ArrowTable(tuple(ArrowFile(path) for path in find_files(options.path)))
     fields: dict[str, Field] = {}
     lazy: dict[str, LazyField] = {}
@@ -69,7 +69,7 @@ def read(options: ParquetOptions, split: str, inputs: Inputs) -> Dataset:
         elif len(columns) == 1 and table.is_image(columns[0]):
             lazy[name] = table.image_column(columns[0], image_channels(inputs.get(name)))
         else:
-            fields[name] = _numbers(table, columns, spec, options.scale)
+            fields[name] = _numbers(table, columns, spec, options.images.get(name))
     return Dataset("parquet", fields, classes, split, lazy=lazy)
 
 
@@ -92,7 +92,9 @@ def _label(
     return field, classes
 
 
-def _numbers(table: ArrowTable, names: tuple[str, ...], spec: TensorSpec, scale: float) -> Field:
+def _numbers(
+    table: ArrowTable, names: tuple[str, ...], spec: TensorSpec, white: float | None
+) -> Field:
     """Return columns of numbers, side by side, in the network's shape if they have its size."""
     parts: list[NDArray[np.generic]] = []
     for name in names:
@@ -104,7 +106,5 @@ def _numbers(table: ArrowTable, names: tuple[str, ...], spec: TensorSpec, scale:
     joined = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
     shape = parts[0].shape[1:] if len(parts) == 1 else joined.shape[1:]
     joined = joined.reshape(-1, *(spec.shape if joined[0].size == spec.elements else shape))
-    # Single columns of bytes are numbers of a table, lists of bytes are pixels.
-    factor = scale if len(parts) == 1 and parts[0].ndim > 1 else None
     where = f"{table.files[0].path}: column {names[0]!r}"
-    return array_field(joined, spec, where, factor)
+    return array_field(joined, spec, where, white)

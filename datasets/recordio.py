@@ -9,6 +9,7 @@ from pydantic import Field as Option
 from mxrun.base.params import Parameters
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
+from mxrun.io.dataset.pixels import IMAGES
 from mxrun.io.dataset.registry import register
 from mxrun.io.files import user_path
 from mxrun.io.formats.class_names import check_class_numbers, read_class_names
@@ -36,7 +37,7 @@ class RecordioOptions(Parameters):
     )
 
 
-@register("recordio", RecordioOptions, ("all",), lazy=True)
+@register("recordio", RecordioOptions, ("all",), lazy=True, images=IMAGES)
 def read(options: RecordioOptions, split: str, inputs: Inputs) -> Dataset:
     """Image records; data [channels, any, any] in 0..1, grey or colour as the network's input.
 

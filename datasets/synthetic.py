@@ -14,6 +14,7 @@ from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.dataset.registry import register
 from mxrun.io.draw import draw_bytes, draw_integers
 from mxrun.io.files import MAXIMUM_BYTES
+from mxrun.io.images.decode import takes_images
 from mxrun.io.loading.batch import is_label
 
 
@@ -45,7 +46,10 @@ def read(options: SyntheticOptions, split: str, inputs: Inputs) -> Dataset:
         if spec.dtype == "float32":
             patterns = _patterns(options, stream, name, spec.shape, class_numbers)
             are_shares = is_label(name) and len(spec.shape) == 1 and spec.elements > 1
-            fields[name] = Field(_shares(patterns)) if are_shares else Field(patterns, 1 / 255)
+            if takes_images(spec) and not is_label(name):
+                fields[name] = Field.images(patterns)
+            else:
+                fields[name] = Field(_shares(patterns)) if are_shares else Field(patterns, 1 / 255)
         elif is_label(name) and spec.shape == ():
             fields[name] = Field(class_numbers)
         else:

@@ -7,6 +7,7 @@ from pydantic import Field as Option
 from mxrun.base.params import Parameters
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
+from mxrun.io.dataset.pixels import IMAGES
 from mxrun.io.dataset.registry import register
 from mxrun.io.formats.labels import LabelForm, label_fields
 from mxrun.io.formats.stored_images import stored_column
@@ -52,7 +53,7 @@ class WebdatasetOptions(Parameters):
     )
 
 
-@register("webdataset", WebdatasetOptions, ("all",), lazy=True)
+@register("webdataset", WebdatasetOptions, ("all",), lazy=True, images=IMAGES)
 def read(options: WebdatasetOptions, split: str, inputs: Inputs) -> Dataset:
     """Images in tar files; data [channels, any, any] in 0..1, grey or colour as the network's
     input.

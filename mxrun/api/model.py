@@ -305,7 +305,7 @@ class LoadedModel(TextGenerator):
     ) -> Prediction:
         """Run the network on records, as `mxrun infer` does.
 
-        data: an array [records, ...] or one record, read like a .npy file (bytes are scaled as in
+        data: an array [records, ...] or one record, read like a .npy file (pixels are scaled as in
         training, then the transforms of evaluation are applied); a path of an image, a .npy file, a
         table or a folder; a list of paths; or a dictionary of arrays by input. Of a model that was
         trained on a table with `columns`, an array has its data columns as they are, words too;

@@ -91,7 +91,8 @@ class EvaluationResult:
     """Evaluation of a model, as `mxrun evaluate` prints it.
 
     loss: the mean. metrics: by name. heads: one for each loss, with the figures of each class
-    (`rows`), `classes`, the `confusion` matrix and the worst records (`errors`).
+    (`rows`), `classes`, the `confusion` matrix and the worst records (`errors`). notes: notes to
+    the user.
     """
 
     evaluation: Evaluation = field(repr=False)
@@ -110,6 +111,11 @@ class EvaluationResult:
     def records(self) -> int:
         """Number of records."""
         return self.evaluation.records
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes to the user, such as on how the records are read."""
+        return self.evaluation.notes
 
     @property
     def heads(self) -> tuple[HeadEvaluation, ...]:

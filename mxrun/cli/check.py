@@ -36,6 +36,7 @@ def check(
 
         frozen = f"{report['trainable']:,} trainable, {report['frozen']:,} frozen"
         lines = [frozen] if report["frozen"] else []
+        lines += [report["values"]] if report["values"] else []
         if report["carried"]:
             states = (f"{name} {list(shape)}" for name, shape in report["carried"].items())
             lines.append(f"carried from batch to batch: {', '.join(states)}")

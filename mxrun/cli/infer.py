@@ -128,7 +128,7 @@ def infer(
 ) -> None:
     """Run a trained network.
 
-    Records from files are prepared as in evaluation: bytes are scaled as in training, then the
+    Records from files are prepared as in evaluation: pixels are scaled as in training, then the
     config's evaluation transforms are applied. If training computed moving averages of the weights,
     these are used. Results are in the order of the inputs; the files of a folder are sorted.
 

@@ -85,8 +85,7 @@ def _first_invalid(loss: LossTensors, column: Field, batch_size: int) -> _Invali
     hint = "divide each record's numbers by their sum; classes by number are labels without an axis"
     expected = "for each record numbers from 0 to 1 that have the sum 1"
     outside = _first_outside(column, expected, hint)
-    # Probabilities stored as bytes are rounded too coarsely to check their sums.
-    if outside is not None or column.scale is not None:
+    if outside is not None:
         return outside
     for start, labels in _chunks(column):
         shape = (len(labels), -1, classes.classes, classes.positions)

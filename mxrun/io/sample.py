@@ -19,21 +19,27 @@ from mxrun.base.near_names import listed
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.dataset.fields import LazyField
+from mxrun.io.dataset.pixels import (
+    WHITE,
+    are_unit_values,
+    checked_pixels,
+    unit_values,
+    values_text,
+)
 from mxrun.io.files import read_all_bytes, with_prefix
 from mxrun.io.formats.image_list import names_images
 from mxrun.io.formats.npy import read_npy
-from mxrun.io.images.decode import SUFFIXES
+from mxrun.io.images.decode import SUFFIXES, decode_image, takes_images
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.text import PLAIN, TableForm, is_zipped, parse_table
-from mxrun.io.transforms.base import Record, Scale
+from mxrun.io.transforms.base import Record
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
 from mxrun.io.transforms.program import RowProgram
 from mxrun.io.transforms.window_stage import Misfit
 
 _NPY = b"\x93NUMPY"
 _IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"P5", b"P6", b"RIFF")
-_UNIT = 1 / 255
 # Records that are transformed together.
 _CHUNK = 64
 
@@ -43,27 +49,19 @@ class Sample:
     """Description of the records that one network input takes, as in its training data.
 
     spec: one sample, without the batch axis. pipeline: the transforms of evaluation for `field`.
-    scale: factors for bytes; None if bytes are plain numbers. table: format of tables. encoding: of
-    their columns, if training read a table; `tally` then receives what was missing or unknown.
+    white: pixel value of white, if training read images; records are then their pixels, otherwise
+    numbers. table: format of tables. encoding: of their columns, if training read a table; `tally`
+    then receives what was missing or unknown. remarks: receives notes for the user.
     """
 
     spec: TensorSpec
     pipeline: Pipeline = NO_TRANSFORMS
     field: str = "data"
-    scale: Scale | None = None
+    white: float | None = None
     table: TableForm = PLAIN
     encoding: TableEncoding | None = None
     tally: Tally = dataclass_field(default_factory=Tally, compare=False)
-
-
-def image_scale(scale: Scale | None) -> float:
-    """Return the factor for an image's bytes, given the scale of the input's training data."""
-    return _UNIT if scale is None else scale.images
-
-
-def takes_images(spec: TensorSpec) -> bool:
-    """Return whether an input takes images: grey or colour, [channels, height, width]."""
-    return len(spec.shape) == 3 and spec.shape[0] in (1, 3) and spec.dtype == "float32"
+    remarks: list[str] = dataclass_field(default_factory=list, compare=False)
 
 
 def read_samples(path: Path, sample: Sample) -> Iterator[NDArray[Any]]:
@@ -77,9 +75,9 @@ def samples(content: bytes, name: Path | str, sample: Sample) -> Iterator[NDArra
 
     The format is detected from the first bytes. An image is one record, grey or colour as the input
     requires. A .npy file is one record, or several along a leading axis. A table of numbers is one
-    record a row. Bytes are scaled as in the training data; an image's bytes are scaled to 0..1 if
-    the training data has no bytes. Raises UserError naming the file if it cannot be read or a
-    record does not fit.
+    record a row. If training read images, the numbers of arrays and tables are pixels as in its
+    data, and all pixels are scaled to 0..1; otherwise all numbers, also an image's bytes, keep
+    their values. Raises UserError naming the file if it cannot be read or a record does not fit.
     """
     return _rows(_records(content, name, sample), name, sample)
 
@@ -155,7 +153,7 @@ def _records(
         if len(spec.shape) != 3 or spec.shape[0] not in (1, 3):
             problem = f"{name}: the network's input is not an image"
             raise UserError(Diagnostic(problem, None, str(list(spec.shape)), "an image"))
-        yield EncodedImage(content, str(name)), image_scale(sample.scale)
+        yield from _image_records(EncodedImage(content, str(name)), sample)
     else:
         _require_table(content, name)
         if takes_images(spec) and names_images(content):
@@ -168,26 +166,41 @@ def _records(
             sample.tally.add(tally)
         else:
             assert table.values is not None
-            rows = _converted(table.values, name, spec.dtype)
+            rows = _numbers(table.values, name, sample)
         for row in rows:
             fits = row.size == math.prod(spec.shape)
             yield row.reshape(spec.shape) if fits else row, None
+
+
+def _image_records(
+    image: EncodedImage, sample: Sample
+) -> Iterator[tuple[Record | EncodedImage, float | None]]:
+    """Yield an image as one record: pixels, or numbers if training read numbers."""
+    if sample.white is not None:
+        yield image, 1 / WHITE
+        return
+    if not sample.remarks:
+        sample.remarks.append(
+            f"the run was trained on numbers, not on images: the network reads an image's bytes, "
+            f"0..{WHITE:g}, as they are"
+        )
+    if sample.encoding is None:
+        yield image, 1.0
+        return
+    pixels = decode_image(image, sample.spec.shape[0])
+    yield from _array_records(pixels.reshape(1, -1), image.source, sample)
 
 
 def _array_records(
     array: NDArray[Any], name: Path | str, sample: Sample
 ) -> Iterator[tuple[Record, float | None]]:
     """Yield an array's records before transforms, each with the scale factor of its values."""
-    scale = None
     if sample.encoding is not None:
         rows, tally = sample.encoding.encode_array(array, str(name))
         sample.tally.add(tally)
         yield from ((row.reshape(sample.spec.shape), None) for row in rows)
         return
-    if array.dtype == np.uint8 and sample.scale is not None:
-        scale = sample.scale.bytes
-    array = _converted(array, name, sample.spec.dtype) if scale is None else array
-    yield from ((record, scale) for record in _split(array, sample))
+    yield from ((record, None) for record in _split(_numbers(array, name, sample), sample))
 
 
 def _header_hint(form: TableForm) -> str:
@@ -231,9 +244,18 @@ def _split(array: NDArray[Any], sample: Sample) -> NDArray[Any]:
     return array[np.newaxis] if array.ndim in (0, rank) else array
 
 
-def _converted(array: NDArray[Any], name: Path | str, dtype: str) -> NDArray[Any]:
+def _numbers(array: NDArray[Any], name: Path | str, sample: Sample) -> NDArray[Any]:
+    """Return numbers in the input's dtype; pixels, in 0..1, if training read images."""
+    dtype = sample.spec.dtype
     at = first_unrepresentable(array, dtype)
     if at is not None:
         problem = f"{name}: number {at} cannot be converted to {dtype}"
         raise UserError(Diagnostic(problem, None, valid_range(dtype), str(array.flat[at])))
+    white = sample.white
+    if white is not None and are_unit_values(array, white):
+        white = 1.0
+        if not sample.remarks:
+            sample.remarks.append(f"{name}: {values_text({sample.field: white}, [sample.field])}")
+    if white is not None:
+        return unit_values(checked_pixels(array, white, str(name)), white)
     return array.astype(dtype)

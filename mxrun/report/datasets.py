@@ -172,6 +172,8 @@ def _section(role: str, section: Report) -> Iterator[RenderableType]:
     split = f" {section['split']}" if section["split"] else ""
     line = f"data.{role}: {records_text(section['records'])} of {section['dataset']}{split}"
     yield Text(line)
+    if section["values"]:
+        yield Text(f"  {section['values']}")
     if section["unreadable"]:
         count = records_text(section["unreadable"])
         yield Text(f"  {count} cannot be read: `mxrun datasets check` lists them")

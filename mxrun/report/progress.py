@@ -82,6 +82,8 @@ def start_lines(event: RunStarted) -> Iterator[str]:
         f"{_counted(event.threads, 'thread')}"
         f"{', synthetic data' if event.synthetic_data else ''}"
     )
+    if event.values:
+        yield event.values
     if event.resumed_from is not None:
         yield f"resuming after step {event.resumed_from}"
     elif event.warm_start is not None:

@@ -29,10 +29,18 @@ class ArraySource(RecordSource):
         """
         pipeline = evaluation_pipeline(built.config.data)
         self._rows: dict[str, list[npt.NDArray[Any]]] = {}
+        self.remarks: list[str] = []
         for field, array in arrays.items():
-            scale = manifest.scales.get(field)
+            white = manifest.whites.get(field)
             encoding = manifest.encoding if field == "data" else None
-            sample = Sample(built.model.records[field], pipeline, field, scale, encoding=encoding)
+            sample = Sample(
+                built.model.records[field],
+                pipeline,
+                field,
+                white,
+                encoding=encoding,
+                remarks=self.remarks,
+            )
             self.tally = self.tally if encoding is None else sample.tally
             self._rows[field] = list(array_samples(array, f"array {field!r}", sample))
         counts = {field: len(rows) for field, rows in self._rows.items()}

@@ -12,10 +12,12 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import folded, listed
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.fetch.files import recorded_dataset
 from mxrun.io.files import user_path
 from mxrun.io.formats.npy import npz_shapes, read_npz
+from mxrun.io.images.decode import takes_images
 from mxrun.session.data_survey import (
     DataSurvey,
     SurveyedPart,
@@ -64,6 +66,8 @@ _MAX_CLASSES, _MAX_FLOAT_CLASSES = 1000, 20
 # Records of one axis with more numbers have one mean for all of them.
 _MAX_COLUMNS = 100
 _CHANNELS = (1, 3)
+# White of images of one and of two bytes.
+_WHITES = (255, 65_535)
 
 Arrays = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
@@ -114,6 +118,10 @@ def survey_archive(source: str, label: str | None = None) -> DataSurvey:
     is_class = label_shape == () and _holds_classes(path, names["label"])
     inputs = {"data": spec, "label": TensorSpec(label_shape, "int32" if is_class else "float32")}
     complete = _read("npz", options, "all", inputs)
+    white = _white(complete.fields["data"])
+    if white is not None:
+        options["images"] = {"data": white}
+        complete = _read("npz", options, "all", inputs)
     where = f"{path}: {names['label']}.npy"
     if is_class:
         check_class_counts(class_counts(complete), where, "name another array: --label NAME")
@@ -138,6 +146,22 @@ def survey_archive(source: str, label: str | None = None) -> DataSurvey:
     )
     facts += f" for training, {test['data']} and {test['label']} for evaluation"
     return _survey("npz", options, both, complete, facts)
+
+
+def _white(column: Field) -> float | None:
+    """Return the pixel value of white if records could be images, else None.
+
+    Whole numbers up to 255, or up to 65,535, and fractions up to 1 are taken for pixels.
+    """
+    if not takes_images(column.spec):
+        return None
+    least, greatest = float(column.records.min()), float(column.records.max())
+    if least < 0 or greatest > _WHITES[-1]:
+        return None
+    if greatest <= 1:
+        return 1
+    is_whole = bool((column.records == np.floor(column.records)).all())
+    return next(white for white in _WHITES if greatest <= white) if is_whole else None
 
 
 def _survey(
@@ -173,6 +197,7 @@ def _survey(
         std,
         target=target,
         label_shape=measured.fields["label"].spec.shape,
+        comments={"images": "white is this pixel; leave it out if data are no images"},
         facts=(f"{total:,} records of {what}", fact),
         warnings=class_warnings(train.counts),
     )

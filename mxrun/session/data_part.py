@@ -22,11 +22,10 @@ from mxrun.io.dataset.split import ALL, Split, UnknownSplit
 from mxrun.io.files import user_path
 from mxrun.io.formats.arrays import array_field
 from mxrun.io.formats.image_list import is_image_list
+from mxrun.io.images.decode import takes_images
 from mxrun.io.loading.batch import is_label
 from mxrun.io.paths import paths_of
-from mxrun.io.sample import image_scale, takes_images
 from mxrun.io.tables.encoding import Tally
-from mxrun.io.transforms.base import Scale
 from mxrun.session.records import shown_path
 from mxrun.session.trained_model import TrainedModel
 from mxrun.train.checkpoint import Manifest
@@ -110,10 +109,9 @@ def open_part(trained: TrainedModel, part: DataPart) -> OpenedPart:
         manifest.label_column,
         manifest.encoding,
         trained.vocabulary,
+        manifest.whites,
     )
     dataset = open_datasets({role: request}, built.model.records, *of_training)[role]
-    if not part.is_of_run:
-        dataset = _with_scales(dataset, manifest.scales)
     check_labels(built, [dataset])
     notes = dataset.notes
     train = built.data.get(TRAIN)
@@ -335,12 +333,11 @@ def _of_arrays(built: ModelDefinition, arrays: Mapping[str, Array], manifest: Ma
         if name == "data" and manifest.encoding is not None:
             array, tally = manifest.encoding.encode_array(array, f"array {name!r}")
             array = array.reshape(-1, *source[name].shape)
-        scale = manifest.scales.get(name)
-        factor = None if scale is None else scale.bytes
-        fields[name] = array_field(array, source[name], f"array {name!r}", factor)
+        fields[name] = array_field(array, source[name], f"array {name!r}")
     notes = () if tally is None else tally.notes("the arrays")
     about = (fields, classes, _IN_MEMORY)
     dataset = Dataset("arrays", *about, pipeline=pipeline, inputs=inputs, tally=tally, notes=notes)
+    dataset = dataset.read_as(manifest.whites, "arrays")
     found = dataset.check(inputs, {}, pipeline)
     if found:
         raise UserError(found)
@@ -358,17 +355,6 @@ def _is_changed_path(section: Mapping[str, SourceNode]) -> bool:
 def _entries(node: SourceNode) -> dict[str, SourceNode]:
     """Return the keys and values of a mapping; none of anything else."""
     return dict(node.value) if isinstance(node.value, Mapping) else {}
-
-
-def _with_scales(dataset: Dataset, scales: Mapping[str, Scale]) -> Dataset:
-    """Return the data set with the bytes of its images scaled as in training."""
-    lazy = {
-        name: replace(column, scale=image_scale(scales[name]))
-        if column.scale is not None and name in scales
-        else column
-        for name, column in dataset.lazy.items()
-    }
-    return replace(dataset, lazy=lazy)
 
 
 def _is_changed(dataset: Dataset, saved: str | None) -> bool:

@@ -46,7 +46,7 @@ class SectionStatistics:
     """Records of a section: how many, of which classes, and the values of each data field.
 
     texts: the tokens of fields of texts. unreadable: records that are left out because they cannot
-    be read.
+    be read. values: how the numbers of the records are read.
     """
 
     dataset: str
@@ -56,6 +56,7 @@ class SectionStatistics:
     fields: dict[str, FieldStatistics]
     texts: dict[str, TextStatistics] = field(default_factory=dict)
     unreadable: int = 0
+    values: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the statistics as JSON."""
@@ -155,7 +156,7 @@ def _statistics(
     fields = {name: _joined(dataset, name, parts) for name, parts in measured.items() if parts}
     counts = class_counts(dataset)
     about = (dataset.name, dataset.split, len(dataset), counts, fields)
-    return SectionStatistics(*about, unreadable=unreadable)
+    return SectionStatistics(*about, unreadable=unreadable, values=dataset.values_text)
 
 
 def _joined(dataset: Dataset, name: str, parts: Sequence[_Measured]) -> FieldStatistics:

@@ -269,7 +269,7 @@ class Inference:
         tally, bad = self._source.tally, self._source.bad_records
         left_out = "" if bad is None else bad.note
         counted = () if tally is None or self._source.is_counted else tally.notes("the records")
-        return (*filter(None, [left_out]), *counted)
+        return (*filter(None, [left_out]), *self._source.remarks, *counted)
 
     @property
     def bad_records(self) -> list[Row]:
@@ -431,9 +431,9 @@ def _source(
             )
         )
     manifest = trained.checkpoint.manifest
-    scale = manifest.scales.get(data[0])
+    white = manifest.whites.get(data[0])
     files, settings, encoding = request.inputs, request.settings, manifest.encoding
-    return FileSource(built, files, data[0], scale, manifest.columns, settings, encoding)
+    return FileSource(built, files, data[0], white, manifest.columns, settings, encoding)
 
 
 def _outputs(

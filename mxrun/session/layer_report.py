@@ -9,6 +9,8 @@ from typing import Any
 from mxrun.base.tensor import Shape
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.node import NodeEntry
+from mxrun.io.dataset.pixels import values_text
+from mxrun.io.loading.batch import is_label
 from mxrun.session.variables import trainable_elements
 
 
@@ -28,7 +30,8 @@ class CheckReport:
     """Layers and totals of a valid config.
 
     trainable: elements that training changes; None if the config freezes none. carried: shapes of
-    the states that carry values from each batch to the next, by name.
+    the states that carry values from each batch to the next, by name. values: how the numbers of
+    training's records are read, where images are among them or could be.
     """
 
     name: str
@@ -38,6 +41,7 @@ class CheckReport:
     flops: int
     trainable: int | None
     carried: Mapping[str, Shape]
+    values: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON; `frozen` counts the parameters that are not trainable."""
@@ -56,7 +60,19 @@ def check_report(built: ModelDefinition) -> CheckReport:
         flops=sum(row.flops for row in rows),
         trainable=trainable_elements(built),
         carried={name: spec.shape for name, spec in built.model.carried.items()},
+        values=_values(built),
     )
+
+
+def _values(built: ModelDefinition) -> str:
+    """Return how the numbers of training's records are read, as far as the config tells."""
+    request = built.data.get("train")
+    whites = None if request is None else request.format.whites(request.options)
+    if whites is None:
+        return ""
+    records = built.model.records
+    floats = [name for name, spec in records.items() if spec.dtype == "float32"]
+    return values_text(whites, [n for n in floats if n in whites or not is_label(n)])
 
 
 def _layer_rows(built: ModelDefinition) -> Iterator[LayerRow]:

@@ -8,8 +8,9 @@ from typing import Any
 from mxrun.base.tensor import TensorSpec
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import evaluation_pipeline
+from mxrun.io.dataset.pixels import WHITE
+from mxrun.io.images.decode import takes_images
 from mxrun.io.loading.batch import is_label
-from mxrun.io.sample import image_scale, takes_images
 from mxrun.session.synthetic_data import trained_on_synthetic_data
 from mxrun.session.trained_model import TrainedModel
 
@@ -44,7 +45,7 @@ def _preprocessing(
 
     shape: of one row. layout and color: for an input that takes images. columns: of the table that
     the network was trained on, in the row's order, if they have names. scale: the factors of an
-    image's bytes and of arrays of bytes, which give the values that normalize reads; known for
+    image's bytes and of arrays' numbers, which give the values that normalize reads; known for
     trained networks alone. encoding: of a table's columns, if the row holds these encoded, as a
     checkpoint's manifest has it; columns are then the names of the row's numbers. transforms: in
     order, each {name: parameters}, as in a config.
@@ -80,6 +81,7 @@ def _image(spec: TensorSpec) -> dict[str, str]:
 
 def _scale(trained: TrainedModel, name: str, spec: TensorSpec) -> dict[str, float]:
     """Return the factors of bytes as in inference."""
-    scale = trained.checkpoint.manifest.scales.get(name)
-    images = {"images": image_scale(scale)} if takes_images(spec) else {}
-    return images if scale is None else {**images, "arrays": scale.bytes}
+    white = trained.checkpoint.manifest.whites.get(name)
+    if white is None:
+        return {"images": 1.0, "arrays": 1.0} if takes_images(spec) else {}
+    return {"images": 1 / WHITE, "arrays": 1 / white}

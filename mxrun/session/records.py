@@ -36,7 +36,6 @@ from mxrun.io.loading.staging import Staging, staging_specs
 from mxrun.io.sample import Sample, read_samples, samples
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.text import PLAIN, TableForm
-from mxrun.io.transforms.base import Scale
 from mxrun.session.data_workers import python_transforms
 from mxrun.session.file_settings import PATH, given_settings, with_settings
 from mxrun.session.inference_outputs import label_inputs
@@ -75,7 +74,7 @@ class RecordSource(ABC):
     after all batches have run, if they can be measured. notes: notes for the user about the
     records. tally: what was missing or unknown in the records so far, if they are rows of an
     encoded table; is_counted: whether `notes` say so already. bad_records: those that
-    are left out; None if their errors are raised.
+    are left out; None if their errors are raised. remarks: notes on the records so far.
     """
 
     total: int | None = None
@@ -84,6 +83,7 @@ class RecordSource(ABC):
     bad_records: BadRecords | None = None
     tally: Tally | None = None
     is_counted: bool = False
+    remarks: Sequence[str] = ()
 
     @abstractmethod
     def available(self, limit: int) -> int:
@@ -110,16 +110,16 @@ class FileSource(RecordSource):
         built: ModelDefinition,
         inputs: Sequence[str],
         field: str,
-        scale: Scale | None,
+        white: float | None,
         columns: Sequence[str] = (),
         settings: Sequence[str] = (),
         encoding: TableEncoding | None = None,
     ) -> None:
         """Find the files; nothing is read yet.
 
-        scale: the factors of bytes in training. columns: names of a table's data columns; encoding:
-        of these. settings: `KEY=VALUE` for the form of tables, such as `label=kind`. Raises
-        UserError for missing files and wrong settings.
+        white: that of training's images, if it read images. columns: names of a table's data
+        columns; encoding: of these. settings: `KEY=VALUE` for the form of tables, such as
+        `label=kind`. Raises UserError for missing files and wrong settings.
         """
         pipeline = evaluation_pipeline(built.config.data)
         size = built.model.records[field].elements
@@ -127,8 +127,9 @@ class FileSource(RecordSource):
         if encoding is not None:
             table = _encoded_form(table, encoding, settings)
         self._field = field
-        self._sample = Sample(built.model.records[field], pipeline, field, scale, table, encoding)
+        self._sample = Sample(built.model.records[field], pipeline, field, white, table, encoding)
         self.tally = None if encoding is None else self._sample.tally
+        self.remarks = self._sample.remarks
         files, data = input_files(inputs), built.config.data
         if data.on_bad_record == "skip":
             self.bad_records = BadRecords("the files", len(files), data.max_bad_records)

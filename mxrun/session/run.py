@@ -307,7 +307,7 @@ class Run:
             encoding=self.datasets["train"].encoding,
             vocabulary=None if self.vocabulary is None else self.vocabulary.sha256,
             plugins=self._plugins,
-            scales=self.datasets["train"].scales,
+            whites=self.datasets["train"].whites,
             started_from=self.started_from,
         )
 

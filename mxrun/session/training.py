@@ -310,6 +310,7 @@ class _Training:
                 train_numbers=loop.measure.numbers,
                 eval_numbers=loop.evaluation_numbers,
                 logs_steps=run.built.config.train.log_every is not None,
+                values=run.datasets["train"].values_text,
             )
         )
 

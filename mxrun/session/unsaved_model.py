@@ -43,8 +43,8 @@ def unsaved_model(
 ) -> TrainedModel:
     """Return the model of a config with these weights, as if a run had saved them in `folder`.
 
-    Classes, columns and scales are those of the config's training data, which are read unless the
-    config lacks their path. Raises UserError if they cannot be read.
+    Classes, columns and the white of images are those of the config's training data, which are read
+    unless the config lacks their path. Raises UserError if they cannot be read.
     """
     dataset = None
     if not built.missing:
@@ -78,7 +78,7 @@ def _state(built: ModelDefinition, dataset: Dataset | None) -> RunState:
         encoding=None if dataset is None else dataset.encoding,
         vocabulary=None if vocabulary is None else vocabulary.sha256,
         plugins=plugin_hashes(config),
-        scales={} if dataset is None else dataset.scales,
+        whites={} if dataset is None else dataset.whites,
     )
 
 

@@ -26,9 +26,8 @@ from pydantic import Field
 from mxrun.base.array_file import Arrays, UnreadableArrays, file_parts, read_arrays
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import report_write_errors, sync_folder
-from mxrun.base.params import Parameters, check
+from mxrun.base.params import Parameters, Positive, check
 from mxrun.io.tables.encoding import TableEncoding
-from mxrun.io.transforms.base import Scale
 from mxrun.train.files import canonical_json, remove
 from mxrun.train.progress import Count, Progress
 
@@ -40,7 +39,7 @@ MEASURED_FILE = "measured.safetensors"
 MANIFEST_FILE = "manifest.json"
 ARRAY_FILES = (PARAMETERS_FILE, OPTIMIZER_FILE, AUXILIARY_FILE, CARRIED_FILE, MEASURED_FILE)
 FILES = (*ARRAY_FILES, MANIFEST_FILE)
-FORMAT: Literal[3] = 3
+FORMAT: Literal[4] = 4
 
 CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
 """Pattern of the name of a checkpoint's folder."""
@@ -119,8 +118,10 @@ class RunState(Parameters):
     plugins: dict[str, Sha256] = Field(
         default={}, description="The SHA-256 of each plugin, by its file's name."
     )
-    scales: dict[str, Scale] = Field(
-        default={}, description="Scale factors, for the inputs whose records are bytes."
+    whites: dict[str, Positive] = Field(
+        default={},
+        description="The pixel value of white, for the inputs whose records are images; all other "
+        "inputs read numbers as they are.",
     )
     started_from: dict[str, Any] | None = Field(
         default=None, description="The warm start from another run, if any."
@@ -130,7 +131,7 @@ class RunState(Parameters):
 class Manifest(RunState):
     """Content of `manifest.json`."""
 
-    format: Literal[3] = Field(description="The number of this format.")
+    format: Literal[4] = Field(description="The number of this format.")
     files: dict[str, FileRecord] = Field(description="The files beside the manifest.")
 
 
@@ -331,7 +332,10 @@ def read_manifest(folder: Path) -> Manifest:
     if (number := content.get("format")) != FORMAT and (intact or "sha256" not in content):
         got = "another or none" if number is None else repr(number)[:40]
         problem = f"cannot use the checkpoint's {path}: another version of mxrun wrote it"
-        hint = "use the mxrun that wrote it, or train again"
+        hint = (
+            "use the mxrun that wrote it, or train again: formats before 4 do not say which inputs "
+            "are images, and so which numbers are scaled"
+        )
         raise OtherFormat(Diagnostic(problem, None, f"format {FORMAT}", got, hint))
     if not intact:
         raise _unusable(path, "damaged", "the SHA-256 that it states")

@@ -51,7 +51,8 @@ class RunStarted:
     parameters. synthetic_data: whether it trains or is evaluated on synthetic data. same_as_loss:
     the metrics that are the loss by definition. train_numbers, eval_numbers: the names of the
     numbers that an epoch will have. logs_steps: whether some steps are recorded. contexts: the
-    number of contexts that compute parts of each batch, each with `threads`.
+    number of contexts that compute parts of each batch, each with `threads`. values: how the
+    numbers of the records are read.
     """
 
     name: str
@@ -72,6 +73,7 @@ class RunStarted:
     train_numbers: tuple[str, ...] = ("loss",)
     eval_numbers: tuple[str, ...] = ()
     logs_steps: bool = False
+    values: str = ""
 
 
 @dataclass(frozen=True)

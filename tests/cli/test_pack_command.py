@@ -111,7 +111,7 @@ def record(index):
 @register("waiting", Parameters, ("all",), lazy=True)
 def read(options, split, inputs):
     labels = Field(np.zeros({COUNT}, np.int32))
-    images = LazyField(record, {COUNT}, (1, None, None), "uint8", 1 / 255)
+    images = LazyField.images(record, {COUNT}, (1, None, None))
     return Dataset("waiting", {{"label": labels}}, (), split, lazy={{"data": images}})
 """
 WAITING_CONFIG = """

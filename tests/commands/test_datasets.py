@@ -152,7 +152,7 @@ def test_boxes_are_drawn(photos: Path) -> None:
     pixels = np.zeros((2, 3, 20, 20), np.uint8)
     boxes = np.full((2, 2, 5), -1, np.float32)
     boxes[0, 0] = [1, 0.25, 0.5, 0.75, 1]
-    source = Dataset("arrays", {"data": Field(pixels, 1 / 255), "label": Field(boxes)})
+    source = Dataset("arrays", {"data": Field.images(pixels), "label": Field(boxes)})
     options = PackOptions("rec", "png")
     request = PackRequest(source, PackTarget(photos / "boxes.rec", options), photos, 1)
     pack(request, lambda: False, lambda records: None)

@@ -48,10 +48,11 @@ def test_arrays_become_fields(tmp_path, save):
     dataset = open_npz(path, arrays={"label": "y"})
     assert dataset.specs == INPUTS
     assert np.array_equal(dataset.fields["data"].records[:, 0], IMAGES)
-    assert dataset.fields["data"].scale == 1 / 255
+    assert (dataset.fields["data"].scale, dataset.whites) == (1.0, {})
     assert dataset.fields["label"].records.tolist() == LABELS.tolist()
     assert dataset.classes == ()
-    assert open_npz(path, arrays={"label": "y"}, scale=0.5).fields["data"].scale == 0.5
+    images = open_npz(path, arrays={"label": "y"}, images={"data": 200})
+    assert (images.fields["data"].scale, images.whites) == (1 / 200, {"data": 200})
 
 
 @pytest.mark.parametrize("dtype", [">f4", "<f8", "f2", "i2", "u4", "bool"])

@@ -92,9 +92,11 @@ def test_lists_have_the_networks_shape(path):
     vectors = [[0.5, 1], [2, 3], [4, 5]]
     write(path, {"data": lists, "label": vectors})
     dataset = open_table(path, TensorSpec((1, 2, 4)), TensorSpec((2,)))
-    assert dataset.fields["data"].scale == 1 / 255
+    assert (dataset.fields["data"].scale, dataset.whites) == (1.0, {})
     assert np.array_equal(dataset.fields["data"].records, values.reshape(3, 1, 2, 4))
     assert records(dataset, "label") == vectors
+    given = TensorSpec((1, 2, 4)), TensorSpec((2,))
+    assert open_table(path, *given, images={"data": 23}).fields["data"].scale == 1 / 23
     write(path, {"data": [[[1, 2], [3, 4]], [[5, 6], [7, 8]]], "label": [0, 1]})
     assert records(open_table(path, TensorSpec((2, 2)))) == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
 

@@ -85,7 +85,7 @@ def are_read(column: LazyField) -> list[bool]:
 FORMATS: dict[str, tuple[Callable[[Path], None], dict[str, object]]] = {
     "recordio": (write_records, {}),
     "webdataset": (write_tar, {}),
-    "npz": (write_npz, {"in_memory": False}),
+    "npz": (write_npz, {"in_memory": False, "images": {"data": 255}}),
 }
 
 

@@ -381,7 +381,7 @@ def test_files_that_are_not_as_written_are_noticed(
 
 def labelled(label: NDArray[Any], count: int = 4) -> Dataset:
     images = np.arange(count * 3 * 2 * 2, dtype=np.uint8).reshape(count, 3, 2, 2)
-    return Dataset("arrays", {"data": Field(images, 1 / 255), "label": Field(label)})
+    return Dataset("arrays", {"data": Field.images(images), "label": Field(label)})
 
 
 @pytest.mark.parametrize(
@@ -422,6 +422,9 @@ def test_only_images_are_packed(tmp_path: Path) -> None:
     vectors = Dataset("rows", {"data": Field(np.zeros((4, 5), np.float32))})
     with pytest.raises(UserError, match="are not images"):
         packed(request_of(vectors, tmp_path / "a.rec", tmp_path, encoding="png"))
+    bytes_alone = Dataset("arrays", {"data": Field(np.zeros((4, 3, 2, 2), np.uint8), 1.0)})
+    with pytest.raises(UserError, match=r"are numbers(?s:.*)images: \{data: 255\}"):
+        packed(request_of(bytes_alone, tmp_path / "a.rec", tmp_path, encoding="png"))
     with pytest.raises(UserError, match="arrays, not image files to keep"):
         packed(request_of(labelled(np.zeros(4, np.int32)), tmp_path / "a.rec", tmp_path))
     assert os.listdir(tmp_path) == []

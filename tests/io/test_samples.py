@@ -14,14 +14,12 @@ from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.sample import Sample, read_samples, samples
 from mxrun.io.tables.text import TableForm
-from mxrun.io.transforms.base import TRANSFORMS, Scale
+from mxrun.io.transforms.base import TRANSFORMS
 from mxrun.io.transforms.pipeline import pipeline
 
 SPEC = TensorSpec((3, 6, 8))
 PIXELS = (np.arange(6 * 8 * 3) % 256).astype(np.uint8).reshape(6, 8, 3)
 VALUES = PIXELS.transpose(2, 0, 1).astype(np.float32) * np.float32(1 / 255)
-
-UNIT = Scale(bytes=1 / 255, images=1 / 255)
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -39,10 +37,10 @@ def png(array: np.ndarray) -> bytes:
 def test_an_image_is_one_row(tmp_path: Path) -> None:
     # The type of a file is determined by its first bytes, not by its name.
     (tmp_path / "x").write_bytes(png(PIXELS))
-    (row,) = read_samples(tmp_path / "x", Sample(SPEC))
+    (row,) = read_samples(tmp_path / "x", Sample(SPEC, white=255))
     assert row.dtype == np.float32
     assert np.array_equal(row, VALUES)
-    (grey,) = samples(png(PIXELS[:, :, 0]), "x", Sample(TensorSpec((1, 6, 8))))
+    (grey,) = samples(png(PIXELS[:, :, 0]), "x", Sample(TensorSpec((1, 6, 8)), white=255))
     assert np.array_equal(grey[0], VALUES[0])
 
 
@@ -59,7 +57,7 @@ def test_an_image_is_one_row(tmp_path: Path) -> None:
 def test_an_array_is_one_row_or_several(array, spec, count):
     for dtype in (np.uint8, np.float64):
         given = array if dtype == np.uint8 else array * (1 / 255)
-        rows = list(samples(npy(given), "x.npy", Sample(spec, scale=UNIT)))
+        rows = list(samples(npy(given), "x.npy", Sample(spec, white=255)))
         assert len(rows) == count
         for row in rows:
             assert np.abs(row - VALUES[: spec.shape[0]]).max() < 1e-7
@@ -75,14 +73,36 @@ def test_a_table_is_a_row_a_line():
 
 
 def test_bytes_are_what_they_were_in_training():
-    scale = Scale(bytes=1 / 16, images=1 / 255)
+    """Arrays of any dtype and files are pixels where training read images, else numbers."""
     array = PIXELS.transpose(2, 0, 1)
-    (row,) = samples(npy(array), "x.npy", Sample(SPEC, scale=scale))
-    assert np.array_equal(row, array * np.float32(1 / 16))
-    (row,) = samples(png(PIXELS), "x.png", Sample(SPEC, scale=scale))
+    for dtype in (np.uint8, np.int64, np.float32, np.float64):
+        (row,) = samples(npy((array % 17).astype(dtype)), "x.npy", Sample(SPEC, white=16))
+        assert np.array_equal(row, (array % 17) * np.float32(1 / 16))
+        (row,) = samples(npy(array.astype(dtype)), "x.npy", Sample(SPEC))
+        assert np.array_equal(row, array.astype(np.float32))
+    (row,) = samples(png(PIXELS), "x.png", Sample(SPEC, white=16))
     assert np.array_equal(row, VALUES)
-    (row,) = samples(npy(array), "x.npy", Sample(SPEC))
+    numbers = Sample(SPEC)
+    (row,) = samples(png(PIXELS), "x.png", numbers)
     assert np.array_equal(row, array.astype(np.float32))
+    assert "trained on numbers, not on images" in numbers.remarks[0]
+
+
+def test_fractions_are_images_whose_white_is_1():
+    fractions = Sample(SPEC, white=255)
+    (row,) = samples(npy(VALUES), "x.npy", fractions)
+    assert np.array_equal(row, VALUES)
+    assert fractions.remarks == ["x.npy: data: images, 0..1 becomes 0..1"]
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 255.5])
+def test_numbers_that_are_no_pixels_are_refused(wrong):
+    array = PIXELS.transpose(2, 0, 1).astype(np.float32)
+    array[0, 0, 0] = wrong
+    with pytest.raises(
+        UserError, match=r"x\.npy: not the pixels of images(?s:.*)255, which is white"
+    ):
+        list(samples(npy(array), "x.npy", Sample(SPEC, white=255)))
 
 
 def test_an_array_of_rows_may_lie_flat():
@@ -108,7 +128,8 @@ def test_rows_go_through_the_evaluations_transforms():
     chosen = [("random_crop", {"size": 4}), ("flip", {}), ("normalize", {"mean": 0.5, "std": 0.25})]
     steps = [(TRANSFORMS.get(name).model_validate(given), None) for name, given in chosen]
     spec = TensorSpec((3, 4, 4))
-    (row,) = samples(png(PIXELS), "x.png", Sample(spec, pipeline(steps).evaluation()))
+    prepared = Sample(spec, pipeline(steps).evaluation(), white=255)
+    (row,) = samples(png(PIXELS), "x.png", prepared)
     assert np.abs(row - (VALUES[:, 1:5, 2:6] - 0.5) / 0.25).max() < 1e-6
 
 

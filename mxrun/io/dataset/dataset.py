@@ -21,6 +21,7 @@ from mxrun.io.dataset.classes import (
     missing_classes_in_range,
 )
 from mxrun.io.dataset.fields import Field, Inputs, LazyField
+from mxrun.io.dataset.pixels import Whites, values_text
 from mxrun.io.dataset.split import (
     SHARE_HINT,
     Places,
@@ -32,7 +33,7 @@ from mxrun.io.dataset.texts import TextColumn
 from mxrun.io.loading.batch import is_label
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.features import FeatureTable
-from mxrun.io.transforms.base import RecordShape, Scale
+from mxrun.io.transforms.base import RecordShape
 from mxrun.io.transforms.pipeline import NO_TRANSFORMS, Pipeline
 from mxrun.io.vocabulary.vocabulary import Vocabulary
 
@@ -124,19 +125,49 @@ class Dataset:
         return replace(self, fields=fields, classes=tuple(known))
 
     @property
-    def scales(self) -> dict[str, Scale]:
-        """Scale factors for bytes from outside the data set, by the fields that hold bytes."""
-        in_memory = {
-            name: Scale(bytes=column.scale, images=column.scale * column.white / 255)
-            for name, column in self.fields.items()
-            if column.scale is not None
-        }
-        read = {
-            name: Scale(bytes=column.scale, images=column.scale)
-            for name, column in self.lazy.items()
-            if column.scale is not None
-        }
-        return in_memory | read
+    def whites(self) -> dict[str, float]:
+        """Pixel value of white, by the fields whose records are images."""
+        columns: dict[str, Field | LazyField] = {**self.fields, **self.lazy}
+        return {name: each.white for name, each in columns.items() if each.white is not None}
+
+    @property
+    def values_text(self) -> str:
+        """How the values of the network's inputs are read, on one line; empty without any.
+
+        Labels are numbers unless they are images, columns of tables have an encoding of their own.
+        """
+        whites = self.whites
+        encoded = ("data",) if self.encoding is not None else ()
+        names = [
+            name
+            for name, spec in self.inputs.items()
+            if spec.dtype == "float32" and name not in encoded
+        ]
+        return values_text(whites, [n for n in names if n in whites or not is_label(n)])
+
+    def read_as(self, whites: Whites, role: str) -> Dataset:
+        """Return the data set with its values read as training reads its own.
+
+        whites: of training's images; its other inputs are numbers.
+        Raises UserError for numbers that cannot be the pixels of images.
+        """
+        where = f"data.{role} ({self.name} {self.split})"
+        changed = [name for name in self.inputs if (name in self.whites) != (name in whites)]
+        if not changed:
+            return self
+        read = replace(
+            self,
+            fields={
+                name: column.read_as(whites.get(name), f"{where}: {name}")
+                for name, column in self.fields.items()
+            },
+            lazy={
+                name: column.read_as(whites.get(name), f"{where}: {name}")
+                for name, column in self.lazy.items()
+            },
+        )
+        note = f"{where} is read as the records of training: {values_text(read.whites, changed)}"
+        return replace(read, notes=(*self.notes, note))
 
     @property
     def specs(self) -> dict[str, TensorSpec]:
@@ -208,14 +239,20 @@ class Dataset:
 
         Raises UserError for columns that do not fit.
         """
-        if self.features is None:
-            return self
-        rows, tally = encoding.encode(self.features, f"data.{role}")
+        where = f"data.{role}"
+        if self.features is not None:
+            rows, tally = encoding.encode(self.features, where)
+        elif "data" in self.fields:
+            numbers = self.fields["data"].records
+            rows, tally = encoding.encode_array(numbers.reshape(len(numbers), -1), where)
+        else:
+            problem = f"{where} ({self.name}) has no columns as training's table has"
+            raise UserError(Diagnostic(problem, None, listed([*map(str, encoding.columns)])))
         shape = self.inputs["data"].shape if "data" in self.inputs else ()
         if len(shape) > 1 and math.prod(shape) == rows.shape[1]:
             rows = rows.reshape(-1, *shape)
-        notes = (*self.notes, *tally.notes(f"data.{role}"))
-        fields = {"data": Field(rows), **self.fields}
+        notes = (*self.notes, *tally.notes(where))
+        fields = {**self.fields, "data": Field(rows)}
         encoded = replace(self, fields=fields, features=None, encoding=encoding)
         return replace(encoded, tally=tally, notes=notes)
 
@@ -266,6 +303,8 @@ class Dataset:
                 continue
             if name in self.fields and self.fields[name].boxes:
                 found += pipeline.check_boxes(name)
+            if name not in self.whites:
+                found += pipeline.check_numbers(name)
             try:
                 shape, dtype = pipeline.output(name, *self._record(name))
             except UserError as error:

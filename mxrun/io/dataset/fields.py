@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.location import RecordLocation
+from mxrun.io.dataset.pixels import (
+    WHITE,
+    are_unit_values,
+    checked_pixels,
+    unit_values,
+    unlike_training,
+)
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.transforms.base import RecordShape
 
@@ -19,6 +28,8 @@ from mxrun.io.transforms.base import RecordShape
 ArrayReader = Callable[
     [NDArray[np.int64], NDArray[np.int64]], tuple[NDArray[Any], NDArray[np.bool_]]
 ]
+# Reads the record of a number.
+RecordReader = Callable[[int], NDArray[Any] | EncodedImage]
 # Specs of the network's inputs by name, of one record: without the batch axis.
 Inputs = Mapping[str, TensorSpec]
 
@@ -28,17 +39,43 @@ class Field:
     """Column of a data set in memory: `records` [count, *shape].
 
     With a `scale` a batch holds float32(record) * float32(scale), so that bytes are stored as
-    bytes. Without one it holds the records unchanged. `white` is the byte value that corresponds to
-    255 in an image. boxes: whether the records are boxes of objects, which geometric transforms of
-    the images move; see `mxrun.io.transforms.boxes`. dtype: that of integers in a batch, if the
-    records are stored as smaller ones; these may be overlapping windows over one array.
+    bytes. Without one it holds the records unchanged. white: the pixel value of white, if the
+    records are images; a batch then holds values in 0..1, see `images`. boxes: whether the records
+    are boxes of objects, which geometric transforms of the images move; see
+    `mxrun.io.transforms.boxes`. dtype: that of integers in a batch, if the records are stored as
+    smaller ones; these may be overlapping windows over one array.
     """
 
     records: NDArray[Any]
     scale: float | None = None
-    white: int = 255
+    white: float | None = None
     boxes: bool = False
     dtype: str = ""
+
+    @classmethod
+    def images(cls, pixels: NDArray[Any], white: float = WHITE) -> Field:
+        """Return images [count, *shape] in whose pixels 0 is black and `white` is white.
+
+        A batch holds float32(pixel) * float32(1 / white), whatever the dtype of the pixels.
+        """
+        if pixels.dtype == np.uint8:
+            return cls(pixels, 1 / white, white)
+        return cls(unit_values(pixels, white), None, white)
+
+    def read_as(self, white: float | None, where: str) -> Field:
+        """Return the column as training reads its records: as images of `white`, or as numbers.
+
+        Fractions from 0 to 1 are images whose white is 1, see `are_unit_values`. where: name of the
+        column for messages. Raises UserError for numbers that are no pixels.
+        """
+        if (self.white is None) == (white is None):
+            return self
+        if white is not None:
+            white = 1.0 if are_unit_values(self.records, white) else white
+            return Field.images(checked_pixels(self.records, white, where), white)
+        if self.scale is None:
+            raise UserError(unlike_training(where))
+        return replace(self, scale=1.0, white=None)
 
     @property
     def spec(self) -> TensorSpec:
@@ -72,16 +109,35 @@ class LazyField:
     receives the position in `indices` of the record that is being read.
     """
 
-    read: Callable[[int], NDArray[Any] | EncodedImage]
+    read: RecordReader
     count: int
     shape: RecordShape
     dtype: str
     scale: float | None = None
+    white: float | None = None
     start: int = 0
     content: Callable[[], str] = str
     rows: NDArray[np.int64] | None = None
     locate: Callable[[int], RecordLocation] | None = None
     read_arrays: ArrayReader | None = None
+
+    @classmethod
+    def images(cls, read: RecordReader, count: int, shape: RecordShape, **places: Any) -> LazyField:
+        """Return images, files or uint8 arrays [channels, height, width], whose white is 255.
+
+        places: `content`, `locate` and `read_arrays`.
+        """
+        return cls(read, count, shape, "uint8", 1 / WHITE, WHITE, **places)
+
+    def read_as(self, white: float | None, where: str) -> LazyField:
+        """Return the column as training reads its records; see `Field.read_as`."""
+        if (self.white is None) == (white is None):
+            return self
+        if white is None:
+            if self.scale is None:
+                raise UserError(unlike_training(where))
+            return replace(self, scale=1.0, white=None)
+        return pixel_column(self, white)
 
     def source(self, index: int) -> RecordLocation | None:
         """Return the place of the record at `index`, counted from 0; None if it is not known."""
@@ -114,3 +170,26 @@ class LazyField:
             return replace(self, count=len(rows), rows=rows)
         start, stop, _ = rows.indices(self.count)
         return replace(self, start=start, count=stop - start)
+
+
+def pixel_column(column: LazyField, white: float) -> LazyField:
+    """Return a column of numbers as images in which white is `white`.
+
+    Bytes are scaled when their batch is made, other numbers when they are read. A record that is no
+    image is an error when it is read.
+    """
+    if column.dtype == "uint8":
+        column = replace(column, scale=1 / white, white=white)
+        return column if white >= WHITE else replace(column, read=partial(_checked, column, white))
+
+    def read(index: int) -> NDArray[Any]:
+        return unit_values(_checked(column, white, index), white)
+
+    return replace(column, read=read, scale=None, white=white, read_arrays=None)
+
+
+def _checked(column: LazyField, white: float, index: int) -> NDArray[Any]:
+    """Return a record, which must be an image; `index` is its number in the complete column."""
+    record = np.asarray(column.read(index))
+    where = "" if column.locate is None else str(column.locate(index))
+    return checked_pixels(record, white, where)

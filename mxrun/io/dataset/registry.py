@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from mxrun.base.params import Parameters
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
+from mxrun.io.dataset.pixels import Whites
 from mxrun.io.declared import DeclaredRegistry
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.vocabulary.vocabulary import Vocabulary
@@ -33,7 +34,8 @@ class DatasetFormat:
     of the same names as in training, and treat them as `encoding` says; `own` are the option keys
     that the section sets itself. `learns_vocabulary`: whether `read` takes the vocabulary of
     training as a fourth argument, or learns one if that is None. `of_files`: the data set with the
-    same options that reads files, for one whose files are bundled.
+    same options that reads files, for one whose files are bundled. `images`: the pixel value of
+    white, by the fields whose records are images; an option `images` declares others.
     """
 
     name: str
@@ -47,6 +49,15 @@ class DatasetFormat:
     follow: Follow | None = field(default=None, repr=False)
     learns_vocabulary: bool = False
     of_files: str = ""
+    images: Whites = field(default_factory=dict)
+
+    def whites(self, options: Parameters) -> Whites | None:
+        """Return white by the fields whose records are images with these options.
+
+        None for a data set that has no images.
+        """
+        declared: Whites | None = getattr(options, "images", None)
+        return self.images or declared
 
     def open(
         self, options: Any, split: str, inputs: Inputs, vocabulary: Vocabulary | None = None
@@ -77,12 +88,13 @@ def register(
     follow: Follow | None = None,
     learns_vocabulary: bool = False,
     of_files: str = "",
+    images: Whites | None = None,
 ) -> Callable[[R], R]:
     """Return a decorator that registers the reading function of the data set `name`."""
 
     def add(read: R) -> R:
         doc = read.__doc__ or ""
-        kinds = (lazy, synthetic, find_split, follow, learns_vocabulary, of_files)
+        kinds = (lazy, synthetic, find_split, follow, learns_vocabulary, of_files, images or {})
         DATASETS.add(name, DatasetFormat(name, doc, options, splits, read, *kinds))
         return read
 

@@ -9,6 +9,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Locator, Parameters, check
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
+from mxrun.io.dataset.pixels import Whites
 from mxrun.io.dataset.registry import DATASETS, DatasetFormat
 from mxrun.io.dataset.split import (
     OptionPlaces,
@@ -103,13 +104,15 @@ def open_datasets(
     label_column: str = "",
     encoding: TableEncoding | None = None,
     vocabulary: Vocabulary | None = None,
+    whites: Whites | None = None,
 ) -> dict[str, Dataset]:
     """Read the requested data sets; a split that two requests share is read once.
 
     classes: the classes of training; by default those of the request `train`. The labels of all
     other data sets are renumbered to these, by name. columns, label_column: the names of training's
     data columns and of its label column; encoding: what was learned of its columns; vocabulary:
-    the tokens of its text; by default those of the request `train`.
+    the tokens of its text; whites: of its images; by default those of the request `train`, whose
+    records are pixels or numbers for all others.
 
     Raises UserError with the problems of all data sets: files, ranges, fields that do not match the
     network's `inputs`, and classes that training does not know.
@@ -119,6 +122,7 @@ def open_datasets(
     for role, request in requests.items():
         opening.open(role, request)
     opening.renumber_labels(classes)
+    opening.read_as(whites)
     if opening.diagnostics:
         # Drop duplicates: a key that both sections inherit is reported once.
         raise UserError(dict.fromkeys(opening.diagnostics))
@@ -197,6 +201,18 @@ class _Opening:
             except UserError as error:
                 self.diagnostics += error.diagnostics
 
+    def read_as(self, whites: Whites | None) -> None:
+        """Read the values of all opened data sets as training's images, `whites`, or numbers."""
+        if whites is None and "train" in self.opened:
+            whites = self.opened["train"].whites
+        if whites is None:
+            return
+        for role, dataset in self.opened.items():
+            try:
+                self.opened[role] = dataset.read_as(whites, role)
+            except UserError as error:
+                self.diagnostics += error.diagnostics
+
     def _with_columns(self, role: str, request: DatasetRequest) -> DatasetRequest:
         """Return the request with training's columns, if it has to look them up by name."""
         learned, train = self._learned, self._train
@@ -250,8 +266,11 @@ class _Opening:
         part = replace(part, place=place, pipeline=request.pipeline, inputs=self._inputs)
         key = "columns"
         try:
-            if part.features is not None:
-                part = part.encoded(learned.encoding or learn_encoding(part.features), role)
+            encoding = learned.encoding
+            if part.features is not None and encoding is None:
+                encoding = learn_encoding(part.features)
+            if encoding is not None:
+                part = part.encoded(encoding, role)
             key = "tokens"
             if part.texts is not None:
                 part = part.tokenized(learned.vocabulary or part.texts.learn())

@@ -15,6 +15,7 @@ from mxrun.base.params import Parameters, Positive
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs, LazyField
 from mxrun.io.formats.arrays import array_field
+from mxrun.io.formats.images_option import IMAGES, check_images
 from mxrun.io.formats.stored_arrays import StoredArray, array_column
 from mxrun.io.loading.batch import is_label
 from mxrun.io.paths import PathText
@@ -25,7 +26,7 @@ FindArray = Callable[[Path, str], StoredArray]
 
 
 class ArrayOptions(Parameters):
-    """Names of arrays, scale of bytes, and whether they are read at once."""
+    """Names of arrays, which of them are images, and whether they are read at once."""
 
     arrays: dict[PathText, PathText] = Option(
         default={},
@@ -33,7 +34,7 @@ class ArrayOptions(Parameters):
         "input's name.",
         examples=[{"data": "x_train", "label": "y_train"}],
     )
-    scale: Positive = Option(default=1 / 255, description="Factor that converts bytes to values.")
+    images: dict[PathText, Positive] = IMAGES
     in_memory: bool = Option(
         default=True,
         description="Whether arrays are read into memory at once. Otherwise their records are read "
@@ -59,11 +60,14 @@ def array_dataset(
     Raises UserError for arrays of different lengths, empty ones, arrays that cannot be read as the
     options say, and numbers that the inputs cannot represent.
     """
+    check_images(options.images, inputs)
     names = {each: options.arrays.get(each, each) for each in inputs}
     columns: dict[str, LazyField] = {}
     if not options.in_memory:
         columns = {
-            each: array_column([find(path, names[each]) for path in paths], spec, options.scale)
+            each: array_column(
+                [find(path, names[each]) for path in paths], spec, options.images.get(each)
+            )
             for each, spec in inputs.items()
             if not is_label(each)
         }
@@ -72,7 +76,9 @@ def array_dataset(
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
     _check_lengths(arrays, columns, where)
     fields = {
-        each: array_field(arrays[names[each]], spec, f"{where}: {names[each]}.npy", options.scale)
+        each: array_field(
+            arrays[names[each]], spec, f"{where}: {names[each]}.npy", options.images.get(each)
+        )
         for each, spec in inputs.items()
         if each not in columns
     }

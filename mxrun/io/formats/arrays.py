@@ -11,19 +11,21 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.dataset.fields import Field
+from mxrun.io.dataset.pixels import checked_pixels
 
 
-def array_field(array: NDArray[Any], spec: TensorSpec, where: str, scale: float | None) -> Field:
+def array_field(
+    array: NDArray[Any], spec: TensorSpec, where: str, white: float | None = None
+) -> Field:
     """Return an array [records, ...] as the column of an input that takes records of `spec`.
 
-    Images without a channel axis get one. Bytes for a float32 input are kept and multiplied by
-    `scale`, if there is one; other numbers are converted. where: name of the array for messages.
-    Raises UserError for a number that the input's dtype cannot represent, and for text.
+    Images without a channel axis get one. white: pixel value of white, if the array is declared to
+    hold images, whose pixels are divided by it; other numbers keep their values. where: name of the
+    array for messages. Raises UserError for a number that the input's dtype cannot represent or
+    that is no pixel, and for text.
     """
     if spec.shape == (1, *array.shape[1:]):
         array = array[:, np.newaxis]
-    if array.dtype == np.uint8 and spec.dtype == "float32" and scale is not None:
-        return Field(array, scale)
     if array.dtype.kind not in "biuf":
         raise UserError(Diagnostic(f"{where} holds no numbers", None, spec.dtype, str(array.dtype)))
     at = first_unrepresentable(array, spec.dtype)
@@ -31,4 +33,9 @@ def array_field(array: NDArray[Any], spec: TensorSpec, where: str, scale: float 
         record = np.unravel_index(at, array.shape)
         problem = f"{where}: record {record[0]} cannot be converted to {spec.dtype}"
         raise UserError(Diagnostic(problem, None, valid_range(spec.dtype), str(array[record])))
+    if white is not None:
+        return Field.images(checked_pixels(array, white, where), white)
+    if array.dtype == np.uint8 and spec.dtype == "float32":
+        # A batch converts them, in a quarter of the memory.
+        return Field(array, 1.0)
     return Field(array.astype(spec.dtype, copy=False))

@@ -88,12 +88,10 @@ class ArrowTable:
         total = sum(ByteFile(file.path, stays_open=False).size for file in self.files)
         is_small = total <= remaining_bytes() // _SHARE
         images = _Images(self, name, None if is_small else _FEW_GROUPS)
-        return LazyField(
+        return LazyField.images(
             images.read,
             len(self),
             (channels, None, None),
-            "uint8",
-            1 / 255,
             content=partial(_digest, [file.path for file in self.files]),
             locate=self.locate,
         )

@@ -22,12 +22,10 @@ def image_column(files: Sequence[tuple[bytes, Path]], channels: int) -> LazyFiel
 
     files: the images and their names for the digest of the content, such as a path below a folder.
     """
-    return LazyField(
+    return LazyField.images(
         partial(_read, files),
         len(files),
         (channels, None, None),
-        "uint8",
-        1 / 255,
         content=partial(content_digest, files),
         locate=partial(locate_image, files),
     )

@@ -35,6 +35,6 @@ def read_mnist(folder: Path, split: str, label: str) -> dict[str, Field]:
         problem = f"{label_file}: byte {8 + first}: the label of record {first} is not a {label}"
         raise UserError(Diagnostic(problem, None, "0 to 9", str(labels[first])))
     return {
-        "data": Field(images[:, np.newaxis], scale=1 / 255),
+        "data": Field.images(images[:, np.newaxis]),
         "label": Field(labels.astype(np.int32)),
     }

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.convert import first_unrepresentable, valid_range
-from mxrun.io.dataset.fields import ArrayReader, LazyField
+from mxrun.io.dataset.fields import ArrayReader, LazyField, pixel_column
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.files import fail
 from mxrun.io.formats.byte_file import ByteFile
@@ -95,12 +95,13 @@ def stored_npz(path: Path, name: str) -> StoredArray:
     return _stored(file, shown, start, info.file_size)
 
 
-def array_column(parts: Sequence[StoredArray], spec: TensorSpec, scale: float | None) -> LazyField:
+def array_column(
+    parts: Sequence[StoredArray], spec: TensorSpec, white: float | None = None
+) -> LazyField:
     """Return arrays [records, ...] of one record shape, one after the other, as a column.
 
-    It has the form that `array_field` gives arrays in memory: bytes for a float32 input are scaled,
-    other numbers converted, and images without a channel axis get one. Raises UserError for arrays
-    of different shapes or dtypes.
+    It has the form that `array_field` gives arrays in memory. Raises UserError for arrays of
+    different shapes or dtypes.
     """
     first = parts[0]
     shape, dtype = first.header.shape[1:], first.header.dtype
@@ -111,20 +112,21 @@ def array_column(parts: Sequence[StoredArray], spec: TensorSpec, scale: float | 
             raise UserError(
                 Diagnostic(problem, None, expected, got + str([*part.header.shape[1:]]))
             )
-    is_scaled = dtype == np.uint8 and spec.dtype == "float32" and scale is not None
+    are_bytes = dtype == np.uint8 and spec.dtype == "float32"
     ends = np.cumsum([part.header.shape[0] for part in parts])
     rows = spec.shape if spec.shape == (1, *shape) else shape
-    convert = None if is_scaled else spec.dtype
-    return LazyField(
+    convert = None if are_bytes else spec.dtype
+    column = LazyField(
         partial(_read, parts, ends, rows, convert),
         int(ends[-1]),
         rows,
-        "uint8" if is_scaled else spec.dtype,
-        scale if is_scaled else None,
+        "uint8" if are_bytes else spec.dtype,
+        1.0 if are_bytes else None,
         content=partial(_digest, parts),
         read_arrays=_array_reader(parts, ends, rows, convert),
         locate=partial(_locate, parts, ends),
     )
+    return column if white is None else pixel_column(column, white)
 
 
 def _array_reader(

@@ -29,12 +29,10 @@ def stored_column(table: ImageTable, channels: int) -> LazyField:
     Its shape is [channels, any, any], or that of all images if they are arrays of one shape.
     """
     (shape,) = table.shapes if len(table.shapes) == 1 else (None,)
-    return LazyField(
+    return LazyField.images(
         partial(table.image, channels),
         len(table),
         (channels, None, None) if shape is None else shape,
-        "uint8",
-        1 / 255,
         content=table.digest,
         locate=table.locate,
         read_arrays=table.array_reader(shape) if shape and shape[0] == channels else None,

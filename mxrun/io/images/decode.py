@@ -55,6 +55,11 @@ def image_channels(spec: TensorSpec | None) -> int:
     return spec.shape[0]
 
 
+def takes_images(spec: TensorSpec) -> bool:
+    """Return whether an input takes images: grey or colour, [channels, height, width]."""
+    return len(spec.shape) == 3 and spec.shape[0] in (1, 3) and spec.dtype == "float32"
+
+
 def decoded(record: NDArray[Any] | EncodedImage, shape: tuple[int | None, ...]) -> NDArray[Any]:
     """Return a record as an array; an image is decoded to the channels of its column's `shape`."""
     return decode_image(record, shape[0] or 3) if isinstance(record, EncodedImage) else record

@@ -51,4 +51,4 @@ def _cached(column: LazyField) -> Field | None:
         if not is_read.all():
             return None
         records[indices] = arrays
-    return Field(records, column.scale)
+    return Field(records, column.scale, column.white)

@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import LazyField
+from mxrun.io.dataset.pixels import WHITE
 from mxrun.io.images.decode import MAXIMUM_PIXELS, decode_image
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.batch import is_label
 from mxrun.io.pack.options import PackEncoding, PackOptions
+from mxrun.io.transforms.base import RecordShape
 
 DATA = "data"
 _PNG_COMPRESSION = 6
@@ -68,8 +71,8 @@ class RecordEncoder:
         if DATA not in dataset.lazy:
             column = dataset.fields[DATA]
             pixels = column.records[index]
-            if column.white != 255:
-                pixels = np.rint(pixels * (255 / column.white)).astype(np.uint8)
+            if column.white is not None and column.white != WHITE:
+                pixels = np.rint(pixels * (WHITE / column.white)).astype(np.uint8)
             return self._encoded(pixels)
         stored: object = dataset.lazy[DATA].record(index)
         if not isinstance(stored, EncodedImage):
@@ -128,12 +131,12 @@ class RecordEncoder:
 
 def check_images(dataset: Dataset) -> None:
     """Raise UserError unless the field `data` of a data set has images of bytes."""
-    column = dataset.lazy.get(DATA)
-    if column is not None:
+    shape: RecordShape
+    column = dataset.lazy.get(DATA) or dataset.fields.get(DATA)
+    if isinstance(column, LazyField):
         shape, dtype = column.shape, column.dtype
-    elif DATA in dataset.fields:
-        records = dataset.fields[DATA].records
-        shape, dtype = records.shape[1:], records.dtype.name
+    elif column is not None:
+        shape, dtype = column.records.shape[1:], column.records.dtype.name
     else:
         names = ", ".join([*dataset.lazy, *dataset.fields])
         problem = f"the data set {dataset.name} has no field {DATA!r}"
@@ -142,6 +145,10 @@ def check_images(dataset: Dataset) -> None:
         problem = f"the records of {dataset.name} are not images"
         got = f"{dtype}{[*shape]}".replace("None", "any")
         raise UserError(Diagnostic(problem, None, "uint8 [1 or 3, height, width]", got))
+    if column.white is None:
+        problem = f"the records of {dataset.name} are numbers: a pack of images would scale them"
+        hint = "declare the arrays as images in the data section: images: {data: 255}"
+        raise UserError(Diagnostic(problem, None, "images", "numbers", hint))
 
 
 def default_encoding(dataset: Dataset, resize: int | None, quality: int | None) -> PackEncoding:

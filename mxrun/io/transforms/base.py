@@ -28,13 +28,6 @@ Values = NDArray[np.float32]
 Uniform = NDArray[np.float64]
 
 
-class Scale(Parameters):
-    """Factors that convert bytes to values, for an input whose records are bytes."""
-
-    bytes: float = Field(description="Factor of the data set's bytes, and of arrays of bytes.")
-    images: float = Field(description="Factor of an image's bytes, in which 255 is white.")
-
-
 Side = Annotated[int, Field(ge=1, le=1 << 15)]
 Sides = tuple[Side, Side]
 

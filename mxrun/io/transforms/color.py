@@ -39,7 +39,7 @@ Strength = Annotated[float, Field(ge=0, le=1)]
 class Normalize(ValueTransform):
     """Compute (value - mean) / std per channel.
 
-    Channels are the first axis of a record of any rank. Bytes of images are scaled to 0..1 before.
+    Channels are the first axis of a record of any rank. Pixels of images are scaled to 0..1 before.
     """
 
     model_config = ConfigDict(

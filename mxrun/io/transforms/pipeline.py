@@ -91,6 +91,19 @@ class Pipeline:
             if not step.transform.takes_boxes
         )
 
+    def check_numbers(self, field: str) -> tuple[Diagnostic, ...]:
+        """Return the transforms that cannot be applied to numbers that are no images."""
+        return tuple(
+            Diagnostic(
+                f"{step.transform.name} requires images with values in 0..1, but the records of "
+                f"{field!r} are numbers",
+                step.place,
+                hint=f"if they are images, say so in the data section: images: {{{field}: 255}}",
+            )
+            for step in self.of(field)
+            if step.transform.requires_unit_values
+        )
+
     def source(self, inputs: Mapping[str, TensorSpec]) -> dict[str, TensorSpec]:
         """Return the specs of the records that yield the rows `inputs`."""
         found = dict(inputs)
