@@ -20,7 +20,9 @@ from mxrun.io.dataset.registry import register
 from mxrun.io.dataset.split import ALL, UnknownSplit, default_split
 from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.formats.image_files import image_column
-from mxrun.io.images.decode import SUFFIXES, image_channels
+from mxrun.io.images.decode import image_channels
+from mxrun.io.images.kinds import SUFFIXES
+from mxrun.io.images.options import ExifOrientation
 
 # Images that are not decoded.
 _OTHER_SUFFIXES = (".gif", ".tif", ".tiff", ".jfif", ".jpe", ".jp2", ".jxl", ".heic", ".avif")
@@ -56,6 +58,7 @@ class ImageFolderOptions(Parameters):
         "path starts at the config's folder.",
         examples=["photos"],
     )
+    exif_orientation: ExifOrientation = True
 
 
 def find_split(options: ImageFolderOptions, named: str, role: str) -> str:
@@ -97,9 +100,9 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
     """Images by class; data [channels, any, any] in 0..1, grey or colour as the network's input.
 
     Classes are numbered in the order of their sorted names; records are sorted by class and path.
-    All images below a class's folder are read whose suffix is one of png, jpg, jpeg, bmp, ppm, pgm
-    and webp. Hidden files are ignored. Images beside the classes' folders have no class: they are
-    left out, and a note reports them. Images are decoded when their batch is made.
+    All images below a class's folder are read whose suffix is one of png, jpg, jpeg, bmp, ppm, pgm,
+    pbm and webp. Hidden files are ignored. Images beside the classes' folders have no class: they
+    are left out, and a note reports them. Images are decoded when their batch is made.
     """
     channels = image_channels(inputs.get("data"))
     folder = user_path(options.path)

@@ -16,6 +16,7 @@ from mxrun.io.formats.image_files import image_column, locate_image
 from mxrun.io.formats.image_list import read_image_list
 from mxrun.io.formats.labels import LabelForm, label_fields
 from mxrun.io.images.decode import image_channels
+from mxrun.io.images.options import ExifOrientation
 from mxrun.io.paths import PATHS_DOC, Paths, PathText, find_files
 
 
@@ -45,6 +46,7 @@ class ImageListOptions(Parameters):
         description="Names of the classes in the order of their numbers; default: sorted.",
         examples=[["cat", "dog"]],
     )
+    exif_orientation: ExifOrientation = True
 
 
 @register("image_list", ImageListOptions, ("all",), lazy=True, images=IMAGES)

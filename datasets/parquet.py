@@ -19,6 +19,7 @@ from mxrun.io.formats.class_names import check_class_numbers
 from mxrun.io.formats.images_option import IMAGES, check_images
 from mxrun.io.formats.labels import LabelForm, LabelNumbers, label_fields, number_fields
 from mxrun.io.images.decode import image_channels
+from mxrun.io.images.options import ExifOrientation
 from mxrun.io.loading.batch import is_label
 from mxrun.io.paths import PATHS_DOC, Paths, PathText, find_files
 
@@ -45,6 +46,7 @@ class ParquetOptions(Parameters):
         description="Names of the classes in the order of their numbers; default: sorted.",
         examples=[["cat", "dog"]],
     )
+    exif_orientation: ExifOrientation = True
 
 
 @register("parquet", ParquetOptions, ("all",), lazy=True)

@@ -17,6 +17,7 @@ from mxrun.io.formats.labels import number_fields
 from mxrun.io.formats.record_table import open_records
 from mxrun.io.formats.stored_images import stored_column
 from mxrun.io.images.decode import image_channels
+from mxrun.io.images.options import ExifOrientation
 from mxrun.io.paths import PATHS_DOC, Paths, find_files, paths_of
 
 
@@ -35,6 +36,7 @@ class RecordioOptions(Parameters):
         "index beside them (train.idx beside train.rec) only checks that they are complete.",
         examples=["train.idx"],
     )
+    exif_orientation: ExifOrientation = True
 
 
 @register("recordio", RecordioOptions, ("all",), lazy=True, images=IMAGES)

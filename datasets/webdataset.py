@@ -13,6 +13,7 @@ from mxrun.io.formats.labels import LabelForm, label_fields
 from mxrun.io.formats.stored_images import stored_column
 from mxrun.io.formats.tar_table import TarLayout, open_tar_records
 from mxrun.io.images.decode import image_channels
+from mxrun.io.images.options import ExifOrientation
 from mxrun.io.paths import PATHS_DOC, Paths, PathText, find_files
 
 
@@ -51,6 +52,7 @@ class WebdatasetOptions(Parameters):
         description="Names of the classes in the order of their numbers; default: sorted.",
         examples=[["cat", "dog"]],
     )
+    exif_orientation: ExifOrientation = True
 
 
 @register("webdataset", WebdatasetOptions, ("all",), lazy=True, images=IMAGES)

@@ -14,7 +14,7 @@ from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, is_replaceable, write_text
 from mxrun.io.files import unreadable_error, user_path
-from mxrun.io.images.decode import SUFFIXES
+from mxrun.io.images.kinds import SUFFIXES
 from mxrun.io.paths import find_files, is_pattern
 from mxrun.session.array_survey import known_files, survey_archive, survey_files
 from mxrun.session.config_draft import draft_config

@@ -29,8 +29,9 @@ from mxrun.io.dataset.pixels import (
 from mxrun.io.files import read_all_bytes, with_prefix
 from mxrun.io.formats.image_list import names_images
 from mxrun.io.formats.npy import read_npy
-from mxrun.io.images.decode import SUFFIXES, decode_image, takes_images
+from mxrun.io.images.decode import decode_image, takes_images
 from mxrun.io.images.encoded import EncodedImage
+from mxrun.io.images.kinds import SUFFIXES, image_kind
 from mxrun.io.tables.encoding import TableEncoding, Tally
 from mxrun.io.tables.text import PLAIN, TableForm, is_zipped, parse_table
 from mxrun.io.transforms.base import Record
@@ -39,7 +40,6 @@ from mxrun.io.transforms.program import RowProgram
 from mxrun.io.transforms.window_stage import Misfit
 
 _NPY = b"\x93NUMPY"
-_IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"P5", b"P6", b"RIFF")
 # Records that are transformed together.
 _CHUNK = 64
 
@@ -51,7 +51,8 @@ class Sample:
     spec: one sample, without the batch axis. pipeline: the transforms of evaluation for `field`.
     white: pixel value of white, if training read images; records are then their pixels, otherwise
     numbers. table: format of tables. encoding: of their columns, if training read a table; `tally`
-    then receives what was missing or unknown. remarks: receives notes for the user.
+    then receives what was missing or unknown. remarks: receives notes for the user. as_stored:
+    whether images are not turned as their EXIF data say.
     """
 
     spec: TensorSpec
@@ -62,6 +63,7 @@ class Sample:
     encoding: TableEncoding | None = None
     tally: Tally = dataclass_field(default_factory=Tally, compare=False)
     remarks: list[str] = dataclass_field(default_factory=list, compare=False)
+    as_stored: bool = False
 
 
 def read_samples(path: Path, sample: Sample) -> Iterator[NDArray[Any]]:
@@ -149,11 +151,12 @@ def _records(
     spec = sample.spec
     if content.startswith(_NPY):
         yield from _array_records(read_npy(io.BytesIO(content), name), name, sample)
-    elif content.startswith(_IMAGES):
+    elif image_kind(content) is not None:
         if len(spec.shape) != 3 or spec.shape[0] not in (1, 3):
             problem = f"{name}: the network's input is not an image"
             raise UserError(Diagnostic(problem, None, str(list(spec.shape)), "an image"))
-        yield from _image_records(EncodedImage(content, str(name)), sample)
+        image = EncodedImage(content, str(name), sample.as_stored)
+        yield from _image_records(image, sample)
     else:
         _require_table(content, name)
         if takes_images(spec) and names_images(content):

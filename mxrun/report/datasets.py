@@ -223,7 +223,8 @@ def _sizes(sizes: Report) -> str:
 def check_parts(report: Report) -> list[RenderableType]:
     """Return the table of damaged records, or the line that there are none."""
     counts = ", ".join(
-        f"data.{role} {records_text(count)}" for role, count in report["records"].items()
+        f"data.{role} {records_text(count)}{_turned_text(report['turned'][role])}"
+        for role, count in report["records"].items()
     )
     damaged = report["damaged"]
     if not damaged:
@@ -241,6 +242,11 @@ def check_parts(report: Report) -> list[RenderableType]:
     if len(damaged) > _MAX_DAMAGED:
         table.add_row("", "", f"and {len(damaged) - _MAX_DAMAGED} more: --json lists all", "", "")
     return [table]
+
+
+def _turned_text(count: int) -> str:
+    """Return how many images of a section are turned; empty if none are."""
+    return f" ({count:,} turned by their EXIF orientation)" if count else ""
 
 
 def fetch_parts(report: Report) -> list[RenderableType]:

@@ -10,12 +10,14 @@ from mxrun.base.errors import UserError
 from mxrun.io.dataset.dataset import Dataset, fits
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.dataset.records import (
+    decoded_record,
     location_of_record,
     number_of_record,
     problem_of,
     scale_of,
-    stored_record,
+    undecoded_record,
 )
+from mxrun.io.images.decode import is_turned
 from mxrun.io.loading.scan import Advance, scan
 from mxrun.session.data_sections import DataSections
 
@@ -44,10 +46,11 @@ class DamagedRecord:
 
 @dataclass(frozen=True)
 class DataCheck:
-    """Records of each section, and those of them that are damaged."""
+    """Records of each section, those of them that are damaged, and how many images are turned."""
 
     name: str
     records: dict[str, int]
+    turned: dict[str, int]
     damaged: tuple[DamagedRecord, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -55,6 +58,7 @@ class DataCheck:
         return {
             "name": self.name,
             "records": self.records,
+            "turned": self.turned,
             "damaged": [record.to_json() for record in self.damaged],
             "passed": not self.damaged,
         }
@@ -67,38 +71,42 @@ def check_records(sections: DataSections, workers: int, advance: Advance) -> Dat
     """
     damaged: list[DamagedRecord] = []
     done = 0
+    turned = dict.fromkeys(sections.datasets, 0)
     for role, dataset in sections.datasets.items():
         work = partial(_check, role, dataset)
-        for found in scan(len(dataset), work, workers, advance, done):
+        for found, count in scan(len(dataset), work, workers, advance, done):
             damaged += found
+            turned[role] += count
         done += len(dataset)
     records = {role: len(dataset) for role, dataset in sections.datasets.items()}
-    return DataCheck(sections.name, records, tuple(damaged))
+    return DataCheck(sections.name, records, turned, tuple(damaged))
 
 
-def _check(role: str, dataset: Dataset, records: range) -> list[DamagedRecord]:
-    """Return the damaged ones of some records."""
-    found = []
+def _check(role: str, dataset: Dataset, records: range) -> tuple[list[DamagedRecord], int]:
+    """Return the damaged ones of some records, and the number of images that are turned."""
+    damaged, turned = [], 0
     for index in records:
-        problem = next(
-            filter(None, (_problem(dataset, name, index) for name in dataset.inputs)), ""
-        )
-        if problem:
+        try:
+            for name in dataset.inputs:
+                turned += _check_field(dataset, name, index)
+        except UserError as error:
             location = location_of_record(dataset, index)
             number = number_of_record(dataset, index)
-            found.append(DamagedRecord(role, number, location, problem))
-    return found
+            damaged.append(DamagedRecord(role, number, location, problem_of(error)))
+    return damaged, turned
 
 
-def _problem(dataset: Dataset, name: str, index: int) -> str:
-    """Return what is wrong with a field of a record; empty if nothing is."""
-    try:
-        record = stored_record(dataset, name, index)
-        dtype = record.dtype.name if scale_of(dataset, name) is None else "float32"
-        shape, _ = dataset.pipeline.output(name, record.shape, dtype)
-    except UserError as error:
-        return problem_of(error)
+def _check_field(dataset: Dataset, name: str, index: int) -> bool:
+    """Return whether a field of a record is an image that is turned.
+
+    Raises UserError unless training can use it.
+    """
+    record = undecoded_record(dataset, name, index)
+    pixels = decoded_record(dataset, name, record)
+    dtype = pixels.dtype.name if scale_of(dataset, name) is None else "float32"
+    shape, _ = dataset.pipeline.output(name, pixels.shape, dtype)
     wanted = dataset.inputs[name].shape
     if not fits(wanted, shape):
-        return f"{name} has the shape {[*shape]} after its transforms, not {[*wanted]}"
-    return ""
+        problem = f"{name} has the shape {[*shape]} after its transforms, not {[*wanted]}"
+        raise UserError(problem)
+    return is_turned(record)

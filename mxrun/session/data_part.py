@@ -23,6 +23,7 @@ from mxrun.io.files import user_path
 from mxrun.io.formats.arrays import array_field
 from mxrun.io.formats.image_list import is_image_list
 from mxrun.io.images.decode import takes_images
+from mxrun.io.images.options import EXIF_ORIENTATION
 from mxrun.io.loading.batch import is_label
 from mxrun.io.paths import paths_of
 from mxrun.io.tables.encoding import Tally
@@ -230,12 +231,18 @@ def _section(trained: TrainedModel, part: DataPart, role: str) -> SourceNode:
 
 
 def _common_options(own: Mapping[str, SourceNode], dataset: str) -> dict[str, SourceNode]:
-    """Return the options of a bundled data set if `dataset` reads files of the same kind."""
-    known = str(own["dataset"].value)
-    if known not in list(DATASETS) or DATASETS.get(known).of_files != dataset:
+    """Return the options of training's data set that apply to `dataset`.
+
+    They are those that say how image files are decoded, and all of a bundled data set if `dataset`
+    reads files of the same kind.
+    """
+    if dataset not in list(DATASETS):
+        # It is reported with the rest of its section.
         return {}
-    fields = DATASETS.get(dataset).options.model_fields
-    return {key: value for key, value in own.items() if key in fields}
+    known, fields = str(own["dataset"].value), DATASETS.get(dataset).options.model_fields
+    is_alike = known in list(DATASETS) and DATASETS.get(known).of_files == dataset
+    keys = fields if is_alike else fields.keys() & {EXIF_ORIENTATION}
+    return {key: value for key, value in own.items() if key in keys}
 
 
 def _absolute(path: SourceNode) -> SourceNode:

@@ -21,7 +21,8 @@ from mxrun.io.dataset.fields import LazyField
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.dataset.split import ALL, UnknownSplit
 from mxrun.io.files import unreadable_error, user_path
-from mxrun.io.images.decode import SUFFIXES, decoded
+from mxrun.io.images.decode import decoded
+from mxrun.io.images.kinds import SUFFIXES
 from mxrun.runtime import random
 from mxrun.session.data_survey import (
     DataSurvey,
@@ -78,14 +79,14 @@ def survey_stored_images(source: str, dataset: str, options: Mapping[str, object
     options = {"path": source, **options}
     known = DATASETS.get(dataset)
     typed = known.options.model_validate(options)
-    complete = known.read(typed, ALL, {})
+    complete = known.open(typed, ALL, {})
     images = complete.lazy.get("data")
     if images is None or complete.class_field is None:
         problem = f"{source}: its records are not images with a class each"
         hint = "write the config by hand: `mxrun docs data` explains labels and columns"
         raise UserError(Diagnostic(problem, None, "an image and a class in each record", hint=hint))
     if images.shape[0] == 1:
-        complete = known.read(typed, ALL, {"data": TensorSpec((1, 1, 1))})
+        complete = known.open(typed, ALL, {"data": TensorSpec((1, 1, 1))})
         images = complete.lazy["data"]
     check_class_counts(class_counts(complete), source, "train needs records of several classes")
     train, evaluation, measured = split_parts(complete, ALL, source)

@@ -26,7 +26,8 @@ from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.files import MAXIMUM_BYTES, unreadable_error, user_path
-from mxrun.io.images.decode import SUFFIXES
+from mxrun.io.images.kinds import SUFFIXES
+from mxrun.io.images.options import reads_as_stored
 from mxrun.io.loading.bad_records import BadRecord, BadRecords
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.iterator import DataIterator
@@ -127,7 +128,16 @@ class FileSource(RecordSource):
         if encoding is not None:
             table = _encoded_form(table, encoding, settings)
         self._field = field
-        self._sample = Sample(built.model.records[field], pipeline, field, white, table, encoding)
+        train = built.data.get("train")
+        self._sample = Sample(
+            built.model.records[field],
+            pipeline,
+            field,
+            white,
+            table,
+            encoding,
+            as_stored=train is not None and reads_as_stored(train.options),
+        )
         self.tally = None if encoding is None else self._sample.tally
         self.remarks = self._sample.remarks
         files, data = input_files(inputs), built.config.data

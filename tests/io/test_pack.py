@@ -75,6 +75,33 @@ def pixels_of(dataset: Dataset) -> NDArray[np.uint8]:
     return np.stack([record_of(dataset, index) for index in range(len(dataset))])
 
 
+@pytest.mark.parametrize("suffix", ["rec", "tar"])
+def test_every_kind_of_image_that_is_read_is_kept(tmp_path: Path, suffix: str) -> None:
+    head, grey = b"8 2\n255\n", b" ".join([b"0 99 255 7"] * 4)
+    files = {
+        "a.pgm": b"P2\n" + head + grey,
+        "b.ppm": b"P3 " + head + b" ".join([grey] * 3),
+        "c.pgm": b"P5\n" + head + bytes(range(16)),
+        "d.pbm": b"P1\n8 2\n" + b"0110" * 4,
+        "e.pbm": b"P4 8 2 \x5a\xff",
+    }
+    for name, content in files.items():
+        (tmp_path / "d/x").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "d/x" / name).write_bytes(content)
+    for name, kind in {"f.webp": "WEBP", "g.bmp": "BMP", "h.jpg": "JPEG", "i.png": "PNG"}.items():
+        Image.new("RGB", (8, 2), (200, 90, 10)).save(tmp_path / "d/x" / name, kind)
+    source = opened("image_folder", tmp_path / "d", data=TensorSpec((3, 2, 8)))
+    assert len(source) == 9
+    out = tmp_path / f"p.{suffix}"
+    packed(request_of(source, out, tmp_path))
+    reader = "recordio" if suffix == "rec" else "webdataset"
+    found = opened(reader, out, data=TensorSpec((3, 2, 8)))
+    assert np.array_equal(pixels_of(found), pixels_of(source))
+    with Image.open(tmp_path / "d/x/a.pgm") as image:
+        expected = np.asarray(image.convert("RGB")).transpose(2, 0, 1)
+    assert np.array_equal(record_of(found, 0), expected)
+
+
 @pytest.mark.parametrize("encoding", ["keep", "png", "raw"])
 @pytest.mark.parametrize("suffix", ["rec", "tar"])
 def test_D4_a_pack_has_the_images_and_classes_of_its_source(

@@ -44,6 +44,32 @@ def test_an_image_is_one_row(tmp_path: Path) -> None:
     assert np.array_equal(grey[0], VALUES[0])
 
 
+@pytest.mark.parametrize("digit", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("blank", [b"\n", b" ", b"\n# a comment\n"])
+def test_every_kind_of_netpbms_images_is_one(digit, blank):
+    """Plain images (P1 to P3) hold their numbers as text."""
+    count = 3 if digit % 3 == 0 else 1
+    bits = np.arange(16 * count).reshape(2, 8, count) % 2
+    head = b"P%d%b8 2\n%b" % (digit, blank, b"" if digit % 3 == 1 else b"255\n")
+    # A bit of 1 is black.
+    numbers = bits if digit % 3 == 1 else bits * 255
+    text = " ".join(map(str, numbers.reshape(-1))).encode()
+    packed = np.packbits(bits).tobytes() if digit == 4 else numbers.astype(np.uint8).tobytes()
+    content = head + (text if digit < 4 else packed)
+    (row,) = samples(content, "x", Sample(TensorSpec((count, 2, 8))))
+    expected = 1 - bits if digit % 3 == 1 else bits
+    assert np.array_equal(row, expected.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("name", ["BMI", "BM", "P5", "P2", "RIFF"])
+@pytest.mark.parametrize("separator", [",", "\t", ";"])
+def test_tables_may_begin_like_images(name, separator):
+    content = separator.join([name, "age"]) + "\n" + separator.join("34")
+    form = TableForm(separator, "maybe")
+    (row,) = samples(content.encode(), "x.csv", Sample(TensorSpec((2,)), table=form))
+    assert row.tolist() == [3, 4]
+
+
 @pytest.mark.parametrize(
     ("array", "spec", "count"),
     [

@@ -107,6 +107,8 @@ class LazyField:
     less time for small ones: it returns arrays [n, *shape] and which of them it has read, bool [n].
     The others must be read by `read`, which says what is wrong with them. position: int64 [1],
     receives the position in `indices` of the record that is being read.
+
+    as_stored: whether images are not turned as their EXIF data say.
     """
 
     read: RecordReader
@@ -120,6 +122,7 @@ class LazyField:
     rows: NDArray[np.int64] | None = None
     locate: Callable[[int], RecordLocation] | None = None
     read_arrays: ArrayReader | None = None
+    as_stored: bool = False
 
     @classmethod
     def images(cls, read: RecordReader, count: int, shape: RecordShape, **places: Any) -> LazyField:
@@ -145,7 +148,9 @@ class LazyField:
 
     def record(self, index: int) -> NDArray[Any] | EncodedImage:
         """Return the record at `index`, counted from 0."""
-        return self.read(self._known(index))
+        record = self.read(self._known(index))
+        keeps = self.as_stored and isinstance(record, EncodedImage)
+        return replace(record, as_stored=True) if keeps else record
 
     def arrays(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
         """Return the arrays of the records at `indices`, and which of them were read.

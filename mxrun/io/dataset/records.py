@@ -11,6 +11,7 @@ from mxrun.base.errors import UserError
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.images.decode import decoded
+from mxrun.io.images.encoded import EncodedImage
 
 
 def stored_record(dataset: Dataset, name: str, index: int) -> NDArray[Any]:
@@ -18,10 +19,22 @@ def stored_record(dataset: Dataset, name: str, index: int) -> NDArray[Any]:
 
     Raises UserError for a record that cannot be read.
     """
+    return decoded_record(dataset, name, undecoded_record(dataset, name, index))
+
+
+def undecoded_record(dataset: Dataset, name: str, index: int) -> NDArray[Any] | EncodedImage:
+    """Return a field's record, an image as its file; raises UserError if it cannot be read."""
     column = dataset.lazy.get(name)
     if column is None:
         return np.asarray(dataset.fields[name].records[index])
-    return decoded(column.record(index), column.shape)
+    return column.record(index)
+
+
+def decoded_record(
+    dataset: Dataset, name: str, record: NDArray[Any] | EncodedImage
+) -> NDArray[Any]:
+    """Return a field's undecoded record as an array; raises UserError for a damaged image."""
+    return decoded(record, dataset.lazy[name].shape if name in dataset.lazy else ())
 
 
 def scale_of(dataset: Dataset, name: str) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from mxrun.base.params import Parameters
@@ -11,6 +11,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.pixels import Whites
 from mxrun.io.declared import DeclaredRegistry
+from mxrun.io.images.options import reads_as_stored
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.vocabulary.vocabulary import Vocabulary
 
@@ -63,9 +64,12 @@ class DatasetFormat:
         self, options: Any, split: str, inputs: Inputs, vocabulary: Vocabulary | None = None
     ) -> Dataset:
         """Return the complete split; texts with the `vocabulary` of training, if one is given."""
-        if self.learns_vocabulary:
-            return self.read(options, split, inputs, vocabulary)
-        return self.read(options, split, inputs)
+        more = (vocabulary,) if self.learns_vocabulary else ()
+        found = self.read(options, split, inputs, *more)
+        if not reads_as_stored(options):
+            return found
+        lazy = {name: replace(column, as_stored=True) for name, column in found.lazy.items()}
+        return replace(found, lazy=lazy)
 
     def is_lazy(self, options: Parameters) -> bool:
         """Return whether records are read on demand with these options."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.files import read_all_bytes, unreadable_error
 from mxrun.io.formats.labels import LabelValue
-from mxrun.io.images.decode import SUFFIXES
+from mxrun.io.images.kinds import SUFFIXES
 
 # Names of the two columns in a header, in lower case.
 _FILES = ("file", "filename", "file_name", "path", "image")

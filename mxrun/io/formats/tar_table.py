@@ -25,8 +25,8 @@ from mxrun.io.formats.image_table import ImageTable
 from mxrun.io.formats.labels import LabelValue
 from mxrun.io.formats.stored_images import HEAD_BYTES, array_shape, stored_image
 from mxrun.io.formats.tar_shards import TarMember, TarRecord, scan_tar_records
-from mxrun.io.images.decode import SUFFIXES
 from mxrun.io.images.encoded import EncodedImage
+from mxrun.io.images.kinds import SUFFIXES
 
 # Extensions of images, and of arrays that need no decoding.
 _ARRAY = "npy"

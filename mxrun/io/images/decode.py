@@ -18,7 +18,9 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.io.files import fail
 from mxrun.io.images import pillow
 from mxrun.io.images.encoded import EncodedImage
-from mxrun.io.images.jpeg import JpegHeader, count_scans, is_jpeg, read_header
+from mxrun.io.images.jpeg import JpegHeader, count_scans, read_header
+from mxrun.io.images.kinds import image_kind
+from mxrun.io.images.orientation import UPRIGHT, orientation_of, upright, upright_sides
 
 # 8,192 x 8,192. An image is decoded in one piece, and the size in its header may be false.
 MAXIMUM_PIXELS = 1 << 26
@@ -26,7 +28,6 @@ MAXIMUM_PIXELS = 1 << 26
 # Images have about ten scans, and fewer than a hundred after the most thorough optimisers.
 MAXIMUM_SCANS = 500
 MAXIMUM_SCANNED_PIXELS = 1 << 30
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".pgm", ".webp")
 # Divisors of the size at which JPEG images are decoded. libjpeg-turbo has fast code for these
 # alone: at 5/8 of its size an image takes longer than at full size.
 DIVISORS = (8, 4, 2)
@@ -34,10 +35,15 @@ DIVISORS = (8, 4, 2)
 
 @dataclass(frozen=True, slots=True)
 class ImageHeader:
-    """Size of an image by its header, which may be false; `jpeg` for what simplejpeg decodes."""
+    """Size of an image as it is decoded, by its header, which may be false.
+
+    orientation: EXIF's number of how the stored pixels are turned. jpeg: for
+    what simplejpeg decodes.
+    """
 
     height: int
     width: int
+    orientation: int = UPRIGHT
     jpeg: JpegHeader | None = None
 
 
@@ -65,23 +71,31 @@ def decoded(record: NDArray[Any] | EncodedImage, shape: tuple[int | None, ...]) 
     return decode_image(record, shape[0] or 3) if isinstance(record, EncodedImage) else record
 
 
+def is_turned(record: NDArray[Any] | EncodedImage) -> bool:
+    """Return whether a record is an image whose pixels are turned when it is decoded."""
+    return isinstance(record, EncodedImage) and read_image_header(record).orientation != UPRIGHT
+
+
 def read_image_header(image: EncodedImage) -> ImageHeader:
-    """Return the size of an image without decoding it.
+    """Return the size and orientation of an image without decoding it.
 
     Raises UserError for one that is too large to be decoded, or that is no image.
     """
-    header = read_header(image.content) if is_jpeg(image.content) else None
+    kind = image_kind(image.content)
+    is_jpeg = kind is not None and kind.format == "JPEG"
+    header = read_header(image.content) if is_jpeg else None
     if header is None:
-        height, width = pillow.image_size(image)
+        height, width, number = pillow.read_header(image)
         _check_size(height, width, image)
-        return ImageHeader(height, width)
+        return _header(height, width, UPRIGHT if image.as_stored else number)
     _check_size(header.height, header.width, image)
     if not header.is_decodable:
         problem, expected = "unsupported JPEG coding", "8 bits per channel in Huffman codes"
         fail(image.source, 0, problem, expected, "another one, such as arithmetic coding")
     _check_scans(header, image)
     turbo = header if header.components in (1, 3) else None
-    return ImageHeader(header.height, header.width, turbo)
+    number = UPRIGHT if image.as_stored else orientation_of(header.metadata)
+    return _header(header.height, header.width, number, turbo)
 
 
 def decode_pixels(
@@ -93,38 +107,58 @@ def decode_pixels(
 ) -> NDArray[np.uint8]:
     """Decode an image as grey (1 channel) or red, green, blue (3): uint8 [height, width, channels].
 
-    divisor: one of `DIVISORS`, by which height and width of a JPEG image may be divided (rounded
-    up). buffer: memory that is used for the pixels if it is large enough. Raises UserError unless
-    the file holds one complete image.
+    It is turned as `header` says. divisor: one of `DIVISORS`, by which height and width of a JPEG
+    image may be divided (rounded up). buffer: memory that is used for the pixels if it is large
+    enough. Raises UserError unless the file holds one complete image.
     """
     if channels not in (1, 3):
         raise InternalError(f"an image of {channels} channels")
-    if header.jpeg is not None:
-        import simplejpeg
-
-        height, width = -(-header.height // divisor), -(-header.width // divisor)
-        size = height * width * channels
-        space = None if buffer is None or buffer.size < size else buffer[:size]
-        try:
-            pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(
-                image.content,
-                "GRAY" if channels == 1 else "RGB",
-                min_height=height if divisor > 1 else 0,
-                min_width=width if divisor > 1 else 0,
-                min_factor=divisor,
-                buffer=space,
-            )
-        except ValueError:
-            # Pillow accepts damage that leaves no pixel undefined, and says what is wrong.
-            return pillow.decode(image, channels)
-        return pixels
-    return pillow.decode(image, channels)
+    if header.jpeg is None:
+        pixels = pillow.decode(image, channels)
+    else:
+        pixels = _decode_jpeg(image, header.jpeg, channels, divisor, buffer)
+    return upright(pixels, header.orientation)
 
 
 def decode_image(image: EncodedImage, channels: int) -> NDArray[np.uint8]:
     """Decode an image as uint8 [channels, height, width]; raises UserError as `decode_pixels`."""
     pixels = decode_pixels(image, read_image_header(image), channels)
     return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def _header(
+    height: int, width: int, orientation: int, jpeg: JpegHeader | None = None
+) -> ImageHeader:
+    """Return the header of an image whose stored pixels have this size."""
+    return ImageHeader(*upright_sides(height, width, orientation), orientation, jpeg)
+
+
+def _decode_jpeg(
+    image: EncodedImage,
+    header: JpegHeader,
+    channels: int,
+    divisor: int,
+    buffer: NDArray[np.uint8] | None,
+) -> NDArray[np.uint8]:
+    """Decode a JPEG image as it is stored; see `decode_pixels`."""
+    import simplejpeg
+
+    height, width = -(-header.height // divisor), -(-header.width // divisor)
+    size = height * width * channels
+    space = None if buffer is None or buffer.size < size else buffer[:size]
+    try:
+        pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(
+            image.content,
+            "GRAY" if channels == 1 else "RGB",
+            min_height=height if divisor > 1 else 0,
+            min_width=width if divisor > 1 else 0,
+            min_factor=divisor,
+            buffer=space,
+        )
+    except ValueError:
+        # Pillow accepts damage that leaves no pixel undefined, and says what is wrong.
+        return pillow.decode(image, channels)
+    return pixels
 
 
 def _check_size(height: int, width: int, image: EncodedImage) -> None:

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EncodedImage:
-    """Bytes of one image file, and their source for error messages."""
+    """Bytes of one image file, and their source for error messages.
+
+    as_stored: whether its pixels stay as they are stored, whatever orientation EXIF data name.
+    """
 
     content: bytes | memoryview
     source: str
+    as_stored: bool = False

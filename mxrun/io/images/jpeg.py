@@ -13,6 +13,8 @@ _START = b"\xff\xd8"
 _MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])")
 _NO_LENGTH = (0x01, 0xD8)
 _END, _SCAN = 0xD9, 0xDA
+# Application segment 1, of EXIF and XMP data.
+_METADATA = 0xE1
 # Start of frame: baseline, extended sequential and progressive, all of Huffman codes. The others
 # are lossless, hierarchical or arithmetic, which browsers refuse as well.
 _SEQUENTIAL, _PROGRESSIVE = (0xC0, 0xC1), 0xC2
@@ -24,7 +26,8 @@ class JpegHeader:
     """Header of a JPEG file up to its first scan.
 
     components: of a pixel: 1 grey, 3 colour, 4 CMYK. is_decodable: whether its coding is one that
-    is decoded. may_have_scans: whether the decoder takes more than one scan.
+    is decoded. may_have_scans: whether the decoder takes more than one scan. metadata: blocks of
+    EXIF and XMP data.
     """
 
     height: int
@@ -32,11 +35,7 @@ class JpegHeader:
     components: int
     is_decodable: bool
     may_have_scans: bool
-
-
-def is_jpeg(content: bytes | memoryview) -> bool:
-    """Return whether bytes begin like a JPEG file."""
-    return content[:2] == _START
+    metadata: tuple[bytes | memoryview, ...]
 
 
 def read_header(content: bytes | memoryview) -> JpegHeader | None:
@@ -44,6 +43,7 @@ def read_header(content: bytes | memoryview) -> JpegHeader | None:
     position, count = len(_START), len(content)
     frame: tuple[int, int, int, bool] | None = None
     progressive = False
+    metadata: list[bytes | memoryview] = []
     while position + 4 <= count and content[position] == 0xFF:
         marker = content[position + 1]
         if marker == 0xFF or marker in _NO_LENGTH:
@@ -59,10 +59,13 @@ def read_header(content: bytes | memoryview) -> JpegHeader | None:
             is_decodable = known and content[body] == 8
             frame = height, width, content[body + 5], is_decodable
             progressive = marker == _PROGRESSIVE
+        elif marker == _METADATA:
+            metadata.append(content[body:position])
         elif marker == _SCAN:
             if frame is None:
                 return None
-            return JpegHeader(*frame, progressive or content[body] < frame[2])
+            may_have_scans = progressive or content[body] < frame[2]
+            return JpegHeader(*frame, may_have_scans, tuple(metadata))
     return None
 
 

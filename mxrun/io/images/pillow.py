@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from mxrun.io.files import fail
 from mxrun.io.images.encoded import EncodedImage
-from mxrun.io.images.png import PNG, missing_rows
+from mxrun.io.images.kinds import image_kind
+from mxrun.io.images.orientation import orientation_of
+from mxrun.io.images.png import PNG, metadata, missing_rows
 
-_FORMATS = ("PNG", "JPEG", "BMP", "PPM", "WEBP")
+_UNDECODABLE = "cannot be decoded as an image"
 _EIGHT_BITS = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr")
 
 # Exceptions that Pillow's parsers raise on damaged bytes, besides OSError; some parsers only warn.
@@ -35,10 +37,16 @@ _DAMAGED = (
 )
 
 
-def image_size(image: EncodedImage) -> tuple[int, int]:
-    """Return height and width by an image's header; raises UserError for what is no image."""
+def read_header(image: EncodedImage) -> tuple[int, int, int]:
+    """Return height and width as stored, and the orientation, by an image's header.
+
+    Raises UserError for what is no image.
+    """
     found = _opened(image, io.BytesIO(image.content))
-    return found.height, found.width
+    # Of a PNG file Pillow knows only what is before the pixels.
+    known = (found.info[key] for key in ("exif", "xmp") if key in found.info)
+    blocks = metadata(image.content) if found.format == "PNG" else known
+    return found.height, found.width, orientation_of(blocks)
 
 
 def decode(image: EncodedImage, channels: int) -> NDArray[np.uint8]:
@@ -63,8 +71,13 @@ def _opened(image: EncodedImage, stream: io.BytesIO) -> Any:
     # formats to find it.
     from PIL import Image, WebPImagePlugin  # noqa: F401
 
+    if not image.content:
+        fail(image.source, 0, "the file is empty", "an image")
+    kind = image_kind(image.content)
+    if kind is None:
+        fail(image.source, 0, f"{_UNDECODABLE}: not a PNG, JPEG, BMP, PPM or WebP file")
     try:
-        found = Image.open(stream, formats=_FORMATS)
+        found = Image.open(stream, formats=[kind.format])
     except (*_DAMAGED, Image.DecompressionBombError) as error:
         _fail(image, stream, error)
     if found.mode not in _EIGHT_BITS:
@@ -74,15 +87,13 @@ def _opened(image: EncodedImage, stream: io.BytesIO) -> Any:
 
 
 def _fail(image: EncodedImage, stream: io.BytesIO, error: Exception) -> NoReturn:
-    if not image.content:
-        fail(image.source, 0, "the file is empty", "an image")
     reason = _reason(error, image.source)
     at = 0 if stream.closed else stream.tell()
-    fail(image.source, at, f"cannot be decoded as an image: {reason}")
+    fail(image.source, at, f"{_UNDECODABLE}: {reason}")
 
 
 def _reason(error: Exception, name: str) -> str:
     """Return Pillow's reason in one line, without the object representations that it prints."""
     if type(error).__name__ == "UnidentifiedImageError":
-        return "not a PNG, JPEG, BMP, PPM or WebP file"
+        return "its header is damaged"
     return str(error).partition("\n")[0].replace(name, "the file") or type(error).__name__

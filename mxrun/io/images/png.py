@@ -1,4 +1,4 @@
-"""Check that a PNG file holds all its pixels, which Pillow does not.
+"""Chunks of PNG files: whether they hold all pixels, which Pillow does not check, and metadata.
 
 Source of the format: W3C, Portable Network Graphics (PNG) Specification, second edition.
 """
@@ -22,6 +22,10 @@ _PASSES = (
     (1, 0, 2, 1),
 )
 _PIECE = 1 << 18
+# Beginnings of texts that hold XMP, or EXIF data in hexadecimal digits, as ImageMagick writes
+# them, compressed: line end, "exif", line end, length, line end.
+_XMP, _RAW_EXIF = b"XML:com.adobe.xmp\0", b"Raw profile type exif\0\0"
+_MAX_RAW = 1 << 18
 
 
 def missing_rows(content: bytes | memoryview) -> int:
@@ -32,7 +36,7 @@ def missing_rows(content: bytes | memoryview) -> int:
     expected = _expected(content)
     found = zlib.decompressobj()
     try:
-        for piece in _data(content):
+        for piece in (body for kind, body in _chunks(content) if kind == b"IDAT"):
             # Once more than there is input left: the stream may hold back a part of its output.
             while expected > 0 and (made := len(found.decompress(piece, _PIECE))):
                 expected -= made
@@ -40,6 +44,20 @@ def missing_rows(content: bytes | memoryview) -> int:
     except zlib.error:
         return 0
     return max(expected, 0) if found.eof else 0
+
+
+def metadata(content: bytes | memoryview) -> Iterator[bytes | memoryview]:
+    """Yield the blocks of EXIF and XMP data of a PNG file, which may be after the pixels."""
+    for kind, body in _chunks(content):
+        if kind == b"eXIf" or (kind == b"iTXt" and body[: len(_XMP)] == _XMP):
+            yield body
+        elif kind == b"zTXt" and body[: len(_RAW_EXIF)] == _RAW_EXIF:
+            try:
+                text = zlib.decompressobj().decompress(body[len(_RAW_EXIF) :], _MAX_RAW)
+                yield bytes.fromhex("".join(text.decode("ascii").split("\n")[3:]))
+            except (zlib.error, ValueError):
+                # A profile that nobody can read.
+                continue
 
 
 def _expected(content: bytes | memoryview) -> int:
@@ -55,11 +73,11 @@ def _expected(content: bytes | memoryview) -> int:
     return total
 
 
-def _data(content: bytes | memoryview) -> Iterator[bytes | memoryview]:
-    """Yield the contents of the IDAT chunks."""
+def _chunks(content: bytes | memoryview) -> Iterator[tuple[bytes, bytes | memoryview]]:
+    """Yield the kind and the content of each chunk."""
     position = len(PNG)
     while position + 8 <= len(content):
         length = int.from_bytes(content[position : position + 4], "big")
-        if content[position + 4 : position + 8] == b"IDAT":
-            yield content[position + 8 : position + 8 + length]
+        kind = bytes(content[position + 4 : position + 8])
+        yield kind, content[position + 8 : position + 8 + length]
         position += 12 + length

@@ -14,6 +14,7 @@ from mxrun.io.dataset.fields import LazyField
 from mxrun.io.dataset.pixels import WHITE
 from mxrun.io.images.decode import MAXIMUM_PIXELS, decode_image
 from mxrun.io.images.encoded import EncodedImage
+from mxrun.io.images.kinds import image_kind
 from mxrun.io.loading.batch import is_label
 from mxrun.io.pack.options import PackEncoding, PackOptions
 from mxrun.io.transforms.base import RecordShape
@@ -22,15 +23,6 @@ DATA = "data"
 _PNG_COMPRESSION = 6
 # Longest row or column that JPEG files hold.
 _MAX_SIDE = 65_500
-# Beginnings of image files, and the extensions of their names.
-_EXTENSIONS = (
-    (b"\xff\xd8", "jpg"),
-    (b"\x89PNG", "png"),
-    (b"BM", "bmp"),
-    (b"P5", "pgm"),
-    (b"P6", "ppm"),
-    (b"RIFF", "webp"),
-)
 
 
 @dataclass(frozen=True)
@@ -81,8 +73,9 @@ class RecordEncoder:
         # Files to keep are decoded too: a damaged one must not get into the pack.
         pixels = decode_image(stored, channels)
         if self._options.encoding == "keep":
-            content = bytes(stored.content)
-            return content, _extension(content)
+            kind = image_kind(stored.content)
+            assert kind is not None, "the image was decoded"
+            return bytes(stored.content), kind.suffixes[0].removeprefix(".")
         return self._encoded(pixels, f"{stored.source}: ")
 
     def _encoded(self, pixels: NDArray[np.uint8], where: str = "") -> tuple[bytes, str]:
@@ -189,7 +182,3 @@ def _raw(pixels: NDArray[np.uint8]) -> bytes:
     stream = io.BytesIO()
     np.lib.format.write_array(stream, np.ascontiguousarray(pixels), (1, 0), allow_pickle=False)
     return stream.getvalue()
-
-
-def _extension(content: bytes) -> str:
-    return next(name for start, name in _EXTENSIONS if content.startswith(start))

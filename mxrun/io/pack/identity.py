@@ -40,7 +40,7 @@ def _records(dataset: Dataset) -> str:
     """Return a digest of the places of all records."""
     digest = hashlib.sha256()
     for name, column in sorted(dataset.lazy.items()):
-        digest.update(f"{name} {column.shape} {column.count}\n".encode())
+        digest.update(f"{name} {column.shape} {column.count} {column.as_stored}\n".encode())
     for index in range(len(dataset) if dataset.lazy else 0):
         location = location_of_record(dataset, index)
         digest.update(f"{location!r}\n".encode("utf-8", "surrogateescape"))
