@@ -18,7 +18,7 @@ from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.dataset.pixels import IMAGES
 from mxrun.io.dataset.registry import register
 from mxrun.io.dataset.split import ALL, UnknownSplit, default_split
-from mxrun.io.files import unreadable_error, user_path
+from mxrun.io.files import is_hidden, unreadable_error, user_path, visible_below
 from mxrun.io.formats.image_files import image_column
 from mxrun.io.images.decode import image_channels
 from mxrun.io.images.kinds import SUFFIXES
@@ -75,7 +75,7 @@ def find_split(options: ImageFolderOptions, named: str, role: str) -> str:
     if named:
         if named in below:
             return named
-        splits = [ALL, *(name for name in below if _holds_folders(folder / name))]
+        splits = [ALL, *(name for name in below if _names(folder / name))]
         problem = f"{folder}: no folder for the split {named!r}"
         hint = nearest(named, splits)
         if splits == [ALL]:
@@ -84,7 +84,7 @@ def find_split(options: ImageFolderOptions, named: str, role: str) -> str:
                 "`split: rest` in data.eval divide its images"
             )
         raise UnknownSplit(Diagnostic(problem, None, f"one of {', '.join(splits)}", named, hint))
-    splits = [name for name in below if _holds_folders(folder / name)]
+    splits = [name for name in below if _names(folder / name)]
     if default_split("train", splits) is None:
         return ALL
     found = default_split(role, splits)
@@ -101,8 +101,9 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
 
     Classes are numbered in the order of their sorted names; records are sorted by class and path.
     All images below a class's folder are read whose suffix is one of png, jpg, jpeg, bmp, ppm, pgm,
-    pbm and webp. Hidden files are ignored. Images beside the classes' folders have no class: they
-    are left out, and a note reports them. Images are decoded when their batch is made.
+    pbm and webp. Hidden files and folders are left out, such as .ipynb_checkpoints and @eaDir.
+    Images beside the classes' folders have no class: they are left out, and a note reports them.
+    Images are decoded when their batch is made.
     """
     channels = image_channels(inputs.get("data"))
     folder = user_path(options.path)
@@ -143,7 +144,7 @@ def _names(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             return sorted(
-                entry.name for entry in entries if entry.is_dir() and entry.name[0] != "."
+                entry.name for entry in entries if entry.is_dir() and not is_hidden(entry.name)
             )
     except (OSError, ValueError) as error:
         raise unreadable_error(folder, error) from error
@@ -153,7 +154,9 @@ def _notes(folder: Path) -> tuple[str, ...]:
     """Return a note on images that are beside the classes' folders."""
     try:
         with os.scandir(folder) as entries:
-            files = [entry.name for entry in entries if entry.is_file()]
+            files = [
+                entry.name for entry in entries if entry.is_file() and not is_hidden(entry.name)
+            ]
     except OSError as error:
         raise unreadable_error(folder, error) from error
     beside = sorted(filter(_is_image, files))
@@ -166,28 +169,16 @@ def _notes(folder: Path) -> tuple[str, ...]:
 
 
 def _is_image(name: str) -> bool:
-    return name.lower().endswith(SUFFIXES) and name[0] != "."
-
-
-def _holds_folders(folder: Path) -> bool:
-    try:
-        with os.scandir(folder) as entries:
-            return any(entry.is_dir() and entry.name[0] != "." for entry in entries)
-    except OSError as error:
-        raise unreadable_error(folder, error) from error
+    return name.lower().endswith(SUFFIXES)
 
 
 def _images(folder: Path, left_out: _LeftOut) -> list[Path]:
     """Return the images below a folder, sorted by path; appends to `left_out`."""
-
-    def stop(error: OSError) -> None:
-        raise unreadable_error(error.filename or folder, error) from error
-
     found: list[Path] = []
-    for parent, folders, names in os.walk(folder, onerror=stop):
+    for parent, folders, names in visible_below(folder):
         found += [Path(parent) / name for name in names if _is_image(name)]
         others = (name for name in names if name.lower().endswith(_OTHER_SUFFIXES))
         left_out.files.extend(os.path.join(parent, name) for name in others)
-        linked = (os.path.join(parent, name) for name in folders if name[0] != ".")
+        linked = (os.path.join(parent, name) for name in folders)
         left_out.links.extend(filter(os.path.islink, linked))
     return sorted(found)

@@ -67,4 +67,5 @@ def read(options: ImageListOptions, split: str, inputs: Inputs) -> Dataset:
     form = LabelForm(options.separator, options.classes)
     values = [label for each in lists for label in each.labels]
     fields, classes = label_fields(values, inputs, partial(locate_image, files), form)
-    return Dataset("image_list", fields, classes, split, lazy={"data": data})
+    notes = tuple(each.note for each in lists if each.note)
+    return Dataset("image_list", fields, classes, split, lazy={"data": data}, notes=notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -10,6 +11,8 @@ from typing import NoReturn
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.runtime.memory_limits import remaining_bytes
 
+# Folders that file servers and archives add: thumbnails, bins and the resource forks of macOS.
+_HIDDEN_FOLDERS = frozenset({"@eaDir", "@Recycle", "#recycle", "$RECYCLE.BIN", "__MACOSX"})
 # Memory limit of a data set that is read at once.
 MAXIMUM_BYTES = 4 << 30
 _CHUNK = 1 << 20
@@ -18,6 +21,32 @@ _CHUNK = 1 << 20
 def user_path(text: str) -> Path:
     """Return a path as written by the user, with `~` expanded to the home folder."""
     return Path(os.path.expanduser(text))
+
+
+def is_hidden(path: str) -> bool:
+    """Return whether a relative path leads to a hidden file, or through a hidden folder.
+
+    They hold previews, copies and settings, such as `.ipynb_checkpoints` and `@eaDir`: no records.
+    """
+    parts = path.split("/")
+    return any(
+        part in _HIDDEN_FOLDERS or (part.startswith(".") and part not in (".", ".."))
+        for part in parts
+    )
+
+
+def visible_below(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield `folder` and each folder below it, with the names of the folders and files in it.
+
+    Hidden ones are left out and not entered. Raises UserError for a folder that cannot be read.
+    """
+
+    def stop(error: OSError) -> None:
+        raise unreadable_error(error.filename or folder, error) from error
+
+    for parent, folders, files in os.walk(folder, onerror=stop):
+        folders[:] = [name for name in folders if not is_hidden(name)]
+        yield parent, folders, [name for name in files if not is_hidden(name)]
 
 
 def fail(

@@ -20,7 +20,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import LazyField
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.dataset.split import ALL, UnknownSplit
-from mxrun.io.files import unreadable_error, user_path
+from mxrun.io.files import unreadable_error, user_path, visible_below
 from mxrun.io.images.decode import decoded
 from mxrun.io.images.kinds import SUFFIXES
 from mxrun.runtime import random
@@ -253,15 +253,9 @@ def _damage_warnings(damaged: dict[str, str]) -> tuple[str, ...]:
 
 def _check_layout(folder: Path) -> None:
     """Raise UserError for a folder without images in subfolders, saying what it holds instead."""
-
-    def stop(error: OSError) -> None:
-        raise unreadable_error(error.filename or folder, error) from error
-
     beside: list[str] = []
     kinds: Counter[str] = Counter()
-    for parent, folders, names in os.walk(folder, onerror=stop):
-        folders[:] = [name for name in folders if name[0] != "."]
-        shown = [name for name in names if name[0] != "."]
+    for parent, _, shown in visible_below(folder):
         if Path(parent) == folder:
             beside = [name for name in shown if name.lower().endswith(SUFFIXES)]
         elif any(name.lower().endswith(SUFFIXES) for name in shown):

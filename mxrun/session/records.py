@@ -25,7 +25,7 @@ from mxrun.frontend.data import evaluation_pipeline
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS
-from mxrun.io.files import MAXIMUM_BYTES, unreadable_error, user_path
+from mxrun.io.files import MAXIMUM_BYTES, user_path, visible_below
 from mxrun.io.images.kinds import SUFFIXES
 from mxrun.io.images.options import reads_as_stored
 from mxrun.io.loading.bad_records import BadRecord, BadRecords
@@ -259,15 +259,11 @@ def input_files(inputs: Sequence[str], hint: str = "") -> list[str]:
 
 def _below(folder: Path) -> list[str]:
     """Return the record files below a folder, sorted by path, without hidden ones."""
-
-    def stop(error: OSError) -> None:
-        raise unreadable_error(error.filename or folder, error) from error
-
     return sorted(
         os.path.join(parent, name)
-        for parent, _, names in os.walk(folder, onerror=stop)
+        for parent, _, names in visible_below(folder)
         for name in names
-        if name.lower().endswith(_FOLDER_SUFFIXES) and name[0] != "."
+        if name.lower().endswith(_FOLDER_SUFFIXES)
     )
 
 

@@ -149,8 +149,9 @@ class LazyField:
     def record(self, index: int) -> NDArray[Any] | EncodedImage:
         """Return the record at `index`, counted from 0."""
         record = self.read(self._known(index))
-        keeps = self.as_stored and isinstance(record, EncodedImage)
-        return replace(record, as_stored=True) if keeps else record
+        if self.as_stored and isinstance(record, EncodedImage):
+            return replace(record, as_stored=True)
+        return record
 
     def arrays(self, indices: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.bool_]] | None:
         """Return the arrays of the records at `indices`, and which of them were read.

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.io.files import read_all_bytes, unreadable_error
+from mxrun.base.near_names import listed
+from mxrun.io.files import is_hidden, read_all_bytes, unreadable_error
 from mxrun.io.formats.labels import LabelValue
 from mxrun.io.images.kinds import SUFFIXES
 
@@ -30,10 +31,14 @@ _HEAD = 1 << 16
 
 @dataclass(frozen=True)
 class ImageList:
-    """Images of a list, in its order, and the label of each one: a text as written, or numbers."""
+    """Images of a list, in its order, and the label of each one: a text as written, or numbers.
+
+    note: a remark on rows that are left out, empty without any.
+    """
 
     files: tuple[Path, ...]
     labels: tuple[LabelValue, ...]
+    note: str = ""
 
 
 def is_image_list(path: Path) -> bool:
@@ -64,8 +69,9 @@ def read_image_list(path: Path, root: Path | None = None) -> ImageList:
     A header may name the columns, in any order among others: file and label. Otherwise they are the
     first two columns, below a header or not. Lists of MXNet have a number, one label or several,
     and the file; numbers such as 1.000000 are returned as 1. Names of files are relative to the
-    folder `root`, by default that of the list. Raises UserError naming the line of a row that is
-    incomplete or whose file is missing.
+    folder `root`, by default that of the list. Rows of files that are hidden below the folder that
+    all files are in are left out. Raises UserError naming the line of a row that is incomplete or
+    whose file is missing.
     """
     try:
         text = bytes(read_all_bytes(path)).decode("utf-8-sig")
@@ -99,7 +105,26 @@ def read_image_list(path: Path, root: Path | None = None) -> ImageList:
         labels.append(_label(label, f"{path}:{line}"))
     if not files:
         raise UserError(Diagnostic(f"{path}: the list has a header alone", None, "rows of images"))
-    return ImageList(tuple(files), tuple(labels))
+    hidden = _hidden(files)
+    if not hidden:
+        return ImageList(tuple(files), tuple(labels))
+    names = listed([str(files[row]) for row in sorted(hidden)])
+    visible = [row for row in range(len(files)) if row not in hidden]
+    if not visible:
+        problem = f"{path}: all files of the list are hidden"
+        raise UserError(Diagnostic(problem, None, "images that are not hidden", names))
+    return ImageList(
+        tuple(files[row] for row in visible),
+        tuple(labels[row] for row in visible),
+        f"{path}: hidden files and folders are left out: {names}",
+    )
+
+
+def _hidden(files: Sequence[Path]) -> set[int]:
+    """Return the rows of the files that are hidden below the folder that all of them are in."""
+    paths = [os.path.abspath(file) for file in files]
+    common = os.path.commonpath([os.path.dirname(path) for path in paths])
+    return {row for row, path in enumerate(paths) if is_hidden(path[len(common) :])}
 
 
 def _label(cells: Sequence[str], where: str) -> LabelValue:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.io.files import fail
+from mxrun.io.files import fail, is_hidden
 from mxrun.io.formats.byte_file import ByteFile
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def scan_tar(file: ByteFile) -> Iterator[TarMember]:
 
 
 def scan_tar_records(file: ByteFile) -> Iterator[TarRecord]:
-    """Yield the records of a tar file; hidden files are left out.
+    """Yield the records of a tar file; hidden files and folders are left out.
 
     Raises UserError as `scan_tar` does, and for two members of a record with one extension.
     """
@@ -125,7 +125,7 @@ def scan_tar_records(file: ByteFile) -> Iterator[TarRecord]:
     for member in scan_tar(file):
         folder, slash, base = member.name.removeprefix("./").rpartition("/")
         stem, dot, extension = base.partition(".")
-        if not stem or not dot or base.startswith("__"):
+        if is_hidden(member.name) or not stem or not dot or base.startswith("__"):
             continue
         own = f"{folder}{slash}{stem}"
         if own != name:
