@@ -45,8 +45,9 @@ def read(options: RecordioOptions, split: str, inputs: Inputs) -> Dataset:
 
     label is a class, int32 [], a number or several, float32 [] or [n], or boxes, float32 [objects,
     n], as the network's input; see the page on data. The names of the classes are the lines of a
-    text file beside the records (train.classes beside train.rec), if there is one. Images are
-    decoded when their batch is made.
+    text file beside the records (train.classes beside train.rec), if there is one. Records without
+    an image that hold ranges of record numbers, as insightface writes them first in a file and for
+    each identity, are left out, with a note. Images are decoded when their batch is made.
     """
     paths = find_files(options.path)
     table = open_records(paths, _indexes(options, paths[0].parent))
@@ -58,9 +59,8 @@ def read(options: RecordioOptions, split: str, inputs: Inputs) -> Dataset:
     else:
         classes = ()
     channels = image_channels(inputs.get("data"))
-    return Dataset(
-        "recordio", fields, classes, split, lazy={"data": stored_column(table, channels)}
-    )
+    lazy = {"data": stored_column(table, channels)}
+    return Dataset("recordio", fields, classes, split, lazy=lazy, notes=table.notes)
 
 
 def _indexes(options: RecordioOptions, folder: Path) -> tuple[Path, ...]:

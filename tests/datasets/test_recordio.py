@@ -134,6 +134,37 @@ def test_records_have_their_images_labels_and_places(path):
     assert str(places[2]) == f"{path}, record 2 at byte {offsets[2]}"
 
 
+@pytest.mark.parametrize("indexed", [False, True])
+def test_ranges_of_insightface_are_no_images(tmp_path, indexed):
+    """Its first record says where images end and identities begin; those are ranges of images."""
+    ranges = [(np.float32([5, 7]), b""), (np.float32([1, 3]), b""), (np.float32([3, 5]), b"")]
+    images = [(float(at // 2), png(at)) for at in range(4)]
+    path = write(tmp_path / "train.rec", [ranges[0], *images, *ranges[1:]])
+    options = {"index": "train.idx"} if indexed else {}
+    dataset = open_records(path, **options)
+    assert dataset.fields["label"].records.tolist() == [0, 0, 1, 1]
+    for number in range(4):
+        assert np.array_equal(record_of(dataset, number), pixels(number).transpose(2, 0, 1))
+        assert dataset.lazy["data"].source(number).number == number + 1
+    assert dataset.notes == (
+        f"{path}: 3 records hold a range of record numbers and no image, as of insightface: left "
+        "out",
+    )
+
+
+def test_other_records_without_an_image_are_not_left_out(tmp_path):
+    """They are damaged: only a file that begins with a range has ranges."""
+    bare = (np.float32([1, 3]), b"")
+    path = write(tmp_path / "a.rec", [(np.float32([0, 1]), png(0)), bare])
+    dataset = open_records(path, TensorSpec((2,)))
+    assert (len(dataset), dataset.notes) == (2, ())
+    with pytest.raises(UserError, match=r"record 1 at byte .*the file is empty"):
+        record_of(dataset, 1)
+    write(path, [bare, bare])
+    with pytest.raises(UserError, match="holds no images"):
+        open_records(path)
+
+
 def test_several_files_are_one_data_set(tmp_path):
     for number in range(3):
         write(tmp_path / f"part-{number}.rec", [(float(number), png(number))] * (number + 1))

@@ -6,7 +6,7 @@ import hashlib
 import math
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,13 @@ _HEAD_BYTES = HEADER_BYTES + 40 + HEAD_BYTES
 
 @dataclass(frozen=True, eq=False)
 class RecordTable(ImageTable):
-    """Image records of RecordIO files, by the extents of the records; labels: of all records."""
+    """Image records of RecordIO files, by the extents of the records.
+
+    labels: of all records. notes: remarks on records that are left out.
+    """
 
     labels: LabelNumbers
+    notes: tuple[str, ...] = ()
 
     def image(self, channels: int, record: int) -> EncodedImage | NDArray[Any]:
         """Return the image of a record; thread-safe. Raises UserError if it cannot be read."""
@@ -66,13 +70,17 @@ class RecordTable(ImageTable):
 
 @dataclass
 class _ScannedColumns:
-    """Columns of a table while its files are scanned."""
+    """Columns of a table while its files are scanned.
+
+    are_ranges: 1 for records that hold a range of numbers and no image.
+    """
 
     numbers: array[int] = field(default_factory=lambda: array("q"))
     starts: array[int] = field(default_factory=lambda: array("q"))
     sizes: array[int] = field(default_factory=lambda: array("q"))
     counts: array[int] = field(default_factory=lambda: array("q"))
     labels: array[float] = field(default_factory=lambda: array("d"))
+    are_ranges: array[int] = field(default_factory=lambda: array("b"))
     shapes: set[Shape | None] = field(default_factory=set)
     headers: set[bytes] = field(default_factory=set)
 
@@ -82,8 +90,9 @@ def open_records(paths: Sequence[Path], indexes: Sequence[Path]) -> RecordTable:
 
     indexes: empty, or an index file for each file: it selects records, in its order. Without it
     all records count, and an index file beside a file, with its name and the suffix .idx, must have
-    exactly its records, so that a cut file is not taken for a shorter one. Raises UserError naming
-    the byte at which a file is damaged, and for files without records.
+    exactly its records, so that a cut file is not taken for a shorter one. If the first record of a
+    file is a range of the numbers of others, as insightface writes it, all such records are left
+    out. Raises UserError naming the byte at which a file is damaged, and for files without records.
     """
     if indexes and len(indexes) != len(paths):
         problem = "each RecordIO file needs its index file"
@@ -91,6 +100,7 @@ def open_records(paths: Sequence[Path], indexes: Sequence[Path]) -> RecordTable:
         raise UserError(Diagnostic(problem, None, f"{len(paths)} index files", got))
     columns = _ScannedColumns()
     parts: list[NDArray[np.int64]] = []
+    notes: list[str] = []
     files = tuple(ByteFile(path, stays_open=len(paths) <= MAX_OPEN_FILES) for path in paths)
     for file in files:
         first = len(columns.starts)
@@ -100,8 +110,19 @@ def open_records(paths: Sequence[Path], indexes: Sequence[Path]) -> RecordTable:
         if not len(starts):
             raise UserError(Diagnostic(f"{file.path}: holds no records", None, "image records"))
         rows = _selected(file.path, starts, indexes[len(parts)] if indexes else None)
-        parts.append(first + rows)
-    return _table(files, columns, parts)
+        is_range = np.array(columns.are_ranges[first:], np.bool_)
+        images = rows[~is_range[rows]] if is_range[0] else rows
+        if len(images) < len(rows):
+            notes.append(_ranges_note(file.path, len(rows) - len(images)))
+        if not len(images):
+            raise UserError(Diagnostic(f"{file.path}: holds no images", None, "image records"))
+        parts.append(first + images)
+    return replace(_table(files, columns, parts), notes=tuple(notes))
+
+
+def _ranges_note(path: Path, count: int) -> str:
+    what = "1 record holds" if count == 1 else f"{count:,} records hold"
+    return f"{path}: {what} a range of record numbers and no image, as of insightface: left out"
 
 
 def _append(columns: _ScannedColumns, file: ByteFile, number: int, head: RecordHead) -> None:
@@ -119,6 +140,7 @@ def _append(columns: _ScannedColumns, file: ByteFile, number: int, head: RecordH
     columns.sizes.append(head.size)
     columns.counts.append(len(labels))
     columns.labels.extend(labels)
+    columns.are_ranges.append(head.payload == end and len(labels) == 2)
     content = start[end : end + HEAD_BYTES]
     shape = array_shape(content, head.payload - end, where)
     columns.shapes.add(shape)
