@@ -17,10 +17,13 @@ import numpy as np
 import pytest
 from commands import result
 from lazy_columns import record_of
+from photos import CONFIG
 from PIL import Image, ImageOps, PngImagePlugin
 from transformed import make
 
 from mxrun.base.tensor import TensorSpec
+from mxrun.commands import datasets
+from mxrun.commands.datasets import SampleRequest
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, LazyField
 from mxrun.io.dataset.request import open_datasets, request_dataset
@@ -33,6 +36,7 @@ from mxrun.io.pack.options import PackOptions, PackTarget
 from mxrun.io.pack.pack import PackRequest, pack
 from mxrun.io.transforms.pipeline import pipeline
 from mxrun.io.transforms.program import RowProgram
+from mxrun.session.image_survey import survey_images
 
 ORIENTATION = 0x0112
 ORIENTATIONS = range(1, 9)
@@ -282,6 +286,27 @@ def test_every_format_gives_upright_images_unless_a_key_says_no(tmp_path, name):
         dataset = opened(name, path, **options)
         found = [record_of(dataset, index) for index in range(len(dataset))]
         assert sorted_pixels(found) == sorted_pixels([oracle(content) for content in photos()])
+
+
+def test_surveys_and_statistics_measure_upright_images(tmp_path):
+    for bright in ("a", "b"):
+        for number in range(5):
+            path = tmp_path / f"photos/{bright}/{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(photo(6, "JPEG", number))
+    survey = survey_images(str(tmp_path / "photos"))
+    assert survey.sizes is not None
+    assert tuple(survey.sizes.median) == (WIDTH, HEIGHT)
+    config = CONFIG.format(transforms="{resize: {size: [8, 8]}}")
+    (tmp_path / "photos.yaml").write_text(config)
+    for key, sides in (("true", (WIDTH, HEIGHT)), ("false", (HEIGHT, WIDTH))):
+        changes = (f"data.train.exif_orientation={key}",)
+        sections = datasets.open_sections(tmp_path / "photos.yaml", changes)
+        measured = datasets.statistics(sections, None, 1, lambda records: None).to_json()
+        sizes = measured["sections"]["train"]["fields"]["data"]["sizes"]
+        assert tuple(sizes["median"]) == sides
+        sample = datasets.sample(sections, SampleRequest(count=1, raw=True))
+        assert sample.records[0].rows["data"].shape == (3, *sides)
 
 
 @pytest.mark.parametrize("encoding", ["keep", "png", "raw"])

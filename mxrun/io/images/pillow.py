@@ -87,13 +87,13 @@ def _opened(image: EncodedImage, stream: io.BytesIO) -> Any:
 
 
 def _fail(image: EncodedImage, stream: io.BytesIO, error: Exception) -> NoReturn:
-    reason = _reason(error, image.source)
+    reason = _reason(error)
     at = 0 if stream.closed else stream.tell()
     fail(image.source, at, f"{_UNDECODABLE}: {reason}")
 
 
-def _reason(error: Exception, name: str) -> str:
+def _reason(error: Exception) -> str:
     """Return Pillow's reason in one line, without the object representations that it prints."""
     if type(error).__name__ == "UnidentifiedImageError":
         return "its header is damaged"
-    return str(error).partition("\n")[0].replace(name, "the file") or type(error).__name__
+    return str(error).partition("\n")[0] or type(error).__name__
