@@ -56,7 +56,7 @@ def test_every_kind_of_netpbms_images_is_one(digit, blank):
     text = " ".join(map(str, numbers.reshape(-1))).encode()
     packed = np.packbits(bits).tobytes() if digit == 4 else numbers.astype(np.uint8).tobytes()
     content = head + (text if digit < 4 else packed)
-    (row,) = samples(content, "x", Sample(TensorSpec((count, 2, 8))))
+    (row,) = samples(content, "x", Sample(TensorSpec((count, 2, 8)), white=255))
     expected = 1 - bits if digit % 3 == 1 else bits
     assert np.array_equal(row, expected.transpose(2, 0, 1))
 
