@@ -53,6 +53,7 @@ class Plugin:
     module: str
 
 
+# By path. A file with the content of another one has its module.
 _PLUGINS: dict[str, Plugin] = {}
 # Called before a plugin runs.
 BEFORE_PLUGINS: list[Callable[[], None]] = []
@@ -73,10 +74,11 @@ def load_plugin(
     path = os.path.abspath(path)
     content = _content(path, named_at)
     digest = hashlib.sha256(content).hexdigest()
-    if digest not in _PLUGINS:
-        if any(plugin.path == path for plugin in _PLUGINS.values()):
-            problem = f"the plugin {path} has changed since this process loaded it"
-            raise UserError(Diagnostic(problem, named_at, hint="start a new process"))
+    if path in _PLUGINS and _PLUGINS[path].sha256 != digest:
+        problem = f"the plugin {path} has changed since this process loaded it"
+        raise UserError(Diagnostic(problem, named_at, hint="start a new process"))
+    plugin = next((each for each in _PLUGINS.values() if each.sha256 == digest), None)
+    if plugin is None:
         module = ModuleType(f"mxrun_plugin_{digest[:16]}")
         module.__file__ = path
         plugin = Plugin(path, digest, module.__name__)
@@ -84,8 +86,13 @@ def load_plugin(
         for prepare in BEFORE_PLUGINS:
             prepare()
         _run(content, module, path)
-        _PLUGINS[digest] = plugin
-    return _PLUGINS[digest]
+    _PLUGINS[path] = plugin
+    return plugin
+
+
+def loaded_plugin(path: str) -> Plugin:
+    """Return a plugin that this process has loaded; nothing is read or run again."""
+    return _PLUGINS[os.path.abspath(path)]
 
 
 def load_unchanged(path: str, sha256: str) -> None:

@@ -96,12 +96,12 @@ def load(
                     Diagnostic("checkpoint selects a checkpoint of a run", got="a config")
                 )
             config = _config(source)
-            if allow_plugins and isinstance(config, Path):
-                trust_plugins(config)
+            if allow_plugins:
+                trust_plugins(config, changes)
             parsed = parse_config(config, changes)
             return LoadedModel(parsed, folder)
         if allow_plugins:
-            trust_plugins(run)
+            trust_plugins(run, changes)
         requested = None if checkpoint is None else str(checkpoint)
         trained = TrainedModel.open(
             run, requested, allow_changes=allow_changes, overrides=changes, advice=IN_PYTHON

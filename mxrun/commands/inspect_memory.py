@@ -28,7 +28,7 @@ from mxrun.session.micro_batches import Planned, planned
 from mxrun.session.notes import Notify, ignore_note, note_missing_library, notify_once
 from mxrun.session.planning import parse_config, trust_plugins
 from mxrun.session.what_if import WhatIfRequest, what_if
-from mxrun.train.run_directory import CONFIG_FILE
+from mxrun.train.run_directory import CONFIG_FILE, config_of
 
 # Number of elements for which every team is worthwhile.
 _MANY = 1 << 62
@@ -63,11 +63,11 @@ def inspect_configs(
     that cannot be written or are one of the configs.
     """
     names = [config] if request.diff is None else [config, request.diff]
-    paths = [_config_of(name) for name in names]
+    paths = [_run_or_config(name) for name in names]
     if request.allow_plugins:
         for path in paths:
             trust_plugins(path, overrides)
-    check_outputs(dict.fromkeys(paths, "CONFIG"), request.outputs)
+    check_outputs(dict.fromkeys(map(config_of, paths), "CONFIG"), request.outputs)
     notify = notify_once(notify)
     if request.diff is None:
         return [_inspected(paths[0], overrides, request, notify)]
@@ -82,10 +82,10 @@ def inspect_configs(
     return reports
 
 
-def _config_of(name: str) -> Path:
-    """Return the path of a config, or of the config in a run's folder."""
-    saved = Path(name) / CONFIG_FILE
-    return saved if saved.is_file() else find_config(name)
+def _run_or_config(name: str) -> Path:
+    """Return the path of a run's folder, or of a config."""
+    folder = Path(name)
+    return folder if (folder / CONFIG_FILE).is_file() else find_config(name)
 
 
 def _inspected(

@@ -89,7 +89,8 @@ class _NamedItem:
 class Expanded:
     """Tree without blocks and expressions, the chain of each layer, and the place of each block.
 
-    removed: the place of the edit that removed each layer or block, by full name.
+    removed: the place of the edit that removed each layer or block, by full name. files: see
+    `mxrun.config.sources.Merged`.
     """
 
     root: SourceNode
@@ -97,6 +98,7 @@ class Expanded:
     chains: tuple[Chain, ...]
     blocks: Mapping[str, SourceLocation]
     removed: Mapping[str, SourceLocation] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
 
 
 def expand(root: SourceNode, diagnostics: Diagnostics) -> Expanded:

@@ -207,6 +207,11 @@ class Parsed:
             return {}
         return {str(file.value): file.place for file in listed}
 
+    def files_down_to(self, place: SourceLocation) -> tuple[str, ...]:
+        """Return the config's file and those it extends one after another, down to a place's."""
+        files = () if self.expanded is None else self.expanded.files
+        return files[: files.index(place.file) + 1] if place.file in files else ()
+
     @property
     def devices(self) -> tuple[Device, ...]:
         """Kinds and numbers of the config's devices; () if `context` is invalid."""
@@ -255,9 +260,9 @@ def parse(source: ConfigSource, overrides: Overrides = ()) -> Parsed:
     origin = source if isinstance(source, Mapping) else Path(source)
     name, shown = (origin.stem, str(source)) if isinstance(origin, Path) else (_NAME, PYTHON)
     try:
-        tree = read_sources(origin, overrides, diagnostics)
-        expanded = expand(_named(tree, name), diagnostics)
-        expanded = replace(expanded, root=_located(expanded.root))
+        merged = read_sources(origin, overrides, diagnostics)
+        expanded = expand(_named(merged.root, name), diagnostics)
+        expanded = replace(expanded, root=_located(expanded.root), files=merged.files)
     except UserError as error:
         nothing = SourceNode(None, SourceLocation(shown, 1, 1))
         return Parsed(None, _ordered([*diagnostics, *error.diagnostics]), nothing)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from mxrun.base.description import describe_value
 from mxrun.base.errors import PYTHON, Diagnostic, Diagnostics, SourceLocation, UserError
@@ -40,21 +40,31 @@ _STEP = re.compile(r'(?P<dot>\.?)(?:"(?P<quoted>[^"]*)"|(?P<word>[^.\[\]="]+)|\[
 _CHOICES = (("train", "optimizer"), ("train", "initializer"), ("train", "schedule"))
 
 
+class Merged(NamedTuple):
+    """Config merged with what it extends.
+
+    files: names in places, each extended by the file before it; the first is that of the config.
+    """
+
+    root: SourceNode
+    files: tuple[str, ...]
+
+
 def read_sources(
     source: Path | Mapping[str, Any], overrides: Overrides, diagnostics: Diagnostics
-) -> SourceNode:
-    """Return the merged tree of a config, the files it extends and the overrides.
+) -> Merged:
+    """Return a config merged with the files it extends and the overrides.
 
     source: a file, or the config itself. overrides: arguments `key.key=value`, or plain values by
     dotted key. Problems are added to `diagnostics`; raises UserError if a file cannot be read at
     all.
     """
     if isinstance(source, Path):
-        root = _with_bases(source, str(source), (), diagnostics)
+        merged = _with_bases(source, str(source), (), diagnostics)
     else:
         given = PythonValues(diagnostics).tree(source, ())
-        root = _merged_with_bases(given, Path(PYTHON), (), diagnostics)
-    return overridden(root, overrides, diagnostics)
+        merged = _merged_with_bases(given, Path(PYTHON), (), diagnostics)
+    return merged._replace(root=overridden(merged.root, overrides, diagnostics))
 
 
 def overridden(root: SourceNode, overrides: Overrides, diagnostics: Diagnostics) -> SourceNode:
@@ -77,13 +87,13 @@ def overridden(root: SourceNode, overrides: Overrides, diagnostics: Diagnostics)
 
 def _with_bases(
     path: Path, shown: str, open_files: tuple[Path, ...], diagnostics: Diagnostics
-) -> SourceNode:
+) -> Merged:
     return _merged_with_bases(load_file(path, shown, diagnostics), path, open_files, diagnostics)
 
 
 def _merged_with_bases(
     root: SourceNode, path: Path, open_files: tuple[Path, ...], diagnostics: Diagnostics
-) -> SourceNode:
+) -> Merged:
     """Return the config `root`, read from `path`, merged over the file that it extends."""
     if root.value is None:
         raise UserError(Diagnostic("the config is empty", root.place, "a mapping"))
@@ -94,9 +104,10 @@ def _merged_with_bases(
     symbol = mxnet_symbol(root.value, root.place)
     if symbol is not None:
         raise UserError(symbol)
+    files = (root.place.file,)
     base = root.value.get("extends")
     if base is None:
-        return root
+        return Merged(root, files)
     own = replace(root, value={k: v for k, v in root.value.items() if k != "extends"})
     if not isinstance(base.value, str) or not base.value:
         diagnostics.add(
@@ -107,7 +118,7 @@ def _merged_with_bases(
                 describe_value(base.value),
             )
         )
-        return own
+        return Merged(own, files)
     open_files = (*open_files, _identity(path, base.place))
     base_path = _base_path(path.parent, base.value, base.place)
     if _identity(base_path, base.place) in open_files:
@@ -119,10 +130,10 @@ def _merged_with_bases(
         raise UserError(problem)
     if len(open_files) >= _MAX_FILES:
         raise UserError(Diagnostic(f"more than {_MAX_FILES} files extend one another", base.place))
-    inherited = _load_base(base_path, base.place, open_files, diagnostics)
+    inherited, others = _load_base(base_path, base.place, open_files, diagnostics)
     assert isinstance(inherited.value, Mapping)
     unnamed = {key: part for key, part in inherited.value.items() if key != "name"}
-    return _merge(replace(inherited, value=unnamed), own, ())
+    return Merged(_merge(replace(inherited, value=unnamed), own, ()), files + others)
 
 
 def _base_path(folder: Path, name: str, place: SourceLocation) -> Path:
@@ -162,7 +173,7 @@ def _identity(path: Path, place: SourceLocation) -> Path:
 
 def _load_base(
     path: Path, named_at: SourceLocation, open_files: tuple[Path, ...], diagnostics: Diagnostics
-) -> SourceNode:
+) -> Merged:
     try:
         return _with_bases(path, str(path), open_files, diagnostics)
     except UserError as error:

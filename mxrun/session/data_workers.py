@@ -23,7 +23,7 @@ def python_transforms(config: RunConfig, pipelines: Iterable[Pipeline]) -> Trans
     Raises UserError if they must run in processes and a process cannot load one of them.
     """
     steps = [step for pipeline in pipelines for step in pipeline.steps if _is_own(step)]
-    plugins = [library.load_plugin(path) for path in config.plugins]
+    plugins = [library.loaded_plugin(path) for path in config.plugins]
     modules = {plugin.module for plugin in plugins}
     elsewhere = [step for step in steps if type(step.transform).__module__ not in modules]
     kind = config.data.worker_kind

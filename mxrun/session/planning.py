@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mxrun import library
 from mxrun.base.device import DeviceDescription
-from mxrun.base.errors import PYTHON, Diagnostic, UserError
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.keywords import AUTO
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_plan
@@ -25,8 +25,7 @@ from mxrun.session.budget import budgeted
 from mxrun.session.device import describe, kind_of, open_device, with_device_checked
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.plugins import load_plugins
-from mxrun.train.checkpoint import MANIFEST_FILE
-from mxrun.train.run_directory import CONFIG_FILE
+from mxrun.train.run_directory import config_of
 
 
 def load(
@@ -47,27 +46,27 @@ def parse_config(
 ) -> Parsed:
     """Parse a config and load its plugins; `build` raises its diagnostics.
 
-    needs_device: whether a device that is not there is one of them. Raises UserError if a plugin
-    cannot be loaded.
+    source: a file, the folder of a run or of a checkpoint, or plain values. needs_device: whether a
+    device that is not there is one of the diagnostics. Raises UserError if a plugin cannot be
+    loaded, or if the user has not chosen to run it.
     """
     library.load()
-    parsed = parse(source, overrides)
-    load_plugins(parsed, PYTHON if isinstance(source, Mapping) else Path(source))
+    named = source if isinstance(source, Mapping) else Path(source)
+    parsed = parse(named if isinstance(named, Mapping) else config_of(named), overrides)
+    load_plugins(parsed, named)
     return with_device_checked(parsed) if needs_device else parsed
 
 
-def trust_plugins(source: str | Path, overrides: Sequence[str] = ()) -> None:
+def trust_plugins(source: ConfigSource, overrides: Overrides = ()) -> None:
     """Trust the plugins of a config, or of a run's or a checkpoint's folder, from now on.
 
-    Raises UserError if they cannot be loaded; other kinds of sources are ignored.
+    Raises UserError if they cannot be loaded; paths without a config are ignored.
     """
-    path = Path(source)
-    is_checkpoint = (path / MANIFEST_FILE).is_file()
-    folder = path.parent if is_checkpoint else path
-    config = folder / CONFIG_FILE if folder.is_dir() else path
-    if config.is_file():
+    named = source if isinstance(source, Mapping) else Path(source)
+    config = named if isinstance(named, Mapping) else config_of(named)
+    if isinstance(config, Mapping) or config.is_file():
         library.load()
-        load_plugins(parse(config, overrides), config, allow=True)
+        load_plugins(parse(config, overrides), named, allow=True)
 
 
 # By phase and step, the implementations that autotuning selected before.

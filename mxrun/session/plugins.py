@@ -5,62 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from mxrun import library
-from mxrun.base.errors import Diagnostic, SourceLocation, UserError
+from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
 from mxrun.config import Parsed, RunConfig
-from mxrun.config.sources import PATHLESS
 from mxrun.operator.register import OPERATORS
-from mxrun.session.trusted_plugins import is_known, owner_of, remember
-from mxrun.train.run_directory import is_run_config
+from mxrun.session.trusted_plugins import PluginTrust, remember
 
 _SUFFIX = ".py"
 
 
-def load_plugins(parsed: Parsed, config: str | Path, allow: bool = False) -> None:
-    """Load the plugins of the config in the file `config`, or given as plain values in `PYTHON`.
+def load_plugins(parsed: Parsed, named: Path | Mapping[str, Any], allow: bool = False) -> None:
+    """Load the plugins of the config that the user has named by a file, a folder or a dictionary.
 
-    allow: also those named by the config of a run's folder that this user never ran before. Raises
+    allow: also those that are not the user's choice, see `mxrun.session.trusted_plugins`. Raises
     UserError for plugins that cannot be loaded or are not trusted, with all other diagnostics of
     the config.
     """
     problems: list[Diagnostic] = []
+    trust = PluginTrust(parsed, named, allow)
     for path, place in parsed.plugins.items():
         try:
-            library.load_plugin(path, place, partial(_permit, Path(config), place, allow))
+            library.load_plugin(path, place, partial(trust.permit, place))
         except UserError as error:
             problems += error.diagnostics
     if problems:
         raise UserError([*parsed.diagnostics, *problems])
 
 
-def _permit(config: Path, named_at: SourceLocation, allow: bool, plugin: library.Plugin) -> None:
-    """Raise UserError for a plugin that a run's folder names and this user does not trust.
-
-    A file that a user's own config, command line or flag names is trusted from then on. A file that
-    the config in a run's folder extends is not the user's choice either.
-    """
-    asking = {Path(named_at.file), *((config,) if named_at.file not in PATHLESS else ())}
-    if allow or not any(map(is_run_config, asking)):
-        remember(plugin.sha256, plugin.path)
-    elif not is_known(plugin.sha256):
-        raise UserError(
-            Diagnostic(
-                f"the plugin {plugin.path} was never run by you in this version, but a run's "
-                "folder names it",
-                named_at,
-                expected="a file that a config of yours has named, unchanged since",
-                got=f"a file of {owner_of(plugin.path)}, SHA-256 {plugin.sha256[:16]}...",
-                hint="read it first: it runs with all your permissions; "
-                f"`mxrun check {config} --allow-plugins` trusts it from then on",
-            )
-        )
-
-
 def plugin_hashes(config: RunConfig) -> dict[str, str]:
     """Return the SHA-256 of each plugin of a config as it was loaded, by file name."""
-    loaded = (library.load_plugin(path) for path in config.plugins)
+    loaded = (library.loaded_plugin(path) for path in config.plugins)
     names = (path.replace("\\", "/").rpartition("/")[2] for path in config.plugins)
     return dict(zip(names, (plugin.sha256 for plugin in loaded), strict=True))
 
@@ -89,7 +66,7 @@ def named_operator(target: str) -> str:
         file, name = target, ""
     if not file.endswith(_SUFFIX):
         return target
-    plugin = library.load_plugin(file)
+    plugin = library.load_plugin(file, None, remember)
     registered = [each for each in OPERATORS if OPERATORS.get(each).__module__ == plugin.module]
     if name not in registered:
         listed = ", ".join(f"{file}:{each}" for each in registered)

@@ -72,7 +72,7 @@ class TrainedModel:
         run = run_of(path)
         if not os.path.isfile(run / CONFIG_FILE):
             raise _no_run(path, run)
-        parsed = parse_config(run / CONFIG_FILE, overrides, needs_device)
+        parsed = parse_config(run, overrides, needs_device)
         built = build(parsed, batch)
         selected = select_checkpoint(path, requested, advice)
         checkpoint = selected.checkpoint

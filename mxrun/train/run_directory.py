@@ -77,16 +77,13 @@ def is_without_progress(path: Path) -> bool:
         )
 
 
-def is_run_config(path: Path) -> bool:
-    """Return whether a file is the config that a run saved in its folder, beside its results.
-
-    Such a folder may come from anyone: the user has not chosen what its config names.
-    """
-    # Check both the path as given and the target of a link.
-    return any(_is_beside_results(each) for each in {path, path.resolve()})
+def config_of(path: Path) -> Path:
+    """Return the config of a run's or a checkpoint's folder; any other path as it is."""
+    return run_of(path) / CONFIG_FILE if os.path.isdir(path) else path
 
 
-def _is_beside_results(path: Path) -> bool:
+def is_beside_results(path: Path) -> bool:
+    """Return whether a file is the config of a run's folder and lies beside what the run wrote."""
     if path.name != CONFIG_FILE:
         return False
     with report_write_errors(path.parent):

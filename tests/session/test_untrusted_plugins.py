@@ -1,13 +1,21 @@
-"""Plugins named by a run's folder, in every form in which its config can name them."""
+"""Plugins that folders of others name, in every form in which their configs can name them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import mxrun, refused, succeeded
 from layer_configs import classifier, config_text
 
+import mxrun as package
 from mxrun.base.errors import UserError
+from mxrun.commands.convert import ConvertRequest, convert
+from mxrun.commands.evaluate import EvaluateRequest, evaluate
+from mxrun.commands.generate import GenerateRequest, generate
+from mxrun.commands.infer import InferRequest, infer
+from mxrun.commands.inspect_memory import InspectRequest, inspect_configs
 from mxrun.session.planning import load, trust_plugins
 from mxrun.train.checkpoint import MANIFEST_FILE
 
@@ -34,6 +42,13 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def own_folder(evil: Path) -> Path:
+    """Return a folder of the user's beside that of the run."""
+    folder = evil.parent / "own"
+    folder.mkdir()
+    return folder
+
+
 def refuses_to_run(config: Path) -> None:
     """Assert that the plugins of a config are refused, and that the hint allows them."""
     marker = config.parent.parent / "was run"
@@ -44,8 +59,107 @@ def refuses_to_run(config: Path) -> None:
     assert not marker.exists()
     trust_plugins(config)
     assert marker.exists()
-    # Known from then on.
-    load(config)
+
+
+# By command, the ways to a run's folder.
+FOLDER_READERS: dict[str, Callable[[str], object]] = {
+    "infer": lambda run: infer(run, InferRequest(("x.npy",))),
+    "evaluate": lambda run: evaluate(run, EvaluateRequest()),
+    "generate": lambda run: generate(run, GenerateRequest(("a",)), Path("runs")),
+    "convert": lambda run: convert(ConvertRequest(run, Path("net.onnx"))),
+    "inspect-memory": lambda run: inspect_configs(run, (), InspectRequest()),
+    "inspect-memory --diff": lambda run: inspect_configs(
+        "digits_lenet", (), InspectRequest(diff=run)
+    ),
+    "mxrun.load": package.load,
+}
+
+
+@pytest.mark.parametrize("command", FOLDER_READERS)
+@pytest.mark.parametrize("has_results", [False, True])
+def test_what_a_named_folder_names_is_asked_about(
+    evil: Path, command: str, has_results: bool
+) -> None:
+    (evil / "config.yaml").write_text(CONFIG)
+    if not has_results:
+        (evil / "metrics.jsonl").unlink()
+    with pytest.raises(UserError, match=f"the folder {evil} names it"):
+        FOLDER_READERS[command](str(evil))
+    assert not (evil.parent / "was run").exists()
+
+
+def test_what_a_config_extends_in_another_folder_is_asked_about(evil: Path) -> None:
+    (evil / "base.yaml").write_text(CONFIG)
+    (evil / "config.yaml").write_text("extends: base.yaml\n")
+    (evil / "metrics.jsonl").unlink()
+    mine = own_folder(evil) / "mine.yaml"
+    mine.write_text("extends: ../evil/config.yaml\n")
+    with pytest.raises(UserError, match=r"allow_plugins=True of mxrun\.load"):
+        package.load({"extends": str(mine)})
+    refuses_to_run(mine)
+
+
+def test_a_dictionary_that_extends_another_folder_can_allow_it(evil: Path) -> None:
+    (evil / "base.yaml").write_text(CONFIG)
+    package.load({"extends": str(evil / "base.yaml")}, allow_plugins=True)
+    assert (evil.parent / "was run").exists()
+
+
+def test_a_link_to_a_config_in_another_folder_is_asked_about(evil: Path) -> None:
+    (evil / "base.yaml").write_text(CONFIG.replace("evil.py", str(evil / "evil.py")))
+    mine = own_folder(evil) / "mine.yaml"
+    mine.symlink_to("../evil/base.yaml")
+    refuses_to_run(mine)
+
+
+def test_configs_named_by_their_files_name_plugins_of_ones_own(evil: Path) -> None:
+    (evil / "metrics.jsonl").unlink()
+    (evil / "base.yaml").write_text("extends: digits_lenet\nplugins: [evil.py]\n")
+    (evil / "config.yaml").write_text("extends: base.yaml\n")
+    link = evil.parent / "link"
+    link.symlink_to("evil")
+    load(link / "config.yaml")
+    assert (evil.parent / "was run").exists()
+
+
+def test_a_plugin_that_ones_own_config_names_is_ones_own_whatever_it_extends(evil: Path) -> None:
+    (evil / "base.yaml").write_text(CONFIG.replace("evil.py", "absent.py"))
+    mine = own_folder(evil) / "mine.yaml"
+    mine.write_text("extends: ../evil/base.yaml\nplugins: [../evil/evil.py]\n")
+    load(mine)
+    assert (evil.parent / "was run").exists()
+
+
+def test_what_was_allowed_once_runs_with_a_note_and_only_unchanged_at_its_place(
+    evil: Path, tmp_path: Path
+) -> None:
+    (evil / "config.yaml").write_text(CONFIG)
+    saved, command = str(evil / "config.yaml"), ("inspect-memory", str(evil))
+    assert "was never run by you" in refused(*command, cwd=tmp_path)
+    allowed = mxrun("check", saved, "--allow-plugins", cwd=tmp_path)
+    assert f"the plugin {evil / 'evil.py'} runs" not in allowed.stderr
+    later = mxrun(*command, cwd=tmp_path)
+    succeeded(later)
+    (note,) = (line for line in later.stderr.splitlines() if "the plugin" in line)
+    assert note.startswith(f"mxrun: the plugin {evil / 'evil.py'} runs, which the folder {evil}")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("config.yaml", "evil.py"):
+        (copy / name).write_bytes((evil / name).read_bytes())
+    assert "was never run by you" in refused("inspect-memory", str(copy), cwd=tmp_path)
+    Path(note.partition("asked again, remove ")[2].rstrip(")")).unlink()
+    assert "was never run by you" in refused(*command, cwd=tmp_path)
+
+
+def test_trust_that_cannot_be_recorded_is_said(
+    evil: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    (evil / "config.yaml").write_text(CONFIG)
+    done = mxrun("check", str(evil / "config.yaml"), "--allow-plugins", cwd=tmp_path)
+    succeeded(done)
+    assert f"the plugin {evil / 'evil.py'} is trusted in this process only" in done.stderr
 
 
 def test_what_the_config_of_a_run_extends_is_asked_about(evil: Path) -> None:
@@ -63,8 +177,7 @@ def test_the_config_of_a_run_that_is_a_link_is_asked_about(evil: Path, target: s
 
 def test_a_config_that_extends_that_of_a_run_is_asked_about(evil: Path) -> None:
     (evil / "config.yaml").write_text(CONFIG)
-    (evil.parent / "own").mkdir()
-    config = evil.parent / "own" / "mine.yaml"
+    config = own_folder(evil) / "mine.yaml"
     config.write_text("extends: ../evil/config.yaml\n")
     refuses_to_run(config)
 
