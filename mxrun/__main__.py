@@ -51,5 +51,18 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
+def _leave_out_working_folder() -> None:
+    """Remove the working folder, which `-m` puts first on `sys.path`; a checkout's stays, last.
+
+    No file there may stand in for a module of Python or of a library.
+    """
+    first = sys.path[0]
+    if os.path.isdir(first) and os.path.samefile(first, "."):
+        del sys.path[0]
+        if os.path.samefile(first, os.path.dirname(os.path.dirname(__file__))):
+            sys.path.append(first)
+
+
 if __name__ == "__main__":
+    _leave_out_working_folder()
     sys.exit(main())

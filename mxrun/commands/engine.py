@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mxrun.base.child_python import run_code
 from mxrun.config.jobs import JobSection, load_jobs
 from mxrun.runtime.child_processes import ChildProcesses
 from mxrun.runtime.engine.default import new_engine
@@ -77,10 +77,14 @@ def run_engine(
     engine: Engine = ThreadedEngine(count) if kind == _THREADED else new_engine(kind)
     events: list[Event] = []
     engine.record(events.append)
-    jobs = [Job(job.name, _command(job), job.reads, job.writes, job.updates) for job in listed.jobs]
+    folder = file.resolve().parent
+    jobs = [
+        Job(job.name, _command(job, folder), job.reads, job.writes, job.updates)
+        for job in listed.jobs
+    ]
     start = time.monotonic()
     with ChildProcesses() as processes:
-        results = run_jobs(engine, jobs, file.resolve().parent, processes, observer)
+        results = run_jobs(engine, jobs, folder, processes, observer)
         engine.close()
     seconds = time.monotonic() - start
     started = {result.name for result in results if result.start_s is not None}
@@ -92,11 +96,10 @@ def run_engine(
     )
 
 
-def _command(job: JobSection) -> tuple[str, ...]:
+def _command(job: JobSection, folder: Path) -> tuple[str, ...]:
     """Return the command of a job; a shell stops at the first command that fails."""
     if job.python is not None:
-        # Without buffers, so that the two output streams are in order.
-        return (sys.executable, "-u", "-c", job.python)
+        return tuple(run_code(job.python, beside=folder))
     assert job.run is not None
     bash = shutil.which("bash")
     if bash is None:

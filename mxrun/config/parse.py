@@ -207,11 +207,6 @@ class Parsed:
             return {}
         return {str(file.value): file.place for file in listed}
 
-    def files_down_to(self, place: SourceLocation) -> tuple[str, ...]:
-        """Return the config's file and those it extends one after another, down to a place's."""
-        files = () if self.expanded is None else self.expanded.files
-        return files[: files.index(place.file) + 1] if place.file in files else ()
-
     @property
     def devices(self) -> tuple[Device, ...]:
         """Kinds and numbers of the config's devices; () if `context` is invalid."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mxrun.base.child_python import run_code
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
@@ -154,7 +155,7 @@ def _find(name: str, pythons: Mapping[str, str]) -> InstalledBaseline:
     script = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
     try:
         check = subprocess.run(
-            [python, "-c", script, package], capture_output=True, text=True, check=False
+            run_code(script, package, python=python), capture_output=True, check=False
         )
     except OSError as error:
         return InstalledBaseline(name, python, f"{python} does not start: {error}")

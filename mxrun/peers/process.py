@@ -13,6 +13,7 @@ from typing import Any
 
 from typing_extensions import Self
 
+from mxrun.base.child_python import run_script
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.peers.wire import Array, Message, read, write
 
@@ -27,7 +28,7 @@ def worker_command(interpreter: str, module: Path) -> list[str]:
     The module may import NumPy, the peer and worker modules of `mxrun.peers`; mxrun itself is not
     installed in the peer's environment. A module of another folder needs a name of its own there.
     """
-    return [interpreter, str(_WORKER), str(module)]
+    return run_script(_WORKER, str(module), python=interpreter)
 
 
 class HelperProcess:

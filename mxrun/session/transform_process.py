@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from mxrun import library
+from mxrun.base.child_python import run_code
 from mxrun.io.loading.messages import SharedArrays
 from mxrun.io.loading.transform_server import serve
 from mxrun.runtime.numpy_threads import limit_numpy_threads, numpy_threads
@@ -28,7 +29,7 @@ def command(plugins: Sequence[library.Plugin]) -> list[str]:
         "plugins": [(plugin.path, plugin.sha256) for plugin in plugins],
         "threads": numpy_threads(),
     }
-    return [sys.executable, "-c", _START, json.dumps(settings)]
+    return run_code(_START, json.dumps(settings))
 
 
 def main(settings: Mapping[str, Any], descriptors: Sequence[str]) -> None:

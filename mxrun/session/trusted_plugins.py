@@ -68,9 +68,11 @@ class PluginTrust:
             return None
         if isinstance(self._named, Path) and self._named.is_dir():
             return f"the folder {self._named}"
-        files = self._parsed.files_down_to(named_at)
-        own = _folder_of(files[0]) if files else None
-        others = (file for file in files or (named_at.file,) if not _is_in(own, file))
+        # Each extends the next one, down to the file that names the plugin.
+        files = self._parsed.expanded.files if self._parsed.expanded is not None else ()
+        chain = files[: files.index(named_at.file) + 1]
+        own = _folder_of(chain[0])
+        others = (file for file in chain if not _is_in(own, file))
         return next((f"{file}, not a config of yours," for file in others), None)
 
     def _question(
@@ -130,7 +132,7 @@ def _folder_of(file: str) -> str:
     return os.path.realpath("." if file == PYTHON else os.path.dirname(file) or ".")
 
 
-def _is_in(own: str | None, file: str) -> bool:
+def _is_in(own: str, file: str) -> bool:
     """Return whether a config is a dictionary, bundled, or a file in the folder `own` itself.
 
     A link to a file elsewhere is not; neither is the config that a run has saved with its results.
