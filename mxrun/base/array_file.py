@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,31 +73,32 @@ def _header(arrays: Arrays, metadata: Mapping[str, str]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def read_arrays(path: Path) -> dict[str, Array]:
-    """Read all arrays of a file, in the order of their names; raises UnreadableArrays."""
-    return read_file(path)[0]
+def parse_arrays(content: bytes) -> dict[str, Array]:
+    """Return all arrays of a file's content, in the order of their names.
 
-
-def read_file(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """Read all arrays of a file and its metadata.
-
-    Raises UnreadableArrays for a file that cannot be opened, is not in this format or has arrays of
-    another data type.
+    Raises UnreadableArrays for another format, and for arrays of another data type.
     """
     # ml_dtypes gives NumPy the type bfloat16.
     import ml_dtypes  # noqa: F401
     import safetensors
 
     try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            metadata = dict(file.metadata() or {})
-            arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
-    # Names of dtypes are looked up in NumPy, which does not have all of them.
-    except (safetensors.SafetensorError, ValueError, TypeError, AttributeError, OSError) as error:
+        found = dict(safetensors.deserialize(content))
+    except safetensors.SafetensorError as error:
         raise UnreadableArrays(f"not a safetensors file: {error}") from error
-    for name, array in arrays.items():
-        if array.dtype.name not in _TYPES:
+    names = {code: name for name, code in _TYPES.items()}
+    arrays = {}
+    for name, part in sorted(found.items()):
+        if part["dtype"] not in names:
             expected = f"one of {', '.join(_TYPES)}"
             problem = f"unsupported dtype of {name!r}"[:200]
-            raise UnreadableArrays(problem, expected, array.dtype.name)
-    return arrays, metadata
+            raise UnreadableArrays(problem, expected, part["dtype"])
+        values = np.frombuffer(part["data"], names[part["dtype"]])
+        arrays[name] = values.reshape(part["shape"])
+    return arrays
+
+
+def parse_metadata(content: bytes) -> dict[str, str]:
+    """Return the metadata of a file's content that `parse_arrays` accepts."""
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return dict(header.get(METADATA) or {})

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.array_file import Arrays, UnreadableArrays, file_parts, read_arrays
+from mxrun.base.array_file import Arrays, UnreadableArrays, file_parts, parse_arrays
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import report_write_errors, sync_folder
 from mxrun.base.params import Parameters, Positive, check
@@ -45,7 +45,6 @@ CHECKPOINT = re.compile(r"checkpoint-([0-9]+)")
 """Pattern of the name of a checkpoint's folder."""
 
 _MAX_MANIFEST_BYTES = 1 << 26
-_CHUNK = 1 << 20
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}\z")]
 
@@ -296,16 +295,13 @@ def _write_arrays(path: Path, arrays: Arrays) -> FileRecord:
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint after verifying the size and SHA-256 of every file.
+    """Read a checkpoint and verify the size and SHA-256 of every file.
 
     Raises UserError naming a file that is missing, damaged or of another version.
     """
     manifest = read_manifest(folder)
-    for name, record in manifest.files.items():
-        _verify(folder / name, record)
-    groups = {
-        name: _read_arrays(folder / name) if name in manifest.files else {} for name in ARRAY_FILES
-    }
+    found = {name: _read_arrays(folder / name, each) for name, each in manifest.files.items()}
+    groups = {name: found.get(name, {}) for name in ARRAY_FILES}
     return Checkpoint(folder, manifest, *groups.values())
 
 
@@ -359,24 +355,21 @@ def _without(content: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name != key}
 
 
-def _verify(path: Path, record: FileRecord) -> None:
+def _read_arrays(path: Path, record: FileRecord) -> dict[str, npt.NDArray[Any]]:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size != record.bytes:
                 raise _unusable(path, "wrong size", f"{record.bytes} bytes", f"{size} bytes")
-            digest = hashlib.sha256()
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+            # Read once: another process may replace the file at any time.
+            content = file.read(size)
     except OSError as error:
         raise _unusable(path, _reason(error)) from error
-    if digest.hexdigest() != record.sha256:
-        raise _unusable(path, "damaged", f"SHA-256 {record.sha256}", digest.hexdigest())
-
-
-def _read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != record.sha256:
+        raise _unusable(path, "damaged", f"SHA-256 {record.sha256}", digest)
     try:
-        return read_arrays(path)
+        return parse_arrays(content)
     except UnreadableArrays as error:
         raise _unusable(path, error.problem, error.expected, error.got) from error
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
 import shutil
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import pytest
 from commands import digests, mxrun, result, succeeded
 from sealed import replace_file, rewrite
 
+from mxrun.base.array_file import file_parts
 from mxrun.base.errors import UserError
 from mxrun.train import checkpoint_manager
 from mxrun.train.checkpoint import (
@@ -230,3 +234,31 @@ def test_C32_a_folder_of_another_step_is_damaged(tmp_path: Path) -> None:
     assert "step 99" in str(caught.value)
     # A copy may have any other name.
     assert load_checkpoint(folder.rename(tmp_path / "mine")).manifest.progress.step == 12
+
+
+def test_what_was_verified_is_used_while_another_process_replaces_the_file(tmp_path: Path) -> None:
+    first = saved(tmp_path, 7)
+    swapped = first / PARAMETERS_FILE
+    own = load_checkpoint(first).parameters["fc1_weight"]
+    other = b"".join(file_parts({"fc1_weight": own + 1}))
+    stop = threading.Event()
+
+    def swap() -> None:
+        contents = (swapped.read_bytes(), other)
+        for number in itertools.count(1):
+            partial = tmp_path / "partial"
+            partial.write_bytes(contents[number % 2])
+            partial.replace(swapped)
+            if stop.is_set():
+                break
+
+    writer = threading.Thread(target=swap)
+    writer.start()
+    try:
+        for _ in range(400):
+            with suppress(UserError):
+                found = load_checkpoint(first).parameters["fc1_weight"]
+                np.testing.assert_array_equal(found, own)
+    finally:
+        stop.set()
+        writer.join()

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mxrun.base.array_file import METADATA, UnreadableArrays, file_parts, read_file
+from mxrun.base.array_file import (
+    METADATA,
+    UnreadableArrays,
+    file_parts,
+    parse_arrays,
+    parse_metadata,
+)
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import atomic_file
@@ -47,12 +53,15 @@ def load(fname: str | os.PathLike[str], ctx: Context | None = None) -> Any:
     """
     path = Path(fname)
     try:
-        values, metadata = read_file(path)
+        content = path.read_bytes()
+        values = parse_arrays(content)
+    except OSError as error:
+        raise UserError(Diagnostic(f"cannot load {path}: {error.strerror or error}")) from error
     except UnreadableArrays as error:
         problem = f"cannot load {path}: {error.problem}"
         raise UserError(Diagnostic(problem, None, error.expected, error.got)) from error
     arrays = {name: from_numpy(value, ctx, value.dtype.name) for name, value in values.items()}
     names = [str(index) for index in range(len(arrays))]
-    if metadata.get("mxrun") == "list" and arrays.keys() == {*names}:
+    if parse_metadata(content).get("mxrun") == "list" and arrays.keys() == {*names}:
         return [arrays[name] for name in names]
     return arrays
