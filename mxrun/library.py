@@ -7,7 +7,8 @@ like the library's own files. It is a module of its own and must not import neig
 from __future__ import annotations
 
 import hashlib
-import importlib
+import importlib.util
+import linecache
 import os
 import pkgutil
 import sys
@@ -136,6 +137,9 @@ def _run(content: bytes, module: ModuleType, path: str) -> None:
         problem = f"the plugin is not valid Python: {getattr(error, 'msg', error)}"
         place = SourceLocation(path, max(line or 1, 1), max(column or 1, 1))
         raise UserError(Diagnostic(problem, place)) from error
+    # Source of native functions and of tracebacks, whatever happens to the file.
+    lines = importlib.util.decode_source(content).splitlines(keepends=True)
+    linecache.cache[path] = (len(content), None, lines, path)
     sys.modules[module.__name__] = module
     try:
         with Registry.all_or_nothing():

@@ -9,7 +9,7 @@ the package's functions.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,8 @@ def parse_arrays(content: bytes) -> dict[str, Array]:
     import safetensors
 
     try:
-        found = dict(safetensors.deserialize(content))
+        deserialize: Callable[[bytes], Any] = safetensors.deserialize
+        found = dict(deserialize(content))
     except safetensors.SafetensorError as error:
         raise UnreadableArrays(f"not a safetensors file: {error}") from error
     names = {code: name for name, code in _TYPES.items()}

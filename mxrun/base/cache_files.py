@@ -2,7 +2,8 @@
 
 Cached content decides results, and some of it is machine code. A folder or file that belongs to
 another user, or that others may write, is therefore ignored: it is neither read nor written, and
-`distrusted` reports the reason.
+`distrusted` reports the reason. So is a folder in a place where another user could have put it: a
+link of his to a folder of this user's would look like the cache.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ def write(kind: str, name: str, content: bytes) -> Path | None:
     if folder is None:
         return None
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.parent.parent.mkdir(parents=True, exist_ok=True)
+        # `mode` is that of the last folder only.
+        for each in (folder.parent, folder):
+            each.mkdir(exist_ok=True, mode=0o700)
         if not _is_trusted_folder(folder):
             return None
         descriptor, partial = tempfile.mkstemp(dir=folder)
@@ -97,7 +101,8 @@ def clear(kind: str) -> int:
     removed.
     """
     folder, removed = _folder(kind), 0
-    for path in [] if folder is None or not folder.is_dir() else list(folder.iterdir()):
+    is_own = folder is not None and _is_trusted_folder(folder)
+    for path in list(folder.iterdir()) if folder is not None and is_own else []:
         try:
             path.unlink()
         except FileNotFoundError:
@@ -124,19 +129,43 @@ def _folder(kind: str) -> Path | None:
 
 
 def _is_trusted_folder(folder: Path) -> bool:
-    """Return whether a folder exists and only this user or root can create files in it."""
+    """Return whether a kind's folder exists, and only this user or root can have created it and
+    can create files in it.
+    """
     try:
-        return _is_trusted(folder, folder.stat())
+        # A link has an owner of its own.
+        within = [
+            (each, status())
+            for each in (folder.parent, folder)
+            for status in (each.lstat, each.stat)
+        ]
+        around = folder.parent.parent
+        return _is_shared_safely(around, around.stat()) and all(
+            _is_trusted(*each) for each in within
+        )
     except OSError:
         return False
 
 
+def _is_shared_safely(path: Path, status: os.stat_result) -> bool:
+    """Return whether other users cannot rename this user's entries in a folder."""
+    if not status.st_mode & stat.S_IWOTH or status.st_mode & stat.S_ISVTX:
+        return True
+    _distrust(path, "can be written by all users", f"chmod o-w {path}")
+    return False
+
+
 def _is_trusted(path: Path, status: os.stat_result) -> bool:
+    is_link = stat.S_ISLNK(status.st_mode)
     if status.st_uid not in (os.geteuid(), _ROOT_USER):
         reason, remedy = "belongs to another user", "remove it, or set XDG_CACHE_HOME"
-    elif status.st_mode & _WRITABLE_BY_OTHERS:
+    elif status.st_mode & _WRITABLE_BY_OTHERS and not is_link:
         reason, remedy = "can be written by other users", f"chmod go-w {path}"
     else:
         return True
-    _DISTRUSTED[f"the cache is not used: {path} {reason} ({remedy})"] = None
+    _distrust(path, reason, remedy)
     return False
+
+
+def _distrust(path: Path, reason: str, remedy: str) -> None:
+    _DISTRUSTED[f"the cache is not used: {path} {reason} ({remedy})"] = None

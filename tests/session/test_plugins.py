@@ -457,6 +457,8 @@ import numpy as np
 from mxrun import library
 from mxrun.codegen.host_loop import HostLoop
 plugin = library.load_plugin(sys.argv[1])
+if len(sys.argv) > 2:
+    open(sys.argv[1], "w").write(sys.argv[2])
 module = sys.modules[plugin.module]
 value = np.zeros(1, np.float32)
 HostLoop(module.my_loop, module.Storing(output=value))()
@@ -471,3 +473,16 @@ def test_compiled_code_follows_the_file(tmp_path: Path) -> None:
         plugin.write_text(NATIVE.replace("3.0", constant))
         values += json.loads(python_output("-c", PROBE, plugin))
     assert values == [3.0, 5.0, 3.0]
+
+
+def test_compiled_code_is_of_what_was_run_although_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise the cache may have the code already.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    plugin = tmp_path / "loop.py"
+    plugin.write_text(NATIVE)
+    changed = NATIVE.replace("3.0", "5.0")
+    assert json.loads(python_output("-c", PROBE, plugin, changed)) == [3.0]
+    assert plugin.read_text() == changed
+    assert json.loads(python_output("-c", PROBE, plugin)) == [5.0]
