@@ -66,8 +66,8 @@ AllowPlugins = Annotated[
     bool,
     typer.Option(
         "--allow-plugins",
-        help="Trust the plugins that a run's folder names, now and later. A plugin can do whatever "
-        "you can.",
+        help="Trust the plugins that a run's folder or a config extended in another folder names, "
+        "now and later. A plugin can do whatever you can.",
     ),
 ]
 AllowChanges = Annotated[

@@ -43,23 +43,24 @@ class HelperProcess:
         self, name: str, command: Sequence[str], environment: Mapping[str, str | None]
     ) -> None:
         self.name = f"{name} ({command[0]})"
-        # A file, not a pipe, which would have to be drained during a long request.
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
         self._last_words = ""
         merged = {**os.environ, **environment}
-        try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._stderr,
-                env={name: value for name, value in merged.items() if value is not None},
-            )
-        except OSError as error:
-            self._stderr.close()
-            raise UserError(
-                Diagnostic(f"cannot start the peer {self.name}", got=str(error))
-            ) from error
+        with contextlib.ExitStack() as on_failure:
+            try:
+                # A file, not a pipe, which would have to be drained during a long request.
+                self._stderr = on_failure.enter_context(tempfile.TemporaryFile())
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._stderr,
+                    env={name: value for name, value in merged.items() if value is not None},
+                )
+            except OSError as error:
+                raise UserError(
+                    Diagnostic(f"cannot start the peer {self.name}", got=str(error))
+                ) from error
+            on_failure.pop_all()
 
     def request(self, name: str, fields: Mapping[str, Any], arrays: Mapping[str, Array]) -> Message:
         """Send a request and wait for its reply.

@@ -170,14 +170,14 @@ class _Execution:
             raise _JobStopped("not started")
         self._start_s = self._begun(self._job.name)
         started = time.monotonic()
-        with tempfile.TemporaryFile() as output:
-            try:
+        try:
+            with tempfile.TemporaryFile() as output:
                 code = self._processes.run(self._job.command, self._folder, output)
-            except OSError as error:
-                raise _JobFailed(f"cannot be started: {error.strerror or error}") from error
-            finally:
-                self._seconds = time.monotonic() - started
-            self._output, self._omitted = _end_of(output)
+                self._output, self._omitted = _end_of(output)
+        except OSError as error:
+            raise _JobFailed(f"cannot be started: {error.strerror or error}") from error
+        finally:
+            self._seconds = time.monotonic() - started
         if code is None:
             raise _JobStopped("stopped")
         self._exit_code = code

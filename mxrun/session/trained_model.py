@@ -245,11 +245,17 @@ def _no_run(path: Path, run: Path) -> UserError:
         problem = f"{path} is a checkpoint, but its run's {run / CONFIG_FILE} is not there"
         return UserError(Diagnostic(problem, hint="keep checkpoints in their run's folder"))
     got = "a file" if os.path.exists(path) else "nothing is there"
+    try:
+        os.stat(run / CONFIG_FILE)
+    except PermissionError:
+        got = "permission denied"
+    except OSError:
+        got = "a folder without it" if os.path.isdir(path) else got
     return UserError(
         Diagnostic(
             f"{path} is not a run",
             expected=f"a run's folder, which holds {CONFIG_FILE}, or one of its checkpoints",
-            got="a folder without it" if os.path.isdir(path) else got,
+            got=got,
             hint="`mxrun runs` lists runs, `mxrun train CONFIG` makes one",
         )
     )

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import mxrun
 
@@ -25,6 +26,7 @@ class Checked(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert tag in {"div", "table", "thead", "tbody", "tr", "th", "td", "img"}
+        assert {name for name, _ in attrs} <= {"style", "alt", "src"}
         if tag == "img":
             self.images.append(str(dict(attrs)["src"]))
         else:
@@ -86,3 +88,30 @@ def test_names_of_classes_and_files_are_escaped() -> None:
     html = shown._repr_html_()
     assert "<script" not in html
     assert "&lt;i&gt;.png 0" in html
+
+
+def test_names_of_folders_and_files_become_no_markup(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    classes = ("<img src=x onerror=alert(1)>", "\"'>&<script>alert(2)<", "c-->]]>")
+    for name in classes:
+        (tmp_path / "data" / name).mkdir(parents=True)
+        pixels = draw.integers(0, 256, (8, 8), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "data" / name / "<b onclick=1>\"'&.png")
+    images = {"dataset": "image_folder", "path": str(tmp_path / "data")}
+    config = {
+        "network": {
+            "inputs": {"data": [1, 8, 8], "label": []},
+            "layers": [
+                {"FullyConnected": {"num_hidden": 3}},
+                {"SoftmaxOutput": {"name": "softmax", "label": "label"}},
+            ],
+        },
+        "data": {"batch_size": 3, "train": images, "eval": images},
+        "train": {"epochs": 1, "optimizer": "sgd"},
+    }
+    model = mxrun.load(config, runs=tmp_path / "<b onclick=1>\"'&")
+    result = model.fit(progress=False)
+    evaluated = model.evaluate(errors=3)
+    for shown in (model, result, evaluated):
+        checked(shown)
+    assert all(name in checked(evaluated).texts for name in classes)

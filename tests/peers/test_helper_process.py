@@ -1,6 +1,7 @@
 """Lifecycle of a helper process, with a small peer that can misbehave on purpose."""
 
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +141,13 @@ def test_the_environment_is_added_to_and_taken_from(monkeypatch, tmp_path):
 def test_an_interpreter_that_does_not_start_is_the_users_error(module, tmp_path):
     with pytest.raises(UserError, match="cannot start the peer small"):
         HelperProcess("small", [str(tmp_path / "no-python")], {})
+
+
+def test_a_full_disk_for_temporary_files_is_the_users_error(module, tmp_path, monkeypatch):
+    # As on a full disk, there is no folder in which a file can be made.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(UserError, match="cannot start the peer small"):
+        HelperProcess("small", worker_command(sys.executable, module), {})
 
 
 def test_a_peer_without_interpreter_gives_its_reason(monkeypatch):

@@ -6,11 +6,15 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import HANG_S, MXRUN, mxrun, on_terminal, refused
+
+from mxrun.commands.engine import run_engine
+from mxrun.runtime.jobs import JobResult, JobState
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -104,6 +108,30 @@ def test_python_jobs_run_in_the_folder_of_the_file() -> None:
     assert done.returncode == 0
     assert done.stderr.splitlines()[1:] == ["  | cleaned"]
     assert Path("work/made").exists()
+
+
+class Ignored:
+    """Observer of jobs that does nothing."""
+
+    def job_started(self, name: str) -> None:
+        """Ignore it."""
+
+    def job_ended(self, result: JobResult) -> None:
+        """Ignore it."""
+
+
+def test_a_full_disk_for_temporary_files_is_the_reason_of_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As on a full disk, there is no folder in which a file can be made.
+    monkeypatch.setattr(tempfile, "tempdir", str(Path("missing").resolve()))
+    Path("jobs.yaml").write_text("jobs:\n  - {name: a, run: echo a}\n")
+    report = run_engine(Path("jobs.yaml"), "naive", None, Ignored(), lambda note: None)
+    (job,) = report.results
+    assert (job.state, job.reason) == (
+        JobState.FAILED,
+        "cannot be started: No such file or directory",
+    )
 
 
 @pytest.mark.commands
