@@ -1,1 +1,1 @@
-"""The bundled configs, found by name: `mxrun train digits_lenet`."""
+"""Runnable example configs, smallest first."""

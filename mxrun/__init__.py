@@ -4,7 +4,34 @@
 `mxrun.sym` symbols. Their modules are imported when they are first used.
 """
 
+import sys as _sys
+from importlib.machinery import ModuleSpec as _ModuleSpec
+from importlib.util import spec_from_file_location as _spec_from_file_location
+from os import path as _path
+
 __version__ = "0.1.0"
+
+
+class _CheckoutFinder:
+    """Finder of `ops`, `datasets` and `configs`, which in a checkout are beside this folder.
+
+    They are found there however mxrun was installed, since Python in a checkout imports mxrun from
+    there.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> "_ModuleSpec | None":
+        """Return the spec of one of the three packages, and None for anything else."""
+        parent, _, part = name.rpartition(".")
+        if parent != "mxrun" or part not in ("ops", "datasets", "configs"):
+            return None
+        folder = _path.join(_path.dirname(_path.dirname(_path.abspath(__file__))), part)
+        main = _path.join(folder, "__init__.py")
+        return _spec_from_file_location(name, main, submodule_search_locations=[folder])
+
+
+if not _path.isdir(_path.join(_path.dirname(_path.abspath(__file__)), "ops")):
+    _sys.meta_path.append(_CheckoutFinder)
 
 # Module of each public name; `__init__.pyi` has their types.
 _MODULES = {

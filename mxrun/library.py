@@ -26,21 +26,9 @@ from mxrun.base.registry import Registry
 
 @cache
 def load() -> None:
-    """Import every module of `mxrun.ops`, which registers the operators, and `mxrun.datasets`.
-
-    Raises ModuleNotFoundError with a remedy if mxrun runs from a checkout without being installed,
-    where `mxrun.ops` is a folder beside the package.
-    """
-    try:
-        operators = importlib.import_module("mxrun.ops")
-        importlib.import_module("mxrun.datasets")
-    except ModuleNotFoundError as error:
-        if error.name not in ("mxrun.ops", "mxrun.datasets"):
-            raise
-        raise ModuleNotFoundError(
-            f"{error.name} is not installed; in a checkout run `pip install -e .` first",
-            name=error.name,
-        ) from None
+    """Import every module of `mxrun.ops`, which registers the operators, and `mxrun.datasets`."""
+    operators = importlib.import_module("mxrun.ops")
+    importlib.import_module("mxrun.datasets")
     for module in pkgutil.walk_packages(operators.__path__, "mxrun.ops."):
         importlib.import_module(module.name)
 

@@ -82,3 +82,26 @@ def test_continuous_integration_is_a_program() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
+
+
+def test_a_checkout_has_its_own_parts_however_mxrun_is_installed() -> None:
+    """Python in a checkout imports the package from there, also after `pip install .`."""
+    script = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "# Without the finder of an editable installation.\n"
+        "sys.meta_path[:] = [each for each in sys.meta_path if 'editable' not in repr(each)]\n"
+        "from importlib.resources import files\n"
+        "import mxrun.datasets.digits, mxrun.ops.flatten as operator\n"
+        "print(files('mxrun.configs') / 'digits_lenet.yaml', operator.__file__, sep='\\n')\n"
+        "import mxrun.library\n"
+        "mxrun.library.load()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        str(ROOT / "configs/digits_lenet.yaml"),
+        str(ROOT / "ops/flatten.py"),
+    ]

@@ -15,11 +15,10 @@ from typing import Any, AnyStr, Literal
 
 import command_servers
 import pytest
+from hang import HANG_S
 
 MXRUN = (sys.executable, "-m", "mxrun")
 CONFIGS = Path(__file__).parents[2] / "configs"
-# Seconds after which a process counts as hanging, however busy the machine is.
-HANG_S = 600.0
 
 
 def mxrun(

@@ -6,6 +6,9 @@ their units and the widths of blanks and rules may differ, but not places (FILE:
 `exit=N` after `console` is the exit code of the block's last command. A `yaml`, `python` or `csv`
 block after a paragraph that ends in "`NAME`:" is written to that file. Other `python` blocks run
 one after another in one process.
+
+python tests/support/doc_pages.py PAGE runs the blocks of a page in the working folder, except for
+those in `sh`, with the programs of that Python.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from commands import HANG_S
+from hang import HANG_S
 
 _FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.M | re.S)
 _FILE = re.compile(r"`([\w./-]+\.\w+)`:\s*$")
@@ -186,3 +189,16 @@ def _form(line: str) -> str:
     places, others = _PLACE.findall(line), _PLACE.split(line)
     texts = [_SPACES.sub(" ", _RULE.sub("─", _NUMBER.sub("#", text))) for text in others]
     return "".join(text + place for text, place in zip(texts, [*places, ""], strict=True)).strip()
+
+
+def take_tour(text: str, folder: Path) -> None:
+    """Run the blocks of a page that are not `sh`, which install the program."""
+    with Reader(folder) as reader:
+        for block in blocks_of(text):
+            assert block.language in LANGUAGES, f"line {block.line}: {block.language}"
+            if block.language != "sh":
+                reader.run(block)
+
+
+if __name__ == "__main__":
+    take_tour(Path(sys.argv[1]).read_text(), Path.cwd())
