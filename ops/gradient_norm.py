@@ -1,4 +1,4 @@
-"""Gradient norms and the scale factor that limits them.
+"""Gradient norms and the scale factors that limit them.
 
 Sums of squares are computed in float64 over fixed blocks of elements, and the blocks' sums are
 added in order: the result depends neither on the team size nor on concurrent work.
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.params import Float32, Int32, NotNegative, Parameters
+from mxrun.base.params import Int32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
 from mxrun.codegen.jit import native, share
@@ -101,15 +101,16 @@ class GlobalNormScaleParameters(Parameters):
         description="Maximum norm: gradients with a larger norm are scaled down to it.",
         examples=[1.0],
     )
-    rescale_grad: Float32 = Field(default=1.0, description="Factor of every gradient in the norm.")
 
 
 @register("_global_norm_scale")
 class GlobalNormScaleProperty(OperatorProperty[GlobalNormScaleParameters]):
-    """output = min(1, max_norm / (norm + 1e-8)), norm = |rescale_grad| * sqrt(sum of all grads^2).
+    """output = gradient_scale * min(1, max_norm / (norm + 1e-8)), norm = |gradient_scale| *
+    sqrt(sum of all grads^2).
 
-    The factor of gluon.utils.clip_global_norm, of shape [1]; the gradients have any shapes. The
-    output is NaN if the norm is not finite. No gradient.
+    The gradients have any shapes; gradient_scale, their factor before the clipping, and output are
+    of shape [1]. The minimum is the factor of gluon.utils.clip_global_norm. The output is NaN if
+    the norm is not finite. No gradient.
     """
 
     type_string = "_global_norm_scale"
@@ -117,20 +118,26 @@ class GlobalNormScaleProperty(OperatorProperty[GlobalNormScaleParameters]):
     is_internal = True
 
     def list_arguments(self) -> tuple[str, ...]:
-        """grad0, grad1, ..."""
-        return tuple(f"grad{index}" for index in range(self.parameters.num_args))
+        """grad0, grad1, ..., gradient_scale."""
+        grads = (f"grad{index}" for index in range(self.parameters.num_args))
+        return (*grads, "gradient_scale")
 
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
-        """Set the output's shape to [1]; the gradients may have any shapes."""
-        return PartialInference(list(inputs), [unify("output", outputs[0], (1,), "one number")], [])
+        """Set the shape of both scales to [1]; the gradients may have any shapes."""
+        *grads, scale = inputs
+        scales = [
+            unify(name, shape, (1,), "one number")
+            for name, shape in (("gradient_scale", scale), ("output", outputs[0]))
+        ]
+        return PartialInference([*grads, scales[0]], scales[1:], [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """No input has a gradient."""
-        return (GradientKind.NONE,) * self.parameters.num_args
+        return (GradientKind.NONE,) * len(self.list_arguments())
 
     def flops(self, in_shapes: Sequence[Shape], out_shapes: Sequence[Shape]) -> int:
-        """One product and one sum per element."""
-        return 2 * sum(math.prod(shape) for shape in in_shapes)
+        """One product and one sum per element of a gradient."""
+        return 2 * sum(math.prod(shape) for shape in in_shapes[:-1])
 
     def create_operator(self) -> Operator:
         """Create the NumPy body."""
@@ -144,12 +151,12 @@ class GlobalNormScale(Operator):
         self._parameters = parameters
 
     def forward(self, call: ForwardCall) -> None:
-        """output = min(1, max_norm / (norm + 1e-8))."""
-        p = self._parameters
-        total = math.fsum(map(sum_of_squares, call.inputs))
-        norm = abs(p.rescale_grad) * math.sqrt(total)
-        scale = min(1.0, p.max_norm / (norm + 1e-8)) if math.isfinite(norm) else math.nan
-        call.store(output=np.array([scale], call.inputs[0].dtype))
+        """output = gradient_scale * min(1, max_norm / (norm + 1e-8))."""
+        *grads, given = call.inputs
+        norm = abs(float(given[0])) * math.sqrt(math.fsum(map(sum_of_squares, grads)))
+        largest = self._parameters.max_norm
+        factor = min(1.0, largest / (norm + 1e-8)) if math.isfinite(norm) else math.nan
+        call.store(output=given * given.dtype.type(factor))
 
 
 class NormScale(Arguments):
@@ -157,20 +164,20 @@ class NormScale(Arguments):
 
     count: Integer
     sums: Float64s
+    scale: Float32s
     output: Float32s
     max_norm: Real
-    rescale: Real
 
 
 @native
 def norm_scale_loop(call: NormScale) -> None:
-    """output = min(1, max_norm / (norm + 1e-8)), from the partial sums of all gradients."""
+    """output = scale * min(1, max_norm / (norm + 1e-8)), from partial sums of all gradients."""
     total = 0.0
     for k in range(call.count):
         total += call.sums[k]
-    norm = math.sqrt(total) * abs(np.float64(call.rescale))
-    scale = min(1.0, np.float64(call.max_norm) / (norm + 1e-8))
-    call.output[0] = scale + (norm - norm)
+    norm = math.sqrt(total) * abs(np.float64(call.scale[0]))
+    factor = min(1.0, np.float64(call.max_norm) / (norm + 1e-8))
+    call.output[0] = call.scale[0] * np.float32(factor + (norm - norm))
 
 
 @implement("_global_norm_scale", backend="jit")
@@ -178,11 +185,10 @@ class CompiledGlobalNormScale(ForwardOnlyImplementation):
     """Partial sums of every gradient, then one loop over these sums."""
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
-        """Prepare the scale factor of plain float32 gradients."""
+        """Prepare the scale of plain float32 gradients."""
         if any(spec.dtype != "float32" for spec in request.inputs):
             return None
-        p = prop.parameters
-        counts = [spec.elements for spec in request.inputs]
+        counts = [spec.elements for spec in request.inputs[:-1]]
         scratch_bytes = sum(map(sums_bytes, counts))
         parts, offset = [], 0
         for index, count in enumerate(counts):
@@ -193,9 +199,9 @@ class CompiledGlobalNormScale(ForwardOnlyImplementation):
         scale = NormScale(
             count=offset // _FLOAT64_BYTES,
             sums=Scratch(),
+            scale=source(len(counts)),
             output=target(0),
-            max_norm=float(p.max_norm),
-            rescale=float(p.rescale_grad),
+            max_norm=float(prop.parameters.max_norm),
         )
         last = LoopPart(norm_scale_loop, scale, 1, scratch_bytes)
         return self.plain_kernel(prop, request, [*parts, last])

@@ -109,6 +109,11 @@ class MakeLossProperty(HiddenLossProperty[MakeLossParameters]):
         """True unless normalization is null: gradients are divided by a count over the batch."""
         return self.parameters.normalization != "null"
 
+    def averages_gradient(self, in_shapes: Sequence[Shape]) -> bool:
+        """True for valid, and for batch unless data is a vector, which counts as one row."""
+        has_count = {"null": False, "batch": len(in_shapes[0]) > 1, "valid": True}
+        return has_count[self.parameters.normalization]
+
     def declare_backward_dependency(
         self, out_grad: Sequence[T], in_data: Sequence[T], out_data: Sequence[T]
     ) -> list[T]:

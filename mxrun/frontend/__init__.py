@@ -59,6 +59,12 @@ class ModelDefinition:
         """Number of parts in which a batch is computed."""
         return self.micro_batches * self.contexts
 
+    @property
+    def full_scale(self) -> float:
+        """Factor of the gradients in an update from full batches."""
+        scale, parts = self.training.scale, self.parts * self.training.accumulate
+        return scale.factor(parts * scale.counted(self.model.batch_size))
+
     def with_micro_batches(self, parts: int) -> ModelDefinition:
         """Return the same run with each context's batch split into `parts` micro-batches.
 

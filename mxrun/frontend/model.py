@@ -248,8 +248,11 @@ def _loss(node: Node, inference: InferredSpecs) -> LossTensors:
     assert node.prop is not None
     assert node.prop.loss_output is not None
     tensors = (node.name, node.entry_name(0), node.entry_name(node.prop.loss_output))
+    averages = node.prop.averages_gradient(
+        [inference.spec(entry).shape for entry in node.argument_entries()]
+    )
     if not node.prop.label_arguments:
-        return LossTensors(*tensors, label="", classification=None)
+        return LossTensors(*tensors, label="", classification=None, averages_gradient=averages)
     data, label = (
         node.inputs[node.prop.list_arguments().index(argument)]
         for argument in ("data", node.prop.label_arguments[0])
@@ -263,6 +266,7 @@ def _loss(node: Node, inference: InferredSpecs) -> LossTensors:
         prop.regression(*shapes),
         prop.label_classes(*shapes),
         prop.loss_metric(*shapes),
+        averages,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mxrun.base.dtype import LARGEST_FLOAT32
 from mxrun.base.errors import Diagnostic, Diagnostics, UserError
-from mxrun.base.near_names import nearest
+from mxrun.base.near_names import listed, nearest
 from mxrun.config import Choice, Parsed, Train
 from mxrun.frontend.class_weights import ClassWeighting, class_weighting
 from mxrun.frontend.instantiate import instantiate
@@ -15,9 +15,10 @@ from mxrun.frontend.model import Model
 from mxrun.graph.lower import lower
 from mxrun.graph.trainability import untrainable
 from mxrun.graph.update_rule import Clipping, UpdateRule
-from mxrun.operator.optimizer import OPTIMIZERS, Optimizer
+from mxrun.operator.optimizer import BATCH_SIZE, OPTIMIZERS, Optimizer
 from mxrun.train.checkpoint_manager import Policy
 from mxrun.train.early_stopping import EarlyStopping, EvaluationMonitor
+from mxrun.train.gradient_scale import GradientScale
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
 from mxrun.train.metric import METRICS, config_forms, default_metrics, supported_metrics
 from mxrun.train.metric_kind import MetricKind
@@ -30,15 +31,17 @@ class TrainingSetup:
     """Training of a model.
 
     rules: the update of each parameter that is not frozen. clipping: limit on the global norm of
-    all gradients. initializers: of every parameter. metrics: each is measured for the losses that
-    it fits. accumulate: batches summed in one update. average: momentum of the weights' moving
-    average. watch: decisions that depend on evaluations. class_weights: None without them.
+    all gradients. scale: of the gradients in an update. initializers: of every parameter. metrics:
+    each is measured for the losses that it fits. accumulate: batches summed in one update. average:
+    momentum of the weights' moving average. watch: decisions that depend on evaluations.
+    class_weights: None without them.
     """
 
     optimizer: Optimizer
     schedule: Schedule
     rules: Mapping[str, UpdateRule]
     clipping: Clipping | None
+    scale: GradientScale
     initializers: Mapping[str, Initializer]
     metrics: tuple[MetricKind, ...]
     epochs: int
@@ -81,14 +84,16 @@ def build_training(
     diagnostics += _beyond_float32(parsed, optimizer, multipliers)
     watch = _watch(parsed, train, model, metrics, schedule, diagnostics)
     weighting = class_weighting(parsed, train, model, diagnostics)
+    scale = _gradient_scale(parsed, optimizer, model, batch_size * train.accumulate, diagnostics)
     if len(diagnostics) > before:
         return None
-    together = batch_size * train.accumulate
+    limit = optimizer.clip_global_norm
     return TrainingSetup(
         optimizer=optimizer,
         schedule=schedule,
-        rules=update_rules(optimizer, multipliers, together),
-        clipping=_clipping(optimizer, together),
+        rules=update_rules(optimizer, multipliers),
+        clipping=None if limit is None else Clipping(limit),
+        scale=scale,
         initializers=initializers,
         metrics=metrics,
         # Every epoch has a step or more.
@@ -118,11 +123,30 @@ def _initializers(
     return initializers
 
 
-def _clipping(optimizer: Optimizer, samples: int) -> Clipping | None:
-    if optimizer.clip_global_norm is None:
-        return None
-    rescale = 1 / samples if optimizer.rescale_grad is None else optimizer.rescale_grad
-    return Clipping(optimizer.clip_global_norm, rescale)
+def _gradient_scale(
+    parsed: Parsed, optimizer: Optimizer, model: Model, samples: int, diagnostics: Diagnostics
+) -> GradientScale:
+    """Return the scale of the gradients; `samples` is the number of rows in an update.
+
+    Losses of which only some average their gradients are reported: no factor suits both.
+    """
+    given = optimizer.rescale_grad
+    if given is not None:
+        return GradientScale("batch size", 1 / samples if given == BATCH_SIZE else given)
+    averaged = [loss.name for loss in model.losses if loss.averages_gradient]
+    summed = [loss.name for loss in model.losses if not loss.averages_gradient]
+    if averaged and summed:
+        diagnostics.add(
+            Diagnostic(
+                "rescale_grad has no default for losses of which some average their gradients "
+                "over the batch (normalization) and others sum them",
+                parsed.key_place("train", "optimizer"),
+                "losses of one kind, or a number as rescale_grad",
+                f"means: {listed(averaged)}; sums: {listed(summed)}",
+                f"rescale_grad: {BATCH_SIZE} divides both by the batch size, as MXNet does",
+            )
+        )
+    return GradientScale("batch parts" if averaged else "records")
 
 
 def _watch(

@@ -11,7 +11,7 @@ class UpdateRule:
     """Update operator of one parameter, with the operator's parameters (rates, decay, ...).
 
     Its arguments are the weight, its gradient, states named after the weight (`fc1_weight:mom`),
-    `gradient_scale` if all gradients are clipped together, and `schedule`, the step's rates.
+    `gradient_scale`, the step's factor of the gradient, and `schedule`, the step's rates.
     """
 
     operator: str
@@ -23,11 +23,12 @@ class Clipping:
     """Clipping of all gradients together: their global norm, rescaled, is at most `max_norm`."""
 
     max_norm: float
-    rescale_grad: float
 
 
 # Tensor with the step's learning rate and the two bias corrections of Adam-like optimizers.
 SCHEDULE = "optimizer:schedule"
+# Tensor with the step's factor of every gradient.
+GRADIENT_SCALE = "optimizer:gradient_scale"
 
 
 def accumulated(parameter: str) -> str:

@@ -16,7 +16,7 @@ The operator's `lr` is the parameter's multiplier, so rate = lr * schedule[0].
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 from pydantic import ConfigDict, Field
 
@@ -29,6 +29,9 @@ from mxrun.operator.register import OPERATORS
 
 # MXNet's value for no bound.
 NO_BOUND = -1.0
+
+BATCH_SIZE: Literal["batch_size"] = "batch_size"
+"""Value of rescale_grad for MXNet's rule, 1 / batch size."""
 
 # Decay factor of a moving average or of momentum.
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -49,9 +52,11 @@ class Optimizer(Parameters):
         description="Weight decay; not on biases, gammas and betas, unless their wd_mult says so.",
         examples=[0.0001],
     )
-    rescale_grad: Positive | None = Field(
+    rescale_grad: Positive | Literal["batch_size"] | None = Field(
         None,
-        description="Factor of every gradient; default: 1 / batch size.",
+        description="Factor of every gradient; default: 1 / number of records in the update, or 1 "
+        "if the loss averages its gradient; batch_size: 1 / batch size also for a short batch, "
+        "as in MXNet.",
         examples=[0.01],
     )
     clip_gradient: Positive | None = Field(

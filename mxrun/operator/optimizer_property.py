@@ -20,7 +20,8 @@ the compiled loop and the CUDA source follow from it.
 
 If requested, an update takes two small tensors, which the training loop writes:
 
-- `gradient_scale`, of shape [1]: a further factor of the gradient (clipping by the global norm);
+- `gradient_scale`, of shape [1]: a further factor of the gradient (1 / the rows of the update, and
+  clipping by the global norm);
 - `schedule`, of shape [3]: the step's factor of lr, then the bias corrections by which Adam and
   LAMB divide their moments: 1 - beta1^t and 1 - beta2^t.
 """

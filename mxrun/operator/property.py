@@ -206,6 +206,10 @@ class OperatorProperty(ABC, Generic[P]):
         """Name of the metric that is the mean of the loss by definition; empty if there is none."""
         return ""
 
+    def averages_gradient(self, in_shapes: Sequence[Shape]) -> bool:
+        """Whether a loss divides its gradient by a count over the batch; otherwise it is a sum."""
+        return False
+
     @property
     def is_max_selection(self) -> bool:
         """True if every output element is the maximum of some elements of the only input."""

@@ -13,10 +13,19 @@ from dataclasses import replace
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId, writes
-from mxrun.graph.update_rule import SCHEDULE, Clipping, UpdateRule, accumulated, averaged
+from mxrun.graph.update_rule import (
+    GRADIENT_SCALE,
+    SCHEDULE,
+    Clipping,
+    UpdateRule,
+    accumulated,
+    averaged,
+)
 from mxrun.operator.register import AnyProperty, create
 
-_SCALE = "optimizer:gradient_scale"
+_CLIPPED_SCALE = "optimizer:clipped_scale"
+# Numbers of the step that updates read, by argument: the tensor and its number of elements.
+_STEP_NUMBERS = {"gradient_scale": (GRADIENT_SCALE, 1), "schedule": (SCHEDULE, 3)}
 
 
 def accumulate(graph: Graph, gradients: Mapping[str, ValueId]) -> tuple[Graph, dict[str, ValueId]]:
@@ -47,27 +56,23 @@ def updates(
     a moving average, which each new weight enters.
     """
     builder = GraphBuilder(graph)
-    scale = None
+    numbers: dict[str, ValueId] = {}
     if clipping is not None:
-        parameters = {"num_args": len(gradients), **vars(clipping)}
-        scale = builder.value(_SCALE, TensorSpec((1,)), MemoryClass.WORKSPACE)
-        _append(
-            builder,
-            _SCALE,
-            create("_global_norm_scale", parameters),
-            tuple(gradients.values()),
-            (scale,),
-        )
+        prop = create("_global_norm_scale", {"num_args": len(gradients), **vars(clipping)})
+        clipped = builder.value(_CLIPPED_SCALE, TensorSpec((1,)), MemoryClass.WORKSPACE)
+        given = (*gradients.values(), _step_number(builder, "gradient_scale"))
+        _append(builder, _CLIPPED_SCALE, prop, given, (clipped,))
+        numbers["gradient_scale"] = clipped
     for name, grad in gradients.items():
         weight = graph.sources[name]
         spec = graph.spec(weight)
         prop = create(rules[name].operator, rules[name].parameters)
-        known = {"weight": weight, "grad": grad, "gradient_scale": scale}
+        known = {"weight": weight, "grad": grad, **numbers}
         inputs = []
         for argument in prop.list_arguments():
             value = known.get(argument)
-            if value is None and argument == "schedule":
-                value = builder.source(SCHEDULE, TensorSpec((3,)), MemoryClass.IO)
+            if value is None and argument in _STEP_NUMBERS:
+                value = _step_number(builder, argument)
             elif value is None:
                 value = builder.source(f"{name}:{argument}", spec, MemoryClass.OPTIMIZER)
             inputs.append(value)
@@ -77,6 +82,12 @@ def updates(
             prop = create("_moving_average", {"momentum": average})
             append_update(builder, f"{averaged(name)}:update", prop, (before, new_weight))
     return builder.build()
+
+
+def _step_number(builder: GraphBuilder, argument: str) -> ValueId:
+    """Return the tensor of a step's numbers, which the training loop writes."""
+    name, count = _STEP_NUMBERS[argument]
+    return builder.source(name, TensorSpec((count,)), MemoryClass.IO)
 
 
 def append_update(

@@ -63,7 +63,8 @@ class ContextSteps:
             loops=group.executors[0].device.host_loop,
             parts=built.parts,
         )
-        measured, losses = Phase(TRAIN, self._iterator, built.training.metrics), built.model.losses
+        training, losses = built.training, built.model.losses
+        measured = Phase(TRAIN, self._iterator, training.metrics, scale=training.scale)
         first = Replica(group.executors[0], losses, measured, None)
         others = [Replica(each, losses, measured, None, first) for each in group.executors[1:]]
         self._replicas = [first, *others]

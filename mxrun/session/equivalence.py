@@ -268,7 +268,7 @@ def _comparison(built: ModelDefinition, steps: Steps) -> Comparison:
     updates = {
         name: {
             "operator": rule.operator,
-            "parameters": dict(rule.parameters),
+            "parameters": {**rule.parameters, "rescale_grad": built.full_scale},
             "states": len(create(rule.operator, rule.parameters).list_outputs()) - 1,
         }
         for name, rule in training.rules.items()

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.lower import RANDOM_STATE
-from mxrun.graph.update_rule import SCHEDULE
+from mxrun.graph.update_rule import GRADIENT_SCALE, SCHEDULE
 from mxrun.runtime.random import key_of
 from mxrun.train.initializer import initial_value, initialise
 
@@ -22,6 +22,8 @@ def zero_pinned(executor: Executor, built: ModelDefinition) -> None:
         executor.tensor(RANDOM_STATE).write((key_of(f"{built.config.seed}"), 0, 0))
     if SCHEDULE in plan.specs:
         executor.tensor(SCHEDULE).write((built.training.optimizer.lr, 1, 1))
+    if GRADIENT_SCALE in plan.specs:
+        executor.tensor(GRADIENT_SCALE).write((built.full_scale,))
 
 
 def initialise_pinned(executor: Executor, built: ModelDefinition) -> None:

@@ -222,7 +222,8 @@ class Run:
     def phase(self, name: str, role: str, partial: tuple[str, ...] = ()) -> Phase:
         """Return one phase with its iterator and metrics."""
         weights = self.class_weights if role == "train" else None
-        return Phase(name, self.iterators[role], self.built.training.metrics, partial, weights)
+        training = self.built.training
+        return Phase(name, self.iterators[role], training.metrics, partial, weights, training.scale)
 
     def read_batches(self) -> None:
         """Read the first batch of each data set. Raises UserError if that fails."""
@@ -300,6 +301,7 @@ class Run:
             ),
             config_sha256=config.sha256(self.keys_of_length),
             inference_sha256=config.inference_sha256(),
+            gradient_divisor=self.built.training.scale.divisor,
             data=self.fingerprints(),
             classes=self.datasets["train"].classes,
             columns=self.datasets["train"].columns,

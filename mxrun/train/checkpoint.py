@@ -29,6 +29,7 @@ from mxrun.base.files import report_write_errors, sync_folder
 from mxrun.base.params import Parameters, Positive, check
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.train.files import canonical_json, remove
+from mxrun.train.gradient_scale import Divisor
 from mxrun.train.progress import Count, Progress
 
 PARAMETERS_FILE = "parameters.safetensors"
@@ -96,6 +97,10 @@ class RunState(Parameters):
     )
     inference_sha256: Sha256 = Field(
         description="The SHA-256 of the config's keys that affect inference."
+    )
+    gradient_divisor: Divisor = Field(
+        default="batch size",
+        description="Divisor of the gradients, unless the config says so: rescale_grad's default.",
     )
     data: dict[str, Sha256] = Field(description="The SHA-256 of each data set read, by its role.")
     classes: tuple[str, ...] = Field(

@@ -52,7 +52,7 @@ class StepRunner(Protocol):
         """Run and measure the evaluation program on the first `count` contexts."""
 
     def exchange(self) -> None:
-        """Sum the gradients of several contexts, as TRAIN does before the update."""
+        """Sum and scale the gradients of several contexts, as TRAIN does before the update."""
 
 
 class SingleContext:
@@ -103,6 +103,7 @@ class SingleContext:
         self._error = None
         try:
             replica.load(*self._next)
+            replica.scale_gradients()
         except BaseException as error:  # noqa: BLE001 - raised again by `_run`
             # As the operation's failure it would make the state unusable, which is unchanged.
             self._error = error
@@ -184,7 +185,9 @@ class DataParallel:
             self._measure(number, replica.measure_evaluation, EVALUATE)
             for number, replica in enumerate(replicas)
         ]
-        self._exchanges = [self._exchange(number) for number in range(len(group.buckets))]
+        exchanges = [self._exchange(number) for number in range(len(group.buckets))]
+        scales = [self._scale(number, replica) for number, replica in enumerate(replicas)]
+        self._before_update = (exchanges, scales)
 
     def load(
         self, replica: Replica, iterator: DataIterator, step: int, part: int, weighted: bool
@@ -211,7 +214,7 @@ class DataParallel:
         """Run a training program on all contexts and measure it; TRAIN also updates parameters."""
         self._push(self._programs[program])
         if program == TRAIN:
-            self._push([self._exchanges])
+            self._push(self._before_update)
         self._push([self._measures[program]])
         if program == TRAIN:
             self._push(self._programs[UPDATE])
@@ -224,8 +227,8 @@ class DataParallel:
         self.wait()
 
     def exchange(self) -> None:
-        """Sum the gradients of all contexts, as TRAIN does before the update."""
-        self._push([self._exchanges])
+        """Sum and scale the gradients of all contexts, as TRAIN does before the update."""
+        self._push(self._before_update)
         self.wait()
 
     def _push(self, groups: Sequence[Sequence[EngineOperator]]) -> None:
@@ -239,6 +242,19 @@ class DataParallel:
             lambda _: replica.load(*self._next[number]),
             updates=[self._batches[number], self._read],
             name="load",
+            context=self._group.contexts[number],
+        )
+
+    def _scale(self, number: int, replica: Replica) -> EngineOperator:
+        """Return the operator that tells context `number` the scale of its gradients.
+
+        It comes after the loading of all contexts, whose records it counts.
+        """
+        return self._engine.new_operator(
+            lambda _: replica.scale_gradients(),
+            [self._read],
+            updates=[self._batches[number]],
+            name="scale gradients",
             context=self._group.contexts[number],
         )
 

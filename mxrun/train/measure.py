@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from mxrun.graph.phases import bucket_phase
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.train.class_weights import ClassWeights
+from mxrun.train.gradient_scale import GradientScale
 from mxrun.train.metric_kind import CROSS_ENTROPY, Figure, MetricKind, Metrics
 from mxrun.train.predictions import Array, Task
 
@@ -27,7 +28,7 @@ class LossTensors:
 
     label_classes: how the loss reads its label as class numbers, even if its output predicts no
     classes. equal_metric: the metric that is the mean of this loss by definition; empty if there is
-    none.
+    none. averages_gradient: whether its gradient is a mean over the batch, not a sum.
     """
 
     name: str
@@ -38,6 +39,7 @@ class LossTensors:
     regression: Regression | None = None
     label_classes: Classification | None = None
     equal_metric: str = ""
+    averages_gradient: bool = False
 
     @property
     def task(self) -> Classification | Regression | None:
@@ -57,7 +59,7 @@ class Phase:
     """Phase with its data and metrics; each metric is measured for all losses that it supports.
 
     `partial` are further programs that run some of its batches. `class_weights`: those of its
-    loss, if any; metrics are not weighted.
+    loss, if any; metrics are not weighted. `scale`: that of the gradients in training.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Phase:
     metrics: Collection[MetricKind]
     partial: tuple[str, ...] = ()
     class_weights: ClassWeights | None = None
+    scale: GradientScale = field(default_factory=GradientScale)
 
 
 class MeasuredLoss:

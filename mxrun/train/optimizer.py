@@ -24,34 +24,24 @@ class Multipliers:
     weight_decay: float | None = None
 
 
-def update_rule(
-    optimizer: Optimizer, parameter_name: str, multipliers: Multipliers, batch_size: int
-) -> UpdateRule:
-    """Return the update of one parameter.
-
-    `batch_size` is the number of samples whose gradients are summed in one update.
-    """
+def update_rule(optimizer: Optimizer, parameter_name: str, multipliers: Multipliers) -> UpdateRule:
+    """Return the update of one parameter."""
     operator, parameters = optimizer.operator()
     decay = multipliers.weight_decay
     if decay is None:
         decay = 0.0 if parameter_name.endswith(_NOT_DECAYED) else 1.0
-    rescale = 1 / batch_size if optimizer.rescale_grad is None else optimizer.rescale_grad
     common = {
         **optimizer.rates(multipliers.learning_rate),
         "wd": optimizer.wd * decay,
-        "rescale_grad": rescale,
         "clip_gradient": bound_of(optimizer.clip_gradient),
         "scheduled": True,
-        "scaled": optimizer.clip_global_norm is not None,
+        "scaled": True,
     }
     return UpdateRule(operator, {**common, **parameters})
 
 
-def update_rules(
-    optimizer: Optimizer, trained: Mapping[str, Multipliers], batch_size: int
-) -> dict[str, UpdateRule]:
+def update_rules(optimizer: Optimizer, trained: Mapping[str, Multipliers]) -> dict[str, UpdateRule]:
     """Return the update of each trained parameter, in the given order."""
     return {
-        name: update_rule(optimizer, name, multipliers, batch_size)
-        for name, multipliers in trained.items()
+        name: update_rule(optimizer, name, multipliers) for name, multipliers in trained.items()
     }

@@ -12,10 +12,11 @@ from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.lower import RANDOM_STATE
 from mxrun.graph.phases import bucket_phase
-from mxrun.graph.update_rule import SCHEDULE
+from mxrun.graph.update_rule import GRADIENT_SCALE, SCHEDULE
 from mxrun.io.loading.batch import Batch
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.train.class_weights import RowWeights
+from mxrun.train.gradient_scale import GradientCounter
 from mxrun.train.host_arrays import HostArrays, slots
 from mxrun.train.measure import LossTensors, Measure, Phase
 
@@ -42,7 +43,8 @@ class Replica:
     """Executor whose slots a loop fills, and whose results it measures.
 
     The slots hold `batch`: a batch, or part of one; with buckets its sequences may be shorter than
-    the longest. The sums over batches are shared by all replicas of a loop and by all lengths.
+    the longest. The sums over batches are shared by all replicas of a loop and by all lengths, and
+    so is the number of records in a step.
     """
 
     def __init__(
@@ -65,6 +67,10 @@ class Replica:
             for length, tensors in (buckets or {}).items()
         }
         self._schedule = executor.tensor(SCHEDULE).mirror()
+        self._scale = executor.tensor(GRADIENT_SCALE).mirror()
+        self._counter: GradientCounter = (
+            GradientCounter(train.scale) if first is None else first._counter
+        )
         named = executor.plan.specs
         self._random = executor.tensor(RANDOM_STATE).mirror() if RANDOM_STATE in named else None
         self._sums = _ranges(executor, MemoryClass.GRADIENTS)
@@ -138,6 +144,11 @@ class Replica:
         self._schedule.array[...] = rates
         self._schedule.store()
 
+    def scale_gradients(self) -> None:
+        """Write the factor of the gradients of all parts that were loaded since `clear_sums`."""
+        self._scale.array[0] = self._counter.factor
+        self._scale.store()
+
     def load(self, iterator: DataIterator, step: int, part: int, weighted: bool) -> None:
         """Load the next batch of an iterator, and set the position in the random streams.
 
@@ -152,6 +163,7 @@ class Replica:
         view = self._view
         self.batch = batch = iterator.next_into(view.slots.arrays)
         assert batch is not None
+        self._counter.add(batch.valid)
         if weighted and view.row_weights is not None:
             view.row_weights.write(batch.valid)
         view.slots.store()
@@ -168,7 +180,8 @@ class Replica:
         self._view.evaluation.update(self.batch.valid)
 
     def clear_sums(self) -> None:
-        """Set the sums of gradients to zero."""
+        """Set the sums of gradients, and of the records behind them, to zero."""
+        self._counter.clear()
         for begin, end in self._sums:
             self.executor.device.fill(self.executor.memory, begin, end, 0)
 

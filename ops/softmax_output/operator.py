@@ -108,6 +108,11 @@ class SoftmaxOutputProperty(LabelledLossProperty[SoftmaxOutputParameters]):
         """True unless normalization is null: gradients are divided by a count over the batch."""
         return self.parameters.normalization != "null"
 
+    def averages_gradient(self, in_shapes: Sequence[Shape]) -> bool:
+        """True unless normalization is null or labels are probabilities, which it ignores."""
+        data, label, *_ = in_shapes
+        return self.parameters.normalization != "null" and label != data
+
     def classification(self, data: Shape, label: Shape) -> Classification:
         """Classes along rows, the last axis (preserve_shape) or axis 1 (multi_output).
 

@@ -124,7 +124,7 @@ def test_F2_small_networks_fit_into_the_least_that_is_found(network: str) -> Non
 def test_F2_clipping_and_accumulated_gradients_keep_their_bits() -> None:
     options = {
         "phases": (TRAIN, ACCUMULATE, EVALUATE),
-        "clipping": Clipping(0.5, 1 / BATCH),
+        "clipping": Clipping(0.5),
     }
     plain = plan_of(deep(), **options)
     plan = plan_of(deep(), **options, budget=Budget(share=0.7))

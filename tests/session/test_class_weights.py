@@ -79,8 +79,8 @@ def expected(weights: Array, accumulate: int = 1) -> tuple[list[float], Array]:
             total += float((w * -np.log(p[np.arange(len(y)), y])).sum())
             mass += float(w.sum())
             gradient = (p - np.eye(3)[y]) * w[:, None]
-            weight = weight - RATE * gradient.T @ x / (BATCH * accumulate)
-            bias = bias - RATE * gradient.sum(axis=0) / (BATCH * accumulate)
+            weight = weight - RATE * gradient.T @ x / len(y)
+            bias = bias - RATE * gradient.sum(axis=0) / len(y)
         losses.append(total / mass)
     return losses, weight
 

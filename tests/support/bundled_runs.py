@@ -10,7 +10,7 @@ from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
-from mxrun.graph.update_rule import SCHEDULE
+from mxrun.graph.update_rule import GRADIENT_SCALE, SCHEDULE
 from mxrun.session.planning import load
 from mxrun.train.initializer import initial_value
 
@@ -50,4 +50,5 @@ def executor_of(built: ModelDefinition, **options: Any) -> Executor:
         executor.tensor(name).write(value)
     if SCHEDULE in executor.plan.specs:
         executor.tensor(SCHEDULE).write((built.training.optimizer.lr, 0, 0))
+        executor.tensor(GRADIENT_SCALE).write((built.full_scale,))
     return executor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -28,22 +27,21 @@ MXNETS_RATES = {
 
 
 def test_without_momentum_there_is_no_state() -> None:
-    rule = update_rule(Sgd(lr=0.1, wd=1e-4), "fc1_weight", EACH, batch_size=64)
+    rule = update_rule(Sgd(lr=0.1, wd=1e-4), "fc1_weight", EACH)
     assert rule == UpdateRule(
         "sgd_update",
         {
             "lr": 1.0,
             "wd": 1e-4,
-            "rescale_grad": 1 / 64,
             "clip_gradient": -1.0,
             "scheduled": True,
-            "scaled": False,
+            "scaled": True,
         },
     )
 
 
 def test_momentum_takes_the_update_with_a_state() -> None:
-    rule = update_rule(Sgd(momentum=0.9), "fc1_weight", EACH, batch_size=1)
+    rule = update_rule(Sgd(momentum=0.9), "fc1_weight", EACH)
     assert rule.operator == "sgd_mom_update"
     assert rule.parameters["momentum"] == 0.9
 
@@ -53,17 +51,17 @@ def test_momentum_takes_the_update_with_a_state() -> None:
     [("fc1_weight", 0.5), ("fc1_bias", 0), ("bn_gamma", 0), ("bn_beta", 0), ("table", 0.5)],
 )
 def test_decay_spares_biases_gammas_and_betas(name: str, decay: float) -> None:
-    assert update_rule(Sgd(wd=0.5), name, EACH, 1).parameters["wd"] == decay
+    assert update_rule(Sgd(wd=0.5), name, EACH).parameters["wd"] == decay
 
 
 @pytest.mark.parametrize("name", ["fc1_weight", "fc1_bias"])
 def test_multipliers_say_otherwise(name: str) -> None:
-    rule = update_rule(Sgd(wd=0.5), name, Multipliers(learning_rate=10.0, weight_decay=2.0), 1)
+    rule = update_rule(Sgd(wd=0.5), name, Multipliers(learning_rate=10.0, weight_decay=2.0))
     assert (rule.parameters["lr"], rule.parameters["wd"]) == (10.0, 1.0)
 
 
 def test_adamws_decay_follows_the_rate_multiplier() -> None:
-    rule = update_rule(AdamW(wd=0.5), "fc1_weight", Multipliers(learning_rate=10.0), 1)
+    rule = update_rule(AdamW(wd=0.5), "fc1_weight", Multipliers(learning_rate=10.0))
     assert {key: rule.parameters[key] for key in ("lr", "eta", "wd")} == {
         "lr": 1.0,
         "eta": 10.0,
@@ -71,14 +69,14 @@ def test_adamws_decay_follows_the_rate_multiplier() -> None:
     }
 
 
-def test_rescaling_and_clipping_can_be_given() -> None:
-    rule = update_rule(Sgd(rescale_grad=1.0, clip_gradient=0.25), "fc1_weight", EACH, 64)
-    assert (rule.parameters["rescale_grad"], rule.parameters["clip_gradient"]) == (1.0, 0.25)
+def test_clipping_can_be_given() -> None:
+    rule = update_rule(Sgd(clip_gradient=0.25), "fc1_weight", EACH)
+    assert rule.parameters["clip_gradient"] == 0.25
 
 
 def test_every_trained_parameter_gets_a_rule_in_order() -> None:
     trained = {"b_weight": EACH, "a_bias": Multipliers(learning_rate=2.0)}
-    rules = update_rules(Sgd(), trained, batch_size=8)
+    rules = update_rules(Sgd(), trained)
     assert list(rules) == ["b_weight", "a_bias"]
     assert rules["a_bias"].parameters["lr"] == 2.0
 
@@ -107,17 +105,16 @@ def test_the_operators_take_the_rules(
 ) -> None:
     common = {"wd": 1e-4, "clip_gradient": 1.0, "clip_global_norm": norm}
     optimizer = OPTIMIZERS.get(name).model_validate({**own, **common})
-    rule = update_rule(optimizer, "fc1_weight", EACH, 64)
+    rule = update_rule(optimizer, "fc1_weight", EACH)
     assert rule.operator == operator
-    scale = () if norm is None else ("gradient_scale",)
     prop = create(rule.operator, rule.parameters)
-    assert prop.list_arguments() == ("weight", "grad", *states, *scale, "schedule")
+    assert prop.list_arguments() == ("weight", "grad", *states, "gradient_scale", "schedule")
     assert prop.list_mutated_inputs() == {0: 0, **{2 + i: 1 + i for i in range(len(states))}}
 
 
 @pytest.mark.parametrize("name", list(OPTIMIZERS))
 def test_the_update_of_every_optimizer_takes_its_fields_and_the_step(name: str) -> None:
-    rule = update_rule(OPTIMIZERS.get(name).model_validate({}), "fc1_weight", EACH, 64)
+    rule = update_rule(OPTIMIZERS.get(name).model_validate({}), "fc1_weight", EACH)
     arguments = create(rule.operator, rule.parameters).list_arguments()
     assert (arguments[:2], arguments[-1]) == (("weight", "grad"), "schedule")
 
@@ -159,11 +156,6 @@ def test_a_decay_that_would_not_act_is_refused() -> None:
     assert problems[0].problem.endswith(
         "wd_lh requires momentum; without momentum, wd has the same effect"
     )
-
-
-def test_numbers_stay_exact() -> None:
-    rule = update_rule(Sgd(), "fc1_weight", EACH, batch_size=3)
-    assert np.float32(rule.parameters["rescale_grad"]) == np.float32(1 / 3)
 
 
 @pytest.mark.parametrize("name", list(OPTIMIZERS))

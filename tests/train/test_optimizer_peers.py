@@ -128,7 +128,7 @@ def start() -> tuple[Array, Array]:
 def ours(name: str, parameters: Mapping[str, Any], implementation: Implementation) -> list[Array]:
     """Return mxrun's weight after every step; the gradient is the sum of two samples'."""
     optimizer = OPTIMIZERS.get(name).model_validate(parameters)
-    rule = update_rule(optimizer, "fc1_weight", Multipliers(), batch_size=2)
+    rule = update_rule(optimizer, "fc1_weight", Multipliers())
     prop = create(rule.operator, rule.parameters)
     weight, gradients = start()
     kept = [weight, *(np.zeros_like(weight) for _ in prop.list_outputs()[1:])]
@@ -136,7 +136,8 @@ def ours(name: str, parameters: Mapping[str, Any], implementation: Implementatio
     for step, gradient in enumerate(gradients, 1):
         schedule = np.array([optimizer.lr, *optimizer.corrections(step)], np.float32)
         blank = [np.full_like(weight, np.nan) for _ in kept]
-        run = forward(implementation, prop, [kept[0], gradient, *kept[1:], schedule], blank)
+        inputs = [kept[0], gradient, *kept[1:], np.float32([0.5]), schedule]
+        run = forward(implementation, prop, inputs, blank)
         assert run is not None
         kept = run.outputs
         weights.append(kept[0])
@@ -145,7 +146,7 @@ def ours(name: str, parameters: Mapping[str, Any], implementation: Implementatio
 
 def compare(name: str, parameters: Mapping[str, Any], theirs: list[Any]) -> None:
     optimizer = OPTIMIZERS.get(name).model_validate(parameters)
-    rule = update_rule(optimizer, "fc1_weight", Multipliers(), 2)
+    rule = update_rule(optimizer, "fc1_weight", Multipliers())
     for implementation in all_implementations(create(rule.operator, rule.parameters)):
         for got, want in zip(ours(name, parameters, implementation), theirs, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
@@ -184,7 +185,8 @@ def test_gradients_scaled_to_a_norm_equal_mxnets(index: int) -> None:
     parameters = {"num_args": STEPS, "max_norm": NORMS[index]}
     prop = create("_global_norm_scale", parameters)
     for implementation in all_implementations(prop):
-        run = forward(implementation, prop, list(gradients), [np.zeros(1, np.float32)])
+        inputs = [*gradients, np.ones(1, np.float32)]
+        run = forward(implementation, prop, inputs, [np.zeros(1, np.float32)])
         assert run is not None
         theirs = mxnets_weights()[len(AGAINST_MXNET) + index]
         np.testing.assert_allclose(gradients * run.outputs[0], theirs, rtol=1e-6)

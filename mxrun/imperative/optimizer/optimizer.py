@@ -13,7 +13,7 @@ from mxrun.base.params import check
 from mxrun.imperative.arrays.creation import array, zeros
 from mxrun.imperative.arrays.ndarray import NDArray
 from mxrun.imperative.calls.invoke import invoke
-from mxrun.operator.optimizer import OPTIMIZERS, bound_of
+from mxrun.operator.optimizer import BATCH_SIZE, OPTIMIZERS, bound_of
 from mxrun.operator.optimizer import Optimizer as UpdateRule
 from mxrun.operator.optimizer_property import OptimizerProperty
 from mxrun.operator.register import OPERATORS, AnyProperty
@@ -50,7 +50,8 @@ class ImperativeOptimizer:
         begin_num_update: int = 0,
     ) -> None:
         self.name, self.rule, self.lr = name, rule, rule.lr
-        self.rescale_grad = 1.0 if rule.rescale_grad is None else rule.rescale_grad
+        given = rule.rescale_grad
+        self.rescale_grad = given if isinstance(given, float) else 1.0
         self.lr_scheduler = lr_scheduler
         self.idx2name = dict(param_idx2name or {})
         self.begin_num_update = self.num_update = begin_num_update
@@ -164,6 +165,9 @@ def create(
     if "lr" in parameters:
         hint = "did you mean 'learning_rate'?"
         raise UserError(Diagnostic(f"{name} has no parameter 'lr'", hint=hint))
+    if parameters.get("rescale_grad") == BATCH_SIZE:
+        hint = "give the number, such as 1 / 64"
+        raise UserError(Diagnostic("an updater does not know the batch size", hint=hint))
     if parameters.get("clip_global_norm") is not None:
         hint = "scale the gradients before the updates"
         raise UserError(Diagnostic("an updater sees one gradient at a time", hint=hint))

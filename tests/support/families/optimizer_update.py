@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from operator_row import Reference, Row, rows
+from operator_row import Reference, Row, Values, rows
 
 Array = npt.NDArray[Any]
 # (parameters, weight, rescaled gradient, states, rate, schedule) -> new weight, new states.
@@ -142,9 +142,11 @@ def ftrl(p: Any, w: Any, g: Any, states: list[Any], rate: Any, schedule: Any) ->
 
 
 def global_norm_scale(p: Any, inputs: list[Array]) -> list[Array]:
-    """Return the scale for the norm of all elements as one vector."""
-    norm = math.hypot(*(p.rescale_grad * float(x) for grad in inputs for x in grad.flat))
-    return [np.array([min(1, p.max_norm / (norm + 1e-8))], inputs[0].dtype)]
+    """Return the scale, lowered for the norm of all scaled elements as one vector."""
+    *grads, scale = inputs
+    given = float(scale[0])
+    norm = math.hypot(*(given * float(x) for grad in grads for x in grad.flat))
+    return [np.array([given * min(1, p.max_norm / (norm + 1e-8))], scale.dtype)]
 
 
 def moving_average(p: Any, inputs: list[Array]) -> list[Array]:
@@ -161,6 +163,11 @@ def squares(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> 
 def small(random: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
     """Return averages whose squares are below all values of `squares`."""
     return random.uniform(-0.5, 0.5, shape).astype(dtype)
+
+
+def constant(value: float) -> Values:
+    """Return a function of values that are all the same."""
+    return lambda random, shape, dtype: np.full(shape, value, dtype)
 
 
 def update_rows(operator: str, *cases: dict[str, object], **more: Any) -> list[Row]:
@@ -302,16 +309,17 @@ ROWS: list[Row] = [
             "_global_norm_scale",
             {"num_args": 1 + len(more), **own},
             shape,
-            more,
+            {**more, "gradient_scale": (1,)},
+            values={"gradient_scale": constant(scale)},
             peers=(),
             no_peer="Elsewhere it is a function of the trainer, no operator.",
         )
-        for own, shape, more in (
-            ({"max_norm": 1.0}, (3, 4), {}),
-            ({"max_norm": 100.0}, (3, 4), {"grad1": (5,)}),
-            ({"max_norm": 0.5, "rescale_grad": 0.125}, (7,), {"grad1": (2, 3), "grad2": (1,)}),
-            ({"max_norm": 0.0}, (1025,), {"grad1": (1024,)}),
-            ({"max_norm": 3.0, "rescale_grad": -2.0}, (50003,), {"grad1": (3, 11, 2)}),
+        for own, scale, shape, more in (
+            ({"max_norm": 1.0}, 1.0, (3, 4), {}),
+            ({"max_norm": 100.0}, 1.0, (3, 4), {"grad1": (5,)}),
+            ({"max_norm": 0.5}, 0.125, (7,), {"grad1": (2, 3), "grad2": (1,)}),
+            ({"max_norm": 0.0}, 1.0, (1025,), {"grad1": (1024,)}),
+            ({"max_norm": 3.0}, -2.0, (50003,), {"grad1": (3, 11, 2)}),
         )
     ),
     *rows(
