@@ -54,9 +54,8 @@ class Optimizer(Parameters):
     )
     rescale_grad: Positive | Literal["batch_size"] | None = Field(
         None,
-        description="Factor of every gradient; default: 1 / number of records in the update, or 1 "
-        "if the loss averages its gradient; batch_size: 1 / batch size also for a short batch, "
-        "as in MXNet.",
+        description="Factor of every gradient, or batch_size for 1 / batch size whatever the "
+        "number of records, as in MXNet; default: 1 / number of records in the update.",
         examples=[0.01],
     )
     clip_gradient: Positive | None = Field(

@@ -76,6 +76,8 @@ def test_errors_use_the_names_of_the_arguments() -> None:
         create("sgd", momentun=0.9)
     with pytest.raises(UserError, match="one gradient at a time"):
         create("sgd", clip_global_norm=1.0)
+    with pytest.raises(UserError, match="does not know the batch size"):
+        create("sgd", rescale_grad="batch_size")
     with pytest.raises(UserError, match="got: float and NDArray"):
         mxrun.optimizer.get_updater(create("sgd"))(0, 1.0, nd.ones((2,)))
 

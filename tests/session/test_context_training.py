@@ -199,7 +199,8 @@ SETTINGS = {
     "rolled-over": ("data.last_batch=roll_over", "train.average=0.8"),
     "weighted": ("train.class_weights=[1, 2, 3, 4, 5, 1, 1, 1, 1, 1]",),
     "transformed": ("data.train.transforms=[{pad_crop: {pad: 1}}, flip]", "data.workers=2"),
-    "frozen": ("network.variables={conv1_*: {frozen: true}}",),
+    # With seed 0 a ReLU is so near to 0 that the rounding of sums decides on its gradient.
+    "frozen": ("network.variables={conv1_*: {frozen: true}}", "seed=1"),
 }
 
 
