@@ -34,6 +34,8 @@ _ROLES = {
 }
 _OWN = {
     "optimizer:schedule": "learning-rate schedule",
+    "optimizer:gradient_scale": "gradient scale",
+    "optimizer:clipped_scale": "clipped gradient scale",
     "random:state": "state of the random generator",
 }
 _LAYOUTS = {"onednn": "packed", "channels_last": "channels last", "plain": "row-major"}
