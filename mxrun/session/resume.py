@@ -193,7 +193,6 @@ def state_differences(saved: Manifest, now: RunState) -> list[str]:
         "kernel library": (saved.plan.library, now.plan.library),
         "contexts": (saved.plan.contexts, now.plan.contexts),
         "micro-batches": (saved.plan.micro_batches, now.plan.micro_batches),
-        "divisor of gradients": (saved.gradient_divisor, now.gradient_divisor),
     }
     found = [
         f"{name}: {'none' if a == '' else a} then, {'none' if b == '' else b} now"

@@ -301,7 +301,6 @@ class Run:
             ),
             config_sha256=config.sha256(self.keys_of_length),
             inference_sha256=config.inference_sha256(),
-            gradient_divisor=self.built.training.scale.divisor,
             data=self.fingerprints(),
             classes=self.datasets["train"].classes,
             columns=self.datasets["train"].columns,

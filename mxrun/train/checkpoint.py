@@ -29,7 +29,6 @@ from mxrun.base.files import report_write_errors, sync_folder
 from mxrun.base.params import Parameters, Positive, check
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.train.files import canonical_json, remove
-from mxrun.train.gradient_scale import Divisor
 from mxrun.train.progress import Count, Progress
 
 PARAMETERS_FILE = "parameters.safetensors"
@@ -97,10 +96,6 @@ class RunState(Parameters):
     )
     inference_sha256: Sha256 = Field(
         description="The SHA-256 of the config's keys that affect inference."
-    )
-    gradient_divisor: Divisor = Field(
-        default="batch size",
-        description="Divisor of the gradients, unless the config says so: rescale_grad's default.",
     )
     data: dict[str, Sha256] = Field(description="The SHA-256 of each data set read, by its role.")
     classes: tuple[str, ...] = Field(
@@ -334,8 +329,8 @@ def read_manifest(folder: Path) -> Manifest:
         got = "another or none" if number is None else repr(number)[:40]
         problem = f"cannot use the checkpoint's {path}: another version of mxrun wrote it"
         hint = (
-            "use the mxrun that wrote it, or train again: formats before 4 do not say which inputs "
-            "are images, and so which numbers are scaled"
+            "use the mxrun that wrote it, or train again: runs with formats before 4 do not say "
+            "which inputs are images, and divided gradients by the batch size"
         )
         raise OtherFormat(Diagnostic(problem, None, f"format {FORMAT}", got, hint))
     if not intact:

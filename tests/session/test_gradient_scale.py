@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from commands import digests, refused, result
 from oracles.peer import MXNet, PyTorch
 from peer_scripts import run_in
 from PIL import Image
-from sealed import rewrite
 
 from mxrun.base.errors import UserError
 from mxrun.device.cpu.team import available_cores
@@ -485,16 +483,3 @@ def test_the_factor_is_a_tensor_of_the_plan() -> None:
         plans.append(run.plan.planned_bytes)
         run.close()
     assert len(set(plans)) == 1
-
-
-def test_a_run_that_was_divided_by_the_batch_size_is_not_resumed_otherwise() -> None:
-    """Such as one that an earlier version has saved, whose manifest names no divisor."""
-    written(22)
-    folder, setting = Path(), "train.optimizer.sgd.rescale_grad=batch_size"
-    result("train", "net.yaml", "train.epochs=2", cwd=folder)
-    rewrite(Path("runs/net/checkpoint-6"), gradient_divisor="batch size")
-    before = digests(Path("runs/net"))
-    text = refused("train", "net.yaml", "--resume", cwd=folder)
-    assert "divisor of gradients: batch size then, records now" in text
-    assert digests(Path("runs/net")) == before
-    result("train", "net.yaml", "--resume", "--allow-changes", setting, cwd=folder)
