@@ -302,7 +302,7 @@ def test_inference_is_of_the_network_that_was_trained(
 def test_a_run_of_another_version_is_refused_once(project: Path) -> None:
     """One message for all manifests: nothing but their version is known."""
     for step in (10, 20):
-        rewrite(project / f"runs/one/checkpoint-{step}", format=2)
+        rewrite(project / f"runs/one/checkpoint-{step}", format=3)
     before = digests(project / "runs")
     for command in (("train", "net.yaml", "--resume"), ("infer", "runs/one", "--split", "train")):
         message = refused(*command, cwd=project)

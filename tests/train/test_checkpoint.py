@@ -106,7 +106,7 @@ def test_the_manifest_says_what_the_files_are(tmp_path: Path) -> None:
         size = (folder / name).stat().st_size
         assert manifest["files"][name] == {"bytes": size, "sha256": found[name]}
     assert text == json.dumps(manifest, sort_keys=True, separators=(",", ":")) + "\n"
-    assert manifest["format"] == 3
+    assert manifest["format"] == 4
 
 
 def test_a_failed_write_names_the_file_and_leaves_nothing(
@@ -209,7 +209,7 @@ def test_damaged_files_are_named(saved: Path, name: str, damage: str) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"format": 2},
+        {"format": 3},
         {"format": None, "format_version": 2},
         {"progress": {"step": -1}},
         {"progress": {"step": "12"}},
