@@ -19,6 +19,7 @@ from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs
 from mxrun.io.dataset.registry import register
+from mxrun.io.encodings import ENCODING_DOC, Encoding
 from mxrun.io.paths import PATHS_DOC, Paths, find_files
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.tables.forms import ColumnChoice, Columns, or_auto
@@ -70,6 +71,7 @@ class CsvOptions(Parameters):
         "comma, as found in the first row.",
         examples=[";"],
     )
+    encoding: Encoding | None = Option(default=None, description=ENCODING_DOC, examples=["cp1252"])
 
     @property
     def form(self) -> TableForm:
@@ -80,7 +82,8 @@ class CsvOptions(Parameters):
         columns = None
         if self.columns is not None:
             columns = {key: choice.form for key, choice in self.columns.items()}
-        return TableForm(self.delimiter or "", header, self.data, self.label, columns=columns)
+        form = TableForm(self.delimiter or "", header, self.data, self.label, columns=columns)
+        return replace(form, encoding=self.encoding or "")
 
 
 def follow(

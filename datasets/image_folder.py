@@ -12,6 +12,7 @@ from pydantic import Field as Option
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.base.params import Parameters
+from mxrun.base.utf8 import valid_text
 from mxrun.io.dataset.classes import class_key
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs
@@ -114,10 +115,11 @@ def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
     labels: list[int] = []
     left_out = _LeftOut([], [])
     for name in _names(folder):
-        classes.setdefault(class_key(name), name)
+        shown = valid_text(name)
+        classes.setdefault(class_key(shown), shown)
         found = _images(folder / name, left_out)
         images += found
-        labels += [list(classes).index(class_key(name))] * len(found)
+        labels += [list(classes).index(class_key(shown))] * len(found)
     empty = set(range(len(classes))) - set(labels)
     if not images:
         expected = "a subfolder for each class, with images in it"

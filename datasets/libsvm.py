@@ -60,7 +60,7 @@ def read(options: LibsvmOptions, split: str, inputs: Inputs) -> Dataset:
         form = LabelForm(options.separator, options.classes or names)
     fields, classes = label_fields(labels, inputs, records.locate, form)
     fields["data"] = Field(data.reshape(-1, *shape))
-    return Dataset("libsvm", fields, classes, split)
+    return Dataset("libsvm", fields, classes, split, notes=records.notes)
 
 
 def _class_names(labels: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:

@@ -10,6 +10,7 @@ from pydantic import StringConstraints
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.registry import register
+from mxrun.io.encodings import ENCODING_DOC, Encoding
 from mxrun.io.paths import PATHS_DOC, Paths, find_files
 from mxrun.io.text.labelled import LabelledTextOptions, labelled_dataset
 from mxrun.io.text.lines import LineForm, read_texts
@@ -21,7 +22,7 @@ class TextLinesOptions(LabelledTextOptions):
     """Files, their columns, tokens and labels."""
 
     path: Paths = Option(
-        description="The texts, UTF-8: lines of a label, a tab and a text; a table (.csv, .tsv); "
+        description="The texts: lines of a label, a tab and a text; a table (.csv, .tsv); "
         "or JSON objects, one a line (.jsonl). " + PATHS_DOC.format(suffix="txt"),
         examples=["messages.txt", "reviews.csv"],
     )
@@ -36,6 +37,7 @@ class TextLinesOptions(LabelledTextOptions):
         "table, one character; default: a tab, and in a table what its first row has.",
         examples=[";"],
     )
+    encoding: Encoding | None = Option(default=None, description=ENCODING_DOC, examples=["cp1252"])
     text: _Column | None = Option(
         default=None,
         description="The column or key of the text, by name or by number from 0; default: text, "
@@ -53,9 +55,8 @@ class TextLinesOptions(LabelledTextOptions):
     def lines(self) -> LineForm:
         """Form of the files."""
         label = None if self.label == "" else self.label
-        return LineForm(
-            self.form, self.delimiter or "", self.text, label, labelled=self.label is not None
-        )
+        columns = (self.delimiter or "", self.text, label)
+        return LineForm(self.form, *columns, self.label is not None, self.encoding or "")
 
 
 @register("text_lines", TextLinesOptions, ("all",))

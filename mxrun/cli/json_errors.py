@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, MxrunError, Stopped, UserError
+from mxrun.base.utf8 import valid_text
 
 OUT_OF_MEMORY = (
     '{"error": {"diagnostics": [], "kind": "memory", "message": "out of memory"}, "exit_code": 2}\n'
@@ -52,7 +53,7 @@ def _write(kind: str, message: str, diagnostics: Sequence[Diagnostic], exit_code
 
     error = {
         "kind": kind,
-        "message": message,
+        "message": valid_text(message),
         "diagnostics": [_as_json(each) for each in diagnostics],
     }
     line = json.dumps({"error": error, "exit_code": exit_code})
@@ -67,12 +68,12 @@ def _write(kind: str, message: str, diagnostics: Sequence[Diagnostic], exit_code
 def _as_json(problem: Diagnostic) -> dict[str, Any]:
     place = problem.place
     return {
-        "message": problem.problem,
-        "file": place.file if place else None,
+        "message": valid_text(problem.problem),
+        "file": valid_text(place.file) if place else None,
         "line": place.line if place else None,
         "column": place.column if place else None,
-        "expected": problem.expected or None,
-        "got": problem.got or None,
-        "hint": problem.hint or None,
-        "chain": list(problem.chain),
+        "expected": valid_text(problem.expected) or None,
+        "got": valid_text(problem.got) or None,
+        "hint": valid_text(problem.hint) or None,
+        "chain": list(map(valid_text, problem.chain)),
     }

@@ -26,6 +26,7 @@ from mxrun.io.dataset.pixels import (
     unit_values,
     values_text,
 )
+from mxrun.io.encodings import marked_encoding, refuse_compressed
 from mxrun.io.files import read_all_bytes, with_prefix
 from mxrun.io.formats.image_list import names_images
 from mxrun.io.formats.npy import read_npy
@@ -158,7 +159,7 @@ def _records(
         image = EncodedImage(content, str(name), sample.as_stored)
         yield from _image_records(image, sample)
     else:
-        _require_table(content, name)
+        _require_table(content, name, sample.table.encoding)
         if takes_images(spec) and names_images(content):
             hint = f"name the images; to evaluate them by their labels: mxrun evaluate RUN {name}"
             problem, expected = f"{name}: a list of images, not an image", "images or numbers"
@@ -214,8 +215,8 @@ def _header_hint(form: TableForm) -> str:
     return f"the first row must name the columns: {listed(names)}"
 
 
-def _require_table(content: bytes, name: Path | str) -> None:
-    """Raise UserError for files that are clearly not tables."""
+def _require_table(content: bytes, name: Path | str, encoding: str) -> None:
+    """Raise UserError for files that are clearly not tables; encoding: the one declared."""
     found = hint = ""
     if not content:
         found = "an empty file"
@@ -225,7 +226,8 @@ def _require_table(content: bytes, name: Path | str) -> None:
         found, hint = "an archive", "save one of its arrays as .npy"
     elif content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
         found, hint = "markup, such as SVG or HTML", "convert it to PNG"
-    elif b"\0" in content and not is_zipped(content):
+    elif b"\0" in content and not (is_zipped(content) or marked_encoding(content) or encoding):
+        refuse_compressed(name, content, "an image, a .npy file or a table of numbers")
         found = "binary data of an unknown format"
     if found:
         expected = "an image, a .npy file or a table of numbers"

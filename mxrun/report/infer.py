@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.files import atomic_file
+from mxrun.base.utf8 import valid_text
 from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.report.figures import count_text, metrics_text, records_text
 from mxrun.report.printable import csv_cells
@@ -52,7 +53,7 @@ def write_csv(rows: Iterable[Row], to: Path | None) -> None:
 def _csv_line(values: Sequence[Any]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(csv_cells(values))
-    return text.getvalue().encode("utf-8", "surrogateescape")
+    return valid_text(text.getvalue()).encode()
 
 
 def write_arrays(arrays: Arrays, archive: bool, to: Path | None) -> None:

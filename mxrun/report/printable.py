@@ -9,24 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-# C0 except tab and line feed, DEL and C1, marks that change the direction of text, and surrogates,
-# which stand for bytes that are not UTF-8.
+from mxrun.base.utf8 import valid_text
+
+# C0 except tab and line feed, DEL and C1, and marks that change the direction of text.
 _UNSAFE = (
     *(number for number in range(0x20) if chr(number) not in "\t\n"),
     *range(0x7F, 0xA0),
     *(0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)),
-    *range(0xD800, 0xE000),
 )
 _SPELLED = {number: ascii(chr(number))[1:-1] for number in _UNSAFE}
-# Python decodes a byte of a file name that is not UTF-8 as U+DC00 + byte (surrogateescape).
-_SPELLED |= {0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}
 # A cell that starts with one of these is a formula for spreadsheets.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def printable(text: str) -> str:
     r"""Return the text with control characters escaped as in Python, `\x1b` for escape."""
-    return text.translate(_SPELLED)
+    return valid_text(text).translate(_SPELLED)
 
 
 def csv_cells(values: Iterable[Any]) -> list[Any]:

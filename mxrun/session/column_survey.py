@@ -105,7 +105,7 @@ def why_useless(column: TableColumn, outline: TableOutline) -> str:
 
 def are_decimal_commas(column: TableColumn) -> bool:
     """Return whether the words of a column are numbers with a comma before their decimals."""
-    numbers = {kind: cell_number(kind.encode(errors="replace")) for kind in column.kinds}
+    numbers = {kind: cell_number(kind.encode()) for kind in column.kinds}
     words = [kind for kind, number in numbers.items() if math.isnan(number)]
     return bool(column.words) and all(map(has_decimal_comma, words or [column.word]))
 

@@ -15,6 +15,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS
+from mxrun.io.encodings import marked_encoding
 from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.tables.cells import detected_delimiter
 from mxrun.io.text.lines import LABEL_NAMES, TEXT_NAMES
@@ -59,9 +60,10 @@ def text_dataset_of(path: Path) -> str:
         return ""
     try:
         with path.open("rb") as stream:
-            head = stream.read(_HEAD).decode("utf-8-sig", "replace")
+            content = stream.read(_HEAD)
     except (OSError, ValueError) as error:
         raise unreadable_error(path, error) from error
+    head = content.decode(marked_encoding(content) or "utf-8", "replace")
     lines = [line for line in head.splitlines() if line.strip()][:_MAX_LINES]
     if suffix in _TABLES:
         return TEXT_LINES if lines and _has_text_column(lines) else ""

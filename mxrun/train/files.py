@@ -8,20 +8,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mxrun.base.utf8 import valid_text
+
 
 def canonical_json(value: Mapping[str, Any] | Sequence[Any]) -> str:
     """Return JSON in canonical form: keys sorted, no spaces, ASCII, one line.
 
-    NaN and infinite numbers, which JSON cannot represent, become null.
+    NaN and infinite numbers, which JSON cannot represent, become null, and bytes of names that are
+    not UTF-8 are spelled out.
     """
-    return json.dumps(_finite(value), sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n"
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n"
 
 
-def _finite(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        return valid_text(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

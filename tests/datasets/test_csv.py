@@ -244,30 +244,21 @@ def test_what_divides_the_columns_is_seen(tmp_path, delimiter):
     assert dataset.fields["data"].records.tolist() == [[1, 2], [3, 4]]
 
 
-def test_words_that_differ_in_bytes_that_are_not_utf8_are_two_classes(tmp_path):
-    file = tmp_path / "t.csv"
-    file.write_bytes("ä,ö,kind\n1,2,räd\n3,4,röd\n5,6,blue\n".encode("latin-1"))
-    dataset = open_csv(file, header=True, label="kind")
-    assert dataset.classes == tuple(os.fsdecode(word) for word in (b"blue", b"r\xe4d", b"r\xf6d"))
-    assert dataset.fields["label"].records.tolist() == [1, 2, 0]
-    assert dataset.columns == tuple(os.fsdecode(name) for name in (b"\xe4", b"\xf6"))
-
-
 FINGERPRINT = """
 import sys
 import numpy as np
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
 from mxrun.io.dataset.fingerprint import fingerprint
-classes = bytes.fromhex(sys.argv[1]).decode(errors="surrogateescape").split()
+classes = bytes.fromhex(sys.argv[1]).decode().split()
 print(fingerprint(Dataset("csv", {"label": Field(np.zeros(1, np.int32))}, tuple(classes))))
 """
 
 
-@pytest.mark.parametrize("words", [b"\xc3\xa4 b", b"\xe4 b"])
-def test_the_fingerprint_of_words_is_that_of_every_locale(words):
+def test_the_fingerprint_of_words_is_that_of_every_locale():
     """Tested with file names in another encoding than UTF-8, as in a bare container."""
-    classes = tuple(words.decode(errors="surrogateescape").split())
+    words = "ä b".encode()
+    classes = tuple(words.decode().split())
     here = fingerprint(Dataset("csv", {"label": Field(np.zeros(1, np.int32))}, classes))
     locale = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
     env = {**os.environ, **locale}
@@ -352,7 +343,7 @@ def test_a_cell_in_quotes_that_ends_in_another_line_is_told(tmp_path, text):
     ("content", "message"),
     [
         (b"sep=;\r\n1;2;0\r\n", "a.csv:1: the line names a separator"),
-        ("1,2,0\n".encode("utf-16"), "such as UTF-16, as UTF-8"),
+        ("1,2,0\n".encode("utf-16-le"), "encoding: utf-16le, or convert it: iconv -f UTF-16LE"),
     ],
 )
 def test_what_spreadsheets_write_is_told(tmp_path, content, message):

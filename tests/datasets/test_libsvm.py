@@ -100,7 +100,6 @@ def test_several_files_follow_each_other(tmp_path):
         ("1 qid:3 2:1\n", "ranking"),
         ("1 999999999:1\n", "the index exceeds the network's input"),
         ("1 9999999999:1\n", "not a record"),
-        ("1 1:1\n1 1:2", "the last line has no end"),
         ("", "holds no records"),
     ],
 )
@@ -125,7 +124,11 @@ def test_a_label_that_is_not_finite_is_no_class_among_numbers(tmp_path, label):
         open_libsvm(path)
 
 
-def test_labels_that_differ_in_bytes_that_are_not_utf8_are_two_classes(tmp_path):
-    path = tmp_path / "a.svm"
-    path.write_bytes(b"a\xe9 1:1\na\xe8 1:2\n")
-    assert len(open_libsvm(path).classes) == 2
+def test_blank_lines_are_skipped_and_a_last_line_without_end_is_said(tmp_path):
+    """As scikit-learn's `load_svmlight_file` reads both."""
+    path = write(tmp_path / "a.svm", "0 1:0.5\n  \n\t\r\n#\n1 1:0.75")
+    dataset = open_libsvm(path)
+    assert dataset.fields["data"].records[:, 0].tolist() == [0.5, 0.75]
+    assert dataset.fields["label"].records.tolist() == [0, 1]
+    assert dataset.notes == (f"{path}:5: the last line has no end: the file may be cut there",)
+    assert open_libsvm(write(path, "0 1:0.5\n\n")).notes == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import json
@@ -263,18 +264,30 @@ def test_a_file_beyond_the_limit_is_refused_by_its_size(tmp_path):
         (lambda text: text.encode("utf-32"), "text in UTF-32\n.*iconv -f UTF-32"),
         (lambda text: gzip.compress(text.encode()), "compressed by gzip\n.*gunzip"),
         (lambda text: lzma.compress(text.encode()), "compressed by xz\n.*unxz"),
-        (lambda text: text.encode("latin-1"), "the byte 0xfc\n.*iconv -f LATIN1"),
+        (lambda text: bz2.compress(text.encode()), "compressed by bzip2\n.*bunzip2"),
+        (lambda text: text.encode("cp1252"), "the byte 0xfc\n.*iconv -f CP1252"),
     ],
-    ids=["UTF-16", "UTF-16BE", "UTF-32", "gzip", "xz", "LATIN1"],
+    ids=["UTF-16", "UTF-16BE", "UTF-32", "gzip", "xz", "bzip2", "CP1252"],
 )
 @pytest.mark.parametrize("dataset", ["text", "text_lines"])
 def test_other_encodings_are_recognised(tmp_path, encode, message, dataset):
     path = tmp_path / "a.txt"
     path.write_bytes(encode("x\tüber\n" * 20))
     request = request_dataset(dataset, {"path": str(path)}, "all")
-    with pytest.raises(UserError, match=f"not UTF-8 text\n(.*\n)*.*{message}") as caught:
+    if dataset == "text_lines" and "UTF-" in message:
+        assert texts(open_datasets({"train": request}, INPUTS)["train"]) == ["über"] * 20
+        return
+    with pytest.raises(UserError, match=f"(not UTF-8|not a) text.*\n(.*\n)*.*{message}") as caught:
         open_datasets({"train": request}, INPUTS)
-    assert ("tokens: bytes" in str(caught.value)) == (dataset == "text" and "LATIN1" in message)
+    is_latin = "CP1252" in message
+    assert ("tokens: bytes" in str(caught.value)) == (dataset == "text" and is_latin)
+    assert ("encoding: cp1252" in str(caught.value)) == (dataset == "text_lines" and is_latin)
+
+
+def test_the_encoding_of_texts_is_declared(tmp_path):
+    (tmp_path / "a.csv").write_bytes("text,label\nüber alles,ö\nunter,ä\n".encode("cp1252"))
+    dataset = open_lines(tmp_path / "a.csv", encoding="cp1252")
+    assert (texts(dataset), dataset.classes) == (["über alles", "unter"], ("ä", "ö"))
 
 
 def open_speeches(split: str) -> Dataset:

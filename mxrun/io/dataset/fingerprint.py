@@ -31,5 +31,5 @@ def fingerprint(dataset: Dataset) -> str:
         if lazy.rows is not None:
             digest.update(lazy.rows.astype("<i8").tobytes())
     # Names of folders need not be UTF-8; hash their bytes, so that the locale has no influence.
-    digest.update(" ".join(dataset.classes).encode("utf-8", "surrogateescape"))
+    digest.update(" ".join(dataset.classes).encode())
     return digest.hexdigest()

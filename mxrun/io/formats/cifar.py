@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.encodings import decoded
 from mxrun.io.files import fail, find_file, read_all_bytes
 
 _SHAPE = (3, 32, 32)
@@ -38,7 +39,7 @@ def read_names(folder: Path, name: str, count: int) -> tuple[str, ...]:
     Raises UserError if the file does not hold exactly `count` names.
     """
     path = find_file(folder, name)
-    lines = bytes(read_all_bytes(path)).decode(errors="replace").split("\n")
+    lines = decoded(read_all_bytes(path), path).split("\n")
     names = tuple(line.strip() for line in lines if line.strip())
     if len(names) != count:
         problem = f"{path}: wrong number of class names"

@@ -13,22 +13,23 @@ import numpy as np
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.dataset.fields import Field
+from mxrun.io.encodings import decoded
 from mxrun.io.files import read_all_bytes
 
 SUFFIX = ".classes"
 
 
 def encode_class_names(names: Sequence[str]) -> bytes:
-    """Return the content of the file; raises UserError for a name that is no line, or occurs twice.
+    """Return the content of the file.
 
-    Names of folders that are not UTF-8 keep their bytes.
+    Raises UserError for a name that is no line, or occurs twice.
     """
     for name in names:
         if not name.strip() or name != name.strip() or len(name.splitlines()) > 1:
             problem = f"the class name {name!r} cannot be written as a line"
             raise UserError(Diagnostic(problem, None, "a name without line ends and outer blanks"))
     _check_distinct(names, "the classes")
-    return "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
+    return "".join(f"{name}\n" for name in names).encode()
 
 
 def read_class_names(files: Sequence[Path]) -> tuple[str, ...]:
@@ -37,7 +38,7 @@ def read_class_names(files: Sequence[Path]) -> tuple[str, ...]:
     for file in files:
         path = file.with_suffix(SUFFIX)
         if path.is_file():
-            text = bytes(read_all_bytes(path)).decode("utf-8-sig", "surrogateescape")
+            text = decoded(read_all_bytes(path), path)
             found[path] = tuple(line.strip() for line in text.rstrip().splitlines())
             if not all(found[path]):
                 # Leaving it out would give other names to the classes after it.

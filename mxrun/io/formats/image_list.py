@@ -12,6 +12,7 @@ from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed
+from mxrun.io.encodings import decoded
 from mxrun.io.files import is_hidden, read_all_bytes, unreadable_error
 from mxrun.io.formats.labels import LabelValue
 from mxrun.io.images.kinds import SUFFIXES
@@ -73,10 +74,7 @@ def read_image_list(path: Path, root: Path | None = None) -> ImageList:
     all files are in are left out. Raises UserError naming the line of a row that is incomplete or
     whose file is missing.
     """
-    try:
-        text = bytes(read_all_bytes(path)).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(Diagnostic(f"{path}: byte {error.start}: not UTF-8 text")) from error
+    text = decoded(read_all_bytes(path), path)
     try:
         rows = _rows(text)
     except csv.Error as error:

@@ -6,7 +6,6 @@ LIBSVM's README; MXNet's LibSVMIter counts the indices from 0, LIBSVM from 1.
 
 from __future__ import annotations
 
-import codecs
 import re
 from array import array
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.convert import first_unrepresentable, valid_range
 from mxrun.io.dataset.location import RecordLocation
+from mxrun.io.encodings import decoded
 from mxrun.io.files import check_memory, read_all_bytes
 
 _NUMBER = rb"[-+]?(?:[0-9]{1,40}\.?[0-9]{0,40}|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?"
@@ -36,7 +36,7 @@ class SparseRecords:
     """Records of files, in their order, with only the numbers that are written.
 
     labels: of each record, as written. rows, columns, values: int64 [numbers], int64 [numbers] from
-    0, and float64 [numbers]. places: of each record, its file and line.
+    0, and float64 [numbers]. places: of each record, its file and line. notes: on the files.
     """
 
     labels: Sequence[str]
@@ -44,6 +44,7 @@ class SparseRecords:
     columns: NDArray[np.int64]
     values: NDArray[np.float64]
     places: Sequence[tuple[Path, int]]
+    notes: tuple[str, ...]
 
     @property
     def width(self) -> int:
@@ -91,18 +92,16 @@ def read_libsvm(paths: Sequence[Path], first_index: int) -> SparseRecords:
     Raises UserError naming the line that is no record, or whose indices do not ascend.
     """
     found = _WrittenNumbers()
+    notes: list[str] = []
     for path in paths:
         before = len(found.labels)
-        content = bytes(read_all_bytes(path)).removeprefix(codecs.BOM_UTF8)
-        if content and not content.endswith(b"\n"):
-            line = content.count(b"\n") + 1
-            problem = f"{path}:{line}: the last line has no end, the file may be cut"
-            hint = "append a line end if the file is complete"
-            raise UserError(Diagnostic(problem, None, "a line end after each record", hint=hint))
+        content = decoded(read_all_bytes(path), path).encode()
         for number, text in enumerate(content.split(b"\n"), 1):
             _append(found, path, number, text.removesuffix(b"\r"), first_index)
         if len(found.labels) == before:
             raise UserError(Diagnostic(f"{path}: holds no records", None, "label index:value ..."))
+        if not content.endswith(b"\n"):
+            notes.append(f"{path}:{number}: the last line has no end: the file may be cut there")
     counts = np.array(found.counts, np.int64)
     return SparseRecords(
         found.labels,
@@ -110,15 +109,17 @@ def read_libsvm(paths: Sequence[Path], first_index: int) -> SparseRecords:
         np.array(found.columns, np.int64),
         np.array(found.values, np.float64),
         found.places,
+        tuple(notes),
     )
 
 
 def _append(found: _WrittenNumbers, path: Path, line: int, text: bytes, first: int) -> None:
     """Append the record of a line, if it has one."""
-    record, mark, comment = text.partition(b"#")
-    if not text or (mark and not record.strip() and _LINE.fullmatch(b"0" + comment) is None):
+    record, _, comment = text.partition(b"#")
+    is_record = bool(comment.strip()) and _LINE.fullmatch(b"0" + comment) is not None
+    # A comment that would be a record behind a label is refused: the label may be damaged.
+    if not record.strip() and not is_record:
         return
-    # A line of blanks is refused as well: a damaged one, as a comment that would be a record.
     matched = _LINE.fullmatch(record)
     if matched is None:
         _refuse(path, line, text)
@@ -131,7 +132,7 @@ def _append(found: _WrittenNumbers, path: Path, line: int, text: bytes, first: i
         problem = f"{path}:{line}: the index 0 is below the first one"
         hint = "write first_index: 0 for files that count from 0, as MXNet's"
         raise UserError(Diagnostic(problem, None, f"indices from {first}", "0", hint))
-    found.labels.append(matched["label"].decode("utf-8", "surrogateescape"))
+    found.labels.append(matched["label"].decode())
     found.counts.append(len(indices))
     found.columns.extend(index - first for index in indices)
     found.values.extend(map(float, parts[1::2]))

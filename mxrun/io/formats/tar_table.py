@@ -17,6 +17,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.base.tensor import Shape
 from mxrun.io.dataset.fields import ArrayReader
+from mxrun.io.encodings import decoded
 from mxrun.io.files import fail
 from mxrun.io.formats.byte_file import MAX_OPEN_FILES, ByteFile
 from mxrun.io.formats.content_digest import content_digest
@@ -163,11 +164,7 @@ def _label(file: ByteFile, member: TarMember, layout: TarLayout) -> LabelValue:
     if member.size > _MAX_LABEL_BYTES:
         limit = f"at most {_MAX_LABEL_BYTES:,} bytes"
         raise UserError(Diagnostic(f"{where}: too large for a label", None, limit))
-    content = file.read(member.start, member.size)
-    try:
-        text = content.decode("utf-8-sig").strip()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{where}: not UTF-8 text") from error
+    text = decoded(file.read(member.start, member.size), where).strip()
     if member.name.lower().endswith(f".{_JSON}"):
         return _json_label(text, layout.key, where)
     if not text:

@@ -119,7 +119,7 @@ def _members(record: EncodedRecord) -> dict[str, bytes]:
     """Return the members of a record by extension: the image, and the label if it has one."""
     label = record.class_name or " ".join(f"{number:.9g}" for number in record.label)
     members = {record.extension: record.content}
-    return members | ({"cls": label.encode("utf-8", "surrogateescape")} if label else {})
+    return members | ({"cls": label.encode()} if label else {})
 
 
 def _label_text(label: float) -> str:

@@ -34,8 +34,7 @@ def plain_gap(cell: bytes) -> bytes:
 
 def cell_text(cell: bytes) -> str:
     """Return a cell's text without enclosing quotes."""
-    # Words that differ only in bytes that are not UTF-8 must remain different.
-    text = cell.decode(errors="surrogateescape").strip()
+    text = cell.decode().strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         return text[1:-1].replace('""', '"').strip()
     return text

@@ -342,5 +342,5 @@ def _of_array(column: EncodedColumn, values: NDArray[Any], where: str) -> Featur
 
 def _is_missing(value: object) -> bool:
     if isinstance(value, str):
-        return is_gap(value.encode(errors="surrogateescape"))
+        return is_gap(value.encode(errors="surrogatepass"))
     return value is None or value != value

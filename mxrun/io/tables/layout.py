@@ -35,7 +35,8 @@ class TableForm:
     missing, and is skipped. columns: treatment of data columns by name, number or pattern; None if
     all are numbers, read as they are. forms: the treatment of each column in `data`, in its order,
     instead of `columns`. dtype: of numbers that are read as they are. unique:
-    whether the columns that are read need different names.
+    whether the columns that are read need different names. encoding: the one declared; empty for
+    that of the file's mark, or UTF-8.
     """
 
     delimiter: str = ""
@@ -48,6 +49,7 @@ class TableForm:
     forms: tuple[ColumnForm, ...] = ()
     dtype: str = "float64"
     unique: bool = True
+    encoding: str = ""
 
     @property
     def is_plain(self) -> bool:

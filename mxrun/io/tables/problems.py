@@ -48,16 +48,16 @@ class CellProblems:
 
     def add_width(self, block: RowBlock, at: int, count: int, width: int, name: str) -> None:
         """Add a row that has another number of columns."""
-        where = f"{name}:{block.lines[at]}:{count}: byte {block.byte(at)}"
+        where = block.where(name, at, count)
         problem = f"{where}: the number of columns differs from the first row's"
         self._add(Diagnostic(problem, None, f"{width} columns", str(count)))
 
     def add_open_quote(self, block: RowBlock, at: int, column: int, name: str) -> None:
         """Add a row whose last cell begins with a quote that the row does not close."""
-        where = f"{name}:{block.lines[at]}:{column}: byte {block.byte(at)}"
+        where = block.where(name, at, column)
         problem = f"{where}: the cell in quotes does not end in this line"
         hint = "line breaks within cells are not supported: replace them, or close the quote"
-        got = repr(block.rows[at].decode(errors="replace").strip()[-40:])
+        got = repr(block.rows[at].decode().strip()[-40:])
         self._add(Diagnostic(problem, None, "a row in one line", got, hint))
 
     def add_cells(
@@ -72,10 +72,8 @@ class CellProblems:
         """Add refused cells; is_start: whether the block is the first one of the table."""
         for at in refused.rows:
             row = cells[at]
-            byte = block.byte(at) + sum(
-                len(each) + len(layout.divider) for each in row[: refused.column]
-            )
-            where = f"{name}:{block.lines[at]}:{refused.column + 1}: byte {byte}"
+            skipped = sum(len(each) + len(layout.divider) for each in row[: refused.column])
+            where = block.where(name, at, refused.column + 1, skipped)
             is_first = is_start and at == 0
             self._add(self._cell(where, row[refused.column], refused, layout, is_first))
 
@@ -83,7 +81,7 @@ class CellProblems:
         self, where: str, cell: bytes, refused: RefusedCells, layout: TableLayout, is_first: bool
     ) -> Diagnostic:
         """Return the diagnostic of a cell that is not a number, with a hint on how to fix it."""
-        text = cell.decode(errors="replace").strip()
+        text = cell.decode().strip()
         column = layout.name(refused.column)
         named = f"column {column!r}: " if column else ""
         if math.isfinite(cell_number(cell)):

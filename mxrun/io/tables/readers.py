@@ -167,7 +167,7 @@ class WordReader:
             return WordSurvey(nothing, np.empty(0, np.int64), self.rows, word, {}, False)
         codes, words = self.words(as_categories=True)
         counts = np.bincount(codes[codes >= 0], minlength=len(words)).tolist()
-        values = np.array([*(cell_number(word.encode(errors="replace")) for word in words), np.nan])
+        values = np.array([*(cell_number(word.encode()) for word in words), np.nan])
         real = [word for word, value in zip(words, values, strict=False) if math.isnan(value)]
         return WordSurvey(
             values[codes],

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.encodings import DecodedStream, TextBytes
 
 # Bytes read at a time: the cells of short rows take about forty times their size.
 _BLOCK = 1 << 18
@@ -26,6 +26,7 @@ class RowBlock:
 
     lines: number of each row's line in the file, from 1. content: the bytes of the block, with
     empty lines; first: number of the first line, which begins at byte `offset` of the file.
+    is_decoded: whether the file has another encoding than UTF-8, which the bytes have.
     """
 
     rows: Sequence[bytes]
@@ -33,10 +34,16 @@ class RowBlock:
     content: bytes
     first: int
     offset: int
+    is_decoded: bool = False
 
-    def byte(self, row: int) -> int:
-        """Return the offset in the file at which a row begins."""
-        return self._starts[int(self.lines[row]) - self.first]
+    def where(self, name: str, row: int, column: int, skipped: int = 0) -> str:
+        """Return the place of a cell: file:line:column, and its byte unless the file is decoded.
+
+        column: from 1; skipped: the bytes of the row before the one that is meant.
+        """
+        byte = self._starts[int(self.lines[row]) - self.first] + skipped
+        place = f"{name}:{self.lines[row]}:{column}"
+        return place if self.is_decoded else f"{place}: byte {byte}"
 
     @property
     def compact_lines(self) -> Sequence[int]:
@@ -52,20 +59,21 @@ class RowBlock:
 
     def rest(self) -> RowBlock:
         """Return the block without its first row."""
-        return RowBlock(self.rows[1:], self.lines[1:], self.content, self.first, self.offset)
+        return replace(self, rows=self.rows[1:], lines=self.lines[1:])
 
     def select(self, numbers: list[int]) -> RowBlock:
         """Return the block with some of its rows."""
         rows = [self.rows[number] for number in numbers]
-        return RowBlock(rows, self.lines[numbers], self.content, self.first, self.offset)
+        return replace(self, rows=rows, lines=self.lines[numbers])
 
 
-def row_blocks(stream: BinaryIO, name: str) -> Iterator[RowBlock]:
+def row_blocks(stream: TextBytes, name: str) -> Iterator[RowBlock]:
     """Yield the rows of a file in blocks of about 256 KiB.
 
     Raises UserError for a row of more than 256 MiB; `name` is the file's name in messages.
     """
     line, offset, pending = 1, 0, b""
+    is_decoded = isinstance(stream, DecodedStream)
     while True:
         content = stream.read(_BLOCK)
         if not offset and line == 1 and not pending and content.startswith(_MARK):
@@ -84,7 +92,7 @@ def row_blocks(stream: BinaryIO, name: str) -> Iterator[RowBlock]:
         if len(rows) < len(every):
             numbers = numbers[[bool(each) and not each.isspace() for each in every]]
         if rows:
-            yield RowBlock(rows, numbers, text, line, offset)
+            yield RowBlock(rows, numbers, text, line, offset, is_decoded)
         line += len(every)
         offset += end
         if not content:

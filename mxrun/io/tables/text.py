@@ -11,7 +11,7 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.encodings import DECLARE, GZIP, TextBytes, refuse_byte, text_stream
 from mxrun.io.files import check_memory, read_all_bytes, unreadable_error
-from mxrun.io.tables.cells import is_open_quote, split_row
+from mxrun.io.tables.cells import detected_delimiter, is_open_quote, split_row
 from mxrun.io.tables.features import FeatureTable
 from mxrun.io.tables.layout import PLAIN, TableForm, TableLayout, find_layout, same_columns
 from mxrun.io.tables.problems import HEADER_HINT, CellProblems
@@ -33,7 +34,6 @@ __all__ = ["PLAIN", "TableForm", "TextTable", "is_zipped", "parse_table", "read_
 T = TypeVar("T")
 
 _SEPARATOR_LINE = re.compile(rb'"?sep=[\t -~]"?', re.IGNORECASE)
-_GZIP = b"\x1f\x8b"
 # Rows after the first that tell whether it names the columns.
 _HEADER_ROWS = 100
 # Blocks between two looks at the memory that is left.
@@ -66,11 +66,11 @@ class _Source:
     """File, or bytes in memory, that can be read several times; `name` is for messages."""
 
     name: str
-    open: Callable[[], AbstractContextManager[BinaryIO]]
+    open: Callable[[], AbstractContextManager[TextBytes]]
 
 
 def read_table(paths: Path | Sequence[Path], form: TableForm) -> TextTable:
-    """Read a table from one file in UTF-8, plain or gzip, or from several with the same columns.
+    """Read a table from one text file, plain or gzip, or from several with the same columns.
 
     Empty lines are skipped. Raises UserError naming file, row (a line of the file, from 1), column
     (from 1) and byte.
@@ -85,7 +85,7 @@ def read_columns(
 ) -> T:
     """Read a table as `read_table` does and return what `finish` makes of its columns."""
     files = [paths] if isinstance(paths, Path) else paths
-    return _read([_source(path) for path in files], form, HEADER_HINT, finish)
+    return _read([_source(path, form.encoding) for path in files], form, HEADER_HINT, finish)
 
 
 def first_row(path: Path) -> bytes | None:
@@ -93,18 +93,18 @@ def first_row(path: Path) -> bytes | None:
 
     Raises UserError if it cannot be read or is not a text file.
     """
-    source = _source(path)
+    source = _source(path, "")
     with report_unreadable(path), source.open() as stream:
         block = next(row_blocks(stream, str(path)), None)
     if block is None:
         return None
-    _refuse_binary(block, str(path))
+    _refuse_other_bytes(block, str(path), detected_delimiter(block.rows[0]))
     return block.rows[0]
 
 
 def is_zipped(content: bytes) -> bool:
     """Return whether the content of a file is gzip."""
-    return content.startswith(_GZIP)
+    return content.startswith(GZIP)
 
 
 def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) -> TextTable:
@@ -112,33 +112,35 @@ def parse_table(content: bytes, path: Path | str, form: TableForm, hint: str) ->
 
     path: the file's name for error messages. hint: advice for a first row that is not numbers.
     """
-    if is_zipped(content):
-        zipped = _Source(str(path), lambda: _unzipped(io.BytesIO(content)))
-        return _read([zipped], form, hint, _table)
-    return _read([_Source(str(path), lambda: io.BytesIO(content))], form, hint, _table)
+    return _read([_in_memory(content, str(path), form.encoding)], form, hint, _table)
 
 
-def _source(path: Path) -> _Source:
+def _in_memory(content: bytes, name: str, encoding: str) -> _Source:
+    return _Source(name, lambda: nullcontext(_unzipped(io.BytesIO(content), name, encoding)))
+
+
+def _source(path: Path, encoding: str) -> _Source:
     with report_unreadable(path):
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
             # A pipe can be read once only.
-            content = bytes(read_all_bytes(path))
-            return _Source(str(path), lambda: io.BytesIO(content))
+            return _in_memory(bytes(read_all_bytes(path)), str(path), encoding)
         check_memory(path, path.stat().st_size // 2)
 
     @contextmanager
-    def opened() -> Iterator[BinaryIO]:
+    def opened() -> Iterator[TextBytes]:
         with path.open("rb") as stream:
-            is_zipped = stream.read(len(_GZIP)) == _GZIP
-            stream.seek(0)
-            yield _unzipped(stream) if is_zipped else stream
+            yield _unzipped(stream, str(path), encoding)
 
     return _Source(str(path), opened)
 
 
-def _unzipped(stream: BinaryIO) -> BinaryIO:
-    return gzip.GzipFile(fileobj=stream, mode="rb")  # type: ignore[return-value]
+def _unzipped(stream: BinaryIO, name: str, encoding: str) -> TextBytes:
+    """Return the UTF-8 bytes of a text file, plain or gzip; encoding: the one declared."""
+    is_plain = not is_zipped(stream.read(len(GZIP)))
+    stream.seek(0)
+    plain = stream if is_plain else gzip.GzipFile(fileobj=stream, mode="rb")
+    return text_stream(plain, name, encoding)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -199,7 +201,8 @@ class _Reading:
                 total = block.offset + len(block.content)
                 if number % _BLOCKS == 0:
                     check_memory(source.name, _BLOCKS * len(block.content))
-                _refuse_binary(block, source.name)
+                divider = form.delimiter.encode() or detected_delimiter(block.rows[0])
+                _refuse_other_bytes(block, source.name, layout.divider if layout else divider)
                 if layout is None:
                     layout = _first_layout(block, form, source.name)
                     if layout.has_header:
@@ -283,13 +286,16 @@ def _first_layout(block: RowBlock, form: TableForm, name: str) -> TableLayout:
     return find_layout((block.rows[0], int(block.lines[0])), others, form, name)
 
 
-def _refuse_binary(block: RowBlock, name: str) -> None:
-    if b"\0" not in block.content:
-        return
+def _refuse_other_bytes(block: RowBlock, name: str, divider: bytes) -> None:
+    """Raise UserError naming the first cell of a block with a byte 0, or that is not UTF-8."""
+    with suppress(UnicodeDecodeError):
+        if "\0" not in block.content.decode():
+            return
     for at, row in enumerate(block.rows):
-        if b"\0" in row:
-            where = f"{name}:{block.lines[at]}:1: byte {block.byte(at)}"
-            expected = "a table of numbers and words"
-            problem = f"{where}: not a text file"
-            hint = "save tables of other encodings, such as UTF-16, as UTF-8"
-            raise UserError(Diagnostic(problem, None, expected, "a byte 0", hint))
+        try:
+            end = len(row.decode().partition("\0")[0].encode())
+        except UnicodeDecodeError as error:
+            end = error.start
+        if end < len(row):
+            where = block.where(name, at, row[:end].count(divider) + 1, end)
+            refuse_byte(where, row[end], declare=DECLARE)

@@ -16,10 +16,10 @@ from typing import Any, Literal, NoReturn
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import listed, nearest
 from mxrun.io.dataset.location import RecordLocation
+from mxrun.io.encodings import DECLARE, decoded
 from mxrun.io.files import MAXIMUM_BYTES, check_memory
 from mxrun.io.formats.byte_file import ByteFile
 from mxrun.io.tables.cells import detected_delimiter
-from mxrun.io.text.encodings import HEAD_BYTES, refuse_encoding
 
 LINES, TABLE, JSON_LINES = "lines", "csv", "jsonl"
 Kind = Literal["lines", "csv", "jsonl"]
@@ -46,7 +46,7 @@ class LineForm:
     kind: None for that of the file's ending. delimiter: between label and text of a line, or
     between the columns of a table; empty for a tab, or for that of a table's first row. text,
     label: columns by name or number, or keys; None for the usual ones. labelled: whether there are
-    labels.
+    labels. encoding: the one declared; empty for UTF-8.
     """
 
     kind: Kind | None = None
@@ -54,6 +54,7 @@ class LineForm:
     text: Column | None = None
     label: Column | None = None
     labelled: bool = True
+    encoding: str = ""
 
     def kind_of(self, path: Path) -> Kind:
         """Return the form of a file."""
@@ -85,10 +86,7 @@ class LabelledTexts:
         Raises UserError naming the line without a text or a label.
         """
         before = len(self.texts)
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            refuse_encoding(path, error.start, content[error.start], content[:HEAD_BYTES])
+        text = decoded(content, path, form.encoding, DECLARE)
         read = {LINES: _lines, TABLE: _table, JSON_LINES: _json_lines}[form.kind_of(path)]
         for line, label, words in read(text, path, form):
             if form.labelled and not label:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.encodings import HEAD_BYTES, refuse_text
 from mxrun.io.formats.byte_file import ByteFile
-from mxrun.io.text.encodings import HEAD_BYTES, refuse_encoding
 
 _CHUNK = 1 << 22
 # Bytes in which a blank is searched for, at which a text can be cut without cutting a word.
@@ -118,7 +118,7 @@ def text_chunks(span: TextSpan) -> Iterator[str]:
 def _refuse(path: Path, offset: int, byte: int) -> NoReturn:
     file = ByteFile(path, stays_open=False)
     head = file.read(0, min(HEAD_BYTES, file.size))
-    refuse_encoding(path, offset, byte, head, "; or write tokens: bytes, which reads any file")
+    refuse_text(path, offset, byte, head, "; or write tokens: bytes, which reads any file")
 
 
 def word_chunks(span: TextSpan) -> Iterator[str]:

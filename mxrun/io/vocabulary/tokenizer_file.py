@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.encodings import decoded
 from mxrun.io.files import read_all_bytes
 from mxrun.io.vocabulary.vocabulary import Ids, TokenDecoder, Vocabulary
 from mxrun.io.vocabulary.words import with_line_feeds
@@ -26,11 +27,7 @@ def read_tokenizer(path: Path) -> TokenizerVocabulary:
 
     Raises UserError if it is none, or without the library.
     """
-    try:
-        content = read_all_bytes(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(Diagnostic(f"{path}: byte {error.start}: not UTF-8 text")) from error
-    return TokenizerVocabulary(content, str(path))
+    return TokenizerVocabulary(decoded(read_all_bytes(path), path), str(path))
 
 
 class TokenizerVocabulary(Vocabulary):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.encodings import decoded
 from mxrun.io.files import unreadable_error, with_prefix
-from mxrun.io.text.encodings import HEAD_BYTES, refuse_encoding
 from mxrun.io.vocabulary.vocabulary import TokenDecoder, Vocabulary
 
 # Tokens that end a text, by the names that vocabularies give them.
@@ -138,11 +138,9 @@ def read_prompts(path: Path) -> list[Prompt]:
     name = "standard input" if is_input else str(path)
     try:
         content = sys.stdin.buffer.read() if is_input else path.read_bytes()
-        lines = content.decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        refuse_encoding(Path(name), error.start, content[error.start], content[:HEAD_BYTES])
     except (OSError, ValueError) as error:
         raise unreadable_error(name, error) from error
+    lines = decoded(content, name).split("\n")
     found = [
         Prompt(line.removesuffix("\r"), f"{name}, line {number}")
         for number, line in enumerate(lines, 1)
