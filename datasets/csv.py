@@ -60,7 +60,8 @@ class CsvOptions(Parameters):
     header: bool | None = Option(
         default=None,
         description="Whether the first row names the columns; default: whether columns are given "
-        "by name, or the first row has words alone and rows after it have numbers.",
+        "by name, or the first row has words alone and rows after it have numbers; a note says so "
+        "where it may be doubted.",
         examples=[True],
     )
     delimiter: str | None = Option(
@@ -140,7 +141,13 @@ def read(options: CsvOptions, split: str, inputs: Inputs) -> Dataset:
     about = (table.classes, split)
     names, label = table.names, table.label_name
     return Dataset(
-        "csv", fields, *about, columns=names, label_column=label, features=table.features
+        "csv",
+        fields,
+        *about,
+        columns=names,
+        label_column=label,
+        notes=table.notes,
+        features=table.features,
     )
 
 

@@ -96,7 +96,7 @@ def survey_table(source: str, label: str | None = None) -> DataSurvey:
         target=None if chosen.is_class else _target(measured),
         comments=_comments(chosen, outline, choices),
         facts=_facts(outline, chosen, choices, encoding),
-        warnings=(*class_warnings(train.counts), *_comma_warnings(choices)),
+        warnings=(*outline.notes, *class_warnings(train.counts), *_comma_warnings(choices)),
     )
 
 

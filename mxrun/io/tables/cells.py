@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 
 # Delimiters tried on the first row if none is given. Commas are last, as numbers may contain them.
 DELIMITERS = (b"\t", b";", b",")
@@ -111,22 +110,6 @@ def _split_by_part(text: bytes, divider: bytes) -> list[bytes]:
     return [divider.join(cell) for cell in cells]
 
 
-def are_header(first: Sequence[bytes], others: Sequence[Sequence[bytes]]) -> bool:
-    """Return whether a first row names the columns; others: some of the rows after it.
-
-    It does if it has words alone, or cells that are empty, and the others have numbers. Where all
-    are words, it does if no word of it comes again in its column, but others do.
-    """
-    same = [each for each in others if len(each) == len(first)]
-    are_words = all(not cell.strip() or _is_word(cell) for cell in first)
-    if not same or not are_words or not any(map(cell_text, first)):
-        return False
-    if any(not math.isnan(cell_number(cell)) for each in same for cell in each):
-        return True
-    columns = [set(column) for column in zip(*same, strict=True)]
-    comes_again = any(cell in column for cell, column in zip(first, columns, strict=True))
-    return not comes_again and 2 * min(map(len, columns)) <= len(same)
-
-
-def _is_word(cell: bytes) -> bool:
+def is_word(cell: bytes) -> bool:
+    """Return whether an unprocessed cell is neither a number nor missing."""
     return math.isnan(cell_number(cell)) and not is_gap(cell)

@@ -55,12 +55,16 @@ class TableColumn:
 
 @dataclass(frozen=True, eq=False)
 class TableOutline:
-    """Columns of a table, and how it is read. delimiter: empty if it is detected anyway."""
+    """Columns of a table, and how it is read.
+
+    delimiter: empty if it is detected anyway. notes: on what was decided and may be doubted.
+    """
 
     delimiter: str
     has_header: bool
     rows: int
     columns: tuple[TableColumn, ...]
+    notes: tuple[str, ...]
 
 
 def outline_table(paths: Sequence[Path]) -> TableOutline:
@@ -77,7 +81,7 @@ def outline_table(paths: Sequence[Path]) -> TableOutline:
         readers = zip(layout.columns, columns.readers, strict=True)
         found = [_outline(number, layout.name(number), each, places) for number, each in readers]
         rows = len(found[0].numbers)
-        return TableOutline(form.delimiter, layout.has_header, rows, tuple(found))
+        return TableOutline(form.delimiter, layout.has_header, rows, tuple(found), layout.notes)
 
     return read_columns(paths, form, finish)
 

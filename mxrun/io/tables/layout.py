@@ -10,13 +10,13 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
 from mxrun.io.tables.cells import (
     DELIMITERS,
-    are_header,
     cell_number,
     cell_text,
     detected_delimiter,
     split_row,
 )
 from mxrun.io.tables.forms import PLAIN_NUMBER, ColumnForm, IgnoreForm, select_forms
+from mxrun.io.tables.headers import decide_header
 
 # A column's name, if there is a header, or its number, counted from 0 or, if negative, from the
 # end.
@@ -28,7 +28,7 @@ class TableForm:
     """Format of a table and the columns to read.
 
     delimiter: empty to detect it from the first row. header: whether the first row holds the
-    columns' names; with `auto` it does as `are_header` finds; with
+    columns' names; with `auto` it does as `decide_header` finds; with
     `maybe`, for a table from outside a data set, if it has one of the names in `data` or no number.
     data: the data columns; by default all but the label. words: whether labels may be words. size:
     for a table from outside a data set, the number of data columns; the label column may be
@@ -65,7 +65,8 @@ class TableLayout:
     """Layout of one file.
 
     columns: numbers of the data columns, with their names, if there is a header, and their forms.
-    label: number of the label column. names: of all columns.
+    label: number of the label column. names: of all columns. hint: for rows that do not
+    fit. notes: for the user, on what was decided and may be doubted.
     """
 
     divider: bytes
@@ -76,6 +77,7 @@ class TableLayout:
     forms: tuple[ColumnForm, ...]
     label: int | None
     hint: str = field(default="", compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def name(self, column: int) -> str:
         """Return a column's name; empty without a header."""
@@ -101,16 +103,29 @@ def delimiter_hint(row: bytes, divider: bytes) -> str:
     return ""
 
 
+def _even_delimiters(rows: Sequence[bytes]) -> list[bytes]:
+    """Return the delimiters that separate all rows into the same number of columns."""
+    found = []
+    for each in DELIMITERS:
+        # Most tables have one of them.
+        if each in rows[0] and len({len(split_row(row, each)) for row in rows}) == 1:
+            found.append(each)
+    return [each for each in found if len(split_row(rows[0], each)) > 1]
+
+
 class _Layout:
     def __init__(
         self, first: tuple[bytes, int], others: Sequence[bytes], form: TableForm, where: str
     ) -> None:
         self._row, self._line = first
         self._form, self._where = form, where
-        self._divider = form.delimiter.encode() or detected_delimiter(self._row)
+        even = [] if form.delimiter else _even_delimiters((self._row, *others))
+        usual = even[0] if even else detected_delimiter(self._row)
+        self._divider, self._rivals = form.delimiter.encode() or usual, even[1:]
         self._cells = split_row(self._row, self._divider)
         self._others = [split_row(each, self._divider) for each in others]
         self._names: tuple[str, ...] = ()
+        self._notes: list[str] = []
 
     def find(self) -> TableLayout:
         width, has_header = len(self._cells), self._are_names()
@@ -120,8 +135,9 @@ class _Layout:
         columns, forms = self._treated(columns)
         self._check_names((*columns, *([] if label is None else [label])))
         hint = delimiter_hint(self._row, self._divider)
+        self._note_delimiter()
         found = (self._divider, width, has_header, self._names, tuple(columns), tuple(forms), label)
-        return TableLayout(*found, hint)
+        return TableLayout(*found, hint, tuple(self._notes))
 
     def _are_names(self) -> bool:
         form, cells = self._form, self._cells
@@ -134,8 +150,26 @@ class _Layout:
         if form.header == "auto":
             keys = (*(form.data or ()), form.label, *(form.columns or ()))
             is_named = any(isinstance(key, str) and not _is_key(key) for key in keys)
-            return is_named or are_header(cells, self._others)
+            return is_named or self._is_header()
         return form.header == "yes"
+
+    def _is_header(self) -> bool:
+        """Return what the cells say, and note what is doubtful about it."""
+        is_header, doubt = decide_header(self._cells, self._others)
+        if doubt:
+            taken = "is taken for the names of the columns" if is_header else "is read as a record"
+            hint = "`header: false` if it is a record, or `header: true` if it names the columns"
+            self._note(f"the first row {taken}: {doubt}; write {hint}")
+        return is_header
+
+    def _note_delimiter(self) -> None:
+        """Note another delimiter that separates all rows into the same number of columns."""
+        for other in self._rivals:
+            pair = f"{self._divider.decode()!r}, but {other.decode()!r} would do"
+            self._note(f"the columns are separated by {pair} as well; write `delimiter: ...`")
+
+    def _note(self, text: str) -> None:
+        self._notes.append(f"{self._where}:{self._line}: {text}")
 
     def _treated(self, columns: Sequence[int]) -> tuple[list[int], list[ColumnForm]]:
         """Return the data columns that are not ignored, and their forms."""

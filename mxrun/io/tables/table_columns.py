@@ -16,6 +16,7 @@ from mxrun.io.tables.cells import (
     cell_text,
     has_decimal_comma,
     is_gap,
+    is_word,
 )
 from mxrun.io.tables.features import FeatureColumn, FeatureTable
 from mxrun.io.tables.forms import CategoryForm, ColumnForm, DateForm, NumberForm
@@ -38,12 +39,13 @@ class TableColumns:
     """Readers of the data columns and of the label column.
 
     as_words: columns of automatic form in which words were found in an earlier pass. readers: of
-    the data columns, in their order.
+    the data columns, in their order. notes: for the user, on what `features` decided.
     """
 
     def __init__(self, layout: TableLayout, form: TableForm, as_words: frozenset[int]) -> None:
         self._layout, self._form = layout, form
         self.words_found: frozenset[int] = frozenset()
+        self.notes: list[str] = []
         self.readers = [
             self._reader(column, treatment, as_words)
             for column, treatment in zip(layout.columns, layout.forms, strict=True)
@@ -139,7 +141,7 @@ class TableColumns:
         else:
             was_empty = label.is_empty
             bad = label.add(cells, exact)
-            if self._form.words and any(_is_word(cells[row]) for row in bad):
+            if self._form.words and any(is_word(cells[row]) for row in bad):
                 if not was_empty:
                     self.words_found |= {original}
                     return
@@ -183,8 +185,13 @@ class TableColumns:
         for at, reader in enumerate(self.readers):
             number, treatment = self._layout.columns[at], self._layout.forms[at]
             name = self._layout.name(number)
+            mixed = ""
+            if isinstance(reader, WordReader) and type(treatment) is ColumnForm:
+                mixed = _mixed(reader)
             try:
                 columns.append(_feature(reader, treatment, name, number, places))
+                if mixed:
+                    self.notes.append(f"{columns[-1]} is read as a category: {mixed}")
             except UserError as error:
                 problems += error.diagnostics
         if problems:
@@ -243,8 +250,8 @@ def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> C
     column = FeatureColumn(name, number, CategoryForm())
     key = f"{name!r}" if name else f'"{number}"'
     cells = [cell for cell in reader.cells() if not is_gap(cell)]
-    words = [cell for cell in cells if _is_word(cell) or _is_too_large(cell)]
-    numeric = [cell for cell in cells if not (_is_word(cell) or _is_too_large(cell))]
+    words = [cell for cell in cells if is_word(cell) or _is_too_large(cell)]
+    numeric = [cell for cell in cells if not (is_word(cell) or _is_too_large(cell))]
     rows = reader.rows
     are_few = numeric and reader.count(words) < _MIN_WORDS * rows
     if not reader.is_over and (are_few or all(map(_is_too_large, words))):
@@ -276,8 +283,14 @@ def _decided(reader: WordReader, name: str, number: int, places: RowPlaces) -> C
     raise UserError(Diagnostic(problem, None, expected, examples, hint))
 
 
-def _is_word(cell: bytes) -> bool:
-    return math.isnan(cell_number(cell)) and not is_gap(cell)
+def _mixed(reader: WordReader) -> str:
+    """Return a description of words among numbers; empty if a column has not both."""
+    cells = [cell for cell in reader.cells() if not is_gap(cell)]
+    words = [cell for cell in cells if is_word(cell)]
+    if not words or len(words) == len(cells):
+        return ""
+    some = f"{reader.count(words):,} of {reader.rows:,} cells are words"
+    return f"{some}, such as {cell_text(words[0])[:20]!r}, and the others numbers"
 
 
 def _is_too_large(cell: bytes) -> bool:

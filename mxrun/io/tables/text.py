@@ -47,7 +47,7 @@ class TextTable:
     values: [rows, data columns] in the form's dtype if the columns are read as they are; else
     `features` has them. `names` are the names of these columns if there is a header, and `columns`
     their numbers. labels: float64 [rows]; for words, indices into the sorted `classes`. label:
-    number of the label column; `label_name`: its name if there is a header.
+    number of the label column; `label_name`: its name if there is a header. notes: for the user.
     """
 
     values: NDArray[Any] | None
@@ -59,6 +59,7 @@ class TextTable:
     labels: NDArray[np.float64] | None = None
     classes: tuple[str, ...] = ()
     label_name: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -274,6 +275,7 @@ def _table(
         labels,
         classes,
         "" if layout.label is None else layout.name(layout.label),
+        (*layout.notes, *columns.notes),
     )
 
 
