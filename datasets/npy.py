@@ -31,7 +31,10 @@ class NpyOptions(ArrayOptions):
 
 @register("npy", NpyOptions, ("all",), lazy=are_lazy)
 def read(options: NpyOptions, split: str, inputs: Inputs) -> Dataset:
-    """Arrays [records, ...]; numbers in the input's dtype, those of images in 0..1."""
+    """Arrays [records, ...]; numbers in the input's dtype, those of images in 0..1.
+
+    Labels that are words are classes, numbered in the order of their sorted names.
+    """
     folder = user_path(options.path)
     return array_dataset("npy", (folder,), inputs, options, _read_files, _find)
 
@@ -42,7 +45,7 @@ def _read_files(folder: Path, names: tuple[str, ...]) -> Mapping[str, NDArray[An
         path = find_file(folder, f"{name}.npy")
         try:
             with path.open("rb") as stream:
-                found[name] = read_npy(stream, path)
+                found[name] = read_npy(stream, path, words=True)
         except OSError as error:
             raise unreadable_error(path, error) from error
     return found

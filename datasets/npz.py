@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pydantic import Field as Option
 
 from mxrun.io.dataset.dataset import Dataset
@@ -24,6 +26,9 @@ class NpzOptions(ArrayOptions):
 
 @register("npz", NpzOptions, ("all",), lazy=are_lazy)
 def read(options: NpzOptions, split: str, inputs: Inputs) -> Dataset:
-    """Arrays [records, ...]; numbers in the input's dtype, those of images in 0..1."""
+    """Arrays [records, ...]; numbers in the input's dtype, those of images in 0..1.
+
+    Labels that are words are classes, numbered in the order of their sorted names.
+    """
     paths = find_files(options.path)
-    return array_dataset("npz", paths, inputs, options, read_npz, stored_npz)
+    return array_dataset("npz", paths, inputs, options, partial(read_npz, words=True), stored_npz)

@@ -114,8 +114,9 @@ def survey_archive(source: str, label: str | None = None) -> DataSurvey:
     spec = _data_spec(arrays[names["data"]][0], f"{path}: {names['data']}.npy")
     options: dict[str, object] = {"path": source} | _arrays_option(names)
     _check_records(arrays, names, path)
-    label_shape = arrays[names["label"]][0][1:]
-    is_class = label_shape == () and _holds_classes(path, names["label"])
+    shape, label_dtype = arrays[names["label"]]
+    label_shape, is_word = shape[1:], label_dtype.kind in "SU"
+    is_class = label_shape == () and (is_word or _holds_classes(path, names["label"]))
     inputs = {"data": spec, "label": TensorSpec(label_shape, "int32" if is_class else "float32")}
     complete = _read("npz", options, "all", inputs)
     white = _white(complete.fields["data"])
@@ -213,10 +214,11 @@ def _read(
 def _training_arrays(arrays: Arrays, path: Path, label: str | None) -> dict[str, str]:
     """Return the names of the arrays of data and labels; raises UserError if there are none."""
     labels = [name for name in arrays if name == label] if label else _named(arrays, _LABELS)
-    data = [name for name in _named(arrays, _DATA) if name not in labels]
+    numbers = {name: array for name, array in arrays.items() if array[1].kind not in "SU"}
+    data = [name for name in _named(numbers, _DATA) if name not in labels]
     if not data and labels:
         count = arrays[labels[0]][0][:1]
-        same = [name for name, (shape, _) in arrays.items() if shape[:1] == count]
+        same = [name for name, (shape, _) in numbers.items() if shape[:1] == count]
         data = [name for name in same if name not in labels]
     if not data or not labels:
         missing = f"no array is named {label!r}" if label else "it is not clear which array is what"

@@ -21,6 +21,7 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.io.formats.npy import read_npy
 from mxrun.runtime.memory_limits import memory_limit
+from mxrun.session.array_survey import survey_archive
 
 INPUTS = {"data": TensorSpec((1, 4, 5)), "label": TensorSpec((), "int32")}
 PLACE = SourceLocation("c.yaml", 7, 3)
@@ -85,7 +86,6 @@ def test_numbers_become_the_networks_type(tmp_path, dtype):
         ({"data": IMAGES, "label": LABELS + 2**31}, ("record 0", "within int32")),
         ({"data": IMAGES, "label": np.float32(LABELS) + 2**31}, ("record 0", "within int32")),
         ({"data": IMAGES, "label": LABELS.reshape(-1, 1)[:, :0]}, ("are empty", "label [6, 0]")),
-        ({"data": IMAGES, "label": np.array(["a"] * 6)}, ("label.npy: byte 10", "<U1")),
         ({"data": IMAGES * 1j, "label": LABELS}, ("unsupported dtype", "<c16")),
     ],
 )
@@ -275,3 +275,51 @@ def test_a_false_local_header_is_refused(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(UserError):
             open_npz(path, in_memory=False)
+
+
+@pytest.mark.parametrize("dtype", ["U", "S", ">U7"])
+def test_labels_that_are_words_are_classes(tmp_path, dtype):
+    words = np.array(["café" if dtype != "S" else "cafe", "ant", "bee"] * 2)
+    np.savez(tmp_path / "a.npz", data=IMAGES, label=words.astype(dtype))
+    dataset = open_npz(tmp_path / "a.npz")
+    # NumPy's own numbering of sorted words.
+    names, numbers = np.unique(words, return_inverse=True)
+    assert dataset.classes == tuple(names.tolist())
+    assert dataset.fields["label"].records.tolist() == numbers.tolist()
+    assert dataset.fields["label"].spec == INPUTS["label"]
+    np.savez(tmp_path / "b.npz", data=IMAGES, label=np.array(["wolf"] * 6).astype(dtype))
+    both = open_npz(tmp_path / "*.npz")
+    assert both.classes == (*names.tolist(), "wolf")
+    assert both.fields["label"].records.tolist() == [*numbers.tolist(), *[3] * 6]
+
+
+@pytest.mark.parametrize(
+    ("label", "data", "words"),
+    [
+        (np.array(["ant", ""] * 3), IMAGES, "label.npy: record 1: the label is missing"),
+        (np.array([b"caf\xe9"] * 6), IMAGES, "record 0: byte 3: not UTF-8 text"),
+        (np.full(6, 0x110000, "u4").view("U1"), IMAGES, "label.npy: record 0: not text"),
+        (np.full(6, 0xD800, "u4").view("U1"), IMAGES, "label.npy: record 0: not text"),
+        (np.array([["ant", "bee"]] * 6), IMAGES, "one word of each record"),
+        (np.array(["ant", "bee"] * 3, object), IMAGES, "save labels of words with dtype=str"),
+        (LABELS, np.array(["ant", "bee"] * 3), "data.npy holds no numbers"),
+    ],
+)
+def test_words_that_are_no_classes_are_told(tmp_path, label, data, words):
+    np.savez(tmp_path / "a.npz", data=data, label=label)
+    assert words in failure(tmp_path / "a.npz")
+
+
+def test_words_are_no_numbers_of_a_regression(tmp_path):
+    np.savez(tmp_path / "a.npz", data=IMAGES, label=np.array(["ant", "bee"] * 3))
+    wanted = {**INPUTS, "label": TensorSpec((), "float32")}
+    with pytest.raises(UserError, match="words are classes as the label of a classification"):
+        open_npz(tmp_path / "a.npz", wanted)
+
+
+def test_a_config_for_labels_of_words(tmp_path):
+    words = np.array(["ant", "bee"])[np.arange(40) % 2]
+    np.savez(tmp_path / "a.npz", x=np.arange(40.0).reshape(40, 1), y=words)
+    found = survey_archive(str(tmp_path / "a.npz"))
+    assert found.train.counts == {"ant": 16, "bee": 16}
+    assert found.options["arrays"] == {"data": "x", "label": "y"}

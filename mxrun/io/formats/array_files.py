@@ -12,9 +12,10 @@ from pydantic import Field as Option
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters, Positive
+from mxrun.base.tensor import TensorSpec
 from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.dataset.fields import Inputs, LazyField
-from mxrun.io.formats.arrays import array_field
+from mxrun.io.dataset.fields import Field, Inputs, LazyField
+from mxrun.io.formats.arrays import are_words, array_field, word_field
 from mxrun.io.formats.images_option import IMAGES, check_images
 from mxrun.io.formats.stored_arrays import StoredArray, array_column
 from mxrun.io.loading.batch import is_label
@@ -75,14 +76,17 @@ def array_dataset(
     arrays = _joined(paths, in_memory, read)
     where = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and others"
     _check_lengths(arrays, columns, where)
-    fields = {
-        each: array_field(
-            arrays[names[each]], spec, f"{where}: {names[each]}.npy", options.images.get(each)
-        )
-        for each, spec in inputs.items()
-        if each not in columns
-    }
-    return Dataset(name, fields, (), "all", lazy=columns)
+    fields: dict[str, Field] = {}
+    classes: tuple[str, ...] = ()
+    for each, spec in inputs.items():
+        array, shown = arrays.get(names[each]), f"{where}: {names[each]}.npy"
+        if array is None or each in columns:
+            continue
+        if are_words(array) and is_label(each) and spec == TensorSpec((), "int32"):
+            fields[each], classes = word_field(array, shown)
+        else:
+            fields[each] = array_field(array, spec, shown, options.images.get(each))
+    return Dataset(name, fields, classes, "all", lazy=columns)
 
 
 def _joined(
@@ -97,7 +101,8 @@ def _joined(
     for path, arrays in zip(paths, files, strict=True):
         for name, array in arrays.items():
             first = files[0][name]
-            if array.shape[1:] != first.shape[1:] or not array.ndim or array.dtype != first.dtype:
+            is_alike = array.dtype == first.dtype or (are_words(array) and are_words(first))
+            if array.shape[1:] != first.shape[1:] or not array.ndim or not is_alike:
                 problem = f"{path}: {name}.npy: the records are not like those of {paths[0]}"
                 expected = f"{first.dtype} {list(first.shape[1:])}"
                 got = f"{array.dtype} {list(array.shape[1:])}"

@@ -1,7 +1,7 @@
 """Reader of NumPy's array format, plain (.npy) and in an archive (.npz), for untrusted files.
 
-Only arrays of numbers are read; no code in a file is executed. Source of the format: NumPy's
-`numpy.lib.format`.
+Only arrays of numbers are read, and of words where they are wanted; no code in a file is executed.
+Source of the format: NumPy's `numpy.lib.format`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ _DESCR = re.compile(r"'descr'\s*:\s*('[^']{1,20}'|[^']{1,20}|.{1,20})")
 _ORDER = re.compile(r"'fortran_order'\s*:\s*(True|False)\b")
 _SHAPE = re.compile(r"'shape'\s*:\s*\(((?:\s*[0-9]{1,19}\s*,){0,32}\s*(?:[0-9]{1,19})?\s*)\)")
 _NUMBERS = re.compile(r"'[<>|=]?(?:b1|[iu][1248]|f[248])'")
+# Words of one length, shorter ones filled up with zeros: as bytes, or as characters of 4 bytes.
+_WORDS = re.compile(r"'[<>|=]?[SU][1-9][0-9]{0,5}'")
+_OBJECTS = re.compile(r"'\|?O8?'")
 
 
 class NpyHeader(NamedTuple):
@@ -50,13 +53,14 @@ class NpyHeader(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def read_npy(stream: IO[bytes], name: Path | str) -> NDArray[Any]:
+def read_npy(stream: IO[bytes], name: Path | str, words: bool = False) -> NDArray[Any]:
     """Read one array of integers, booleans or floating-point numbers, in C order.
 
-    name: the file's name for error messages. Memory grows with the data that is present, not with
-    the size in the header. Raises UserError naming file and byte offset.
+    name: the file's name for error messages; words: whether it may also be one of words. Memory
+    grows with the data that is present, not with the size in the header. Raises UserError naming
+    file and byte offset.
     """
-    shape, column_major, dtype, offset = read_npy_header(stream, name)
+    shape, column_major, dtype, offset = read_npy_header(stream, name, words)
     expected = math.prod(shape) * dtype.itemsize
     if expected > MAXIMUM_BYTES:
         limit, got = f"at most {MAXIMUM_BYTES} bytes", f"{dtype} {list(shape)}"
@@ -77,18 +81,19 @@ def read_npy(stream: IO[bytes], name: Path | str) -> NDArray[Any]:
     return np.ascontiguousarray(array, dtype.newbyteorder("=")).reshape(shape)
 
 
-def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+def read_npz(path: Path, names: tuple[str, ...], words: bool = False) -> dict[str, NDArray[Any]]:
     """Read the named arrays of an archive; raises UserError naming archive, array and byte offset.
 
-    No data is read if the arrays, by their headers, do not fit into memory together.
+    words: whether they may also be arrays of words. No data is read if the arrays, by their
+    headers, do not fit into memory together.
     """
     with open_archive(path) as archive:
-        check_memory(path, sum(_needed(archive, path, name) for name in names))
-        return {name: _member(archive, path, name) for name in names}
+        check_memory(path, sum(_needed(archive, path, name, words) for name in names))
+        return {name: _member(archive, path, name, words) for name in names}
 
 
 def npz_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Return shape and dtype of each array of numbers in an archive, from the headers alone.
+    """Return shape and dtype of each array of numbers or words, from the headers alone.
 
     Arrays of other dtypes are left out. Raises UserError if the file cannot be read.
     """
@@ -97,7 +102,7 @@ def npz_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         members = (each for each in archive.namelist() if each.endswith(".npy"))
         for name in (each.removesuffix(".npy") for each in members):
             with suppress(UserError), _opened(archive, path, name) as (stream, shown):
-                header = read_npy_header(stream, shown)
+                header = read_npy_header(stream, shown, words=True)
                 found[name] = (header.shape, header.dtype)
         return found
 
@@ -140,19 +145,19 @@ def _opened(archive: zipfile.ZipFile, path: Path, name: str) -> Iterator[tuple[I
             fail(shown, stream.tell(), f"damaged: {error}")
 
 
-def _member(archive: zipfile.ZipFile, path: Path, name: str) -> NDArray[Any]:
+def _member(archive: zipfile.ZipFile, path: Path, name: str, words: bool) -> NDArray[Any]:
     with _opened(archive, path, name) as (stream, shown):
-        return read_npy(stream, shown)
+        return read_npy(stream, shown, words)
 
 
-def _needed(archive: zipfile.ZipFile, path: Path, name: str) -> int:
+def _needed(archive: zipfile.ZipFile, path: Path, name: str, words: bool) -> int:
     """Return the bytes of memory needed to read an array.
 
     This is the array itself, its conversion to float32 or int32, and one boolean per number for the
     range check.
     """
     with _opened(archive, path, name) as (stream, shown):
-        header = read_npy_header(stream, shown)
+        header = read_npy_header(stream, shown, words)
     stated, dtype = header.data_bytes, header.dtype
     info = archive.getinfo(f"{name}.npy")
     if info.compress_type == zipfile.ZIP_STORED:
@@ -162,11 +167,12 @@ def _needed(archive: zipfile.ZipFile, path: Path, name: str) -> int:
     return stated + stated // dtype.itemsize * (1 + 4 * converted)
 
 
-def read_npy_header(stream: IO[bytes], name: Path | str) -> NpyHeader:
+def read_npy_header(stream: IO[bytes], name: Path | str, words: bool = False) -> NpyHeader:
     """Read the header of an array from the beginning of a stream.
 
-    Raises UserError naming the byte at which it is damaged. The header is a Python literal. It is
-    searched for its three entries and never evaluated.
+    words: whether the array may be one of words. Raises UserError naming the byte at which it is
+    damaged. The header is a Python literal. It is searched for its three entries and never
+    evaluated.
     """
     start = stream.read(len(MAGIC) + 2)
     width = _LENGTHS.get(start[len(MAGIC) :], 0)
@@ -179,8 +185,10 @@ def read_npy_header(stream: IO[bytes], name: Path | str) -> NpyHeader:
     if len(text) < length or None in found:
         fail(name, offset, "the header is damaged", "descr, fortran_order and shape", text[:80])
     descr, order, shape = map(str, found)
-    if not _NUMBERS.fullmatch(descr):
-        fail(name, offset, "unsupported dtype", "integers or floating-point numbers", descr)
+    if not (_NUMBERS.fullmatch(descr) or (words and _WORDS.fullmatch(descr))):
+        expected = "integers or floating-point numbers" + ("; labels: words, too" if words else "")
+        hint = "save labels of words with dtype=str" if _OBJECTS.fullmatch(descr) and words else ""
+        fail(name, offset, "unsupported dtype", expected, descr, hint)
     sizes = tuple(int(size) for size in shape.split(",") if size.strip())
     return NpyHeader(sizes, order == "True", np.dtype(descr.strip("'")), offset + length)
 
