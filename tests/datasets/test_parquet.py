@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,27 @@ def test_lists_have_the_networks_shape(path):
     assert open_table(path, *given, images={"data": 23}).fields["data"].scale == 1 / 23
     write(path, {"data": [[[1, 2], [3, 4]], [[5, 6], [7, 8]]], "label": [0, 1]})
     assert records(open_table(path, TensorSpec((2, 2)))) == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
+
+
+def test_decimals_are_numbers(path):
+    """Against Python's conversion of decimals."""
+    prices = [Decimal("19.99"), Decimal("-0.01"), Decimal("12345678.25")]
+    for kind in (pyarrow.decimal128(12, 2), pyarrow.decimal256(40, 2)):
+        column = pyarrow.array(prices, kind)
+        write(path, {"data": column, "label": column})
+        dataset = open_table(path, TensorSpec(()), TensorSpec((), "float32"))
+        expected = np.array([float(price) for price in prices], np.float32).tolist()
+        assert records(dataset) == records(dataset, "label") == expected
+    write(path, {"data": pyarrow.array([prices[:2]] * 2, pyarrow.list_(kind)), "label": [0, 1]})
+    assert records(open_table(path, TensorSpec((2,)))) == [np.float32([19.99, -0.01]).tolist()] * 2
+
+
+@pytest.mark.parametrize("kind", ["timestamp[us]", "date32[day]", "time32[s]", "duration[s]"])
+def test_dates_and_times_are_refused_with_what_reads_them(path, kind):
+    column = pyarrow.array([3, 4], "int32" if "32" in kind else "int64").cast(kind)
+    write(path, {"data": column, "label": [0, 1]})
+    with pytest.raises(UserError, match=r"column 'data' holds dates or times\n(.*\n)*.*CSV"):
+        open_table(path, TensorSpec(()))
 
 
 @pytest.mark.parametrize("kind", ["bytes", "struct"])

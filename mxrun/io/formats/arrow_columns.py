@@ -210,8 +210,14 @@ def _values(column: Any, where: str) -> NDArray[Any] | list[str]:
             problem = f"{where} has lists of different lengths, or without a value"
             raise UserError(Diagnostic(problem, None, f"lists of {width} numbers"))
         shape, array, kind = (*shape, width), values, kind.value_type
-    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+    is_decimal = types.is_decimal(kind)
+    array = array.cast("float64") if is_decimal else array
+    if is_decimal or types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
         found: NDArray[Any] = array.to_numpy(zero_copy_only=False)
         return found.reshape(len(column), *shape)
-    problem = f"{where} holds neither numbers nor words"
-    raise UserError(Diagnostic(problem, None, "numbers, lists of numbers, words", str(column.type)))
+    problem, hint = f"{where} holds neither numbers nor words", ""
+    if types.is_temporal(kind):
+        problem = f"{where} holds dates or times"
+        hint = "write days as numbers, or the table as CSV: `columns` then reads and scales dates"
+    expected = "numbers, lists of numbers, words"
+    raise UserError(Diagnostic(problem, None, expected, str(column.type), hint))
