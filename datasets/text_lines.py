@@ -23,7 +23,8 @@ class TextLinesOptions(LabelledTextOptions):
 
     path: Paths = Option(
         description="The texts: lines of a label, a tab and a text; a table (.csv, .tsv); "
-        "or JSON objects, one a line (.jsonl). " + PATHS_DOC.format(suffix="txt"),
+        "or JSON objects, one a line or in one array (.jsonl, .json). "
+        + PATHS_DOC.format(suffix="txt"),
         examples=["messages.txt", "reviews.csv"],
     )
     form: Literal["lines", "csv", "jsonl"] | None = Option(

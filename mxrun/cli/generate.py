@@ -29,8 +29,8 @@ Prompts = Annotated[
     typer.Option(
         metavar="FILE",
         rich_help_panel=_GROUP,
-        help="Continue each text of a file: one a line or, in .jsonl, a string or an object with "
-        "the key prompt a line; - reads standard input.",
+        help="Continue each text of a file: one a line or, in .jsonl and .json, strings or objects "
+        "with the key prompt; - reads standard input.",
     ),
 ]
 Length = Annotated[

@@ -12,7 +12,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.text.labelled import LabelledTextOptions, text_column
-from mxrun.io.text.lines import TABLE, LabelledTexts, LineForm, file_content
+from mxrun.io.text.lines import LabelledTexts, LineForm, file_content
 from mxrun.io.vocabulary.vocabulary import Vocabulary
 from mxrun.session.file_settings import PATH, given_settings, with_settings
 from mxrun.session.records import (
@@ -26,7 +26,7 @@ from mxrun.session.records import (
 from mxrun.session.trained_model import TrainedModel
 
 # Settings that change how files of texts are read.
-_SETTINGS = ("form", "delimiter", "text", "label", "kept")
+_SETTINGS = ("form", "delimiter", "encoding", "text", "label", "kept")
 
 
 class TextSource(DatasetSource):
@@ -55,21 +55,13 @@ class TextSource(DatasetSource):
             path = Path(STANDARD_INPUT_NAME if is_input else file)
             content = standard_input() if is_input else file_content(path)
             self._texts.add(content, path, form)
-        self._numbers: list[int] = []
-        for at, (path, line) in enumerate(self._texts.places):
-            if form.kind_of(path) != TABLE:
-                # The line, from 0: blank lines, which are no records, count.
-                self._numbers.append(line - 1)
-                continue
-            is_next = at > 0 and path == self._texts.places[at - 1][0]
-            self._numbers.append(self._numbers[-1] + 1 if is_next else 0)
         dataset = _dataset(built, options, self._texts, trained.vocabulary)
         super().__init__(built, dataset)
 
     def _name(self, number: int) -> tuple[str, int]:
         """Return the file of a text, and its line there, or its row in a table, from 0."""
         path, _ = self._texts.places[number]
-        return shown_path(str(path)), self._numbers[number]
+        return shown_path(str(path)), self._texts.numbers[number]
 
 
 def _options(built: ModelDefinition, settings: Sequence[str]) -> LabelledTextOptions:

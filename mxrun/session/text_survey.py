@@ -18,6 +18,7 @@ from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.encodings import marked_encoding
 from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.tables.cells import detected_delimiter
+from mxrun.io.text.json_values import ENDINGS
 from mxrun.io.text.lines import LABEL_NAMES, TEXT_NAMES
 from mxrun.session.data_survey import (
     DataSurvey,
@@ -31,7 +32,6 @@ TEXT, TEXT_LINES = "text", "text_lines"
 # Tokens of a window of a long text.
 WINDOW = 64
 # Endings of files that always hold texts, and of those that may hold a table.
-_OBJECTS = (".jsonl", ".ndjson")
 _PROSE = (".md", ".text")
 _TABLES = (".csv", ".tsv")
 _HEAD = 1 << 16
@@ -52,7 +52,7 @@ def text_dataset_of(path: Path) -> str:
     The first lines decide. Raises UserError if the file cannot be read.
     """
     suffix = path.suffix.lower()
-    if suffix in _OBJECTS:
+    if suffix in ENDINGS:
         return TEXT_LINES
     if suffix in _PROSE:
         return TEXT

@@ -30,6 +30,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result("train", "net.yaml", cwd=folder)
     (folder / "lines.txt").write_text("ROMEO:\n\nI am \r\n")
     (folder / "lines.jsonl").write_text('"ROMEO:"\n{"prompt": "I am "}\n')
+    (folder / "lines.json").write_text('[\n  "ROMEO:",\n  {"prompt": "I am "}\n]\n')
+    (folder / "broken.json").write_text('["ROMEO:",\n  {"text": "I am "}]\n')
     (folder / "broken.jsonl").write_text('"ROMEO:"\n\n{"text": "I am "}\n')
     (folder / "unknown.txt").write_text("ROMEO:\n\n§\n")
     (folder / "latin.txt").write_bytes("I ä".encode("latin1"))
@@ -55,8 +57,9 @@ def test_prompts_of_files_have_one_text_each(work: Path) -> None:
     greedy = ("--length", "9", "--temperature", "0")
     lines = result("infer", RUN, "--prompts", "lines.txt", *greedy, cwd=work)
     assert [each["prompt"] for each in lines["results"]] == ["ROMEO:", "I am "]
-    values = result("infer", RUN, "--prompts", "lines.jsonl", *greedy, cwd=work)
-    assert values["results"] == lines["results"]
+    for name in ("lines.jsonl", "lines.json"):
+        values = result("infer", RUN, "--prompts", name, *greedy, cwd=work)
+        assert values["results"] == lines["results"]
     shown = succeeded(mxrun("infer", RUN, "--prompts", "lines.txt", *greedy, cwd=work)).stdout
     texts = [each["prompt"] + each["text"] for each in lines["results"]]
     assert shown == f"{texts[0]}\n---\n{texts[1]}\n"
@@ -102,6 +105,7 @@ def test_an_interrupt_ends_the_line(work: Path) -> None:
         (("--prompt", "I", "--temperature", "-1"), "--temperature"),
         (("--prompt", "§"), "does not have these characters"),
         (("--prompts", "broken.jsonl"), "broken.jsonl, line 3"),
+        (("--prompts", "broken.json"), "broken.json, line 2: not a prompt"),
         (("--prompts", "unknown.txt"), "unknown.txt, line 3: the vocabulary does not have"),
         (("--prompts", "latin.txt"), "latin.txt: byte 2: not UTF-8 text"),
         (("--prompt", "I \udcff"), "its character 3 is half of a pair, or no UTF-8"),

@@ -351,7 +351,7 @@ def test_wrong_files_are_refused(folder: Path) -> None:
     (folder / "a.csv").write_text("")
     assert "the file holds no rows" in refusal("a.csv")
     (folder / "a.csv").write_bytes(b"1,2\n\0\0,3\n")
-    assert "a.csv:2:1: byte 4: not a text file" in refusal("a.csv")
+    assert "a.csv:2:1: byte 4: not UTF-8 text" in refusal("a.csv")
     (folder / "a.csv").write_text("1,2\n1,2,3\n")
     assert "a.csv:2:3" in refusal("a.csv")
     write_table(folder / "a.csv", "a,b,kind", ["1,2,x"] * 9)

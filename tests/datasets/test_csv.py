@@ -99,7 +99,7 @@ def test_rows_take_the_shape_of_the_network(tmp_path):
         ("1,2,3\n", {"label": 3}, ("no column 3", "-3 to 2")),
         ("1,2,3\n", {"data": [0, -4]}, ("no column -4",)),
         ("7\n", {}, ("no column is left",)),
-        ("\0\xff\n", {}, (":1:1: byte 0:",)),
+        ("\0,1\n", {}, (":1:1: byte 0: not UTF-8", "the byte 0x00", "utf-16")),
         ("1;2;3\n", {"delimiter": ","}, ("no column is left", "delimiter: ';'")),
         ("a;b\n", {"delimiter": ",", "header": True, "label": "b"}, ("'b'", "delimiter: ';'")),
         ("a,b,c\n1,x,3\n", {"header": True}, (":2:2: byte 8: column 'b'", "'x'", "categories")),
@@ -337,6 +337,12 @@ def test_a_cell_in_quotes_that_ends_in_another_line_is_told(tmp_path, text):
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(UserError, match=r"the cell in quotes does not end in this line"):
         open_csv(tmp_path / "a.csv")
+
+
+def test_json_is_no_table(tmp_path):
+    (tmp_path / "a.json").write_text('[{"a": 1, "b": 2, "c": 0}]')
+    with pytest.raises(UserError, match=r"a\.json:1: JSON, not a table\n(.*\n)*.*read_json"):
+        open_csv(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,8 @@ def test_tables_and_json_hold_the_same_texts(tmp_path):
     expected = ["one, two", 'a "b"\nc', "ü"]
     table = 'id,Text,Label\n1,"one, two",x\n2,"a ""b""\nc",y\n3,ü,x\n'
     rows = zip(expected, ("x", "y", "x"), strict=True)
-    objects = "".join(json.dumps({"label": y, "text": x}) + "\n" for x, y in rows)
+    entries = [{"label": y, "text": x} for x, y in rows]
+    objects = "".join(json.dumps(each) + "\n" for each in entries)
     plain = {
         "a.csv": (table, {}),
         "b.csv": (table.replace("Text", "Body"), {"text": "body", "label": "label"}),
@@ -96,6 +97,9 @@ def test_tables_and_json_hold_the_same_texts(tmp_path):
         "d.tsv": ('x\t"one, two"\ny\t"a ""b""\nc"\nx\tü\n', {}),
         "e.jsonl": (objects, {}),
         "f.txt": (objects, {"form": "jsonl", "label": "label"}),
+        "h.json": (json.dumps(entries), {}),
+        "i.json": ("\ufeff\n" + json.dumps(entries, indent=2, ensure_ascii=False) + "\n", {}),
+        "j.json": (objects, {}),
         "g.txt": ("\ufeff" + table.replace(",", ";").replace("one;", "one,"), {"form": "csv"}),
     }
     for name, (content, options) in plain.items():
@@ -219,6 +223,19 @@ def test_a_text_without_tokens_is_one_of_padding(tmp_path):
         ("a.jsonl", '{"text": "x", "label": NaN}\n', {}, r"a.jsonl:1: not a JSON object"),
         ("a.jsonl", "[1]\n", {}, r"a.jsonl:1: not a JSON object"),
         ("a.jsonl", "[" * 100_000, {}, r"a.jsonl:1: not a JSON object"),
+        (
+            "a.json",
+            '[{"text": "x", "label": 1},\n\n{"text": "x"}]',
+            {},
+            r"a.json:3: the object has",
+        ),
+        ("a.json", '[{"text": "x", "label": 1},\n 3]', {}, r"a.json:2: not a JSON object"),
+        ("a.json", '[{"text": "x", "label": 1},\n', {}, r"a.json:2: not a JSON object"),
+        ("a.json", '[{"text": "x", "label": 1}', {}, r"got: the end of the file within the array"),
+        ("a.json", '[{"text": "x", "label": 1}]\n[]', {}, r"a.json:1: not a JSON object"),
+        ("a.json", '[{"text": "x", "label": 1} {}]', {}, r"a.json:1: not a JSON object"),
+        ("a.json", '[{"text": "x", "label": NaN}]', {}, r"a.json:1: not a JSON object"),
+        ("a.json", "[ ]", {}, r"a.json: holds no texts"),
         ("a.txt", "x\ty\n", {"classes": ["z"]}, r"a.txt:1: the class is not known"),
         ("a.txt", "x\ty\n", {"padding": 99}, "no token 99 for padding"),
         ("a.txt", "x\ty\n", {"tokens": "bytes", "lower": True}, "lower has no meaning"),

@@ -209,12 +209,14 @@ def test_texts_of_files_are_classified(tmp_path: Path, monkeypatch: pytest.Monke
     # Blank lines have no record, and leave the numbers of the others.
     Path("spaced.txt").write_text("\n" + " \r\n\n".join(texts))
     Path("spaced.csv").write_text("\n\n".join(["id,text", *(f'7,"{text}"' for text in texts)]))
-    spaced = result("infer", "net", "spaced.txt", "spaced.csv")["results"]
+    entries = [{"text": text} for text in texts]
+    Path("one.json").write_text(json.dumps(entries))
+    spaced = result("infer", "net", "spaced.txt", "spaced.csv", "one.json")["results"]
     assert [(row["input"], row["record"]) for row in spaced] == [
         *(("spaced.txt", number) for number in (1, 3, 5)),
-        *(("spaced.csv", number) for number in range(3)),
+        *((name, number) for name in ("spaced.csv", "one.json") for number in range(3)),
     ]
-    assert [row["top"] for row in spaced] == [row["top"] for row in lines] * 2
+    assert [row["top"] for row in spaced] == [row["top"] for row in lines] * 3
     piped = mxrun("infer", "net", "-", "--json", standard_input="\n".join(texts))
     assert piped.returncode == 0, piped.stderr
     read = json.loads(piped.stdout)["results"]

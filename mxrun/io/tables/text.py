@@ -28,6 +28,7 @@ from mxrun.io.tables.layout import PLAIN, TableForm, TableLayout, find_layout, s
 from mxrun.io.tables.problems import HEADER_HINT, CellProblems
 from mxrun.io.tables.rows import RowBlock, RowPlaces, row_blocks
 from mxrun.io.tables.table_columns import TableColumns
+from mxrun.io.text.json_values import ENDINGS
 
 __all__ = ["PLAIN", "TableForm", "TextTable", "is_zipped", "parse_table", "read_table"]
 
@@ -280,6 +281,10 @@ def _table(
 
 
 def _first_layout(block: RowBlock, form: TableForm, name: str) -> TableLayout:
+    if name.lower().endswith(ENDINGS) and block.rows[0].lstrip()[:1] in (b"[", b"{"):
+        problem = f"{name}:{block.lines[0]}: JSON, not a table"
+        hint = "convert it: pandas.read_json(FILE).to_csv(TABLE), of JSON lines with lines=True"
+        raise UserError(Diagnostic(problem, None, "rows of cells", hint=hint))
     if _SEPARATOR_LINE.fullmatch(block.rows[0]):
         problem = f"{name}:{block.lines[0]}: the line names a separator, as Excel writes it"
         got, hint = repr(block.rows[0].decode()), "remove this line"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,12 +19,13 @@ from mxrun.io.encodings import DECLARE, decoded
 from mxrun.io.files import MAXIMUM_BYTES, check_memory
 from mxrun.io.formats.byte_file import ByteFile
 from mxrun.io.tables.cells import detected_delimiter
+from mxrun.io.text.json_values import ENDINGS, is_array, json_values
 
 LINES, TABLE, JSON_LINES = "lines", "csv", "jsonl"
 Kind = Literal["lines", "csv", "jsonl"]
 Column = int | str
 
-_ENDINGS: dict[str, Kind] = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_ENDINGS: dict[str, Kind] = {".csv": "csv", ".tsv": "csv", **dict.fromkeys(ENDINGS, "jsonl")}
 _FIRST_ROW = re.compile(r"\s*([^\r\n]*)")
 _TAB = "\t"
 # Characters that have a meaning of their own in a table.
@@ -69,11 +69,16 @@ class LineForm:
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """Texts of files in their order, with a label for each, or none at all."""
+    """Texts of files in their order, with a label for each, or none at all.
+
+    places: the file and the line of each text; numbers: that of its line in its file, from 0, or of
+    its row or element in a table or an array.
+    """
 
     texts: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     places: list[tuple[Path, int]] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
 
     def locate(self, record: int) -> RecordLocation:
         """Return the place of a text: its file and line."""
@@ -87,10 +92,13 @@ class LabelledTexts:
         """
         before = len(self.texts)
         text = decoded(content, path, form.encoding, DECLARE)
-        read = {LINES: _lines, TABLE: _table, JSON_LINES: _json_lines}[form.kind_of(path)]
+        kind = form.kind_of(path)
+        are_lines = kind == LINES or (kind == JSON_LINES and not is_array(text))
+        read = {LINES: _lines, TABLE: _table, JSON_LINES: _json_lines}[kind]
         for line, label, words in read(text, path, form):
             if form.labelled and not label:
                 _refuse(path, line, "the label is missing", "a label and a text", words)
+            self.numbers.append(line - 1 if are_lines else len(self.texts) - before)
             self.texts.append(words)
             self.places.append((path, line))
             if form.labelled:
@@ -222,16 +230,11 @@ def _place(
 
 
 def _json_lines(content: str, path: Path, form: LineForm) -> _Rows:
-    """Yield line, label and text of lines that are JSON objects."""
-    for line, text in enumerate(_lines_of(content), 1):
-        if not text.strip():
-            continue
-        try:
-            entry = json.loads(text, parse_constant=_no_number)
-        except (ValueError, RecursionError):
-            entry = None
+    """Yield line, label and text of JSON objects, one a line or in an array."""
+    about = ("not a JSON object", '{"text": ..., "label": ...}, one a line or in one array')
+    for line, _, entry, text in json_values(content, lambda line: f"{path}:{line}", *about):
         if not isinstance(entry, dict):
-            _refuse(path, line, "not a JSON object", '{"text": ..., "label": ...}', text)
+            _refuse(path, line, *about, text)
         words = _entry(entry, form.text, TEXT_NAMES, path, line, "text")
         if not isinstance(words, str):
             _refuse(path, line, "the text is no string", "a string", str(words))
@@ -244,11 +247,6 @@ def _json_lines(content: str, path: Path, form: LineForm) -> _Rows:
             label = str(value).lower() if isinstance(value, bool) else str(value)
             _check_is_text(path, line, label)
         yield line, label.strip(), words.strip()
-
-
-def _no_number(name: str) -> NoReturn:
-    """Refuse NaN and Infinity, which Python reads and JSON does not have."""
-    raise ValueError(name)
 
 
 def _check_is_text(path: Path, line: int, text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +10,14 @@ from pathlib import Path
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.encodings import decoded
 from mxrun.io.files import unreadable_error, with_prefix
+from mxrun.io.text.json_values import ENDINGS, JsonValue, json_values
 from mxrun.io.vocabulary.vocabulary import TokenDecoder, Vocabulary
 
 # Tokens that end a text, by the names that vocabularies give them.
 END_TOKENS = ("<|endoftext|>", "</s>", "<eos>", "<end>")
 
-_JSONL = ".jsonl"
+# Problem of a JSON value that is no prompt, and what it may be.
+_NO_PROMPT = ("not a prompt", '"text", or {"prompt": "text"}')
 STANDARD_INPUT = "-"
 # Digits of the largest id, which is an int32.
 _MAX_DIGITS = 10
@@ -128,8 +129,8 @@ def _is_id(word: str, count: int) -> bool:
 
 
 def read_prompts(path: Path) -> list[Prompt]:
-    """Return the prompts of a file: one a line or, in .jsonl, one value a line; `-` for those of
-    standard input, one a line.
+    """Return the prompts of a file: one a line, or the values of JSON (.jsonl, .json); `-` for
+    those of standard input, one a line.
 
     Such a value is a string, or an object with the key `prompt`. Blank lines and a byte order mark
     are left out. Raises UserError naming the line.
@@ -140,29 +141,26 @@ def read_prompts(path: Path) -> list[Prompt]:
         content = sys.stdin.buffer.read() if is_input else path.read_bytes()
     except (OSError, ValueError) as error:
         raise unreadable_error(name, error) from error
-    lines = decoded(content, name).split("\n")
-    found = [
-        Prompt(line.removesuffix("\r"), f"{name}, line {number}")
-        for number, line in enumerate(lines, 1)
-        if line.strip()
-    ]
+    text = decoded(content, name)
+
+    def place(line: int) -> str:
+        return f"{name}, line {line}"
+
+    if path.suffix in ENDINGS:
+        values = json_values(text, place, *_NO_PROMPT)
+        found = [Prompt(_prompt_of(each, place(each.line)), place(each.line)) for each in values]
+    else:
+        lines = enumerate(text.split("\n"), 1)
+        found = [Prompt(line.removesuffix("\r"), place(at)) for at, line in lines if line.strip()]
     if not found:
         raise UserError(Diagnostic(f"{name} has no prompts", None, "one prompt a line"))
-    if path.suffix != _JSONL:
-        return found
-    return [Prompt(_prompt_of(line), line.place) for line in found]
+    return found
 
 
-def _prompt_of(line: Prompt) -> str:
-    """Return the prompt of a line of JSON."""
-    problem = f"{line.place}: not a prompt"
-    expected = '"text", or {"prompt": "text"}'
-    try:
-        value = json.loads(line.text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(Diagnostic(problem, None, expected, str(error))) from error
-    if isinstance(value, dict):
-        value = value.get("prompt")
+def _prompt_of(found: JsonValue, place: str) -> str:
+    """Return the prompt of a value of JSON."""
+    value = found.value.get("prompt") if isinstance(found.value, dict) else found.value
     if not isinstance(value, str):
-        raise UserError(Diagnostic(problem, None, expected, line.text[:60]))
+        problem, expected = _NO_PROMPT
+        raise UserError(Diagnostic(f"{place}: {problem}", None, expected, found.text[:60]))
     return value
