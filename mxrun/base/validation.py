@@ -266,6 +266,8 @@ def _hint(details: ErrorDetails, value: object) -> str:
             return f"remove the quotes: {value}"
     if kind == "string_type" and isinstance(value, (bool, int, float)):
         return "write it in quotes"
+    if kind == "string_unicode":
+        return "the name has bytes that are not UTF-8: rename the file or the folder"
     return ""
 
 

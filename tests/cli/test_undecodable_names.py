@@ -50,5 +50,10 @@ def test_names_that_are_no_utf8_are_saved_and_shown_escaped(empty_folder: Path) 
         values = [json.loads(line)["input"] for line in done.stdout.splitlines() if form == "jsonl"]
         assert all(value.encode() for value in values)
         assert done.stdout.count(SHOWN.replace("\\", "\\\\") if form == "jsonl" else SHOWN) == 1
+    unnamed = os.fsdecode(b"no\xe9")
+    Path(unnamed).mkdir()
+    (Path(unnamed) / "net.yaml").write_text(CONFIG)
+    message = mxrun("train", f"{unnamed}/net.yaml", cwd=empty_folder).stderr
+    assert "bytes that are not UTF-8: rename the file or the folder" in message
     failed = mxrun("infer", "runs/net", os.fsdecode(b"no\xe9"), "--json", cwd=empty_folder)
     assert "no\\xe9" in json.loads(failed.stdout)["error"]["message"]
