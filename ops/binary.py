@@ -1,7 +1,8 @@
 """Binary maps: common definitions of the elementwise, broadcast and scalar operators.
 
 Each definition is a scalar function and its gradients with respect to both operands. The results
-equal MXNet 1.9.1's, also for undefined operands.
+equal MXNet 1.9.1's, also for undefined operands, except for gradients of powers: where MXNet
+multiplies 0 by infinity, they are the limit, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -117,13 +118,17 @@ def quotient(x: Scalar, y: Scalar) -> Scalar:
 
 
 def base_gradient(gradient: Scalar, x: Scalar, y: Scalar) -> Scalar:
-    """Return gradient * d x^y / dx = gradient * y * x^(y - 1); NaN (0 * infinity) at 0^0."""
-    return gradient * (scalar.pow(x, y - 1.0) * y)
+    """Return gradient * d x^y / dx = gradient * y * x^(y - 1), which for y = 0 is 0 for any x."""
+    return scalar.where(y == 0, 0.0, gradient * (scalar.pow(x, y - 1.0) * y))
 
 
 def exponent_gradient(gradient: Scalar, x: Scalar, y: Scalar) -> Scalar:
-    """Return gradient * d x^y / dy = gradient * x^y * log(x); NaN for negative x."""
-    return gradient * (scalar.pow(x, y) * scalar.log(x))
+    """Return gradient * d x^y / dy = gradient * x^y * log(x); NaN for negative x.
+
+    0 for x = 0 and y >= 0: the limit for y > 0.
+    """
+    is_limit = scalar.logical_and(x == 0, y >= 0)
+    return gradient * scalar.where(is_limit, 0.0, scalar.pow(x, y) * scalar.log(x))
 
 
 def hypot(x: Scalar, y: Scalar) -> Scalar:
@@ -148,7 +153,10 @@ BINARY = {
         "{x} * {y}", lambda x, y: x * y, (lambda g, x, y: g * y, lambda g, x, y: g * x)
     ),
     "div": Definition(
-        "{x} / {y}", quotient, (lambda g, x, y: g / y, lambda g, x, y: -g * x / (y * y))
+        # The square of a small y would be 0.
+        "{x} / {y}",
+        quotient,
+        (lambda g, x, y: g / y, lambda g, x, y: -g * (x / y / y)),
     ),
     "power": Definition(
         "{x} ^ {y}", lambda x, y: scalar.pow(x, y), (base_gradient, exponent_gradient)

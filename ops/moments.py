@@ -26,12 +26,11 @@ from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.reduce.operator import (
     AxesOption,
     chosen_axes,
-    count_of,
     in_remaining_order,
     keepdims_shape,
-    mean_over,
 )
 from mxrun.ops.strided_map import strided_part
+from mxrun.ops.sums import count_of, mean_over
 
 T = TypeVar("T")
 # Scalar functions run on arrays and symbolic values.
@@ -112,7 +111,7 @@ class Moments(Operator):
         """mean = mean of data; var = mean of (data - mean)^2."""
         data = call.inputs.data
         axes = self.parameters.reduced(data.ndim)
-        mean = mean_over(data, axes, keepdims=True, dtype=np.float64)
+        mean = mean_over(data.astype(np.float64), axes, keepdims=True)
         var = mean_over(np.square(data - mean), axes)
         shape = call.outputs.mean.shape
         call.store(

@@ -53,7 +53,8 @@ _SQUARE = simple_entry(
 
 @register("_power_scalar", "_PowerScalar")
 class PowerScalarProperty(SimpleProperty[ScalarParameters]):
-    """output = data ^ scalar. Its gradient is scalar * data ^ (scalar - 1), also at 0.
+    """output = data ^ scalar. Its gradient is scalar * data ^ (scalar - 1), also at 0; 0 for
+    scalar = 0.
 
     Backward reads the output's gradient and data.
     """

@@ -114,7 +114,8 @@ def reduced_run(
 
     Kinds: 0 sum, 1 maximum and 2 minimum (NaN if any element is), 3 product, 4 sum and 5 product
     without NaN, 6 sum of magnitudes, 7 sum of squares, 8 sum of squared deviations and 9 sum of
-    deviations from a float32 `shift`, which the other kinds ignore.
+    deviations from a float32 `shift`, which the other kinds ignore, 10 product without 0, 11
+    product without 0 and NaN, 12 number of elements that are 0.
 
     The elements are distributed cyclically over 32 lanes of float64; kinds 1 and 2 use 64 lanes of
     float32. The upper half of the lanes is combined with the lower half until one lane is left,

@@ -45,6 +45,9 @@ class ReductionKind(IntEnum):
     ROOT_OF_SQUARES = 7
     SQUARED_DEVIATIONS = 8  # From one shift for each output.
     DEVIATIONS = 9  # From the same shift.
+    PRODUCT_WITHOUT_ZERO = 10
+    PRODUCT_WITHOUT_ZERO_AND_NAN = 11
+    ZEROS = 12  # Number of elements that are 0.
 
 
 _START = {
@@ -52,6 +55,8 @@ _START = {
     ReductionKind.MINIMUM: math.inf,
     ReductionKind.PRODUCT: 1.0,
     ReductionKind.PRODUCT_WITHOUT_NAN: 1.0,
+    ReductionKind.PRODUCT_WITHOUT_ZERO: 1.0,
+    ReductionKind.PRODUCT_WITHOUT_ZERO_AND_NAN: 1.0,
 }
 
 # Kind that combines the results of chunks, where it differs from that of elements.
@@ -61,6 +66,9 @@ _OF_CHUNKS = {
     ReductionKind.MAGNITUDES: ReductionKind.SUM,
     ReductionKind.SQUARED_DEVIATIONS: ReductionKind.SUM,
     ReductionKind.DEVIATIONS: ReductionKind.SUM,
+    ReductionKind.PRODUCT_WITHOUT_ZERO: ReductionKind.PRODUCT,
+    ReductionKind.PRODUCT_WITHOUT_ZERO_AND_NAN: ReductionKind.PRODUCT,
+    ReductionKind.ZEROS: ReductionKind.SUM,
 }
 
 # Minimum elements and rows of a chunk, and maximum number of chunks, enough for any team.
@@ -162,7 +170,7 @@ def reduce_runs_loop(call: Reduction) -> None:
             if part:
                 row, remaining = part * length // inner, min(elements - part * length, length)
                 first = part * length - row * inner
-            shift = call.shifts[k + i] if kind >= 8 else call.start
+            shift = call.shifts[k + i] if kind == 8 or kind == 9 else call.start
             total = 1.0 * call.start + 0.0
             while remaining > 0:
                 count = min(remaining, inner - first)

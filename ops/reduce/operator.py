@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -22,13 +20,14 @@ from mxrun.operator.native_kernel import KernelPart, native_kernel, source, targ
 from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
-from mxrun.operator.scalar import MapKernel, without_add_requests
+from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import ShapeContradiction, unify
-from mxrun.ops.binary import quotient
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.reduce.loops import ReductionKind, reduce_part
+from mxrun.ops.reduce import functions
+from mxrun.ops.reduce.loops import reduce_part
 from mxrun.ops.strided import same_order
 from mxrun.ops.strided_map import strided_part
+from mxrun.ops.sums import count_of
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -101,53 +100,6 @@ def chosen_axes(axes: Sequence[int], rank: int, name: str = "axis") -> tuple[int
     return tuple(sorted(chosen))
 
 
-# Scalar functions run on arrays and symbolic values.
-Scalar = Any
-
-
-def _itself(out_grad: Scalar) -> Scalar:
-    return out_grad
-
-
-@dataclass(frozen=True)
-class ReductionFunctions:
-    """Functions that define a reduction and its gradient.
-
-    formula: NumPy's function of (data, axis, keepdims).
-    gradient: function of out_grad and, if `reads` is 1 or 2, data and output; out_grad and output
-        are broadcast along the reduced axes.
-    head: function of out_grad and output that replaces out_grad in the gradient.
-    mean: True if the result is divided by the number of reduced elements, whose inverse is then the
-        gradient's last argument.
-    """
-
-    formula: Callable[..., Array]
-    compiled: ReductionKind
-    gradient: Callable[..., Scalar] = _itself
-    reads: int = 0
-    head: Callable[[Scalar, Scalar], Scalar] | None = None
-    mean: bool = False
-
-    @property
-    def reads_output(self) -> bool:
-        """True if the gradient depends on the output."""
-        return self.head is not None or self.reads > 1
-
-    @cached_property
-    def compiled_gradient(self) -> MapKernel:
-        """Gradient as a map."""
-        return scalar.compile(self.gradient, parameters=("part",) if self.mean else ())
-
-    @cached_property
-    def compiled_head(self) -> MapKernel | None:
-        """Head as a map."""
-        return None if self.head is None else scalar.compile(self.head)
-
-    def parameters(self, count: int) -> list[float]:
-        """Return the gradient's further arguments, for `count` elements reduced to one."""
-        return [1 / max(count, 1)] if self.mean else []
-
-
 class ReduceProperty(OperatorProperty[AxisParameters]):
     """output = data reduced over the axes, which are removed unless keepdims.
 
@@ -156,10 +108,10 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
 
     family = OperatorFamily.REDUCTION
     parameter_type: ClassVar[type[AxisParameters]] = ReduceParameters
-    reduction: ClassVar[ReductionFunctions]
+    reduction: ClassVar[functions.ReductionFunctions]
 
     @property
-    def rule(self) -> ReductionFunctions:
+    def rule(self) -> functions.ReductionFunctions:
         """Reduction and gradient for these parameters."""
         return self.reduction
 
@@ -215,14 +167,14 @@ class ReduceProperty(OperatorProperty[AxisParameters]):
 class Reduce(Operator):
     """NumPy body; retains the reduced axes with size 1, from which gradients are broadcast."""
 
-    def __init__(self, parameters: AxisParameters, rule: ReductionFunctions) -> None:
+    def __init__(self, parameters: AxisParameters, rule: functions.ReductionFunctions) -> None:
         self.parameters, self.rule = parameters, rule
 
     def forward(self, call: ForwardCall) -> None:
         """output = data reduced over the axes."""
         data = call.inputs.data
         axes = self.parameters.reduced(data.ndim)
-        reduced = self.rule.formula(data, axis=axes, keepdims=True)
+        reduced = self.rule.formula(data, axes, True)
         call.store(output=reduced.reshape(call.outputs.output.shape))
 
     def backward(self, call: BackwardCall) -> None:
@@ -232,31 +184,18 @@ class Reduce(Operator):
         shape = call.input_gradients.data.shape
         axes = self.parameters.reduced(len(shape))
         reduced_shape = keepdims_shape(shape, axes)
-        rule, head = self.rule, call.output_gradients.output.reshape(reduced_shape)
+        rule, heads = self.rule, [call.output_gradients.output.reshape(reduced_shape)]
         output = [call.outputs.output.reshape(reduced_shape)] if rule.reads_output else []
         if rule.head is not None:
-            head = scalar.evaluate(rule.head, [head, *output])
-        operands = [np.broadcast_to(head, shape)]
+            further = [formula(call.inputs.data, axes, True) for formula, _ in rule.further]
+            found = scalar.evaluate(rule.head, [*heads, *(further or output)])
+            heads = list(found) if isinstance(found, tuple) else [found]
+        operands = [np.broadcast_to(head, shape) for head in heads]
         if rule.reads:
             operands.append(call.inputs.data)
         operands += output[: max(rule.reads - 1, 0)]
         parameters = rule.parameters(count_of(shape, axes))
         call.store(data=scalar.evaluate(rule.gradient, operands, parameters))
-
-
-def count_of(shape: Shape, axes: Sequence[int]) -> int:
-    """Return the number of elements per output of a reduction of `shape` over `axes`."""
-    return math.prod(shape[axis] for axis in axes)
-
-
-def mean_over(
-    data: Array, axes: Sequence[int], keepdims: bool = False, dtype: npt.DTypeLike | None = None
-) -> Array:
-    """Return NumPy's mean. That of no elements is NaN, without NumPy's warning."""
-    if count_of(data.shape, axes):
-        mean: Array = np.mean(data, axis=tuple(axes), keepdims=keepdims, dtype=dtype)
-        return mean
-    return np.full_like(np.sum(data, axis=tuple(axes), keepdims=keepdims, dtype=dtype), np.nan)
 
 
 def keepdims_shape(shape: Shape, axes: Sequence[int]) -> Shape:
@@ -270,62 +209,6 @@ def in_remaining_order(data: TensorSpec, axes: Sequence[int]) -> TensorSpec:
     return data if same_order(data, axes) else data.with_layout(PLAIN)
 
 
-def _part_of(out_grad: Scalar, part: Scalar) -> Scalar:
-    return out_grad * part
-
-
-def _where_equal(out_grad: Scalar, data: Scalar, output: Scalar) -> Scalar:
-    return scalar.where(data == output, out_grad, 0.0)
-
-
-def _product(out_grad: Scalar, output: Scalar) -> Scalar:
-    return out_grad * output
-
-
-def _over(head: Scalar, data: Scalar) -> Scalar:
-    return head / data
-
-
-def _over_numbers(head: Scalar, data: Scalar) -> Scalar:
-    return scalar.where(scalar.isnan(data), 0.0, head / data)
-
-
-def _where_number(out_grad: Scalar, data: Scalar) -> Scalar:
-    return out_grad * scalar.where(scalar.isnan(data), 0.0, 1.0)
-
-
-def _signed(out_grad: Scalar, data: Scalar) -> Scalar:
-    return out_grad * (scalar.where(data > 0, 1.0, 0.0) - scalar.where(data < 0, 1.0, 0.0))
-
-
-def _quotient(out_grad: Scalar, output: Scalar) -> Scalar:
-    return out_grad / output
-
-
-def _times(head: Scalar, data: Scalar) -> Scalar:
-    return head * data
-
-
-def _average(data: Array, axis: Sequence[int], keepdims: bool) -> Array:
-    """Return the mean; for integers truncated, and 0 for none."""
-    if data.dtype.kind == "f":
-        return mean_over(data, axis, keepdims)
-    total = np.sum(data, axis=tuple(axis), keepdims=keepdims, dtype=np.int64)
-    mean: Array = quotient(total, np.int64(max(count_of(data.shape, axis), 1)))
-    return mean.astype(data.dtype)
-
-
-def _magnitudes(data: Array, axis: Sequence[int], keepdims: bool) -> Array:
-    total: Array = np.sum(np.abs(data), axis=tuple(axis), keepdims=keepdims)
-    return total
-
-
-def _root_of_squares(data: Array, axis: Sequence[int], keepdims: bool) -> Array:
-    squares = np.square(data, dtype=np.float64)
-    total: Array = np.sum(squares, axis=tuple(axis), keepdims=keepdims)
-    return np.sqrt(total).astype(data.dtype)
-
-
 @register("sum", "sum_axis")
 class SumProperty(ReduceProperty):
     """output = sum of data over the axes. Backward reads only the output's gradient, which is the
@@ -333,7 +216,7 @@ class SumProperty(ReduceProperty):
     """
 
     type_string = "sum"
-    reduction = ReductionFunctions(np.sum, ReductionKind.SUM)
+    reduction = functions.SUM
 
 
 @register("mean")
@@ -343,18 +226,18 @@ class MeanProperty(ReduceProperty):
     """
 
     type_string = "mean"
-    reduction = ReductionFunctions(_average, ReductionKind.SUM, _part_of, mean=True)
+    reduction = functions.MEAN
 
 
 @register("prod")
 class ProdProperty(ReduceProperty):
-    """output = product of data over the axes. The gradient of data is out_grad * output / data,
-    which is NaN where data is 0, as in MXNet. Backward reads the output's gradient, data and
-    output.
+    """output = product of data over the axes. The gradient of an element is out_grad times the
+    product of the other elements, also where it is 0 (MXNet: NaN). Backward reads the output's
+    gradient and data.
     """
 
     type_string = "prod"
-    reduction = ReductionFunctions(np.prod, ReductionKind.PRODUCT, _over, reads=1, head=_product)
+    reduction = functions.PRODUCT
 
 
 @register("nansum")
@@ -364,20 +247,18 @@ class NanSumProperty(ReduceProperty):
     """
 
     type_string = "nansum"
-    reduction = ReductionFunctions(np.nansum, ReductionKind.SUM_WITHOUT_NAN, _where_number, reads=1)
+    reduction = functions.SUM_WITHOUT_NAN
 
 
 @register("nanprod")
 class NanProductProperty(ReduceProperty):
-    """output = product of data over the axes without NaN elements. The gradient of data is out_grad
-    * output / data, which is NaN where data is 0, and 0 for NaN. Backward reads the output's
-    gradient, data and output.
+    """output = product of data over the axes without NaN elements. The gradient of an element is
+    out_grad times the product of the others, also where it is 0 (MXNet: NaN), and 0 for NaN.
+    Backward reads the output's gradient and data.
     """
 
     type_string = "nanprod"
-    reduction = ReductionFunctions(
-        np.nanprod, ReductionKind.PRODUCT_WITHOUT_NAN, _over_numbers, reads=1, head=_product
-    )
+    reduction = functions.PRODUCT_WITHOUT_NAN
 
 
 @register("max", "max_axis")
@@ -388,7 +269,7 @@ class MaxProperty(ReduceProperty):
     """
 
     type_string = "max"
-    reduction = ReductionFunctions(np.max, ReductionKind.MAXIMUM, _where_equal, reads=2)
+    reduction = functions.MAXIMUM
 
 
 @register("min", "min_axis")
@@ -399,7 +280,7 @@ class MinProperty(ReduceProperty):
     """
 
     type_string = "min"
-    reduction = ReductionFunctions(np.min, ReductionKind.MINIMUM, _where_equal, reads=2)
+    reduction = functions.MINIMUM
 
 
 @register("norm")
@@ -407,22 +288,20 @@ class NormProperty(ReduceProperty):
     """output = sum of |data| (ord 1) or square root of the sum of data^2 (ord 2) over the axes.
 
     The gradient of data is out_grad * sign(data), 0 for NaN (ord 1), or out_grad * data / output,
-    which is NaN where output is 0, as in MXNet (ord 2). Backward reads the output's gradient, data
-    and, for ord 2, output.
+    and 0 where output is 0, which MXNet divides by (ord 2). Backward reads the output's gradient,
+    data and, for ord 2, output.
     """
 
     type_string = "norm"
     parameter_type = NormParameters
 
     @property
-    def rule(self) -> ReductionFunctions:
+    def rule(self) -> functions.ReductionFunctions:
         """Reduction and gradient for ord."""
         assert isinstance(self.parameters, NormParameters)
         if self.parameters.ord == 1:
-            return ReductionFunctions(_magnitudes, ReductionKind.MAGNITUDES, _signed, reads=1)
-        return ReductionFunctions(
-            _root_of_squares, ReductionKind.ROOT_OF_SQUARES, _times, reads=1, head=_quotient
-        )
+            return functions.MAGNITUDES
+        return functions.ROOT_OF_SQUARES
 
 
 @implement("sum", "mean", "prod", "nansum", "nanprod", "max", "min", "norm", backend="jit")
@@ -457,23 +336,34 @@ class CompiledReduce(Implementation):
         data, gradient = data.with_layout(PLAIN), gradient.with_layout(PLAIN)
         rule, axes = prop.rule, prop.parameters.reduced(len(data.shape))
         reduced = TensorSpec(keepdims_shape(data.shape, axes))
-        device, head, parts = request.device, source(0), list[KernelPart]()
-        if rule.compiled_head is not None:
-            head = between(0)
-            sides = [source(0), source(2)]
-            parts.append(rule.compiled_head.part(head, sides, gradient.elements, device=device))
+        device, heads, parts, scratch = request.device, [source(0)], list[KernelPart](), 0
+        if (head := rule.compiled_head) is not None:
+            heads = [between(index) for index in range(len(head.results))]
+            further = [between(len(heads) + index) for index in range(len(rule.further))]
+            for slot, (_, kind) in zip(further, rule.further, strict=True):
+                parts.append(reduce_part(kind, slot, (source(1), data), axes, device))
+            scratch = len(heads) + len(further)
+            sides, written = [source(0), *(further or [source(2)])], (OpReqType.WRITE,) * len(heads)
+            parts.append(
+                head.multi_output_part(
+                    heads, sides, gradient.elements, device=device, requests=written
+                )
+            )
         part = strided_part(
             rule.compiled_gradient,
             [target(0)],
             data,
-            [(head, reduced), (source(1), data), (source(2), reduced)][: 1 + rule.reads],
+            [
+                *((head, reduced) for head in heads),
+                *[(source(1), data), (source(2), reduced)][: rule.reads],
+            ],
             device,
             rule.parameters(count_of(data.shape, axes)),
             request.requests,
         )
         return native_kernel(
             self.name,
-            [ChainPart((*parts, part), (gradient.nbytes,) * len(parts))],
+            [ChainPart((*parts, part), (gradient.nbytes,) * scratch)],
             (gradient, data if rule.reads else None, gradient if rule.reads_output else None),
             (data,),
             without_add_requests(request.requests),

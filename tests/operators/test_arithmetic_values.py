@@ -68,7 +68,6 @@ CORNERS: list[tuple[str, dict[str, object], list[Any], list[Any], list[Any]]] = 
         [[INF, 0.5, 0.25, NAN]],
     ),
     ("_power_scalar", {"scalar": 0.5}, [[-INF, -0.0, INF]], [INF, 0, INF], [[0, INF, 0]]),
-    ("_power_scalar", {"scalar": 0.0}, [[0, 1, 2]], [1, 1, 1], [[NAN, 0, 0]]),
     ("_power_scalar", {"scalar": 2.0}, [[0, 1, -3]], [0, 1, 9], [[0, 2, -6]]),
     (
         "clip",
@@ -97,6 +96,48 @@ CORNERS: list[tuple[str, dict[str, object], list[Any], list[Any], list[Any]]] = 
 
 @pytest.mark.parametrize(("operator", "parameters", "inputs", "output", "gradients"), CORNERS)
 def test_O1_corners_are_mxnets(
+    operator: str,
+    parameters: dict[str, object],
+    inputs: list[Any],
+    output: list[Any],
+    gradients: list[Any],
+) -> None:
+    for got, slopes in compute(operator, parameters, inputs, np.shape(output)):
+        np.testing.assert_allclose(got, output, rtol=1e-6)
+        for slope, expected in zip(slopes, gradients, strict=True):
+            np.testing.assert_allclose(slope, expected, rtol=1e-6)
+
+
+# Results of PyTorch 2.13, where MXNet multiplies 0 by infinity.
+LIMITS: list[tuple[str, dict[str, object], list[Any], list[Any], list[Any]]] = [
+    ("_power_scalar", {"scalar": 0.0}, [[0, -0.0, 1, NAN]], [1, 1, 1, 1], [[0, 0, 0, 0]]),
+    ("_power_scalar", {"scalar": -1.0}, [[0, 2]], [INF, 0.5], [[-INF, -0.25]]),
+    ("_rpower_scalar", {"scalar": 0.0}, [[0, 1, -1]], [1, 0, INF], [[0, 0, -INF]]),
+    (
+        "_power",
+        {},
+        [[0, 0, 0, -1], [0, 3, -1, 0]],
+        [1, 0, INF, 1],
+        [[0, 0, -INF, 0], [0, 0, -INF, NAN]],
+    ),
+    (
+        "elemwise_div",
+        {},
+        [[1e-30, 0, INF, 1], [1e-30, 1e-30, 1e30, 0]],
+        [1, 0, INF, INF],
+        [[1e30, 1e30, 1e-30, INF], [-1e30, 0, -INF, -INF]],
+    ),
+    ("norm", {"axis": (1,)}, [[[0, 0], [3, -4]]], [0, 5], [[[0, 0], [0.6, -0.8]]]),
+    ("norm", {"axis": (0,)}, [[[0, 3], [-0.0, -4]]], [0, 5], [[[0, 0.6], [0, -0.8]]]),
+    ("prod", {"axis": (1,)}, [[[4, 0], [0, -0.0], [2, 3]]], [0, 0, 6], [[[0, 4], [0, 0], [3, 2]]]),
+    ("prod", {"axis": (0,)}, [[[4, 0, 2], [0, 0, 3]]], [0, 0, 6], [[[0, 0, 3], [4, 0, 2]]]),
+    ("nanprod", {}, [[[4, NAN], [0, 2]]], [0], [[[0, 0], [8, 0]]]),
+    ("nanprod", {"axis": (0,)}, [[[4, NAN], [NAN, 2]]], [4, 2], [[[1, 0], [0, 1]]]),
+]
+
+
+@pytest.mark.parametrize(("operator", "parameters", "inputs", "output", "gradients"), LIMITS)
+def test_O1_gradients_at_0_are_the_limits_of_pytorch(
     operator: str,
     parameters: dict[str, object],
     inputs: list[Any],

@@ -72,12 +72,30 @@ def _itself(builder: Any, value: Any, shift: Any) -> Any:
     return value
 
 
-def _unless_nan(number: float) -> Callable[[Any, Any, Any], Any]:
+def _is_nan(builder: Any, value: Any) -> Any:
+    return builder.fcmp_unordered("uno", value, value)
+
+
+def _is_zero(builder: Any, value: Any) -> Any:
+    return builder.fcmp_ordered("==", value, constant(value.type, 0.0))
+
+
+def _is_zero_or_nan(builder: Any, value: Any) -> Any:
+    return builder.fcmp_unordered("==", value, constant(value.type, 0.0))
+
+
+def _unless(test: Callable[[Any, Any], Any], number: float) -> Callable[[Any, Any, Any], Any]:
+    """Return the function that takes `number` in place of elements that pass the test."""
+
     def taken(builder: Any, value: Any, shift: Any) -> Any:
-        missing = builder.fcmp_unordered("uno", value, value)
-        return builder.select(missing, constant(value.type, number), value)
+        return builder.select(test(builder, value), constant(value.type, number), value)
 
     return taken
+
+
+def _one_if_zero(builder: Any, value: Any, shift: Any) -> Any:
+    one, zero = (constant(value.type, number) for number in (1.0, 0.0))
+    return builder.select(_is_zero(builder, value), one, zero)
 
 
 def _magnitude(builder: Any, value: Any, shift: Any) -> Any:
@@ -122,12 +140,15 @@ _REDUCTIONS = (
     _Reduction(float("-inf"), _itself, _extreme(">"), FLOAT),
     _Reduction(float("inf"), _itself, _extreme("<"), FLOAT),
     _Reduction(1.0, _itself, _times),
-    _Reduction(0.0, _unless_nan(0.0), _plus, has_conditions=True),
-    _Reduction(1.0, _unless_nan(1.0), _times, has_conditions=True),
+    _Reduction(0.0, _unless(_is_nan, 0.0), _plus, has_conditions=True),
+    _Reduction(1.0, _unless(_is_nan, 1.0), _times, has_conditions=True),
     _Reduction(0.0, _magnitude, _plus),
     _Reduction(0.0, _square, _plus, exact=False),
     _Reduction(0.0, _squared_deviation, _plus, exact=False),
     _Reduction(0.0, _deviation, _plus, exact=False),
+    _Reduction(1.0, _unless(_is_zero, 1.0), _times, has_conditions=True),
+    _Reduction(1.0, _unless(_is_zero_or_nan, 1.0), _times, has_conditions=True),
+    _Reduction(0.0, _one_if_zero, _plus, has_conditions=True),
 )
 
 
