@@ -36,7 +36,7 @@ from mxrun.operator.property import OperatorProperty, PartialInference, PartialS
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
 from mxrun.operator.shape import unify
 from mxrun.ops.chain import ChainPart, between
-from mxrun.ops.column_sum import GROUP, BlockedRows, RowBlocks, add_rows
+from mxrun.ops.column_sum import GROUP, BlockedRows, RowBlocks, add_rows, clear_sums
 from mxrun.ops.gelu import (
     approximate_gelu,
     approximate_gelu_gradient,
@@ -45,7 +45,7 @@ from mxrun.ops.gelu import (
 )
 from mxrun.ops.leaky_relu.operator import gelu_gradient
 from mxrun.ops.map_block import BLOCK_WORDS, WORD_BYTES, MapBlocks, own_block, run_block
-from mxrun.ops.rows import clear
+from mxrun.ops.sums import sum_over
 
 T = TypeVar("T")
 # Scalar functions run on numbers, arrays and symbolic values.
@@ -161,7 +161,7 @@ class BiasActivation(Operator):
         """Gradient of data, and its sum over the rows for bias."""
         data = call.inputs.data
         gradient = self.function.gradient(call.output_gradients.output, data)
-        call.store(data=gradient, bias=gradient.reshape(-1, data.shape[-1]).sum(axis=0))
+        call.store(data=gradient, bias=sum_over(gradient.reshape(-1, data.shape[-1]), 0))
 
 
 class SummedMap(BlockedRows, MapBlocks):
@@ -195,7 +195,7 @@ def summed_map_loop(call: SummedMap) -> None:
     begin, end = share(call.blocks * 16)
     for block in range(begin // 16, end // 16):
         to = block * columns
-        clear(call.sums, to, columns)
+        clear_sums(call.sums, to, columns)
         beyond = min((block + 1) * call.rows_per_block, call.rows)
         for first in range(block * call.rows_per_block, beyond, call.chunk_rows):
             last = min(first + call.chunk_rows, beyond)
@@ -240,7 +240,7 @@ class CompiledBiasActivation(Implementation):
         sums_bytes = 0
         if request.requests[BIAS] is not OpReqType.NULL:
             parts = [*_summed(part, (gradient, *operands), sums, blocks, device)]
-            sums_bytes = blocks.sums_bytes * (len(parts) > 1)
+            sums_bytes = blocks.sums_bytes
         return native_kernel(
             self.name,
             [ChainPart(tuple(parts), (sums_bytes, data.nbytes * is_scratch))],
@@ -261,24 +261,23 @@ def _summed(
 ) -> list[LoopPart]:
     """Return the map that computes data's gradient, with the sum of its rows for bias.
 
-    slots: of the gradient and of the map's operands. sums: space for those of the blocks, if there
-    are several.
+    slots: of the gradient and of the map's operands. sums: space for those of the blocks.
     """
-    total, words = target(BIAS), Scratch()
+    words = Scratch()
     arguments = SummedMap(
         rows=blocks.rows,
         columns=blocks.columns,
         blocks=blocks.count,
         rows_per_block=blocks.rows_per_block,
-        chunk_rows=max(1, _CHUNK // blocks.columns),
+        chunk_rows=max(4, _CHUNK // blocks.columns // 4 * 4),
         code=Code(part.function),
         tensors=slots,
         output=slots[0],
-        sums=total if blocks.is_total else sums,
+        sums=sums,
         scratch_words=BLOCK_WORDS * part.threads,
         words=words,
         scratch_address=words,
     )
     scratch = WORD_BYTES * BLOCK_WORDS * part.threads
     loop = LoopPart(summed_map_loop, arguments, part.threads, scratch)
-    return [loop] if blocks.is_total else [loop, blocks.total_part(sums, total, device)]
+    return [loop, blocks.total_part(sums, target(BIAS), device)]

@@ -27,6 +27,7 @@ from mxrun.ops.copy_part import copy_part
 from mxrun.ops.reduce.loops import ReductionKind, reduce_part
 from mxrun.ops.strided import broadcast_axes, joint_layout, same_order
 from mxrun.ops.strided_map import strided_part
+from mxrun.ops.sums import sum_over
 
 _SERVED = {FLOAT32, BFLOAT16}
 
@@ -100,8 +101,7 @@ class Broadcast(SimpleOperator):
         full = np.asarray(gradient)
         missing = full.ndim - len(shape)
         repeated = (axis for axis, size in enumerate(shape, missing) if size == 1)
-        total: Array = full.sum(axis=(*range(missing), *repeated)).reshape(shape)
-        return total
+        return sum_over(full, (*range(missing), *repeated)).reshape(shape)
 
 
 class CompiledBroadcast(Implementation):

@@ -25,9 +25,11 @@ from mxrun.operator.property import (
     PartialType,
 )
 from mxrun.operator.register import AnyProperty, Implementation, implement, register
+from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import unify
+from mxrun.ops.indexing.kernels import RowSelection, sum_parts
 from mxrun.ops.indexing.operators import within
-from mxrun.ops.rows import zero_part
+from mxrun.ops.sums import running_sums
 
 T = TypeVar("T")
 Count = Annotated[Int32, Field(ge=1)]
@@ -126,10 +128,11 @@ class Embedding(Operator):
         """Gradient of weight: weight_grad[id] += grad[..., :] for every id, in data's order."""
         if not call.is_requested("weight"):
             return
-        gradient = np.zeros_like(call.input_gradients.weight)
+        blank = call.input_gradients.weight
+        gradient = running_sums(blank.shape, blank.dtype)
         ids = within(call.inputs.data, self.rows, "clip")
         np.add.at(gradient, ids, call.output_gradients.output)
-        call.store(weight=gradient)
+        call.store(weight=gradient.astype(blank.dtype))
 
 
 class TableAccess(Arguments):
@@ -157,27 +160,6 @@ def lookup_loop(call: Lookup) -> None:
         write = n * call.columns
         for c in range(call.columns):
             call.output[write + c] = call.weight[read + c]
-
-
-class Scattering(TableAccess):
-    """Arguments of `scatter_loop`."""
-
-    out_grad: Float32s
-    gradient: Float32s
-
-
-@native
-def scatter_loop(call: Scattering) -> None:
-    """gradient[data[n] clamped to the table, :] += out_grad[n, :] for n in order.
-
-    Each thread sums columns of its own, so that no sum depends on the team size.
-    """
-    begin, end = share(call.columns)
-    for n in range(call.count):
-        write = min(max(call.data[n], 0), call.rows - 1) * call.columns
-        read = n * call.columns
-        for c in range(begin, end):
-            call.gradient[write + c] += call.out_grad[read + c]
 
 
 @implement("Embedding", backend="jit")
@@ -212,30 +194,24 @@ class CompiledEmbedding(Implementation):
         )
 
     def prepare_backward(self, prop: AnyProperty, request: BackwardRequest) -> Kernel | None:
-        """Prepare zeroing of the gradient, then one row addition per id."""
+        """Prepare the sums of the rows of each id."""
         gradient, data = request.out_grad[0], request.in_data[0]
         assert gradient is not None
         assert data is not None
-        weight = request.in_grad[1].with_layout(PLAIN)
-        team = request.device.team_for_elements(gradient.elements)
+        if not data.elements:
+            return None
+        gradient, weight = gradient.with_layout(PLAIN), request.in_grad[1].with_layout(PLAIN)
         rows, columns = weight.shape
-        scattering = Scattering(
-            count=data.elements,
-            rows=rows,
-            columns=columns,
-            data=source(1),
-            out_grad=source(0),
-            gradient=target(1),
-        )
+        count = data.elements
+        selection = RowSelection(count, columns, rows, count=count, index_count=count)
+        operands, written = (source(0), gradient), (target(1), weight)
+        device, requested = request.device, request.requests[1]
         return native_kernel(
             self.name,
-            [
-                zero_part(target(1), weight.elements, request.device),
-                LoopPart(scatter_loop, scattering, team),
-            ],
-            (gradient.with_layout(PLAIN), data.with_layout(PLAIN), None, None),
+            sum_parts(selection, operands, source(1), written, device, requested),
+            (gradient, data.with_layout(PLAIN), None, None),
             (None, weight),
-            request.requests,
-            request.device,
+            without_add_requests(request.requests),
+            device,
             flops=gradient.elements,
         )

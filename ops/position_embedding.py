@@ -25,6 +25,7 @@ from mxrun.operator.register import AnyProperty, Implementation, create, impleme
 from mxrun.operator.scalar import without_add_requests
 from mxrun.operator.shape import ShapeContradiction, show, unify
 from mxrun.ops.copy_part import copy_part
+from mxrun.ops.sums import sum_over
 from mxrun.ops.vector_stores import put_lanes
 
 T = TypeVar("T")
@@ -114,7 +115,7 @@ class PositionEmbedding(Operator):
         gradient = call.output_gradients.output
         if call.is_requested("weight"):
             sums = np.zeros_like(call.input_gradients.weight)
-            sums[: gradient.shape[1]] = gradient.sum(axis=0)
+            sums[: gradient.shape[1]] = sum_over(gradient, 0)
             call.store(weight=sums)
         call.store(data=gradient)
 

@@ -71,6 +71,15 @@ def copy_rows_loop(call: RowCopy) -> None:
 
 
 @inlined
+def near_rows(stride: int) -> int:
+    """Return how many rows, `stride` elements apart, to read side by side.
+
+    As many as the hardware prefetcher can follow, or as are near to each other: a multiple of 8.
+    """
+    return max(8, min(64, 2048 // max(stride, 1) * 8))
+
+
+@inlined
 def clear(memory: Any, at: int, count: int) -> None:
     """Write 0 to `count` float32 or bfloat16 elements from `at` on."""
     for j in range(0, count, LANES):

@@ -43,6 +43,12 @@ def sum_over(data: Array, axes: int | Sequence[int], keepdims: bool = False) -> 
     return reduced_in_float64(np.sum, data, axes, keepdims)
 
 
+def running_sums(shape: Shape, dtype: npt.DTypeLike) -> Array:
+    """Return zeros to which numbers of a dtype are added: in float64, or in an integer type."""
+    kind = np.dtype(dtype)
+    return np.zeros(shape, np.float64 if kind.kind == "f" else kind)
+
+
 def mean_over(data: Array, axes: Sequence[int], keepdims: bool = False) -> Array:
     """Return the mean of data over axes. That of no elements is NaN, without NumPy's warning."""
     if count_of(data.shape, axes):

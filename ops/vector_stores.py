@@ -11,7 +11,7 @@ from mxrun.codegen.vectors import add_lanes, load_lanes, store_lanes, stored_lan
 @inlined
 def put_lanes(target: Any, at: int, value: Any, count: int, is_added: bool) -> None:
     """Store a vector, or add it after the rounding that a store performs."""
-    result = value
+    result = stored_lanes(target, value)
     if is_added:
-        result = add_lanes(load_lanes(target, at, count), stored_lanes(target, value))
+        result = add_lanes(load_lanes(target, at, count), result)
     store_lanes(target, at, result, count)

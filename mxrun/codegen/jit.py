@@ -137,11 +137,19 @@ def join_rows(
     rows: int,
     shifts: Any,
     shift: int,
+    start: float,
+    is_first: int,
+    is_last: int,
+    results: Any,
+    result: int,
+    divisor: float,
 ) -> None:
-    """Reduce totals[at + i] and data[position + r * stride + i * step], r < `rows`, to one float32.
+    """Reduce totals[at + i] and data[position + r * stride + i * step], r < `rows`, to one float64.
 
-    This is done for each i below `count`, in the order of the rows. The kinds are those of
-    `reduced_run`; the shift of column i is shifts[shift + i].
+    This is done for each i below `count`, in the order of the rows, in float64. The kinds are those
+    of `reduced_run`; the shift of column i is shifts[shift + i]. With is_first the totals before
+    are `start`. With is_last the total divided by the divisor, of kind 7 its square root, is
+    written to the float32 results[result + i], in place of the totals.
     """
 
 

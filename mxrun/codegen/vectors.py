@@ -3,8 +3,8 @@
 LLVM compiles a loop over a few channels with a condition, or over several tensors that could
 overlap, to scalar code, or to vector code behind checks that cost more than the work. These
 intrinsics, for bodies of `jit.native`, express the vector code explicitly. A vector has 16 lanes of
-float32 or int32. Memory is read and written at `position` of a pointer for the first `count` lanes,
-or for all 16 if `count` is larger.
+float32 or int32, or of float64 for running sums. Memory is read and written at `position` of a
+pointer for the first `count` lanes, or for all 16 if `count` is larger.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def lanes(value: float) -> Any:
 def load_lanes(pointer: Any, position: int, count: int) -> Any:
     """Load lanes from memory; the others are 0.
 
-    float32 and int32 are loaded unchanged, bfloat16 is widened to float32, bytes to int32.
+    Numbers are loaded unchanged, but bfloat16 is widened to float32, and bytes to int32.
     """
 
 
@@ -39,9 +39,10 @@ def gather_lanes(pointer: Any, position: int, step: int, count: int) -> Any:
 
 @intrinsic
 def store_lanes(pointer: Any, position: int, vector: Any, count: int) -> None:
-    """Store lanes: float32 or int32 unchanged, the lowest bytes of int32 lanes to byte memory.
+    """Store lanes: numbers unchanged, the lowest bytes of int32 lanes to byte memory.
 
-    float32 is rounded to bfloat16 memory, ties to even; NaN stays NaN.
+    float64 is rounded to float32 memory, and float32 to bfloat16 memory, ties to even; NaN stays
+    NaN.
     """
 
 
@@ -72,7 +73,12 @@ def choose(mask: Any, chosen: Any, otherwise: Any) -> Any:
 
 @intrinsic
 def add_lanes(left: Any, right: Any) -> Any:
-    """Add two vectors of one kind."""
+    """Add two vectors of one kind; float32 is widened if the other one is float64."""
+
+
+@intrinsic
+def wide_lanes(vector: Any) -> Any:
+    """Widen float32 lanes to float64."""
 
 
 @intrinsic

@@ -25,6 +25,7 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import register
 from mxrun.operator.shape import ShapeContradiction, show, unify
+from mxrun.ops.sums import sum_over
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -200,7 +201,8 @@ class BatchNorm(Operator):
         # An empty batch has no statistics: the moving ones stay as they are.
         if call.is_train and not self.parameters.use_global_stats and data.size:
             others = self._other_axes(data)
-            mean, var = data.mean(axis=others), data.var(axis=others)
+            mean = data.mean(axis=others, dtype=np.float64).astype(data.dtype)
+            var = data.var(axis=others, dtype=np.float64).astype(data.dtype)
         return self.normalized(call, mean, var), mean, var
 
     def normalized(self, call: OperatorCall, mean: Array, var: Array) -> Array:
@@ -220,8 +222,8 @@ class BatchNorm(Operator):
         data = call.inputs.data
         normalized, scale = self._normalized(data, call.outputs.mean, call.outputs.var)
         others = self._other_axes(data)
-        beta_grad = gradient.sum(axis=others)
-        gamma_grad = (gradient * normalized).sum(axis=others)
+        beta_grad = sum_over(gradient, others)
+        gamma_grad = sum_over(gradient * normalized, others)
         data_grad = gradient
         if not self.parameters.use_global_stats:
             count = max(data.size // max(beta_grad.size, 1), 1)

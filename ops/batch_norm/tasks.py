@@ -14,6 +14,8 @@ _COLUMNS = 2048
 _JOINED = 512
 # Minimum elements per task, and maximum number of tasks created for the sake of large teams.
 _ELEMENTS_PER_TASK = 16_384
+# Rows of a task, whose sums are float32.
+_MAX_ROWS = 128
 _MAX_CUTS = 64
 # Arrays of a thread with one float per column, and the distance in floats at which they would map
 # to the same lines of the L1 cache.
@@ -54,7 +56,7 @@ class Tasks:
         # channel.
         apart = lines * cuts if planes else -(-line // _JOINED)
         blocks = min(elements // _ELEMENTS_PER_TASK, _MAX_CUTS) // apart
-        rows_per_block = -(-rows // max(blocks, 1))
+        rows_per_block = min(-(-rows // max(blocks, 1)), _MAX_ROWS)
         return Tasks(before, channels, inner, rows, line, lines, cuts, rows_per_block)
 
     @property

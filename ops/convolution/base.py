@@ -23,6 +23,7 @@ from mxrun.operator.property import (
 from mxrun.operator.shape import Dimensions, ShapeContradiction, require_complete, show, unify
 from mxrun.ops.convolution.im2col import Array, WindowProducts, columns_space
 from mxrun.ops.linear import LinearParameters, LinearProperty
+from mxrun.ops.sums import sum_over
 from mxrun.ops.window import AxisOrder, NonNegative, Positive, Window, require_axes, require_layout
 
 MEBIBYTE = 1 << 20
@@ -209,7 +210,7 @@ class WindowProduct(Operator):
             images, windows = (gradient, data) if self.transposed else (data, gradient)
             call.store(weight=products.weight(images, windows))
         if "bias" in call.requests:
-            call.store(bias=gradient.sum(axis=(0, *range(2, gradient.ndim))))
+            call.store(bias=sum_over(gradient, (0, *range(2, gradient.ndim))))
 
     def _products(self, call: OperatorCall) -> WindowProducts:
         p = self.parameters

@@ -19,6 +19,7 @@ from mxrun.operator.property import PartialInference, PartialShapes, Precision
 from mxrun.operator.register import register
 from mxrun.operator.shape import product, unify, unify_product
 from mxrun.ops.linear import LinearParameters, LinearProperty
+from mxrun.ops.sums import sum_over
 
 Array = npt.NDArray[Any]
 
@@ -123,7 +124,7 @@ class FullyConnected(Operator):
         if call.is_requested("weight"):
             call.store(weight=np.matmul(gradient.T, _rows(data, weight.shape[1])))
         if "bias" in call.requests:
-            call.store(bias=gradient.sum(axis=0))
+            call.store(bias=sum_over(gradient, 0))
 
 
 def _rows(array: Array, columns: int) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
-from mxrun.base.tensor import PLAIN, TensorSpec
+from mxrun.base.tensor import PLAIN, TensorSpec, align
 from mxrun.codegen.jit import NativeFunction
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import (
@@ -21,12 +21,16 @@ from mxrun.operator.native_kernel import (
 from mxrun.operator.scalar import without_add_requests
 from mxrun.ops.indexing.loops import (
     CLIP,
+    OrderedRows,
     RowGathering,
     RowScattering,
+    RowSums,
     SumStoring,
     gather_rows_loop,
+    order_rows_loop,
     scatter_rows_loop,
     store_sums_loop,
+    sum_rows_loop,
 )
 from mxrun.ops.rows import RowZeroing, zero_rows_loop
 
@@ -89,13 +93,60 @@ def gather_kernel(name: str, selection: RowSelection, request: ForwardRequest) -
     )
 
 
+def sum_parts(
+    selection: RowSelection,
+    grad: tuple[Slot, TensorSpec],
+    indices: Slot,
+    output: tuple[Slot, TensorSpec],
+    device: DeviceDescription,
+    request: OpReqType,
+) -> list[LoopPart]:
+    """Return output = sums of the rows of grad with each index, or added; for inner = 1."""
+    team = device.team_for_elements(grad[1].elements + output[1].elements)
+    sums_bytes = align(8 * team * align(selection.columns))
+    ends = Scratch(sums_bytes + align(4 * selection.count))
+    arguments = {**selection.arguments(indices), "order": Scratch(sums_bytes), "ends": ends}
+    is_added, is_direct = request is OpReqType.ADD, output[1].dtype == FLOAT32
+    sums = RowSums(
+        **arguments,
+        grad=grad[0],
+        output=output[0],
+        is_added=int(is_added),
+        writes_zeros=int(not is_added and not is_direct),
+        sums=Scratch(),
+    )
+    scratch = ends.offset + 4 * selection.size
+    # One pass that only clears takes half as long for large tables as clearing row by row.
+    is_cleared = is_direct and not is_added
+    zeros = [_zeros(output[0], output[1].elements, device, 0)] if is_cleared else []
+    return [
+        *zeros,
+        LoopPart(order_rows_loop, OrderedRows(**arguments), 1, scratch),
+        LoopPart(of_dtype(sum_rows_loop, output[1]), sums, team, scratch),
+    ]
+
+
 def scatter_kernel(name: str, selection: RowSelection, request: BackwardRequest) -> Kernel:
-    """Prepare zeros, then one addition of each row; in float32 scratch space for bfloat16."""
+    """Prepare the sums of each index's rows, or their additions to zeros if no two meet.
+
+    The latter are made in float32 scratch space for bfloat16.
+    """
     gradient, *others = request.out_grad[0], *request.in_data
     assert gradient is not None
     gradient, data = gradient.with_layout(PLAIN), request.in_grad[0].with_layout(PLAIN)
     indices = [spec and spec.with_layout(PLAIN) for spec in others[1:]]
     is_added = request.requests[0] is OpReqType.ADD
+    if selection.count > 1:
+        operands, written = (source(0), gradient), (target(0), data)
+        return native_kernel(
+            name,
+            sum_parts(selection, operands, source(2), written, request.device, request.requests[0]),
+            (gradient, None, *indices, None),
+            (data, *(None for _ in indices)),
+            without_add_requests(request.requests),
+            request.device,
+            flops=gradient.elements,
+        )
     is_direct = data.dtype == FLOAT32
     sums, device = target(0) if is_direct else Scratch(), request.device
     scratch = 0 if is_direct else 4 * data.elements

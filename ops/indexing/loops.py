@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxrun.codegen.arguments import Arguments, Float32s, Floats, Int32s, Integer, Real
-from mxrun.codegen.jit import inlined, native, share
-from mxrun.codegen.vectors import LANES, lanes, load_lanes, store_lanes
+from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Int32s, Integer, Real
+from mxrun.codegen.jit import inlined, native, share, team_member
+from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, wide_lanes
+from mxrun.ops.rows import clear
 from mxrun.ops.vector_stores import put_lanes
 
 # Treatment of indices outside of the axis.
 CLIP, WRAP = range(2)
+# Rows that the hardware prefetcher can follow.
+_NEAR_ROWS = 8
 
 
 class IndexedRows(Arguments):
@@ -35,14 +38,20 @@ class IndexedRows(Arguments):
 
 
 @inlined
+def index_at(call: IndexedRows, place: int) -> Any:
+    """Return the index at a place of the indices, within the axis."""
+    index = call.offset
+    if call.indices is not None:
+        index += call.indices[place]
+    if call.mode == WRAP:
+        index = index % call.size
+    return min(max(index, 0), call.size - 1)
+
+
+@inlined
 def data_row(call: IndexedRows, row: int) -> Any:
     """Return the number of data's row that a row of the output equals."""
-    size, inner, index = call.size, call.inner, call.offset
-    if call.indices is not None:
-        index += call.indices[row % call.index_count]
-    if call.mode == WRAP:
-        index = index % size
-    index = min(max(index, 0), size - 1)
+    size, inner, index = call.size, call.inner, index_at(call, row % call.index_count)
     return row // (call.count * inner) * size * inner + index * inner + row % inner
 
 
@@ -70,6 +79,80 @@ def gather_rows_loop(call: RowGathering) -> None:
         at += width
 
 
+class OrderedRows(IndexedRows):
+    """Rows of a group in the order of their indices: `order` [count], for inner = 1.
+
+    ends [size]: the first place in `order` after the rows of each index.
+    """
+
+    order: Int32s
+    ends: Int32s
+
+
+@native
+def order_rows_loop(call: OrderedRows) -> None:
+    """Sort the rows of a group by their indices, on one thread; rows of one index in order."""
+    order, ends, places = call.order, call.ends, 0
+    for index in range(call.size):
+        ends[index] = 0
+    for row in range(call.count):
+        ends[index_at(call, row)] += 1
+    for index in range(call.size):
+        number = ends[index]
+        ends[index] = places
+        places += number
+    for row in range(call.count):
+        index = index_at(call, row)
+        order[ends[index]] = row
+        ends[index] += 1
+
+
+class RowSums(OrderedRows):
+    """Arguments of `sum_rows_loop`; sums: scratch [columns] for each thread.
+
+    is_added: whether the sums are added to output. writes_zeros: whether rows of output without an
+    index are cleared, else they are left alone.
+    """
+
+    grad: Floats
+    output: Floats
+    is_added: Integer
+    writes_zeros: Integer
+    sums: Float64s
+
+
+@native
+def sum_rows_loop(call: RowSums) -> None:
+    """output[r, :] = float64 sum of the grad[n, :] whose index is r in order, or added."""
+    columns, size, order, grad, sums = call.columns, call.size, call.order, call.grad, call.sums
+    member, _ = team_member()
+    own, is_added = member * columns, call.is_added != 0
+    at, end = share(call.rows // call.count * size * columns)
+    while at < end:
+        row = at // columns
+        column, index = at - row * columns, row % size
+        width, first, last = min(columns - column, end - at), 0, call.ends[index]
+        if index > 0:
+            first = call.ends[index - 1]
+        read = row // size * call.count * columns + column
+        if first == last and call.writes_zeros:
+            clear(call.output, at, width)
+        for place in range(first, last, _NEAR_ROWS):
+            beyond = min(place + _NEAR_ROWS, last)
+            for j in range(0, width, LANES):
+                total = wide_lanes(lanes(0.0))
+                if place > first:
+                    total = load_lanes(sums, own + j, LANES)
+                for near in range(place, beyond):
+                    k = read + order[near] * columns + j
+                    total = add_lanes(total, load_lanes(grad, k, width - j))
+                if beyond < last:
+                    store_lanes(sums, own + j, total, LANES)
+                else:
+                    put_lanes(call.output, at + j, total, width - j, is_added)
+        at += width
+
+
 class RowScattering(IndexedRows):
     """Arguments of `scatter_rows_loop`; sums: float32, zero or with what is added to."""
 
@@ -79,22 +162,17 @@ class RowScattering(IndexedRows):
 
 @native
 def scatter_rows_loop(call: RowScattering) -> None:
-    """sums[row of r, :] += grad[r, :] for r in order.
-
-    Each thread adds columns of its own, so that no sum depends on the team size.
-    """
-    columns, count = call.columns, call.count
-    position, end = share(call.rows // count * columns)
-    while position < end:
-        group = position // columns
-        column = position - group * columns
-        width = min(columns - column, end - position)
-        for row in range(group * count, (group + 1) * count):
-            read, write = row * columns + column, data_row(call, row) * columns + column
-            for j in range(0, width, LANES):
-                value = load_lanes(call.grad, read + j, width - j)
-                put_lanes(call.sums, write + j, value, width - j, True)
-        position += width
+    """sums[row of r, :] += grad[r, :], where no two rows have the same row of data."""
+    columns = call.columns
+    at, end = share(call.rows * columns)
+    while at < end:
+        row = at // columns
+        column = at - row * columns
+        width, write = min(columns - column, end - at), data_row(call, row) * columns + column
+        for j in range(0, width, LANES):
+            value = load_lanes(call.grad, at + j, width - j)
+            put_lanes(call.sums, write + j, value, width - j, True)
+        at += width
 
 
 class SumStoring(Arguments):

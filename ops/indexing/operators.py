@@ -26,6 +26,7 @@ from mxrun.operator.property import (
 )
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+from mxrun.ops.sums import running_sums
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -253,13 +254,14 @@ class Take(Operator):
         """Gradient of a: sum over equal indices, in order."""
         if not call.is_requested("a"):
             return
-        gradient = np.zeros_like(call.input_gradients.a)
+        blank = call.input_gradients.a
+        gradient = running_sums(blank.shape, blank.dtype)
         axis = self.axis % gradient.ndim
         indices = within(call.inputs.indices, gradient.shape[axis], self.mode)
         given = call.output_gradients.output
         rows = np.moveaxis(given, range(axis, axis + indices.ndim), range(indices.ndim))
         np.add.at(np.moveaxis(gradient, axis, 0), indices, rows)
-        call.store(a=gradient)
+        call.store(a=gradient.astype(blank.dtype))
 
 
 class Pick(Operator):

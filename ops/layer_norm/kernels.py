@@ -18,6 +18,7 @@ from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReq
 from mxrun.operator.native_kernel import (
     KernelPart,
     LoopPart,
+    Scratch,
     Slot,
     native_kernel,
     source,
@@ -176,6 +177,7 @@ def _gradients(prop: RowNormProperty, request: BackwardRequest, rows: RowLayout)
         data_grad=written,
         is_added=int(not transposed and request.requests[DATA] is OpReqType.ADD),
         sums=None,
+        running=None,
         blocks=rows.blocks.count,
         rows_per_block=rows.blocks.rows_per_block,
     )
@@ -192,12 +194,14 @@ def gradient_parts(
 ) -> list[KernelPart]:
     """Return the loop of the rows' gradients, and the sums for gamma and beta where requested.
 
-    gradients: arguments without `sums`. scale_grads: of gamma and, if there is one, beta. sums:
-    scratch tensor of the chain, in which the first loop leaves what those after it add.
+    gradients: arguments without `sums` and `running`. scale_grads: of gamma and, if there is one,
+    beta. sums: scratch tensor of the chain, in which the first loop leaves what those after it add.
     """
     if any(scale_grads):
-        gradients = replace(gradients, sums=sums)
-    parts: list[KernelPart] = [LoopPart(rows.of(row_gradients_loop), gradients, rows.team)]
+        gradients = replace(gradients, sums=sums, running=Scratch())
+    running_bytes = 4 * 2 * rows.columns * rows.team * any(scale_grads)
+    loop = rows.of(row_gradients_loop)
+    parts: list[KernelPart] = [LoopPart(loop, gradients, rows.team, running_bytes)]
     for index, total in enumerate(scale_grads):
         if total is not None:
             columns = range(index * rows.columns, (index + 1) * rows.columns)

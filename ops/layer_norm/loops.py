@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer, Real
-from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Integer, Real
+from mxrun.codegen.jit import inlined, native, share, team_member
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,
@@ -25,11 +25,14 @@ from mxrun.codegen.vectors import (
     subtract_lanes,
     sum_lanes,
 )
+from mxrun.ops.column_sum import clear_sums
 from mxrun.ops.row_sum import row_sum
 from mxrun.ops.rows import clear
 
-# Elements of a row that are summed in float32.
+# Elements of a row that are summed in float32, and rows whose columns are: float64 sums of every
+# row would take half as long again.
 _BLOCK = 2048
+_FLOAT32_ROWS = 64
 
 
 class NormalizedRows(Arguments):
@@ -131,14 +134,15 @@ class RowGradients(NormalizedRows):
     data_grad: None if not requested; it may be data or grad, but if `is_added`, it shares no memory
     with other tensors. residual: a further gradient of data, which is added to it, or None. sums
     [blocks, 2, columns]: for gamma and beta, of `rows_per_block` rows each; None if neither
-    gradient is requested.
+    gradient is requested. running: float32 sums [2, columns] of a few rows, for each thread.
     """
 
     grad: Floats
     residual: Floats
     data_grad: Floats
     is_added: Integer
-    sums: Float32s
+    sums: Float64s
+    running: Float32s
     blocks: Integer
     rows_per_block: Integer
 
@@ -159,12 +163,12 @@ def accumulate(sums: Any, at: int, count: int, vector: Any) -> None:
 def add_gradients(
     call: RowGradients, at: int, j: int, own: int, center: Any, factor: Any, count: int
 ) -> tuple[Any, Any]:
-    """Add a vector to the columns' sums; return the terms of the row's two sums."""
+    """Add a vector to the columns' running sums; return the terms of the row's two sums."""
     grad = load_lanes(call.grad, at + j, count)
     normal = normalized(call, at + j, center, factor, count)
     if call.sums is not None:
-        accumulate(call.sums, own + j, count, multiply_lanes(grad, normal))
-        accumulate(call.sums, own + call.columns + j, count, grad)
+        accumulate(call.running, own + j, count, multiply_lanes(grad, normal))
+        accumulate(call.running, own + call.columns + j, count, grad)
     scaled = multiply_lanes(grad, load_lanes(call.gamma, j, count))
     return scaled, multiply_lanes(scaled, normal)
 
@@ -217,6 +221,36 @@ def data_gradient_vector(
     store_lanes(call.data_grad, at + j, value, count)
 
 
+@inlined
+def row_gradient(call: RowGradients, row: int, own: int, full: int) -> None:
+    """Compute a row of data's gradient, and add the row to the running sums."""
+    columns = call.columns
+    at, average = row * columns, np.float32(0)
+    if call.mean is not None:
+        average = call.mean[row]
+    center, factor = lanes(average), lanes(1 / call.deviation[row])
+    first, second = gradient_means(call, at, own, center, factor)
+    if call.data_grad is not None:
+        subtracted = lanes(first) if call.mean is not None else lanes(0.0)
+        values, means = (center, factor), (subtracted, lanes(second))
+        for j in range(0, full, LANES):
+            data_gradient_vector(call, at, j, values, means, LANES)
+        if full < columns:
+            data_gradient_vector(call, at, full, values, means, columns - full)
+
+
+@inlined
+def empty_running(call: RowGradients, own: int, to: int) -> None:
+    """Add the running sums to those of a block, and clear them."""
+    width = 2 * call.columns
+    for j in range(0, width, LANES):
+        count = width - j
+        before = load_lanes(call.sums, to + j, count)
+        after = add_lanes(before, load_lanes(call.running, own + j, count))
+        store_lanes(call.sums, to + j, after, count)
+    clear(call.running, own, width)
+
+
 @native
 def row_gradients_loop(call: RowGradients) -> None:
     """data_grad = (g - mean(g) - x mean(g x)) / deviation for g = grad * gamma, and partial sums.
@@ -225,22 +259,16 @@ def row_gradients_loop(call: RowGradients) -> None:
     """
     columns = call.columns
     full = columns // LANES * LANES
+    member, _ = team_member()
+    own = 2 * member * columns
     begin, end = share(call.blocks * 16)
     for block in range(begin // 16, end // 16):
-        own = 2 * block * columns
         if call.sums is not None:
-            clear(call.sums, own, 2 * columns)
-        last = min((block + 1) * call.rows_per_block, call.rows)
-        for row in range(block * call.rows_per_block, last):
-            at, average = row * columns, np.float32(0)
-            if call.mean is not None:
-                average = call.mean[row]
-            center, factor = lanes(average), lanes(1 / call.deviation[row])
-            first, second = gradient_means(call, at, own, center, factor)
-            if call.data_grad is not None:
-                subtracted = lanes(first) if call.mean is not None else lanes(0.0)
-                values, means = (center, factor), (subtracted, lanes(second))
-                for j in range(0, full, LANES):
-                    data_gradient_vector(call, at, j, values, means, LANES)
-                if full < columns:
-                    data_gradient_vector(call, at, full, values, means, columns - full)
+            clear_sums(call.sums, 2 * block * columns, 2 * columns)
+            clear(call.running, own, 2 * columns)
+        beyond = min((block + 1) * call.rows_per_block, call.rows)
+        for start in range(block * call.rows_per_block, beyond, _FLOAT32_ROWS):
+            for row in range(start, min(start + _FLOAT32_ROWS, beyond)):
+                row_gradient(call, row, own, full)
+            if call.sums is not None:
+                empty_running(call, own, 2 * block * columns)

@@ -18,6 +18,7 @@ from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import InPlaceProperty, PartialInference, PartialShapes, Precision
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+from mxrun.ops.sums import sum_over
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -208,10 +209,10 @@ class RowNorm(Operator):
         others = tuple(other for other in range(data.ndim) if other != axis)
         scaled = gradient * self._along(data, gamma)
         data_grad = scaled - normal * self._mean(scaled * normal)
-        results = {"gamma": (gradient * normal).sum(axis=others)}
+        results = {"gamma": sum_over(gradient * normal, others)}
         if self.is_centered:
             data_grad = data_grad - self._mean(scaled)
-            results["beta"] = gradient.sum(axis=others)
+            results["beta"] = sum_over(gradient, others)
         return {"data": data_grad / deviation, **results}
 
     def _mean(self, data: Array) -> Array:

@@ -246,6 +246,7 @@ class CompiledAddNorm(Implementation):
             data_grad=lhs_grad or rhs_grad,
             is_added=0,
             sums=None,
+            running=None,
             blocks=rows.blocks.count,
             rows_per_block=rows.blocks.rows_per_block,
         )

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, unpacked
-from mxrun.codegen.arguments import Arguments, Float32s, Integer, Real
-from mxrun.codegen.jit import native, random_words, share
+from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
+from mxrun.codegen.jit import inlined, native, random_words, share
+from mxrun.codegen.vectors import (
+    LANES,
+    above,
+    add_lanes,
+    choose,
+    lanes,
+    load_lanes,
+    multiply_lanes,
+    store_lanes,
+)
 from mxrun.operator import scalar
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Scratch, native_kernel, source, target
 from mxrun.operator.register import AnyProperty, implement
 from mxrun.operator.simple import MapImplementation
+from mxrun.ops.column_sum import clear_sums
 from mxrun.ops.dropout import PRODUCT, RandomMask
 from mxrun.ops.leaky_relu.operator import LeakyReLUParameters, leaky
+from mxrun.ops.row_sum import row_sum
 
+# Rows that the hardware prefetcher can follow.
+_NEAR_ROWS = 8
 LEAKY = scalar.compile(leaky, parameters=("slope",))
 
 
@@ -101,10 +116,19 @@ def prelu_loop(call: SlopeProduct) -> None:
 
 
 class GammaGradient(Channels):
-    """Arguments of `prelu_gamma_loop`."""
+    """Arguments of `prelu_gamma_loop`; sums: of each channel, scratch."""
 
     grad: Float32s
     gamma_grad: Float32s
+    sums: Float64s
+
+
+@inlined
+def negative_terms(call: GammaGradient, at: int, _: Any, count: int) -> Any:
+    """Return a vector of grad * data where data <= 0, else 0, without a shift."""
+    value, nothing = load_lanes(call.data, at, count), lanes(0.0)
+    negative = choose(above(value, nothing), nothing, value)
+    return multiply_lanes(load_lanes(call.grad, at, count), negative)
 
 
 @native
@@ -113,35 +137,26 @@ def prelu_gamma_loop(call: GammaGradient) -> None:
 
     Each thread has channels of its own, so that no result depends on the team size.
     """
-    rows, channels, inner = call.rows, call.channels, call.inner
-    grad, data, gamma_grad = call.grad, call.data, call.gamma_grad
-    nothing = np.float32(0)
+    rows, channels, inner, sums = call.rows, call.channels, call.inner, call.sums
     begin, end = share(channels)
-    for c in range(begin, end):
-        gamma_grad[c] = nothing
     if inner > 1:
         for c in range(begin, end):
             total = 0.0
             for row in range(rows):
-                first = (row * channels + c) * inner
-                stop = first + inner
-                # Four independent sums, because the additions to one sum depend on each other.
-                sum0, sum1, sum2, sum3 = nothing, nothing, nothing, nothing
-                for i in range(first, stop - 3, 4):
-                    sum0 += grad[i] * (nothing if data[i] > 0 else data[i])
-                    sum1 += grad[i + 1] * (nothing if data[i + 1] > 0 else data[i + 1])
-                    sum2 += grad[i + 2] * (nothing if data[i + 2] > 0 else data[i + 2])
-                    sum3 += grad[i + 3] * (nothing if data[i + 3] > 0 else data[i + 3])
-                for i in range(first + inner // 4 * 4, stop):
-                    sum0 += grad[i] * (nothing if data[i] > 0 else data[i])
-                total += (sum0 + sum1) + (sum2 + sum3)
-            gamma_grad[c] = total
+                at = (row * channels + c) * inner
+                total += row_sum(call, at, inner, lanes(0.0), negative_terms)
+            sums[c] = total
     else:
-        for row in range(rows):
-            first = row * channels
-            for c in range(begin, end):
-                negative_part = nothing if data[first + c] > 0 else data[first + c]
-                gamma_grad[c] += grad[first + c] * negative_part
+        clear_sums(sums, begin, end - begin)
+        for first in range(0, rows, _NEAR_ROWS):
+            for c in range(begin, end, LANES):
+                count, running = end - c, load_lanes(sums, c, end - c)
+                for row in range(first, min(first + _NEAR_ROWS, rows)):
+                    at = row * channels + c
+                    running = add_lanes(running, negative_terms(call, at, lanes(0.0), count))
+                store_lanes(sums, c, running, count)
+    for c in range(begin, end):
+        call.gamma_grad[c] = sums[c]
 
 
 @implement("LeakyReLU", backend="jit")
@@ -265,8 +280,13 @@ def _prelu_backward(request: BackwardRequest) -> Kernel:
     data_grad = SlopeProduct(
         **geometry, values=source(0), data=source(1), gamma=source(2), output=target(0)
     )
-    gamma_grad = GammaGradient(**geometry, grad=source(0), data=source(1), gamma_grad=target(1))
-    loops = (LoopPart(prelu_loop, data_grad, team), LoopPart(prelu_gamma_loop, gamma_grad, team))
+    gamma_grad = GammaGradient(
+        **geometry, grad=source(0), data=source(1), gamma_grad=target(1), sums=Scratch()
+    )
+    loops = (
+        LoopPart(prelu_loop, data_grad, team),
+        LoopPart(prelu_gamma_loop, gamma_grad, team, 8 * geometry["channels"]),
+    )
     requested = (req is not OpReqType.NULL for req in request.requests)
     return native_kernel(
         "jit",

@@ -33,6 +33,7 @@ from mxrun.operator.simple import (
     reads_output,
     simple_entry,
 )
+from mxrun.ops.sums import sum_over
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -277,7 +278,7 @@ class LeakyReLU(Operator):
         data, gamma = call.inputs.data, call.inputs.gamma
         lost = gradient * np.where(data > 0, 0, data)
         others = tuple(axis for axis in range(data.ndim) if axis != 1 or gamma.size == 1)
-        call.store(gamma=lost.sum(axis=others))
+        call.store(gamma=sum_over(lost, others))
         call.store(data=gradient * np.where(data > 0, 1, _along(data, gamma)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from mxrun.base.dtype import FLOAT32
@@ -14,6 +15,9 @@ from mxrun.operator.native_kernel import native_kernel, source, target
 from mxrun.operator.register import AnyProperty, Implementation, implement
 from mxrun.ops.pooling.operator import PoolingParameters
 
+# Most elements that oneDNN adds one after the other in float32.
+_MAX_TERMS = 256
+
 
 @implement("Pooling", backend="onednn", before="jit")
 class OnednnPooling(Implementation):
@@ -21,7 +25,7 @@ class OnednnPooling(Implementation):
 
     Not supported here: averages with windows entirely outside the data (possible with `full` if the
     stride exceeds the kernel), averages that count the padding of a window cut off beyond it, sums,
-    and maxima, for which oneDNN skips NaN.
+    maxima, for which oneDNN skips NaN, and float32 averages of large windows.
     """
 
     def prepare_forward(self, prop: AnyProperty, request: ForwardRequest) -> Kernel | None:
@@ -29,6 +33,8 @@ class OnednnPooling(Implementation):
         (data,), (output,) = request.inputs, request.outputs
         pooling = _pooling(prop.parameters, data.shape, output.shape)
         if pooling is None or not onednn_serves(data, low=True) or data.dtype != output.dtype:
+            return None
+        if data.dtype == FLOAT32 and math.prod(pooling[1]) > _MAX_TERMS:
             return None
         specs = (data.with_layout(CHANNELS_LAST), output.with_layout(CHANNELS_LAST))
         team, trains = request.device.team_for_elements(data.elements), request.has_backward

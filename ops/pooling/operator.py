@@ -18,6 +18,7 @@ from mxrun.operator.operator import BackwardCall, ForwardCall, Operator
 from mxrun.operator.property import OperatorProperty, PartialInference, PartialShapes, Precision
 from mxrun.operator.register import register
 from mxrun.operator.shape import Dimensions, ShapeContradiction, show, unify
+from mxrun.ops.sums import running_sums
 from mxrun.ops.window import AxisOrder, NonNegative, Positive, Window, require_axes, require_layout
 
 T = TypeVar("T")
@@ -209,7 +210,9 @@ class Pooling(Operator):
         data, shape = call.inputs.data, call.outputs.output.shape
         window = self.parameters.window(data.shape[2:])
         kind, power = self.parameters.pool_type, self.parameters.p_value or 1
-        result = np.full(shape, -np.inf if kind == "max" else 0, data.dtype)
+        result = running_sums(shape, data.dtype)
+        if kind == "max":
+            result = np.full(shape, -np.inf, data.dtype)
         empty = np.ones(shape[2:], bool)
         for _, read, written in window.regions(data.shape[2:], shape[2:]):
             empty[written] = False
@@ -223,7 +226,7 @@ class Pooling(Operator):
             result /= self._counts(window, data.shape[2:], shape[2:], data.dtype)
         if kind == "lp":
             result = _root(result, power)
-        call.store(output=result)
+        call.store(output=result.astype(data.dtype))
 
     def backward(self, call: BackwardCall) -> None:
         """Gradient of data: max: grad at the first maximum; avg: grad / count; sum: grad; lp: grad
@@ -234,7 +237,7 @@ class Pooling(Operator):
         gradient, target = call.output_gradients.output, call.input_gradients.data
         spatial, windows = target.shape[2:], gradient.shape[2:]
         window = self.parameters.window(spatial)
-        result = np.zeros(target.shape, gradient.dtype)
+        result = running_sums(target.shape, gradient.dtype)
         regions = window.regions(spatial, windows)
         if self.parameters.pool_type in ("avg", "sum"):
             if self.parameters.pool_type == "avg":
@@ -257,7 +260,7 @@ class Pooling(Operator):
             for _, read, written in regions:
                 slope = (data[read] / safe[written]) ** (power - 1)
                 result[read] += gradient[written] * slope
-        call.store(data=result)
+        call.store(data=result.astype(target.dtype))
 
     def _counts(self, window: Window, spatial: Shape, windows: Shape, dtype: Any) -> Array:
         """Return the divisors of avg: each window's elements within the (padded) input."""

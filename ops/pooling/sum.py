@@ -10,6 +10,7 @@ import numpy as np
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
 from mxrun.codegen.jit import native, share
+from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, wide_lanes
 from mxrun.ops.window import Window
 
 
@@ -115,14 +116,15 @@ def window_sum_loop(call: WindowSum) -> None:
             first_x = window * call.stride_x - call.pad_x
             last_x = first_x + call.kernel_x
             to = (line * windows_x + window) * channels
-            for c in range(to, to + channels):
-                output[c] = 0
-            for z in range(max(first_z, 0), min(last_z, depth)):
-                for y in range(max(first_y, 0), min(last_y, height)):
-                    row = ((image + z) * height + y) * width
-                    for x in range(max(first_x, 0), min(last_x, width)):
-                        for c in range(channels):
-                            output[to + c] += data[(row + x) * channels + c]
+            for c in range(0, channels, LANES):
+                count, total = channels - c, wide_lanes(lanes(0.0))
+                for z in range(max(first_z, 0), min(last_z, depth)):
+                    for y in range(max(first_y, 0), min(last_y, height)):
+                        row = ((image + z) * height + y) * width
+                        for x in range(max(first_x, 0), min(last_x, width)):
+                            value = load_lanes(data, (row + x) * channels + c, count)
+                            total = add_lanes(total, value)
+                store_lanes(output, to + c, total, count)
             if call.is_average:
                 size = area * max(min(last_x, width + margin_x) - max(first_x, -margin_x), 1)
                 for c in range(to, to + channels):

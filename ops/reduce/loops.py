@@ -1,8 +1,9 @@
 """Compiled reductions over any axes of a strided tensor.
 
-The order in which the elements of an output are combined depends on the shape only, not on the team
-size or the machine. If there are too few outputs for a team, or contiguous runs are short, a
-reduction has stages: first chunks of fixed size, then their results in order.
+Totals are float64 along every axis, and each stage rounds its results once. The order in which the
+elements of an output are combined depends on the shape only, not on the team size or the machine.
+If there are too few outputs for a team, or contiguous runs are short, a reduction has stages: first
+chunks of fixed size, then their results in order.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align, strides_of
-from mxrun.codegen.arguments import Arguments, Float32s, Integer, Real, Table
+from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real, Table
 from mxrun.codegen.jit import (
     NativeFunction,
     inlined,
@@ -25,10 +26,12 @@ from mxrun.codegen.jit import (
     native,
     reduced_run,
     share,
+    team_member,
 )
 from mxrun.operator.kernel import Handles
 from mxrun.operator.launch import Handle, Launch, LoopLaunch
 from mxrun.operator.native_kernel import Scratch, Slot, bound
+from mxrun.ops.rows import near_rows
 from mxrun.ops.strided import Axes, collapsed
 
 
@@ -78,8 +81,8 @@ _CHUNK_ROWS = 16
 # line: a sum of 12 MB takes 69 us with it and 73 without.
 _CHUNK_GRAIN = 64
 _CHUNKS = 32
-# Maximum rows in one float32 sum.
-_MAX_ROWS = 512
+# Columns that are reduced at a time: their float64 totals stay in the L1 cache.
+_COLUMNS = 2048
 # Number of adjacent outputs that suffices to occupy a team.
 _ENOUGH_COLUMNS = 8192
 # Runs shorter than _SHORT are processed several at a time; if there are at least _MANY rows, they
@@ -99,7 +102,8 @@ class Reduction(Arguments):
     chunks: number of chunks of an output; length: size of a chunk, in elements or rows; inner:
     elements of the innermost run; step: distance between these; gap: elements from the end of a run
     to the next; start: the total before the first element; remaining, reduced: size and stride of
-    each outer axis, innermost first.
+    each outer axis, innermost first; totals: scratch of `reduce_rows_loop`, `columns` for each
+    thread.
     """
 
     output: Float32s
@@ -118,6 +122,8 @@ class Reduction(Arguments):
     reduced_axes: Integer
     remaining: Table
     reduced: Table
+    totals: Float64s
+    columns: Integer
 
 
 @inlined
@@ -188,42 +194,57 @@ def reduce_runs_loop(call: Reduction) -> None:
 def reduce_rows_loop(call: Reduction) -> None:
     """output[p, k] = chunk p of data[k, r], reduced over r, then divided; for adjacent k.
 
-    Computed in float32, row by row, in blocks of columns that stay in the cache. A chunk's length
+    Computed in float64, row by row, in blocks of columns that stay in the cache. A chunk's length
     is in rows. The innermost run is a remaining axis; the gap is not used.
     """
     output, data, shifts, kind = call.output, call.data, call.shifts, call.kind
     outputs, length, inner, step = call.outputs, call.length, call.inner, call.step
+    member, _ = team_member()
+    totals, own, columns = call.totals, member * call.columns, call.columns
+    start, divisor = call.start, call.divisor
     rows = 1
     for axis in range(call.reduced_axes):
         rows *= size_of(call.reduced, axis)
     size, stride = 1, 0
     if call.reduced_axes:
         size, stride = size_of(call.reduced, 0), stride_of(call.reduced, 0)
+    most = near_rows(stride)
     at, end = share(outputs * call.chunks)
     while at < end:
         part = at // outputs
         k = at - part * outputs
         rest = k // inner
         first = k - rest * inner
-        count = min(min(end - at, inner - first), 4096)
+        count = min(min(end - at, inner - first), columns)
         base = first * step + place_of(call.remaining, 0, call.remaining_axes, rest)
-        for i in range(count):
-            output[at + i] = call.start
-        row, stop = part * length, min(rows, (part + 1) * length)
+        begin, stop = part * length, min(rows, (part + 1) * length)
+        row = begin
         while row < stop:
             rest = row // size
             first = row - rest * size
-            # At most as many rows as the hardware prefetcher can follow.
-            lines = min(min(stop - row, size - first), 8)
+            lines = min(min(stop - row, size - first), most)
             place = base + first * stride + place_of(call.reduced, 1, call.reduced_axes, rest)
-            join_rows(kind, output, at, count, data, place, step, stride, lines, shifts, k)
+            is_first, is_last = int(row == begin), int(row + lines == stop)
+            join_rows(
+                kind,
+                totals,
+                own,
+                count,
+                data,
+                place,
+                step,
+                stride,
+                lines,
+                shifts,
+                k,
+                start,
+                is_first,
+                is_last,
+                output,
+                at,
+                divisor,
+            )
             row += lines
-        if kind == 7:
-            for i in range(count):
-                output[at + i] = math.sqrt(output[at + i])
-        if call.divisor != 1:
-            for i in range(count):
-                output[at + i] /= call.divisor
         at += count
 
 
@@ -240,6 +261,11 @@ class _Stage:
         """Bytes of its results in scratch space."""
         return align(4 * self.reduction.outputs * self.reduction.chunks)
 
+    @property
+    def totals_bytes(self) -> int:
+        """Bytes of its threads' totals."""
+        return 8 * self.team * self.reduction.columns
+
 
 @dataclass(frozen=True)
 class ReducePart:
@@ -255,8 +281,12 @@ class ReducePart:
 
     @property
     def scratch_bytes(self) -> int:
-        """Size of the results of every stage but the last."""
-        return sum(stage.nbytes for stage in self.stages[:-1])
+        """Size of the totals of threads, then of the results of every stage but the last."""
+        return self._results + sum(stage.nbytes for stage in self.stages[:-1])
+
+    @property
+    def _results(self) -> int:
+        return align(max(stage.totals_bytes for stage in self.stages))
 
     def slots(self) -> Iterator[Slot]:
         """Yield the output and the tensors that the first stage reads."""
@@ -268,12 +298,15 @@ class ReducePart:
         """Bind the loops."""
         read = self.data.handle(handles)
         shifts = None if self.shift is None else self.shift.handle(handles)
-        launches, offset = list[Launch](), 0
+        launches, offset = list[Launch](), self._results
         for stage in self.stages:
             written = self.output.handle(handles)
             if stage is not self.stages[-1]:
                 written = bound(Scratch(offset), handles, scratch)
-            reduction = replace(stage.reduction, output=written, data=read, shifts=shifts)
+            totals = bound(Scratch(), handles, scratch) if stage.totals_bytes else None
+            reduction = replace(
+                stage.reduction, output=written, data=read, shifts=shifts, totals=totals
+            )
             launches.append(LoopLaunch(stage.function, reduction, stage.team))
             read, offset, shifts = written, offset + stage.nbytes, None
         return tuple(launches)
@@ -382,7 +415,7 @@ def _chunk_count(by_rows: bool, outputs: int, elements: int) -> int:
         return max(1, min(-(-_CHUNKS // outputs), chunks))
     rows = elements // outputs
     parallel = _CHUNKS if outputs < _ENOUGH_COLUMNS else 1
-    return max(1, min(parallel, chunks, rows // _CHUNK_ROWS), -(-rows // _MAX_ROWS))
+    return max(1, min(parallel, chunks, rows // _CHUNK_ROWS))
 
 
 def _stage(
@@ -419,6 +452,8 @@ def _stage(
         reduced_axes=len(reduced),
         remaining=tuple(itertools.chain(*remaining)),
         reduced=tuple(itertools.chain(*reduced)),
+        totals=None,
+        columns=min(_COLUMNS, size) if moves else 0,
     )
     loop = reduce_rows_loop if moves else reduce_runs_loop
     return _Stage(loop, reduction, device.team_for_elements(elements))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mxrun.operator.operator import BackwardCall, ByName, ForwardCall, Operator, OperatorCall
 from mxrun.ops.rnn.cells import CELLS, Cell, Saved
 from mxrun.ops.rnn.parameters import RNNParameters, packed_weights
+from mxrun.ops.sums import sum_over
 
 Array = npt.NDArray[Any]
 Weights = Mapping[str, Array]
@@ -84,8 +85,8 @@ class Direction:
             previous[t] = hidden
         grads["input_weight"][...] = x_rows.T @ _rows(self.data)
         grads["recurrent_weight"][...] = y_rows.T @ _rows(previous)
-        grads["input_bias"][...] = x_rows.sum(0)
-        grads["recurrent_bias"][...] = y_rows.sum(0)
+        grads["input_bias"][...] = sum_over(x_rows, 0)
+        grads["recurrent_bias"][...] = sum_over(y_rows, 0)
         return x_grad @ w["input_weight"], h_grad, c_grad
 
 

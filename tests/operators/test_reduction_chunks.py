@@ -95,6 +95,29 @@ def test_reductions_by_chunks(name: str, shape: tuple[int, ...], axes: tuple[int
 
 
 @pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
+@pytest.mark.parametrize("name", ["sum", "mean", "nansum", "norm"])
+def test_equal_numbers_lose_no_digits(
+    name: str, shape: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
+    """Roundings of a running float32 sum of equal numbers do not cancel out: they are 1e-4 of it.
+
+    Each of at most three stages rounds once.
+    """
+    data = np.full(shape, 0.1, np.float32)
+    expected = np.asarray(FORMULAS[name](data.astype(np.float64), axis=axes))
+    (found,) = results(name, {"axis": axes}, data, 2)
+    np.testing.assert_allclose(found, expected.reshape(found.shape), rtol=3 * 2**-24)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_squares_do_not_overflow_along_any_axis(axis: int) -> None:
+    data = np.array([[3e19, 4e19, 1e-30], [4e19, 3e19, 1e-30]], np.float32)
+    (found,) = results("norm", {"axis": axis}, data, 1)
+    expected = np.sqrt(np.square(data.astype(np.float64)).sum(axis))
+    np.testing.assert_allclose(found, expected, rtol=2**-23)
+
+
+@pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
 def test_moments_by_chunks(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     data = values("moments", shape) + 3
     wide = data.astype(np.float64)

@@ -70,6 +70,7 @@ NUMBERS: Mapping[type, Kind] = {
 
 # Vectors, in registers.
 FLOATS = Kind("float32 lanes", ir.VectorType(ir.FloatType(), LANES))
+WIDE_FLOATS = Kind("float64 lanes", ir.VectorType(ir.DoubleType(), LANES))
 INTEGERS = Kind("int32 lanes", ir.VectorType(ir.IntType(32), LANES))
 FLAGS = Kind("mask", ir.VectorType(ir.IntType(1), LANES))
 

@@ -13,6 +13,7 @@ from mxrun.codegen.sequential.llvm_control import WORD, counted_loop
 
 INDEX = ir.IntType(32)
 FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
+_BYTES = {FLOAT: 4, DOUBLE: 8}
 
 # Lanes of a vector of a row, and number of such vectors processed side by side.
 ROW_LANES = 16
@@ -49,7 +50,7 @@ def first_lanes(builder: Any, number: Any, count: int) -> Any:
 
 def vector_place(builder: Any, pointer: Any, position: Any, count: int) -> Any:
     """Return the address of `count` elements as a vector pointer."""
-    kind = ir.VectorType(FLOAT, count)
+    kind = ir.VectorType(pointer.type.pointee, count)
     return builder.bitcast(builder.gep(pointer, [position]), kind.as_pointer())
 
 
@@ -63,20 +64,22 @@ def prefetch(builder: Any, pointer: Any, position: Any) -> None:
 
 def load_vector(builder: Any, place: Any, mask: Any, count: int) -> Any:
     """Load a vector; lanes outside the mask are 0."""
+    kind = ir.VectorType(place.type.pointee.element, count)
+    nbytes = _BYTES[kind.element]
     if mask is None:
-        return builder.load(place, align=4)
-    kind = ir.VectorType(FLOAT, count)
-    arguments = [place, INDEX(4), mask, constant(kind, 0.0)]
-    return call_function(builder, f"llvm.masked.load.v{count}f32.p0", kind, arguments)
+        return builder.load(place, align=nbytes)
+    arguments = [place, INDEX(nbytes), mask, constant(kind, 0.0)]
+    return call_function(builder, f"llvm.masked.load.v{count}f{8 * nbytes}.p0", kind, arguments)
 
 
 def store_vector(builder: Any, value: Any, place: Any, mask: Any) -> None:
     """Store a vector; lanes outside the mask are not written."""
+    nbytes = _BYTES[value.type.element]
     if mask is None:
-        builder.store(value, place, align=4)
+        builder.store(value, place, align=nbytes)
         return
-    name = f"llvm.masked.store.v{value.type.count}f32.p0"
-    call_function(builder, name, ir.VoidType(), [value, place, INDEX(4), mask])
+    name = f"llvm.masked.store.v{value.type.count}f{8 * nbytes}.p0"
+    call_function(builder, name, ir.VoidType(), [value, place, INDEX(nbytes), mask])
 
 
 def gather_vector(builder: Any, pointer: Any, position: Any, step: Any, mask: Any) -> Any:
@@ -90,6 +93,18 @@ def gather_vector(builder: Any, pointer: Any, position: Any, step: Any, mask: An
     pointers = builder.inttoptr(addresses, places)
     arguments = [pointers, INDEX(4), mask, constant(kind, 0.0)]
     return call_function(builder, f"llvm.masked.gather.v{count}f32.v{count}p0", kind, arguments)
+
+
+def added_by_products(builder: Any, count: int) -> Callable[[Any, Any, Any], Any]:
+    """Return the function (builder, total, value) that computes total + value as value * 1 + total.
+
+    The bits are the same, but the units for additions are left to the conversions. The fence hides
+    from the compiler that the factor is 1.
+    """
+    kind = ir.VectorType(DOUBLE, count)
+    one = call_function(builder, "llvm.arithmetic.fence.f64", DOUBLE, [DOUBLE(1.0)])
+    ones, name = broadcast(builder, one, count), f"llvm.fma.v{count}f64"
+    return lambda builder, total, value: call_function(builder, name, kind, [value, ones, total])
 
 
 def side_by_side(builder: Any, vectors: list[Any]) -> Any:
@@ -158,24 +173,30 @@ class Columns:
             )
 
 
-def by_columns(builder: Any, rows: Rows, count: Any, work: Callable[[Any, Columns], None]) -> None:
-    """Generate code that does `work` on `count` columns: several vectors, then single ones."""
+def by_columns(
+    builder: Any,
+    rows: Rows,
+    count: Any,
+    work: Callable[[Any, Columns], None],
+    vectors: int = ROW_VECTORS,
+) -> None:
+    """Generate code that does `work` on `count` columns: `vectors` at a time, then single ones."""
 
     def singly(first: Any, gathered: bool) -> None:
         remaining, width = builder.sub(count, first), WORD(ROW_LANES)
-        vectors = builder.sdiv(builder.add(remaining, WORD(ROW_LANES - 1)), width)
-        with counted_loop(builder, vectors) as index:
+        steps = builder.sdiv(builder.add(remaining, WORD(ROW_LANES - 1)), width)
+        with counted_loop(builder, steps) as index:
             done = builder.mul(index, width)
             mask = first_lanes(builder, builder.sub(remaining, done), ROW_LANES)
             work(builder, Columns(rows, [builder.add(first, done)], mask, gathered))
 
     with builder.if_else(builder.icmp_signed("==", rows.step, WORD(1))) as (dense, sparse):
         with dense:
-            block = WORD(ROW_LANES * ROW_VECTORS)
+            block = WORD(ROW_LANES * vectors)
             blocks = builder.sdiv(count, block)
             with counted_loop(builder, blocks) as index:
                 first = builder.mul(index, block)
-                starts = [builder.add(first, WORD(i * ROW_LANES)) for i in range(ROW_VECTORS)]
+                starts = [builder.add(first, WORD(i * ROW_LANES)) for i in range(vectors)]
                 work(builder, Columns(rows, starts, None, False))
             singly(builder.mul(blocks, block), False)
         with sparse:

@@ -24,8 +24,10 @@ from mxrun.codegen.sequential.llvm_column import (
     INDEX,
     LINE,
     ROW_LANES,
+    ROW_VECTORS,
     Columns,
     Rows,
+    added_by_products,
     broadcast,
     by_columns,
     constant,
@@ -47,6 +49,9 @@ _VECTOR = {DOUBLE: 16, FLOAT: 32}
 # Lanes of float64 of 256 bits: where conversions of 512 bits take longer, a sum of 12 MB takes 205
 # us with them and 140 with narrow ones.
 _NARROW = 4
+# Squares of float32 are exact in float64, so that one instruction for square and sum gives the bits
+# of two.
+_CONTRACT = ("contract",)
 # Prefetch distance in elements, large enough to keep the memory busy.
 _AHEAD = 512
 
@@ -104,7 +109,7 @@ def _magnitude(builder: Any, value: Any, shift: Any) -> Any:
 
 
 def _square(builder: Any, value: Any, shift: Any) -> Any:
-    return builder.fmul(value, value)
+    return builder.fmul(value, value, flags=_CONTRACT)
 
 
 def _deviation(builder: Any, value: Any, shift: Any) -> Any:
@@ -173,8 +178,12 @@ def _cases(builder: Any, kind: Any) -> Iterator[_Reduction]:
     builder.position_at_end(after)
 
 
-def _widened(builder: Any, value: Any, kind: Any) -> Any:
-    return value if value.type == kind else builder.fpext(value, kind)
+def _converted(builder: Any, value: Any, kind: Any) -> Any:
+    """Convert float32 or float64 numbers, or vectors of them, to a type."""
+    if value.type == kind:
+        return value
+    is_wide = (kind.element if isinstance(kind, ir.VectorType) else kind) == DOUBLE
+    return builder.fpext(value, kind) if is_wide else builder.fptrunc(value, kind)
 
 
 def _width(reduction: _Reduction) -> int:
@@ -187,22 +196,19 @@ def _values(builder: Any, reduction: _Reduction, loaded: Any, mask: Any, shifts:
     """Return the values of loaded elements in the type of the totals; `start` outside a mask."""
     kind = ir.VectorType(reduction.run, loaded.type.count)
     if reduction.exact:
-        values = _widened(builder, reduction.take(builder, loaded, None), kind)
+        values = _converted(builder, reduction.take(builder, loaded, None), kind)
     else:
-        values = reduction.take(builder, _widened(builder, loaded, kind), shifts)
+        values = reduction.take(builder, _converted(builder, loaded, kind), shifts)
     return values if mask is None else builder.select(mask, values, constant(kind, reduction.start))
 
 
-def _added_by_products(builder: Any, count: int) -> Callable[[Any, Any, Any], Any]:
-    """Return the function (builder, total, value) that computes total + value as value * 1 + total.
-
-    The bits are the same, but the units for additions are left to the conversions. The fence hides
-    from the compiler that the factor is 1.
-    """
-    kind = ir.VectorType(DOUBLE, count)
-    one = call_function(builder, "llvm.arithmetic.fence.f64", DOUBLE, [DOUBLE(1.0)])
-    ones, name = broadcast(builder, one, count), f"llvm.fma.v{count}f64"
-    return lambda builder, total, value: call_function(builder, name, kind, [value, ones, total])
+def _join_of(builder: Any, reduction: _Reduction, count: int) -> Callable[[Any, Any, Any], Any]:
+    """Return the fastest function (builder, total, value) that joins vectors of `count` lanes."""
+    if reduction.take is _square:
+        return lambda builder, total, value: builder.fadd(total, value, flags=_CONTRACT)
+    is_sum = reduction.join is _plus
+    apart = is_sum and adds_and_multiplies_apart()
+    return added_by_products(builder, count) if apart else reduction.join
 
 
 def _reduce_run(
@@ -211,9 +217,9 @@ def _reduce_run(
     """Generate code that combines `count` elements with the float64 that `total` points to."""
     lanes, width = _LANES[reduction.run], _width(reduction)
     start = constant(ir.VectorType(reduction.run, width), reduction.start)
-    shifts = broadcast(builder, _widened(builder, shift, reduction.run), width)
-    is_sum, apart = reduction.join is _plus, adds_and_multiplies_apart()
-    add = _added_by_products(builder, width) if is_sum and apart else reduction.join
+    shifts = broadcast(builder, _converted(builder, shift, reduction.run), width)
+    apart = adds_and_multiplies_apart()
+    add = _join_of(builder, reduction, width)
     # Several accumulators: their additions do not depend on each other.
     totals = variables(builder, [start] * (lanes // width))
 
@@ -244,7 +250,7 @@ def _reduce_run(
         with builder.if_then(builder.icmp_signed(">", remaining, WORD(0))):
             join(which, first, first_lanes(builder, remaining, width))
     everything = side_by_side(builder, [builder.load(each) for each in totals])
-    combined = _widened(builder, joined(builder, reduction.join, everything), DOUBLE)
+    combined = _converted(builder, joined(builder, reduction.join, everything), DOUBLE)
     builder.store(reduction.join(builder, builder.load(total), combined), total)
 
 
@@ -267,25 +273,76 @@ def reduced_run(
     return builder.load(place)
 
 
+@dataclass(frozen=True)
+class _Totals:
+    """Running totals of columns, float64, and the float32 results that replace the last ones.
+
+    is_first: whether the totals begin with `start`. is_last: whether the results are written, the
+    totals divided by `divisor`.
+    """
+
+    running: Any
+    start: Any
+    is_first: Any
+    is_last: Any
+    results: Any
+    divisor: Any
+
+    def load(self, builder: Any, columns: Columns, kind: Any) -> list[Any]:
+        """Return variables with the totals before the rows, in vectors of a kind."""
+        start = broadcast(builder, self.start, ROW_LANES)
+        totals = variables(builder, [_converted(builder, start, kind)] * len(columns.starts))
+        with builder.if_then(builder.not_(self.is_first)):
+            for total, place in zip(totals, columns.starts, strict=True):
+                before = columns.read(builder, self.running, place)
+                builder.store(_converted(builder, before, kind), total)
+        return totals
+
+    def store(self, builder: Any, columns: Columns, totals: list[Any], is_root: bool) -> None:
+        """Write the totals after the rows, or the results."""
+        wide, narrow = (ir.VectorType(kind, ROW_LANES) for kind in (DOUBLE, FLOAT))
+        after = [_converted(builder, builder.load(total), wide) for total in totals]
+        with builder.if_else(self.is_last) as (last, between):
+            with last:
+                found = variables(builder, after)
+                if is_root:
+                    name = f"llvm.sqrt.v{ROW_LANES}f64"
+                    for each in found:
+                        root = call_function(builder, name, wide, [builder.load(each)])
+                        builder.store(root, each)
+                divides = builder.fcmp_unordered("!=", self.divisor, DOUBLE(1.0))
+                with builder.if_then(divides):
+                    divisors = broadcast(builder, self.divisor, ROW_LANES)
+                    for each in found:
+                        builder.store(builder.fdiv(builder.load(each), divisors), each)
+                results = [builder.fptrunc(builder.load(each), narrow) for each in found]
+                columns.store(builder, self.results, results)
+            with between:
+                columns.store(builder, self.running, after)
+
+
 def _join_rows(
-    builder: Any, reduction: _Reduction, rows: Rows, totals: Any, shift: Any, count: Any
+    builder: Any, reduction: _Reduction, rows: Rows, totals: _Totals, shift: Any, count: Any
 ) -> None:
     """Generate code that combines the elements of all rows with `count` neighbouring totals."""
+    kind = ir.VectorType(reduction.run, ROW_LANES)
+    join = _join_of(builder, reduction, ROW_LANES)
 
     def work(builder: Any, columns: Columns) -> None:
-        before = [columns.read(builder, totals, start) for start in columns.starts]
-        shifts = [None] * len(before)
+        lanes = totals.load(builder, columns, kind)
+        shifts = [None] * len(lanes)
         if reduction.take in (_deviation, _squared_deviation):
-            shifts = [columns.read(builder, shift, start) for start in columns.starts]
-        lanes = variables(builder, before)
+            read = [columns.read(builder, shift, start) for start in columns.starts]
+            shifts = [_converted(builder, own, kind) for own in read]
         with counted_loop(builder, rows.count) as index:
-            values = columns.load(builder, index)
-            for total, value, own in zip(lanes, values, shifts, strict=True):
-                taken = reduction.take(builder, value, own)
-                builder.store(reduction.join(builder, builder.load(total), taken), total)
-        columns.store(builder, totals, [builder.load(total) for total in lanes])
+            loaded = columns.load(builder, index)
+            for total, value, own in zip(lanes, loaded, shifts, strict=True):
+                taken = _values(builder, reduction, value, None, own)
+                builder.store(join(builder, builder.load(total), taken), total)
+        totals.store(builder, columns, lanes, reduction.take is _square)
 
-    by_columns(builder, rows, count, work)
+    vectors = ROW_VECTORS if reduction.run is FLOAT else ROW_VECTORS // 2
+    by_columns(builder, rows, count, work, vectors)
 
 
 def _find_rows(builder: Any, sign: str, rows: Rows, output: Any, count: Any) -> None:
@@ -311,7 +368,10 @@ def _find_rows(builder: Any, sign: str, rows: Rows, output: Any, count: Any) -> 
     by_columns(builder, rows, count, work)
 
 
-@typed(None, INT64, _FLOATS, INT64, INT64, _FLOATS, *[INT64] * 4, _FLOATS, INT64)
+@typed(
+    *(None, INT64, Pointer(FLOAT64), INT64, INT64, _FLOATS, *[INT64] * 4, _FLOATS, INT64),
+    *(FLOAT64, INT64, INT64, _FLOATS, INT64, FLOAT64),
+)
 def join_rows(
     builder: Any,
     kind: Any,
@@ -325,12 +385,21 @@ def join_rows(
     rows: Any,
     shifts: Any,
     shift: Any,
+    start: Any,
+    is_first: Any,
+    is_last: Any,
+    results: Any,
+    result: Any,
+    divisor: Any,
 ) -> None:
     """Combine each total with the elements of its column."""
     block = Rows(builder.gep(data, [position]), step, stride, rows)
-    outputs, moved = builder.gep(totals, [at]), builder.gep(shifts, [shift])
+    flags = [builder.icmp_signed("!=", flag, WORD(0)) for flag in (is_first, is_last)]
+    running = builder.gep(totals, [at])
+    written = _Totals(running, start, *flags, builder.gep(results, [result]), divisor)
+    moved = builder.gep(shifts, [shift])
     for reduction in _cases(builder, kind):
-        _join_rows(builder, reduction, block, outputs, moved, count)
+        _join_rows(builder, reduction, block, written, moved, count)
 
 
 @typed(None, INT64, _FLOATS, INT64, INT64, _FLOATS, *[INT64] * 4)

@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from mxrun.codegen import vectors
 from mxrun.codegen.llvm_bfloat16 import rounded, widened
-from mxrun.codegen.llvm_target import call_function
+from mxrun.codegen.llvm_target import adds_and_multiplies_apart, call_function
 from mxrun.codegen.scalar_float32 import BIASED, EXP
 from mxrun.codegen.sequential.arithmetic import Untyped, converted
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of, typed
@@ -17,18 +17,21 @@ from mxrun.codegen.sequential.kinds import (
     BFLOAT16,
     FLAGS,
     FLOAT32,
+    FLOAT64,
     FLOATS,
     INT32,
     INT64,
     INTEGERS,
     NOTHING,
     UINT8,
+    WIDE_FLOATS,
     Kind,
     Operand,
     Pointer,
     TypedValue,
 )
 from mxrun.codegen.sequential.llvm_column import (
+    added_by_products,
     broadcast,
     constant,
     first_lanes,
@@ -43,6 +46,7 @@ _WORD = ir.IntType(64)
 _BYTES = ir.VectorType(ir.IntType(8), LANES)
 _HALVES = ir.VectorType(ir.IntType(16), LANES)
 _ALIGNED = _INDEX(1)
+_FLOAT_NAMES = {ir.FloatType(): "f32", ir.DoubleType(): "f64"}
 # 2^r for |r| <= 1/2.
 _EXP2 = tuple(number * math.log(2) ** power for power, number in enumerate(EXP))
 
@@ -55,7 +59,13 @@ def _place(builder: Any, pointer: Any, position: Any, vector: Any) -> Any:
 def _in_memory(pointer: Operand) -> Any:
     """Return the LLVM type of a vector in the memory of a pointer."""
     kind = number(pointer).kind
-    known = {FLOAT32: FLOATS.code, INT32: INTEGERS.code, BFLOAT16: _HALVES, UINT8: _BYTES}
+    known = {
+        FLOAT32: FLOATS.code,
+        FLOAT64: WIDE_FLOATS.code,
+        INT32: INTEGERS.code,
+        BFLOAT16: _HALVES,
+        UINT8: _BYTES,
+    }
     if not isinstance(kind, Pointer) or kind.element not in known:
         raise Untyped(f"there are no vectors in the memory of {kind}")
     return known[kind.element]
@@ -75,8 +85,24 @@ def _to_memory(builder: Any, vector: Any, kind: Any) -> Any:
     return builder.trunc(vector, _BYTES) if kind == _BYTES else vector
 
 
+def _in_registers(kind: Any) -> Kind:
+    """Return the kind of lanes that memory of `kind` is loaded to and stored from."""
+    return {FLOATS.code: FLOATS, _HALVES: FLOATS, WIDE_FLOATS.code: WIDE_FLOATS}.get(kind, INTEGERS)
+
+
+def _lanes_of(builder: Any, vector: Operand, kind: Kind) -> Any:
+    """Return lanes of a kind; those of float32 and float64 are converted into each other."""
+    value = number(vector)
+    if (value.kind, kind) == (FLOATS, WIDE_FLOATS):
+        return builder.fpext(value.code, kind.code)
+    if (value.kind, kind) == (WIDE_FLOATS, FLOATS):
+        return builder.fptrunc(value.code, kind.code)
+    return operand_of(builder, vector, kind)
+
+
 def _masked(builder: Any, name: str, kind: Any, result: Any, arguments: list[Any]) -> Any:
-    suffix = {FLOATS.code: "f32", INTEGERS.code: "i32", _HALVES: "i16"}.get(kind, "i8")
+    element = kind.element
+    suffix = f"i{element.width}" if isinstance(element, ir.IntType) else _FLOAT_NAMES[element]
     return call_function(builder, f"llvm.masked.{name}.v{LANES}{suffix}.p0", result, arguments)
 
 
@@ -98,8 +124,7 @@ def load_lanes(builder: Any, pointer: Operand, position: Operand, count: Operand
     place = _place(builder, number(pointer).code, _integer(builder, position), kind)
     mask, rest = first_lanes(builder, _integer(builder, count), LANES), ir.Constant(kind, None)
     loaded = _masked(builder, "load", kind, kind, [place, _ALIGNED, mask, rest])
-    result = FLOATS if kind in (FLOATS.code, _HALVES) else INTEGERS
-    return TypedValue(result, _from_memory(builder, loaded))
+    return TypedValue(_in_registers(kind), _from_memory(builder, loaded))
 
 
 @typed(FLOATS, _POINTER, INT64, INT64, INT64)
@@ -122,8 +147,7 @@ def store_lanes(
     """Generate a masked store."""
     kind = _in_memory(pointer)
     place = _place(builder, number(pointer).code, _integer(builder, position), kind)
-    lanes_kind = FLOATS if kind in (FLOATS.code, _HALVES) else INTEGERS
-    value = _to_memory(builder, operand_of(builder, vector, lanes_kind), kind)
+    value = _to_memory(builder, _lanes_of(builder, vector, _in_registers(kind)), kind)
     given = [value, place, _ALIGNED, first_lanes(builder, _integer(builder, count), LANES)]
     _masked(builder, "store", kind, ir.VoidType(), given)
     return NOTHING
@@ -131,7 +155,7 @@ def store_lanes(
 
 def stored_lanes(builder: Any, pointer: Operand, vector: Operand) -> Operand:
     """Round in registers if the memory type is narrower."""
-    stored = _to_memory(builder, operand_of(builder, vector, FLOATS), _in_memory(pointer))
+    stored = _to_memory(builder, _lanes_of(builder, vector, FLOATS), _in_memory(pointer))
     return TypedValue(FLOATS, _from_memory(builder, stored))
 
 
@@ -163,9 +187,18 @@ def choose(builder: Any, mask: Operand, chosen: Operand, otherwise: Operand) -> 
 
 def add_lanes(builder: Any, left: Operand, right: Operand) -> Operand:
     """Add lane by lane."""
-    kind = _lanes_kind(left)
-    add = ir.IRBuilder.fadd if kind == FLOATS else ir.IRBuilder.add
-    return typed(kind, kind, kind)(add)(builder, left, right)
+    kinds = [_lanes_kind(each) for each in (left, right)]
+    kind = WIDE_FLOATS if WIDE_FLOATS in kinds else kinds[0]
+    operands = [_lanes_of(builder, each, kind) for each in (left, right)]
+    if kind == WIDE_FLOATS and adds_and_multiplies_apart():
+        return TypedValue(kind, added_by_products(builder, LANES)(builder, *operands))
+    add = builder.add if kind == INTEGERS else builder.fadd
+    return TypedValue(kind, add(*operands))
+
+
+def wide_lanes(builder: Any, vector: Operand) -> Operand:
+    """Convert lane by lane."""
+    return TypedValue(WIDE_FLOATS, _lanes_of(builder, vector, WIDE_FLOATS))
 
 
 subtract_lanes = typed(FLOATS, FLOATS, FLOATS)(ir.IRBuilder.fsub)
@@ -216,7 +249,7 @@ def sum_lanes(builder: Any, vector: Any, count: Any) -> Any:
 
 def _lanes_kind(operand: Operand) -> Kind:
     kind = number(operand).kind
-    if kind not in (FLOATS, INTEGERS):
+    if kind not in (FLOATS, WIDE_FLOATS, INTEGERS):
         raise Untyped(f"a vector is needed, not {kind}")
     assert isinstance(kind, Kind)
     return kind
@@ -326,4 +359,5 @@ VECTORS: dict[Any, Intrinsic] = {
     vectors.subtract_lanes: subtract_lanes,
     vectors.sum_lanes: sum_lanes,
     vectors.transpose_lanes: transpose_lanes,
+    vectors.wide_lanes: wide_lanes,
 }
