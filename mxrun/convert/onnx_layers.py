@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -179,6 +180,13 @@ def _require_last_axis(place: OperatorWriter) -> None:
         raise NotInOnnx(f"axis {axis}: it must be the last one")
 
 
+_POOLING = {"max": "MaxPool", "avg": "AveragePool"}
+_OUTSIDE = (
+    "a window lies in the padding alone, which runtimes refuse; a smaller pad, or "
+    "pooling_convention valid, makes a network without such windows"
+)
+
+
 @translates("Pooling")
 def pooling(place: OperatorWriter) -> str:
     """Translate to MaxPool or AveragePool.
@@ -188,26 +196,37 @@ def pooling(place: OperatorWriter) -> str:
     it.
     """
     p, data = place.prop.parameters, place.inputs[0]
-    kinds = {"max": "MaxPool", "avg": "AveragePool"}
-    if p.pool_type not in kinds:
+    if p.pool_type not in _POOLING:
         raise NotInOnnx(f"pool_type {p.pool_type}")
     if p.global_pool:
-        return place.node(f"Global{kinds[p.pool_type]}", data)
+        return place.node(f"Global{_POOLING[p.pool_type]}", data)
     if p.pooling_convention == "same":
         raise NotInOnnx("pooling_convention same")
     ones, zeros = (1,) * len(p.kernel), (0,) * len(p.kernel)
     strides, pads = p.stride or ones, p.pad or zeros
     ends = _ends(place, p.kernel, strides, pads)
-    window = {"kernel_shape": p.kernel, "strides": strides}
-    if p.pool_type == "max":
-        return place.node("MaxPool", data, **window, pads=(*pads, *ends))
-    if p.count_include_pad is False or not any(pads):
-        return place.node("AveragePool", data, **window, pads=(*pads, *ends))
+    if p.pool_type == "max" or p.count_include_pad is False or not any(pads):
+        return _pooled(place, data, strides, pads, ends)
     requested = [min(*both) for both in zip(pads, ends, strict=True)]
     sides = place.integers((0, 0, *pads, 0, 0, *requested))
     padded = place.node("Pad", data, sides, place.numbers(0))
     beyond = [end - done for end, done in zip(ends, requested, strict=True)]
-    return place.node("AveragePool", padded, **window, pads=(*zeros, *beyond))
+    return _pooled(place, padded, strides, zeros, beyond)
+
+
+def _pooled(
+    place: OperatorWriter,
+    data: str,
+    strides: tuple[int, ...],
+    pads: Sequence[int],
+    ends: Sequence[int],
+) -> str:
+    """Write the node; raises NotInOnnx for padding that runtimes refuse."""
+    p = place.prop.parameters
+    if any(max(both) >= size for *both, size in zip(pads, ends, p.kernel, strict=True)):
+        raise NotInOnnx(_OUTSIDE)
+    kind, sides = _POOLING[p.pool_type], (*pads, *ends)
+    return place.node(kind, data, kernel_shape=p.kernel, strides=strides, pads=sides)
 
 
 def _ends(

@@ -140,6 +140,14 @@ NET: dict[str, Any] = {
 }
 WINDOW: dict[str, object] = {"kernel": (3, 3), "stride": (2, 2)}
 ODD = (2, 7, 8)
+# Of five positions and one of padding, the last of three windows begins in the padding.
+OUTSIDE: dict[str, object] = {
+    "kernel": (3, 3),
+    "stride": (3, 3),
+    "pad": (1, 1),
+    "pooling_convention": "full",
+}
+OUTSIDE_WORDS = "a window lies in the padding alone"
 
 CASES = [
     *(case(name) for name in UNARY),
@@ -187,6 +195,7 @@ CASES = [
         for pad in ((0, 0), (1, 1))
     ),
     case("Pooling", ODD, pool_type="avg", count_include_pad=False, pad=(1, 1), **WINDOW),
+    case("Pooling", (2, 5, 5), pool_type="avg", **OUTSIDE),
     case("Pooling", ODD, pool_type="max", global_pool=True),
     case("Pooling", ODD, pool_type="avg", global_pool=True),
     case("LRN", (7, 4, 4), nsize=3, alpha=0.5),
@@ -377,6 +386,11 @@ def test_onnx_own_checker_accepts_every_model(tmp_path: Path) -> None:
 UNKNOWN = [
     (case("cbrt"), "cbrt 'node' cannot be converted to ONNX"),
     (case("Pooling", pool_type="sum", kernel=(2, 2)), "pool_type sum"),
+    (case("Pooling", (2, 5, 5), pool_type="max", **OUTSIDE), OUTSIDE_WORDS),
+    (
+        case("Pooling", (2, 5, 5), pool_type="avg", count_include_pad=False, **OUTSIDE),
+        OUTSIDE_WORDS,
+    ),
     (case("Pooling", (2, 9), pooling_convention="same", kernel=(2,)), "pooling_convention same"),
     (case("BatchNorm", axis=-1), "axis -1: channels must be axis 1"),
     (case("Dropout", mode="always"), "mode always"),
