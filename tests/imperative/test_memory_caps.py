@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 
 import mxrun
@@ -16,6 +19,8 @@ from mxrun.runtime.engine.interface import RunContext
 from mxrun.runtime.engine.naive import NaiveEngine
 
 MEBIBYTE = 1 << 20
+# More elements than any machine has bytes.
+HUGE = 10**15
 
 
 @pytest.fixture
@@ -86,3 +91,48 @@ def test_a_function_of_the_engine_does_not_wait_for_memory(context: Context) -> 
     engine().push_sync(allocate, updates=[x.chunk], context=context)
     x.wait_to_read()
     assert "out of memory" in found[0]
+
+
+TOO_LARGE: dict[str, Callable[[], object]] = {
+    "zeros": lambda: nd.zeros(HUGE),
+    "ones": lambda: nd.ones(HUGE),
+    "full": lambda: nd.full(HUGE, 2, dtype="int32"),
+    "arange": lambda: nd.arange(HUGE),
+    "linspace": lambda: nd.linspace(0, 1, HUGE),
+    "eye": lambda: nd.eye(3 * 10**7),
+    "array": lambda: nd.array(np.broadcast_to(np.float32(1), (HUGE,))),
+    "tile": lambda: nd.tile(nd.ones((2, 3)), (HUGE,)),
+    "repeat": lambda: nd.repeat(nd.ones((2, 3)), HUGE),
+    "one_hot": lambda: nd.one_hot(nd.array([1]), HUGE),
+    "broadcast_to": lambda: nd.broadcast_to(nd.ones((1,)), (HUGE,)),
+    "uniform": lambda: nd.random.uniform(shape=(HUGE,)),
+    "beyond 64 bits": lambda: nd.ones((2**40, 2**40)),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_arrays_beyond_memory_are_refused_alike(name: str) -> None:
+    with pytest.raises(mxrun.UserError, match=r"^out of memory on cpu:0: [\d,]+ bytes"):
+        TOO_LARGE[name]()
+
+
+def test_memory_for_computing_values_is_refused_alike() -> None:
+    """The array itself has memory, its values in float64 have none."""
+    program = """
+import resource
+import mxrun
+from mxrun import nd
+
+nd.ones((2,)).asnumpy()
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**28 + 2**27, resource.RLIM_INFINITY))
+try:
+    nd.linspace(0, 1, 2**26)
+except mxrun.UserError as error:
+    print(str(error).splitlines()[0])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr == ""
+    found = done.stdout.splitlines()
+    assert found == ["out of memory: the values of 268,435,456 bytes need more to be computed"]

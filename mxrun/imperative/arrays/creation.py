@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,10 +70,25 @@ def array(source: Any, ctx: Context | None = None, dtype: DType = None) -> Any:
 
 def from_numpy(values: npt.ArrayLike, ctx: Context | None, dtype: str) -> Any:
     """Return a new array with a copy of NumPy's values, converted to `dtype`."""
-    converted = numbers_of(values, dtype)
-    made = empty(converted.shape, ctx, dtype)
-    # No function knows the new array yet, so nothing has to be ordered with it.
-    made.chunk.device.write(made.handle, converted)
+    given = _checked(values)
+    return _computed(given.shape, lambda: given, ctx, dtype)
+
+
+def _computed(
+    shape: ShapeLike, values: Callable[[], npt.NDArray[Any]], ctx: Context | None, dtype: str
+) -> Any:
+    """Return a new array with NumPy's values, which are computed once it has its memory.
+
+    Raises UserError if there is too little memory for it, or for the computation.
+    """
+    made = empty(shape, ctx, dtype)
+    try:
+        # No function knows the new array yet, so nothing has to be ordered with it.
+        made.chunk.device.write(made.handle, numbers_of(values(), dtype))
+    except MemoryError as error:
+        problem = f"out of memory: the values of {made.nbytes:,} bytes need more to be computed"
+        hint = "delete arrays that are not needed any more, or make a smaller array"
+        raise UserError(Diagnostic(problem, got=str(error), hint=hint)) from error
     return made
 
 
@@ -82,6 +97,13 @@ def numbers_of(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
 
     Raises UserError for values that are no numbers in the form of an array.
     """
+    # NaN has no integer, as in MXNet.
+    with np.errstate(invalid="ignore"):
+        return _checked(values).astype(numpy_dtype(dtype), order="C", copy=False)
+
+
+def _checked(values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return values as a NumPy array; raises UserError for those that are no numbers."""
     try:
         given = np.asarray(values)
     except ValueError as error:
@@ -90,9 +112,7 @@ def numbers_of(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
     if given.dtype.kind not in "biuf" and given.dtype.name != BFLOAT16:
         got = str(given.dtype)
         raise UserError(Diagnostic("the values are not an array of numbers", got=got))
-    # NaN has no integer, as in MXNet.
-    with np.errstate(invalid="ignore"):
-        return given.astype(numpy_dtype(dtype), order="C", copy=False)
+    return given
 
 
 def full(
@@ -107,7 +127,7 @@ def full(
         out[...] = val
         return out
     name, sizes = dtype_name(dtype), shape_of(shape)
-    return from_numpy(np.broadcast_to(np.asarray(val), sizes), ctx, name)
+    return _computed(sizes, lambda: np.broadcast_to(_checked(val), sizes), ctx, name)
 
 
 def zeros(shape: ShapeLike, ctx: Context | None = None, dtype: DType = None) -> Any:
@@ -133,16 +153,20 @@ def arange(
 ) -> Any:
     """Return start, start + step, ... below stop, each `repeat` times; 0 to start without stop.
 
-    Raises UserError if step is 0 or repeat is below 1.
+    Raises UserError if step is 0, a limit is not finite, or repeat is below 1.
     """
-    if step == 0 or repeat < 1:
-        got = f"step {step}, repeat {repeat}"
-        raise UserError(Diagnostic("arange", expected="step not 0 and repeat from 1", got=got))
     if stop is None:
         start, stop = 0, start
+    if step == 0 or repeat < 1 or not math.isfinite(stop - start) or math.isnan(step):
+        expected, got = "numbers, step not 0 and repeat from 1", f"{start} to {stop}"
+        got += f", step {step}, repeat {repeat}"
+        raise UserError(Diagnostic("arange", expected=expected, got=got))
     count = max(0, math.ceil((stop - start) / step))
-    values = start + step * np.arange(count)
-    return from_numpy(np.repeat(values, repeat), ctx, dtype_name(dtype))
+
+    def values() -> npt.NDArray[Any]:
+        return np.repeat(start + step * np.arange(count), repeat)
+
+    return _computed(count * repeat, values, ctx, dtype_name(dtype))
 
 
 def linspace(
@@ -154,8 +178,9 @@ def linspace(
     dtype: DType = None,
 ) -> Any:
     """Return `num` evenly spaced numbers from start to stop, which is the last with `endpoint`."""
-    values = np.linspace(start, stop, num, endpoint=endpoint)
-    return from_numpy(values, ctx, dtype_name(dtype))
+    return _computed(
+        num, lambda: np.linspace(start, stop, num, endpoint=endpoint), ctx, dtype_name(dtype)
+    )
 
 
 def eye(
@@ -166,5 +191,7 @@ def eye(
     dtype: DType = None,
 ) -> Any:
     """Return an N x M matrix with ones on diagonal `k`; M is N unless given."""
-    name = dtype_name(dtype)
-    return from_numpy(np.eye(N, M or None, k, dtype=numpy_dtype(name)), ctx, name)
+    name, columns = dtype_name(dtype), M or N
+    return _computed(
+        (N, columns), lambda: np.eye(N, columns, k, dtype=numpy_dtype(name)), ctx, name
+    )
