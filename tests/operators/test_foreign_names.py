@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -116,6 +117,18 @@ def test_every_counterpart_of_a_parameter_is_a_parameter() -> None:
     }
     forms = {form for forms in foreign_names._PARAMETERS.values() for form in forms}
     assert {form.partition(":")[0] for form in forms} <= fields
+
+
+def test_no_name_is_a_single_letter() -> None:
+    """A text in place of a tuple of names would name its letters."""
+    tables = [
+        table
+        for module in (foreign_names, other_names)
+        for table in vars(module).values()
+        if isinstance(table, Mapping)
+    ]
+    assert len(tables) >= 4
+    assert [key for table in tables for key in table if len(str(key)) < 2] == []
 
 
 def test_no_name_is_both_ours_and_missing() -> None:

@@ -92,11 +92,6 @@ def test_O1_softmax_output_has_the_gradient_of_mxnets_rules(row: Row) -> None:
     np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_the_table_has_five_rows_of_every_operator() -> None:
-    counts = {name: sum(row.operator == name for row in ROWS) for name in REFERENCES}
-    assert min(counts.values()) >= 5, counts
-
-
 @pytest.mark.parametrize(
     ("operator", "backend"),
     [

@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections import Counter
 
 from operator_row import AGREEMENT
-from operator_rows import ROWS
+from operator_rows import REFERENCES, ROWS
 
 from mxrun.operator.register import OPERATORS, implementations
 
 PUBLIC = [name for name in OPERATORS if not OPERATORS.get(name).is_internal]
 SYNONYMS = {"plus": "add", "minus": "sub"}
+# Prints the operators with a PyTorch function. Whatever the modules take from torch is a class that
+# has every attribute.
+TRANSLATED = """
+import sys
+
+class Anything(type):
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Stub
+
+class Stub(metaclass=Anything):
+    def __init__(self, *given, **named):
+        pass
+
+    def __call__(self, function):
+        return function
+
+for name in ("torch", "torch.nn", "torch.nn.functional", "torch.nn.utils", "torch.nn.utils.rnn"):
+    sys.modules[name] = Stub
+from mxrun.peers.pytorch import OPERATORS
+print(*OPERATORS)
+"""
 
 
 def map_of(name: str) -> str:
@@ -32,9 +57,27 @@ def test_there_are_120_distinct_operators() -> None:
     assert len({map_of(name) for name in PUBLIC}) >= 120
 
 
-def test_every_operator_has_three_cases_or_more() -> None:
+def test_every_operator_has_five_cases_or_more() -> None:
     counts = Counter(row.operator for row in ROWS)
-    assert {name: counts[name] for name in PUBLIC if counts[name] < 3} == {}
+    assert {name: counts[name] for name in {*PUBLIC, *REFERENCES} if counts[name] < 5} == {}
+
+
+def test_rows_name_peers_and_nothing_else() -> None:
+    """A text in place of a tuple would be its letters."""
+    for row in ROWS:
+        assert isinstance(row.peers, tuple), f"{row}: peers must be a tuple of names"
+        assert {*row.peers} <= {"MXNet", "PyTorch"}, f"{row}: unknown peers"
+
+
+def test_every_operator_that_is_compared_with_pytorch_is_translated() -> None:
+    """Reads the names of translations with a stand-in for torch, which few environments have."""
+    done = subprocess.run(
+        [sys.executable, "-c", TRANSLATED], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    translated = set(done.stdout.split())
+    compared = {row.operator for row in ROWS if "PyTorch" in row.peers}
+    assert not compared - translated, "these lack a function in mxrun/peers/pytorch/"
 
 
 def test_only_what_runs_nothing_has_no_compiled_kernel() -> None:
