@@ -264,7 +264,7 @@ class _Stage:
     @property
     def totals_bytes(self) -> int:
         """Bytes of its threads' totals."""
-        return 8 * self.team * self.reduction.columns
+        return 8 * self.team * int(self.reduction.columns)
 
 
 @dataclass(frozen=True)

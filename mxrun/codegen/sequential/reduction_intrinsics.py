@@ -17,7 +17,7 @@ from mxrun.codegen.llvm_target import (
 )
 from mxrun.codegen.sequential.arithmetic import Untyped
 from mxrun.codegen.sequential.intrinsic import typed
-from mxrun.codegen.sequential.kinds import FLOAT32, FLOAT64, INT64, Pointer
+from mxrun.codegen.sequential.kinds import FLOAT32, FLOAT64, INT64, Kind, Pointer
 from mxrun.codegen.sequential.llvm_column import (
     DOUBLE,
     FLOAT,
@@ -368,10 +368,12 @@ def _find_rows(builder: Any, sign: str, rows: Rows, output: Any, count: Any) -> 
     by_columns(builder, rows, count, work)
 
 
-@typed(
-    *(None, INT64, Pointer(FLOAT64), INT64, INT64, _FLOATS, *[INT64] * 4, _FLOATS, INT64),
-    *(FLOAT64, INT64, INT64, _FLOATS, INT64, FLOAT64),
-)
+_TOTALS = Pointer(FLOAT64)
+_ROWS: tuple[Kind | Pointer, ...] = (_FLOATS, INT64, INT64, INT64, INT64)
+_RESULTS: tuple[Kind | Pointer, ...] = (FLOAT64, INT64, INT64, _FLOATS, INT64, FLOAT64)
+
+
+@typed(None, INT64, _TOTALS, INT64, INT64, *_ROWS, _FLOATS, INT64, *_RESULTS)
 def join_rows(
     builder: Any,
     kind: Any,
@@ -394,9 +396,14 @@ def join_rows(
 ) -> None:
     """Combine each total with the elements of its column."""
     block = Rows(builder.gep(data, [position]), step, stride, rows)
-    flags = [builder.icmp_signed("!=", flag, WORD(0)) for flag in (is_first, is_last)]
-    running = builder.gep(totals, [at])
-    written = _Totals(running, start, *flags, builder.gep(results, [result]), divisor)
+    written = _Totals(
+        running=builder.gep(totals, [at]),
+        start=start,
+        is_first=builder.icmp_signed("!=", is_first, WORD(0)),
+        is_last=builder.icmp_signed("!=", is_last, WORD(0)),
+        results=builder.gep(results, [result]),
+        divisor=divisor,
+    )
     moved = builder.gep(shifts, [shift])
     for reduction in _cases(builder, kind):
         _join_rows(builder, reduction, block, written, moved, count)
