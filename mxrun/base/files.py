@@ -48,6 +48,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def make_folder(path: Path) -> None:
+    """Create a folder durably, and those above it; nothing happens if it exists."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync_folder(path.parent)
+
+
 def is_replaceable(path: Path) -> bool:
     """Return whether `whole_file` replaces `path` by a new file: if it is a plain file or missing.
 

@@ -11,7 +11,7 @@ from typing import Any
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.session.saved_summary import is_count, is_number
 from mxrun.session.synthetic_data import synthetic_notes
-from mxrun.train.run_directory import METRICS_FILE, is_step_record
+from mxrun.train.run_directory import METRICS_FILE, SUMMARY_FILE, is_step_record
 
 Report = dict[str, Any]
 
@@ -64,7 +64,8 @@ def _number(value: Any) -> float | None:
 def read_records(folder: Path) -> Iterator[Report]:
     """Yield the records of epochs in a run's metrics.jsonl; none if there is no such file.
 
-    Raises UserError naming file and line if a line is damaged.
+    The records of an unfinished run end where a loss of power has left zeros or an incomplete line,
+    which --resume removes. Raises UserError naming file and line if a line is damaged.
     """
     path = folder / METRICS_FILE
     try:
@@ -75,6 +76,9 @@ def read_records(folder: Path) -> Iterator[Report]:
         reason = (error.strerror or str(error)).lower()
         raise UserError(Diagnostic(f"cannot read {path}: {reason}")) from error
     last = 0
+    if not (folder / SUMMARY_FILE).exists():
+        content = content.partition(b"\0")[0]
+        content = content[: content.rfind(b"\n") + 1]
     for number, line in enumerate(content.splitlines(), 1):
         place = SourceLocation(str(path), number, 1)
         try:

@@ -241,12 +241,14 @@ def _removed(folder: Path) -> Path:
 def _clear(hidden: Path, folder: Path) -> None:
     """Remove a checkpoint with a hidden name, if it exists.
 
-    Files that are not part of a checkpoint are moved back to `folder`, under a numbered name if
-    theirs is taken there.
+    The name is made durable first, so that no loss of power leaves it the name of a checkpoint
+    without files. Files that are not part of a checkpoint are moved back to `folder`, under a
+    numbered name if theirs is taken there.
     """
     if not hidden.is_dir() or hidden.is_symlink():
         hidden.unlink(missing_ok=True)
         return
+    sync_folder(hidden.parent)
     for name in FILES:
         (hidden / name).unlink(missing_ok=True)
     others = sorted(hidden.iterdir())

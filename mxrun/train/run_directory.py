@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.files import PARTIAL, atomic_file, report_write_errors
+from mxrun.base.files import PARTIAL, atomic_file, make_folder, report_write_errors, sync_folder
 from mxrun.io.vocabulary.saved import VOCABULARY_FILE
 from mxrun.io.vocabulary.vocabulary import Vocabulary
 from mxrun.train.checkpoint import FILES, MANIFEST_FILE, clear_hidden, recover_checkpoint
@@ -114,7 +114,7 @@ class RunDirectory:
         files of that run, and no others, are removed.
         """
         with report_write_errors(path):
-            path.mkdir(parents=True, exist_ok=True)
+            make_folder(path)
             if overwrite:
                 _remove_run(path)
             if any(_of_a_run(path)):
@@ -262,6 +262,8 @@ def _append(path: Path, record: Mapping[str, Any], flush: bool = True) -> None:
             if flush:
                 # It must be on disk before any checkpoint that relies on it.
                 os.fsync(file.fileno())
+            if before == 0:
+                sync_folder(path.parent)
         except OSError:
             os.truncate(file.fileno(), before)
             raise
@@ -317,15 +319,15 @@ def _check_no_links(path: Path) -> None:
 def _remove_run(path: Path) -> None:
     """Remove the files of a run; raises UserError, removing nothing, if its folders have others."""
     files: list[Path] = []
-    folders: list[Path] = []
+    folders: dict[Path, list[Path]] = {}
     for entry in _of_a_run(path):
         if entry.is_dir() and not entry.is_symlink() and _CHECKPOINT.fullmatch(entry.name):
-            folders.append(entry)
-            files += entry.iterdir()
+            folders[entry] = list(entry.iterdir())
         else:
             files.append(entry)
-    strange = [file for file in files if file.parent in folders and file.name not in FILES]
-    strange += [file for file in files if file.is_dir() and not file.is_symlink()]
+    saved = [file for inside in folders.values() for file in inside]
+    strange = [file for file in saved if file.name not in FILES]
+    strange += [file for file in (*saved, *files) if file.is_dir() and not file.is_symlink()]
     if strange:
         raise UserError(
             Diagnostic(
@@ -333,10 +335,14 @@ def _remove_run(path: Path) -> None:
                 hint="move it away",
             )
         )
+    for folder, inside in folders.items():
+        for file in inside:
+            file.unlink()
+        folder.rmdir()
+    # No checkpoint may be left after a loss of power without the records that led to it.
+    sync_folder(path)
     for file in files:
         file.unlink()
-    for folder in folders:
-        folder.rmdir()
 
 
 def _occupied(path: Path, hint: str) -> UserError:

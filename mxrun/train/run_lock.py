@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.files import report_write_errors
+from mxrun.base.files import make_folder, report_write_errors
 from mxrun.train.advice import ON_COMMAND_LINE, Advice
 
 LOCK_FILE = ".lock"
 
-# Content of a lock file: the id of the process that holds it.
-_CONTENT = re.compile(rb"[0-9]{0,20}\n?")
+# Content of a lock file: the id of the process that holds it. A loss of power may leave zeros.
+_CONTENT = re.compile(rb"\0*|[0-9]{0,20}\n?")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def only_writer(path: Path, advice: Advice = ON_COMMAND_LINE) -> Iterator[RunLoc
     file's name is used by something else. advice: words for what to do then.
     """
     with report_write_errors(path):
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         descriptor = _locked(path / LOCK_FILE, advice)
     try:
         with report_write_errors(path):

@@ -207,7 +207,7 @@ def test_a_damaged_line_is_named(line: str, told: str, tmp_path: Path) -> None:
 def test_bytes_that_are_no_text_are_a_damaged_line(tmp_path: Path) -> None:
     folder = write_metrics(tmp_path / "net", [record(1, 0.5)])
     with (folder / "metrics.jsonl").open("ab") as file:
-        file.write(b"\xff\x00\xfe\n")
+        file.write(b"\xff\x01\xfe\n")
     assert "net/metrics.jsonl:2:1: " in refused("plot", "net", cwd=tmp_path)
 
 

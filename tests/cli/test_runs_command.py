@@ -32,6 +32,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result(*SHORT, *arguments)
     shutil.copytree(folder / "first", folder / "stopped")
     (folder / "stopped" / "summary.json").unlink()
+    # As after a loss of power: a record that did not reach the disk, and a part of another.
+    for name, end in (("cut", b'{"epoch":3,"st'), ("zeros", bytes(99) + b'}\n{"epoch":3}\n')):
+        shutil.copytree(folder / "stopped", folder / name)
+        with (folder / name / "metrics.jsonl").open("ab") as file:
+            file.write(end)
     (folder / "failed").mkdir()
     shutil.copy(folder / "first" / "config.yaml", folder / "failed")
     for name, file, content in (
@@ -56,6 +61,8 @@ def test_all_runs_are_listed_with_their_states(runs: Path) -> None:
         "first": "finished",
         "second": "finished",
         "stopped": "stopped",
+        "cut": "stopped",
+        "zeros": "stopped",
         "failed": "failed",
         "torn_metrics": "damaged",
         "torn_summary": "damaged",
