@@ -52,7 +52,10 @@ def read(kind: str, name: str) -> bytes | None:
 
 
 def write(kind: str, name: str, content: bytes) -> Path | None:
-    """Write a file atomically and return its folder; None if it cannot or must not be written."""
+    """Write a file atomically and return its folder; None if it cannot or must not be written.
+
+    It is not made durable: after a loss of power, readers find that it is damaged and do without.
+    """
     folder = _folder(kind)
     if folder is None:
         return None

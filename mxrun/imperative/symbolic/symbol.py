@@ -12,6 +12,7 @@ import numpy as np
 from mxrun.base.context import Context
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.files import write_text
 from mxrun.base.tensor import PartialShape, Shape
 from mxrun.graph import symbol as graph
 from mxrun.graph.attributes import shown
@@ -219,8 +220,8 @@ class Symbol(SymbolMethods, graph.Symbol):
     # -- files ---------------------------------------------------------------------------------
 
     def save(self, fname: str | Path) -> None:
-        """Write the graph to a file in MXNet's JSON."""
-        Path(fname).write_text(self.tojson())
+        """Write the graph to a file in MXNet's JSON; raises UserError if it cannot be written."""
+        write_text(Path(fname), self.tojson())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return load_json, (self.tojson(),)

@@ -21,7 +21,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.base.files import atomic_file, report_write_errors, sync_folder, write_text
+from mxrun.base.files import (
+    atomic_file,
+    make_folder,
+    report_write_errors,
+    sync_folder,
+    write_text,
+)
 from mxrun.io.fetch.digests import content_sha256, sha256_of
 from mxrun.io.fetch.published import PUBLISHED, ArchiveMember, PublishedDataset, PublishedFile
 from mxrun.io.fetch.transfer import TransferPolicy, check_url, download, write_all
@@ -74,7 +80,7 @@ def fetch_files(request: FetchRequest, progress: FileProgress) -> tuple[FetchedF
     """
     folder = request.folder
     with report_write_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     recorded = _recorded(folder)
     found: list[FetchedFile] = []
     for file in request.dataset.files:

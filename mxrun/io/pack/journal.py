@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.files import make_folder
 from mxrun.io.pack.growing_file import GrowingFile
 
 JOURNAL_FILE = "journal"
@@ -72,7 +73,7 @@ class Journal:
         UserError if another process packs there, and, unless `overwrite`, if an unfinished pack of
         other records or settings is there, which `overwrite` removes.
         """
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         self._folder = folder
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

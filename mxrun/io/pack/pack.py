@@ -23,7 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, Stopped, UserError
-from mxrun.base.files import report_write_errors, sync_folder, write_text
+from mxrun.base.files import (
+    make_folder,
+    report_write_errors,
+    sync_folder,
+    write_bytes,
+    write_text,
+)
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.records import location_of_record, number_of_record, problem_of
 from mxrun.io.formats.class_names import encode_class_names
@@ -101,7 +107,7 @@ def pack(request: PackRequest, stops: Callable[[], bool], advance: Advance) -> P
     encoder = RecordEncoder(request.dataset, target.options)
     classes = encode_class_names(request.dataset.classes)
     with report_write_errors(target.out):
-        target.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(target.folder)
         identity = pack_identity(request.dataset, target.options)
         sources_of = partial(_sources_of, request.dataset, _order(request))
         with closing(Journal(target.work, identity, request.overwrite, sources_of)) as journal:
@@ -179,7 +185,7 @@ class _Pack:
             try:
                 files += verify_shard(form, target.work, names, expected, report)
             except UserError:
-                shutil.rmtree(target.work)
+                _remove_work(target)
                 raise
         return files
 
@@ -240,6 +246,8 @@ class _Pack:
         if self._writer is not None:
             self._state.sizes = self._writer.sync()
         self._checksums.sync()
+        # The names of the files as well.
+        sync_folder(self._target.work)
         self._state.sources = self._sources.hexdigest()
         self._journal.commit()
         self._committed = (self._state.position, self._bytes)
@@ -308,7 +316,7 @@ def _plan(
     names = [file.name for file in files]
     for suffix in CLASSES_SUFFIXES[target.options.form] if classes else ():
         for name in sorted({f"{Path(name).stem}{suffix}" for name in names}):
-            (target.work / name).write_bytes(classes)
+            write_bytes(target.work / name, classes)
             names.append(name)
     return {
         "files": [asdict(file) for file in files],
@@ -325,5 +333,12 @@ def _publish(target: PackTarget, plan: Mapping[str, Any]) -> list[PackedFile]:
         if (target.work / name).exists():
             (target.work / name).replace(target.folder / name)
     sync_folder(target.folder)
-    shutil.rmtree(target.work)
+    _remove_work(target)
     return [PackedFile(**file) for file in plan["files"]]
+
+
+def _remove_work(target: PackTarget) -> None:
+    """Remove the hidden folder, the journal first: without the files it would be continued."""
+    (target.work / JOURNAL_FILE).unlink(missing_ok=True)
+    sync_folder(target.work)
+    shutil.rmtree(target.work)
