@@ -5,14 +5,17 @@ loss of power.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from commands import digests
 from power_loss import Call, Crash, Tree, crashes, final_tree, record, tree_of, write_tree
-from preloaded import SUPPORT
+from preloaded import SUPPORT, compile_library
 from training import run_training
 
 from mxrun.base.errors import UserError
@@ -104,6 +107,36 @@ def overwriting(recorder: Recorder) -> Recorded:
     """Train in place of a run of another config."""
     recorder.train("train.optimizer.adam.lr=0.02")
     return recorder.train("--overwrite")
+
+
+Scenario = Callable[[Recorder], Recorded]
+
+
+class Scenarios:
+    """Scenarios recorded in folders inside a folder, each when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._library = folder, compile_library(folder, "recorded_files")
+        self._done: dict[str, Recorded] = {}
+
+    def recorded(self, scenario: Scenario) -> Recorded:
+        """Return a scenario's last process."""
+        name = scenario.__name__
+        if name not in self._done:
+            (self._folder / name).mkdir()
+            self._done[name] = scenario(Recorder(self._library, self._folder / name))
+        return self._done[name]
+
+
+@contextmanager
+def folder_in_memory() -> Iterator[Path]:
+    """Context manager that yields an empty folder, in memory if there is such a file system.
+
+    Files are synced thousands of times.
+    """
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+        yield Path(name)
 
 
 @dataclass(frozen=True)

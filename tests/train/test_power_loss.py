@@ -5,21 +5,31 @@ bits of an uninterrupted one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from power_loss import Call, Crash
-from preloaded import compile_library
-from recorded_runs import RUN, Disk, Recorded, Recorder, fresh, keeping_one, overwriting, resumed
+from recorded_runs import (
+    RUN,
+    Disk,
+    Recorded,
+    Scenario,
+    Scenarios,
+    folder_in_memory,
+    fresh,
+    keeping_one,
+    overwriting,
+    resumed,
+)
 
 # Random subsets of changes that are not durable, after each call of a process.
 FEW, MANY = 1, 20
-# States of the disk that the plain tests load, of each process, and that they resume from.
-LOADED, RESUMED = 400, 8
+# States of the disk that the plain tests load, of each process, and that tests resume from. The
+# soak test resumes from all.
+LOADED, RESUMED, RESUMED_IN_FULL = 400, 8, 80
 
-Scenario = Callable[[Recorder], Recorded]
 RecordScenario = Callable[[Scenario], Recorded]
 Fault = Callable[[Sequence[Call]], list[Call]]
 
@@ -27,17 +37,18 @@ SCENARIOS = (fresh, resumed, pytest.param(overwriting, marks=pytest.mark.full))
 
 
 @pytest.fixture(scope="module")
-def record_scenario(tmp_path_factory: pytest.TempPathFactory) -> RecordScenario:
-    library = compile_library(tmp_path_factory.mktemp("recorded"), "recorded_files")
-    done: dict[str, Recorded] = {}
+def record_scenario() -> Iterator[RecordScenario]:
+    with folder_in_memory() as folder:
+        yield Scenarios(folder).recorded
 
-    def recorded(scenario: Scenario) -> Recorded:
-        name = scenario.__name__
-        if name not in done:
-            done[name] = scenario(Recorder(library, tmp_path_factory.mktemp(name)))
-        return done[name]
 
-    return recorded
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return an empty folder, the current one during the test."""
+    with folder_in_memory() as folder:
+        monkeypatch.chdir(folder)
+        yield folder
+        monkeypatch.undo()
 
 
 def spread(count: int, found: Sequence[Crash]) -> Sequence[Crash]:
@@ -55,39 +66,39 @@ def check(recorded: Recorded, found: Sequence[Crash], folder: Path) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_F5_a_saved_checkpoint_remains(
-    scenario: Scenario, record_scenario: RecordScenario, empty_folder: Path
+    scenario: Scenario, record_scenario: RecordScenario, folder: Path
 ) -> None:
     recorded = record_scenario(scenario)
-    check(recorded, spread(LOADED, recorded.crashes(FEW)), empty_folder)
+    check(recorded, spread(LOADED, recorded.crashes(FEW)), folder)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_F5_a_saved_checkpoint_remains_in_every_state(
-    scenario: Scenario, record_scenario: RecordScenario, empty_folder: Path
+    scenario: Scenario, record_scenario: RecordScenario, folder: Path
 ) -> None:
     recorded = record_scenario(scenario)
-    check(recorded, recorded.crashes(MANY), empty_folder)
+    check(recorded, recorded.crashes(MANY), folder)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_F5_the_run_goes_on_to_the_same_bits(
-    scenario: Scenario, record_scenario: RecordScenario, empty_folder: Path
+    scenario: Scenario, record_scenario: RecordScenario, folder: Path
 ) -> None:
     recorded = record_scenario(scenario)
-    disk = Disk(recorded, empty_folder)
+    disk = Disk(recorded, folder)
     for crash in spread(RESUMED, recorded.crashes(FEW)):
         disk.go_on(crash)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_F5_the_run_goes_on_to_the_same_bits_from_every_state(
-    scenario: Scenario, record_scenario: RecordScenario, empty_folder: Path
+def test_F5_the_run_goes_on_to_the_same_bits_from_many_states(
+    scenario: Scenario, record_scenario: RecordScenario, folder: Path
 ) -> None:
     recorded = record_scenario(scenario)
-    disk = Disk(recorded, empty_folder)
-    for crash in recorded.crashes(FEW):
+    disk = Disk(recorded, folder)
+    for crash in spread(RESUMED_IN_FULL, recorded.crashes(FEW)):
         disk.go_on(crash)
 
 
@@ -166,12 +177,12 @@ FAULTS: dict[str, tuple[Fault, str]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_F5_a_planted_fault_is_found(
-    name: str, record_scenario: RecordScenario, empty_folder: Path
+    name: str, record_scenario: RecordScenario, folder: Path
 ) -> None:
     recorded = record_scenario(keeping_one)
     fault, expected = FAULTS[name]
     faulty = replace(recorded, calls=fault(recorded.calls))
     assert faulty.calls != recorded.calls
-    disk = Disk(faulty, empty_folder)
+    disk = Disk(faulty, folder)
     # Late states miss most.
     assert any(expected in disk.problem(crash) for crash in reversed(faulty.crashes(0)))
