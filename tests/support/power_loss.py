@@ -98,14 +98,15 @@ def _calls(content: bytes, folder: Path) -> Iterator[Call]:
         for size in sizes:
             parts.append(content[place : place + size])
             place += size
-        path, other = (
-            os.path.normpath(part.decode()).removeprefix(str(folder)).removeprefix("/")
-            for part in parts[:2]
-        )
+        full, other = (os.path.normpath(part.decode()) if part else "" for part in parts[:2])
         if kind == b"o":
-            opened[process, descriptor] = path
+            opened[process, descriptor] = full
         elif descriptor >= 0:
-            path = opened[process, descriptor]
+            full = opened[process, descriptor]
+        # Such as FOLDER/../other.
+        if kind != b"!" and not f"{full}/".startswith(f"{folder}/"):
+            continue
+        path, other = (each.removeprefix(str(folder)).removeprefix("/") for each in (full, other))
         yield Call(_NAMES[kind], process, descriptor, number, path, other, parts[2])
 
 
@@ -331,7 +332,7 @@ def _choices(
     count = len(pending)
     names = [each for each in pending if isinstance(each, _Names)]
     contents = [each for each in pending if isinstance(each, _Content)]
-    for index in range(count + 1):
+    for index in {*range(0, count, 1 + count // 64), count}:
         yield list(pending[:index])
     if contents and names:
         yield list(names)
@@ -339,7 +340,8 @@ def _choices(
     # Files may have got their sizes without their contents.
     if contents:
         yield [_zeros(each) for each in pending]
-    for index in range(count):
+    # All of them, unless they are very many.
+    for index in {*range(0, count, 1 + count // 64), *range(max(0, count - 16), count)}:
         others = [*pending[:index], *pending[index + 1 :]]
         yield others
         yield [pending[index]]
@@ -399,8 +401,10 @@ def crashes(before: Tree, calls: Sequence[Call], samples: int) -> Iterator[Crash
     replay, step, draw = Replay(before), 0, random.Random(0)
     found: dict[frozenset[tuple[str, bytes | None]], Crash] = {}
     for number in range(len(calls) + 1):
-        for tree in replay.states(draw, samples):
-            found[frozenset(tree.items())] = Crash(tree, number, step)
+        # What a loss of power leaves before a write, it may also leave after it.
+        if number == len(calls) or calls[number].name != "write":
+            for tree in replay.states(draw, samples):
+                found[frozenset(tree.items())] = Crash(tree, number, step)
         if number < len(calls):
             step = calls[number].marked_step or step
             replay.take(calls[number])
