@@ -52,12 +52,19 @@ RUN = Path("runs/saved")
 
 @dataclass(frozen=True)
 class Recorded:
-    """Calls of a process that trained in a folder, the files before, and those after."""
+    """Calls of a process that trained in a folder, the files before, and those after.
+
+    arguments: those of the process after its config.
+    """
 
     before: Tree
     calls: Sequence[Call]
     after: Tree
-    overwrites: bool
+    arguments: Sequence[str]
+
+    @property
+    def overwrites(self) -> bool:
+        return "--overwrite" in self.arguments
 
     def crashes(self, samples: int) -> list[Crash]:
         """Return states of the disk after a loss of power, see `crashes`."""
@@ -84,7 +91,7 @@ class Recorder:
         after = tree_of(self._folder)
         # No call was missed.
         assert final_tree(before, calls) == after
-        return Recorded(before, calls, after, "--overwrite" in arguments)
+        return Recorded(before, calls, after, arguments)
 
 
 def fresh(recorder: Recorder) -> Recorded:
@@ -227,7 +234,8 @@ class Disk:
         """Train to the end from a state of the disk; assert that the result is the same."""
         self._write(crash.tree)
         overwrites = self._recorded.overwrites and not crash.step
-        run_training(existing="overwrite" if overwrites else "resume")
+        overrides = [each for each in self._recorded.arguments if not each.startswith("--")]
+        run_training(*overrides, existing="overwrite" if overwrites else "resume")
         left = digests(self._run)
         self._written = tree_of(self._folder)
         self._write(self._recorded.after)
