@@ -1,4 +1,4 @@
-"""Area under the ROC curve, from histograms of the probabilities."""
+"""Area under the ROC curve, by the ranks of the probabilities."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import numpy as np
 from mxrun.train.class_loop import BEST
 from mxrun.train.classification_metrics import ClassMetricKind, counted
 from mxrun.train.metric_kind import Metric
-from mxrun.train.predictions import Array, ClassPredictions, LossPredictions
+from mxrun.train.predictions import ClassPredictions, LossPredictions
+from mxrun.train.ranked_groups import RankedGroups
 
-# The histograms are part of every checkpoint: 32 KiB for each class.
+# Memory grows with their number: 32 bytes for each prediction and class, or 256 KB for each class
+# in a checkpoint.
 MAX_AUC_CLASSES = 64
-_BINS = 2048
-# Range of ln(p / (1 - p)) that the bins cover; float32 probabilities below 1 do not exceed 16.7.
-_RANGE = 17.0
+# Numbers of predictions up to which the area is exact. The groups of training are part of its
+# checkpoints, so that they are few.
+EXACT = 1_000_000
+EXACT_IN_TRAINING = 6000
 
 
 class AreaUnderCurve(ClassMetricKind):
@@ -24,8 +27,13 @@ class AreaUnderCurve(ClassMetricKind):
 
     (pairs in order + half of the ties) / pairs, over all pairs of a record of the class with one of
     another class, ordered by the probability of the class. Of two classes it is that of class 1, of
-    more the mean over the classes that have records and are not alone. Probabilities p are compared
-    in 2,048 steps of ln(p / (1 - p)) from -17 to 17, within which they are ties.
+    more the mean over the classes that have records and are not alone. If there is no such class,
+    as in an evaluation whose records are all of one class, it is undefined: NaN. Evaluations are
+    exact up to 1,000,000 predictions; of more, those of similar probability are merged into groups
+    of a few, within which they are ties: an error of about 0.00001. Training's own figure is exact
+    up to 6,000 predictions in an epoch, and then an estimate from at most 8,000 groups: within
+    about 0.001 if the records are in random order. `mxrun evaluate --split train` gives the exact
+    one.
     """
 
     higher_is_better: ClassVar[bool] = True
@@ -42,81 +50,55 @@ class AreaUnderCurve(ClassMetricKind):
 
     def create(self, predictions: LossPredictions) -> Metric:
         """Return a metric over all probabilities."""
-        return RankedPairs(predictions.classes)
+        return RankedPairs(predictions.classes, predictions.is_saved)
 
 
 class RankedPairs(Metric):
-    """AUC: totals are [other classes or own, classes, bins], the weights of the predictions."""
+    """AUC: totals are the columns of `RankedGroups`, of class 1 of two or of each of more classes.
+
+    is_saved: whether checkpoints hold the totals, which then have a fixed, small size.
+    """
 
     may_warn: ClassVar[bool] = True
 
-    def __init__(self, predictions: ClassPredictions) -> None:
+    def __init__(self, predictions: ClassPredictions, is_saved: bool) -> None:
         self._predictions = predictions
         predictions.request(BEST)
         count, width = predictions.probabilities.shape
-        self.totals = np.zeros((2, width, _BINS))
-        self._flat = self.totals.reshape(-1)
-        self._scores = np.zeros((count, width))
-        self._rest = np.zeros((count, width))
-        self._bins = np.zeros((count, width), np.int64)
-        self._flat_bins, self._first_bins = self._bins.reshape(-1), self._bins[:, 0]
-        # As large as the bins: numpy copies an output whose input is broadcast.
-        self._offsets = np.tile(np.arange(width) * _BINS, (count, 1))
-        self._own = np.arange(count) * width
-        self._index = np.zeros(count, np.int64)
-        self._labels = np.zeros(count, np.int64)
-        self._amounts, self._spread = np.zeros(count), np.zeros((count, width))
-        self._column, self._flat_spread = self._amounts[:, np.newaxis], self._spread.reshape(-1)
-        self._unknown = np.zeros((count, width), np.bool_)
+        classes = np.arange(width) if width > 2 else np.array([1])
+        exact = EXACT_IN_TRAINING if is_saved else EXACT
+        self._groups = RankedGroups(len(classes), exact, is_fixed=is_saved)
+        self.totals = self._groups.columns
+        self._ranked = slice(0, None) if width > 2 else slice(width - 1, width)
+        # As large as the labels: numpy copies an input that is broadcast.
+        self._classes = np.tile(classes[:, np.newaxis], (1, count))
+        self._labels, self._amounts = np.zeros(count, np.int64), np.zeros(count)
+        self._label_of_each = np.zeros_like(self._classes)
+        self._is_own = np.zeros(self._classes.shape, np.bool_)
+        self._own, self._weights = (np.zeros(self._classes.shape) for _ in range(2))
 
-    def share(self, totals: Array) -> None:
-        """Add to these sums from now on."""
-        self.totals, self._flat = totals, totals.reshape(-1)
+    def reset(self) -> None:
+        """Reset the sums."""
+        self._groups.columns.fill(0)
+
+    def share(self, other: Metric) -> None:
+        """Add to another metric's sums from now on."""
+        assert isinstance(other, RankedPairs)
+        self._groups = other._groups
+        self.totals = self._groups.columns
 
     def update(self) -> None:
         """Add the current batch of the predictions."""
         counted(self._predictions, self._labels, self._amounts)
-        scores, rest = self._scores, self._rest
-        scores[...] = self._predictions.probabilities
-        np.subtract(1, scores, out=rest)
-        np.divide(scores, rest, out=scores)
-        np.log(scores, out=scores)
-        np.maximum(scores, -_RANGE, out=scores)
-        np.minimum(scores, _RANGE, out=scores)
-        np.add(scores, _RANGE, out=scores)
-        np.multiply(scores, (_BINS - 1) / (2 * _RANGE), out=scores)
-        # The weight of a prediction that is NaN is NaN, and makes the figure NaN in any bin.
-        np.isnan(scores, out=self._unknown)
-        np.copyto(scores, 0, where=self._unknown)
-        self._bins[...] = scores
-        np.add(self._bins, self._offsets, out=self._bins)
-        if self._offsets.shape[1] == 1:
-            np.multiply(self._labels, _BINS, out=self._labels)
-            np.add(self._first_bins, self._labels, out=self._first_bins)
-        else:
-            np.add(self._own, self._labels, out=self._index)
-            # "clip" writes without a buffer; all indices are valid.
-            self._flat_bins.take(self._index, out=self._labels, mode="clip")
-            np.add(self._labels, self._flat.size // 2, out=self._labels)
-            self._flat_bins[self._index] = self._labels
-        self._spread[...] = self._column
-        np.add.at(self._flat, self._flat_bins, self._flat_spread)
+        self._label_of_each[...], self._weights[...] = self._labels, self._amounts
+        np.equal(self._label_of_each, self._classes, out=self._is_own)
+        self._own[...] = self._is_own
+        np.multiply(self._own, self._weights, out=self._own)
+        scores = self._predictions.probabilities.T[self._ranked]
+        self._groups.add(scores, self._own, self._weights)
+        self.totals = self._groups.columns
 
     def value(self) -> float:
         """Return the area; NaN if no class has both records of its own and others."""
-        if not np.isfinite(self.totals).all():
-            return math.nan
-        areas = [_area(*pair) for pair in zip(*self.totals, strict=True)]
-        if len(areas) == 2:
-            areas = areas[1:]
-        known = [area for area in areas if not math.isnan(area)]
+        known = [area for area in self._groups.areas() if not math.isnan(area)]
         return sum(known) / len(known) if known else math.nan
-
-
-def _area(others: Array, own: Array) -> float:
-    """Return the area under the curve of two histograms [bins]; NaN if one of them is empty."""
-    pairs = others.sum() * own.sum()
-    if not pairs:
-        return math.nan
-    below = np.cumsum(others) - others
-    return float((own @ below + own @ others / 2) / pairs)

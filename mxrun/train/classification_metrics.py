@@ -251,9 +251,10 @@ class CountedPairs(Metric):
         self._index = np.zeros_like(predictions.labels)
         self._amounts = np.zeros(len(predictions.labels))
 
-    def share(self, totals: Array) -> None:
-        """Add to these sums from now on."""
-        self.totals, self._flat = totals, totals.reshape(-1)
+    def share(self, other: Metric) -> None:
+        """Add to another metric's sums from now on."""
+        super().share(other)
+        self._flat = self.totals.reshape(-1)
 
     def update(self) -> None:
         """Add the current batch of the predictions."""

@@ -13,7 +13,7 @@ import numpy as np
 from mxrun.base.classification import Classification, Likelihood
 from mxrun.base.regression import Regression
 from mxrun.executor.executor import Executor
-from mxrun.graph.phases import bucket_phase
+from mxrun.graph.phases import TRAIN, bucket_phase
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.io.loading.iterator import DataIterator
 from mxrun.train.class_weights import ClassWeights
@@ -98,7 +98,8 @@ class MeasuredLoss:
         if classification is not None:
             self._per_row = classification.predictions // rows
             self._ignored = classification.ignored if classification.labelled else None
-        self._metrics = Metrics(self._phase.metrics, loss.measured, rows, self._totals)
+        is_saved = self._phase.name == TRAIN
+        self._metrics = Metrics(self._phase.metrics, loss.measured, rows, self._totals, is_saved)
 
     def _bind(
         self, executor: Executor, slots: Mapping[str, Array], length: int | None = None

@@ -49,9 +49,9 @@ class Metric(ABC):
         """Reset the sums."""
         self.totals.fill(0)
 
-    def share(self, totals: Array) -> None:
-        """Add to these sums from now on, of the same metric of batches of another shape."""
-        self.totals = totals
+    def share(self, other: Metric) -> None:
+        """Add to the sums of the same metric of batches of another shape from now on."""
+        self.totals = other.totals
 
 
 class Mean(Metric):
@@ -143,10 +143,17 @@ class Metrics:
     """Metrics of one loss by figure: those of `kinds` that support its `task`."""
 
     def __init__(
-        self, kinds: Iterable[MetricKind], task: Task, rows: int, totals: Array | None = None
+        self,
+        kinds: Iterable[MetricKind],
+        task: Task,
+        rows: int,
+        totals: Array | None = None,
+        is_saved: bool = False,
     ) -> None:
-        """`totals`: sum of the loss, and number of labels in it; needed for a `Likelihood` only."""
-        self._predictions = LossPredictions(task, rows)
+        """`totals`: sum of the loss, and number of labels in it; needed for a `Likelihood` only.
+        is_saved: whether checkpoints hold the sums.
+        """
+        self._predictions = LossPredictions(task, rows, is_saved)
         fitting = [kind for kind in kinds if not kind.why_unsupported(task)]
         self.by_figure: dict[str, Metric] = {}
         # Whether outputs of the loss are read.
@@ -168,7 +175,7 @@ class Metrics:
             if metric.totals.shape != others[figure].totals.shape:
                 problem = f"{figure} has a sum for each element, which sequences in buckets lack"
                 raise UserError(Diagnostic(problem, hint="leave out the metric, or the buckets"))
-            metric.share(others[figure].totals)
+            metric.share(others[figure])
 
     def update(self, label: Array, output: Array, weight: Array) -> None:
         """Add a batch: labels and output in row-major order, and the weights of its rows."""

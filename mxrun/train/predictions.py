@@ -209,11 +209,12 @@ class NumberPredictions(Predictions):
 class LossPredictions:
     """Predictions of one loss in all forms that metrics read.
 
-    A form that no metric requests is neither allocated nor loaded.
+    A form that no metric requests is neither allocated nor loaded. is_saved: whether checkpoints
+    hold the sums of their metrics.
     """
 
-    def __init__(self, task: Task, rows: int) -> None:
-        self._task, self._rows = task, rows
+    def __init__(self, task: Task, rows: int, is_saved: bool = False) -> None:
+        self._task, self._rows, self.is_saved = task, rows, is_saved
         self._used: list[Predictions] = []
 
     @cached_property

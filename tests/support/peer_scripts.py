@@ -26,8 +26,13 @@ def run_in(peer: type[Peer], script: str, requests: Sequence[Any]) -> list[Any]:
     reason = peer.unavailable()
     if reason is not None:
         pytest.skip(reason)
+    return run_script(str(peer.interpreter()), script, requests)
+
+
+def run_script(interpreter: str, script: str, requests: Sequence[Any]) -> list[Any]:
+    """Return the results of the script's `answer(request)` in an interpreter; both are JSON."""
     done = subprocess.run(
-        [str(peer.interpreter()), "-c", _FRAME.format(script=script)],
+        [interpreter, "-c", _FRAME.format(script=script)],
         input=json.dumps(list(requests)),
         capture_output=True,
         text=True,
