@@ -59,8 +59,8 @@ def compare_runs(names: Sequence[str], runs: Path | None = None) -> Report:
 
 
 def _sorted(runs: Sequence[SavedRun], metric: str) -> list[SavedRun]:
-    bests = {run.path: run.best_of(metric) for run in runs}
-    if not any(bests.values()):
+    measured = [(run.rank(best), run) for run in runs if (best := run.best_of(metric))]
+    if not measured:
         known = sorted({name for run in runs for name in run.series})
         raise UserError(
             Diagnostic(
@@ -70,15 +70,8 @@ def _sorted(runs: Sequence[SavedRun], metric: str) -> list[SavedRun]:
                 hint=nearest(metric, known),
             )
         )
-    higher = any(run.is_higher_better(metric) for run in runs)
-
-    def rank(run: SavedRun) -> tuple[bool, float]:
-        best = bests[run.path]
-        if best is None:
-            return True, 0.0
-        return False, -best.value if higher else best.value
-
-    return sorted(runs, key=rank)
+    ranked = [run for _, run in sorted(measured, key=lambda each: each[0], reverse=True)]
+    return [*ranked, *(run for run in runs if run.best_of(metric) is None)]
 
 
 def _described(run: SavedRun, metric: str | None = None) -> Report:

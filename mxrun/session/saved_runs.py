@@ -20,6 +20,7 @@ from mxrun.train.checkpoint import PARAMETERS_FILE, checkpoint_folder
 from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.metric import METRICS
 from mxrun.train.metric_kind import MetricKind
+from mxrun.train.progress import Rank, rank
 from mxrun.train.run_directory import CONFIG_FILE, SUMMARY_FILE, is_run
 from mxrun.train.run_lock import is_being_written
 
@@ -30,10 +31,14 @@ _LOSS = "loss"
 
 @dataclass(frozen=True)
 class BestFigure:
-    """Best value of a metric over the epochs: of evaluation, or of training if there is none."""
+    """Best value of a metric over the epochs, by the rule that selects checkpoints; see `SavedRun`.
+
+    loss: of the same epoch; None if it is not finite.
+    """
 
     metric: str
     value: float
+    loss: float | None
     epoch: int
 
 
@@ -44,10 +49,11 @@ class SavedRun:
     state: running, finished (also by early stopping), stopped (with progress that --resume
     continues), failed (before its first checkpoint), or damaged with the `problem`. written: time
     of the last change in seconds since 1970. epochs: finished ones; of a stopped run, they and all
-    figures are those up to its newest checkpoint. planned_epochs: those of the config. last:
-    numbers of the last evaluation, or of training. parameters: number of elements. arena_bytes: of
-    a finished run. bytes: on disk. config: the resolved config as plain values. series: values of
-    each figure by epoch. higher: the figures of which more is better.
+    figures are those up to its newest checkpoint. planned_epochs: those of the config. last: finite
+    numbers of the last evaluation, or of training if the run has none. parameters: number of
+    elements. arena_bytes: of a finished run. bytes: on disk. config: the resolved config as plain
+    values. series: finite values of each figure by epoch, of evaluations or of training as `last`.
+    higher: the figures of which more is better.
     """
 
     path: Path
@@ -70,13 +76,18 @@ class SavedRun:
         return self.path.resolve().name
 
     def best_of(self, metric: str) -> BestFigure | None:
-        """Return the best value of a metric, the earliest of equal ones; None if not measured."""
-        values = self.series.get(metric)
-        if not values:
-            return None
-        sign = -1 if self.is_higher_better(metric) else 1
-        epoch, value = min(values.items(), key=lambda item: (sign * item[1], item[0]))
-        return BestFigure(metric, value, epoch)
+        """Return the best value of a metric; None if it is not known of any epoch."""
+        losses = self.series.get(_LOSS, {})
+        figures = [
+            BestFigure(metric, value, losses.get(epoch), epoch)
+            for epoch, value in self.series.get(metric, {}).items()
+        ]
+        return max(figures, key=self.rank, default=None)
+
+    def rank(self, figure: BestFigure) -> Rank:
+        """Return the rank of a figure: the better of two has the higher one."""
+        higher = self.is_higher_better(figure.metric)
+        return rank(figure.value, figure.loss, figure.epoch, higher)
 
     def is_higher_better(self, metric: str) -> bool:
         """Return whether more of a metric is better; with several losses they prefix its name."""
@@ -132,7 +143,8 @@ def read_run(path: Path) -> SavedRun:
         # --resume continues at the checkpoint and removes the records after it.
         records = [each for each in records if each["step"] <= max(steps, default=0)]
     series = _series(records)
-    last = {name: values[max(values)] for name, values in series.items()}
+    epochs = [epoch for values in series.values() for epoch in values]
+    last = {name: values[max(epochs)] for name, values in series.items() if max(epochs) in values}
     train = _mapping(config.get("train"))
     planned = train.get("epochs")
     size, written = _disk_use(path)
@@ -216,20 +228,20 @@ def _steps(path: Path, problems: list[str]) -> list[int]:
 
 
 def _series(records: Sequence[dict[str, Any]]) -> dict[str, dict[int, float]]:
-    """Return the finite values of each figure by epoch: of evaluation if it was evaluated."""
-    series = {}
-    for name in figure_names(records):
-        train, evaluation = (
-            {
-                record["epoch"]: float(record[part][name])
-                for record in records
-                if isinstance(record[part].get(name), (int, float))
-            }
-            for part in PARTS
-        )
-        if evaluation or train:
-            series[name] = evaluation or train
-    return series
+    """Return the finite values of each figure by epoch: of evaluation if there is any, else of
+    training, and never some of each.
+    """
+    train, evaluation = PARTS
+    part = evaluation if any(record[evaluation] for record in records) else train
+    series = {
+        name: {
+            record["epoch"]: float(record[part][name])
+            for record in records
+            if isinstance(record[part].get(name), (int, float))
+        }
+        for name in figure_names(records)
+    }
+    return {name: values for name, values in series.items() if values}
 
 
 def _higher(train: Plain) -> frozenset[str]:

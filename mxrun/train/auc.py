@@ -37,6 +37,7 @@ class AreaUnderCurve(ClassMetricKind):
     """
 
     higher_is_better: ClassVar[bool] = True
+    undefined: ClassVar[str] = "if all labels are of one class"
 
     @property
     def figure(self) -> str:

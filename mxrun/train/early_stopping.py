@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mxrun.train.metric_kind import Figure
-from mxrun.train.progress import Best, Counts, Progress
+from mxrun.train.progress import Best, Counts, Progress, rank
 from mxrun.train.schedule import Plateau
 
 
@@ -53,18 +53,15 @@ class EvaluationMonitor:
         )
         improved = False
         if self.best is not None:
-            improved = self._is_improvement(self.best, measured, progress.best, 0.0)
-            if improved:
-                after = after.with_(best=_best(self.best, measured, progress))
+            best = self._better(_best(self.best, measured, progress), progress.best)
+            improved = best != progress.best
+            after = after.with_(best=best)
         if self.early is not None:
-            improved_early = self._is_improvement(
-                self.early.metric, measured, progress.watched, self.early.min_delta
-            )
-            stale = 0 if improved_early else progress.stale + 1
-            watched = (
-                _best(self.early.metric, measured, progress) if improved_early else progress.watched
-            )
-            after = after.with_(watched=watched, stale=stale)
+            now, last = _best(self.early.metric, measured, progress), progress.watched
+            watched = self._better(now, last, self.early.min_delta)
+            # An equal value may be of a better evaluation, but is no improvement.
+            improved_early = watched is not None and (last is None or watched.value != last.value)
+            after = after.with_(watched=watched, stale=0 if improved_early else progress.stale + 1)
         if self.plateau is not None:
             before = progress.plateau
             state = self.plateau.start() if before is None else self.plateau.resume(before)
@@ -79,16 +76,17 @@ class EvaluationMonitor:
         """Return whether the criterion of early stopping is met."""
         return self.early is not None and progress.stale >= self.early.patience
 
-    def _is_improvement(
-        self, metric: str, measured: Mapping[str, float], best: Best | None, min_gain: float
-    ) -> bool:
-        value = measured[metric]
-        if not math.isfinite(value):
-            return False
-        if best is None:
-            return True
-        gain = value - best.value if metric in self.higher else best.value - value
-        return gain > min_gain
+    def _better(self, now: Best | None, before: Best | None, gain: float = 0.0) -> Best | None:
+        """Return the better of two evaluations; one of another value has to gain more than `gain`.
+
+        None for those in which the metric is undefined.
+        """
+        if now is None or before is None:
+            return now or before
+        higher = now.metric in self.higher
+        ranks = [rank(each.value, each.loss, each.epoch, higher) for each in (before, now)]
+        difference = abs(now.value - before.value)
+        return now if ranks[1] > ranks[0] and (difference > gain or not difference) else before
 
 
 def _recorded(figure: Figure) -> float | Counts | None:
@@ -97,5 +95,15 @@ def _recorded(figure: Figure) -> float | Counts | None:
     return figure if math.isfinite(figure) else None
 
 
-def _best(metric: str, measured: Mapping[str, float], progress: Progress) -> Best:
-    return Best(metric=metric, value=measured[metric], epoch=progress.epoch, step=progress.step)
+def _best(metric: str, measured: Mapping[str, float], progress: Progress) -> Best | None:
+    """Return a metric of an evaluation; None if it is not finite."""
+    value, loss = measured[metric], measured["loss"]
+    if not math.isfinite(value):
+        return None
+    return Best(
+        metric=metric,
+        value=value,
+        loss=loss if math.isfinite(loss) else None,
+        epoch=progress.epoch,
+        step=progress.step,
+    )

@@ -89,6 +89,16 @@ def supported_metrics(losses: Iterable[Task]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def why_undefined(figure: str) -> str:
+    """Return what makes a figure undefined, as the end of a sentence; empty if nothing is known.
+
+    figure: the name in output, which with several losses begins with that of the loss.
+    """
+    name = figure.rpartition(".")[2]
+    condition = METRICS.get(name).undefined if name in METRICS else ""
+    return f"it is undefined {condition}" if condition else ""
+
+
 def config_forms() -> tuple[str, ...]:
     """Return every metric as written in a config; those with parameters with an example."""
     return tuple(next((form for form, _ in _examples(name)), name) for name in METRICS)

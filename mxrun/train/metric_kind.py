@@ -106,6 +106,8 @@ class MetricKind(Parameters):
 
     higher_is_better: ClassVar[bool] = False
     is_table: ClassVar[bool] = False
+    # When the figure is undefined, although there are records; empty if it never is.
+    undefined: ClassVar[str] = ""
 
     @property
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -20,8 +21,23 @@ class Best(Parameters):
 
     metric: str = Field(description="The metric, such as accuracy.")
     value: float = Field(description="Value of the metric.")
+    loss: float | None = Field(
+        description="The loss of the same evaluation; null if it is not finite."
+    )
     epoch: Count = Field(description="The epoch after which it was measured.")
     step: Count = Field(description="The step after which it was measured.")
+
+
+Rank = tuple[float, float, int]
+
+
+def rank(value: float, loss: float | None, epoch: int, higher: bool) -> Rank:
+    """Return the rank of an evaluation by a metric: the best one has the highest.
+
+    Of equal values the one with the lower loss is better, and of equal losses the later one.
+    higher: whether more of the metric is better.
+    """
+    return value if higher else -value, -math.inf if loss is None else -loss, epoch
 
 
 class Progress(Parameters):

@@ -78,6 +78,7 @@ class DeterminationKind(NumberMetricKind):
     """
 
     higher_is_better: ClassVar[bool] = True
+    undefined: ClassVar[str] = "if all labels are equal"
 
     @property
     def figure(self) -> str:
@@ -93,6 +94,7 @@ class PearsonKind(NumberMetricKind):
     """Pearson's correlation of all outputs with their labels, -1 to 1."""
 
     higher_is_better: ClassVar[bool] = True
+    undefined: ClassVar[str] = "if all labels or all outputs are equal"
 
     @property
     def figure(self) -> str:

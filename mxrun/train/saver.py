@@ -15,6 +15,7 @@ from mxrun.train.background import BackgroundWriter, Groups
 from mxrun.train.checkpoint import MEASURED_FILE, RunState
 from mxrun.train.checkpoint_manager import CheckpointManager
 from mxrun.train.divergence import Diverged, is_finite
+from mxrun.train.metric import why_undefined
 from mxrun.train.observer import EpochDone, StepLogged
 from mxrun.train.progress import Progress
 from mxrun.train.run_directory import RunDirectory
@@ -140,7 +141,9 @@ class RunSaver:
         ]
         self._reported.update(bad)
         for name in bad:
-            self._note(f"epoch {done.epoch}: {name} of the evaluation is {done.evaluation[name]}")
+            why = f": {why_undefined(name)}" if why_undefined(name) else ""
+            value = done.evaluation[name]
+            self._note(f"epoch {done.epoch}: {name} of the evaluation is {value}{why}")
 
     def wait(self) -> None:
         """Wait for a checkpoint that is being written; raises UserError if that failed."""

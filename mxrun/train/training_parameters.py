@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mxrun.operator.optimizer import Optimizer
 from mxrun.train.early_stopping import EvaluationMonitor
+from mxrun.train.metric import why_undefined
 from mxrun.train.progress import Progress
 from mxrun.train.schedule import Schedule
 
@@ -47,7 +48,10 @@ class TrainingParameters:
         early = self.watch.early
         if early is not None and self.watch.is_over(progress):
             times = f"{early.patience} evaluation{'s' * (early.patience > 1)}"
-            return f"early stopping: {early.metric} has not improved for {times}"
+            text = f"early stopping: {early.metric} has not improved for {times}"
+            is_unknown = progress.evaluation.get(early.metric, progress.watched) is None
+            why = why_undefined(early.metric) if is_unknown else ""
+            return f"{text}: {why}" if why else text
         if self.has_all_steps(progress):
             return f"max_steps {self.max_steps} reached"
         return f"all {self.epochs} epochs" if self.epochs > 1 else "the only epoch"

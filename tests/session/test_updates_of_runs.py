@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from training import NoteRecorder, metrics, newest, run_training
 
 from mxrun.base.errors import UserError
+from mxrun.commands.runs import list_runs
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.session.planning import load
@@ -133,9 +136,12 @@ def test_a_run_ends_early_once_nothing_gets_better() -> None:
 
 
 def test_early_stopping_retains_the_best_checkpoint_and_inference_uses_it() -> None:
-    """No evaluation after the first improves, and only the newest checkpoint is retained beside."""
+    """No evaluation after the first improves, as the decay makes weights grow, and only the newest
+    checkpoint is retained beside.
+    """
     stopping = "train.early_stopping={patience: 3, min_delta: 0}"
-    settings = ("train.optimizer.sgd.lr=0", "train.epochs=50", "train.checkpoint.keep=1", stopping)
+    growing = "train.optimizer={sgd: {lr: 1, wd: 2.2}}"
+    settings = (growing, "train.epochs=50", "train.checkpoint.keep=1", stopping)
     summary = run_training(*settings, existing="overwrite")
     first, last = 8, 32
     assert saved_steps(Path("runs/one")) == [first, last]
@@ -143,6 +149,102 @@ def test_early_stopping_retains_the_best_checkpoint_and_inference_uses_it() -> N
     best = select_checkpoint(Path("runs/one"), None).checkpoint
     assert best is not None
     assert best.manifest.progress.step == first
+
+
+def written_rows(**arrays: npt.NDArray[Any]) -> None:
+    """Write a config of two classes for these arrays: train, train_label, eval, eval_label."""
+    np.savez("train.npz", data=arrays["train"], label=arrays["train_label"])
+    np.savez("eval.npz", data=arrays["eval"], label=arrays["eval_label"])
+    text = CONFIG.replace("[1, 8, 8]", "[4]").replace("num_hidden: 10", "num_hidden: 2")
+    first, rest = text.split("  train: {dataset")
+    rest = rest[rest.index("train:\n") :]
+    data = "  train: {dataset: npz, path: train.npz}\n  eval: {dataset: npz, path: eval.npz}\n"
+    Path("net.yaml").write_text(f"{first}{data}{rest}")
+
+
+def best_rows(metric: str, higher: bool) -> list[dict[str, Any]]:
+    """Return the evaluations from the best to the worst, sorted by an independent rule."""
+    sign = -1 if higher else 1
+    rows = [{"epoch": line["epoch"], **line["eval"]} for line in metrics("one")]
+    return sorted(rows, key=lambda row: (sign * row[metric], row["loss"], -row["epoch"]))
+
+
+@pytest.mark.parametrize(
+    ("rate", "decay", "expected"), [(0.02, 0, 5), (0.001, 20, 1), (0.0, 0, 5)], ids=str
+)
+@pytest.mark.parametrize("source", ["checkpoint={best: accuracy}", "early_stopping"])
+def test_of_equal_evaluations_the_lower_loss_is_the_best_then_the_later(
+    source: str, rate: float, decay: float, expected: int
+) -> None:
+    """All accuracies are 1 from the first epoch on. The loss falls, or rises where the weights
+    decay; without a rate all losses are equal too.
+    """
+    random = np.random.default_rng(0)
+    label = np.arange(480) % 2
+    rows = (random.normal(size=(480, 4)) * 0.02 + 0.4 * label[:, None] - 0.2).astype("f4")
+    written_rows(train=rows, train_label=label, eval=rows[:40], eval_label=label[:40])
+    run_training("train.epochs=1", "train.optimizer.sgd.lr=0.5", "name=start")
+    if source == "early_stopping":
+        source = "early_stopping={metric: accuracy, patience: 9}"
+    summary = run_training(
+        *(
+            "train.epochs=5",
+            f"train.optimizer={{sgd: {{lr: {rate}, wd: {decay}}}}}",
+            f"train.{source}",
+        ),
+        *("train.start_from={run: runs/start}", "train.checkpoint.keep=1"),
+    )
+    assert {line["eval"]["accuracy"] for line in metrics("one")} == {1.0}
+    losses = [line["eval"]["loss"] for line in metrics("one")]
+    assert len(set(losses)) == (5 if rate else 1)
+    (best, *_) = best_rows("accuracy", higher=True)
+    assert best["epoch"] == expected
+    assert (summary["best"]["epoch"], summary["best"]["loss"]) == (expected, best["loss"])
+    assert saved_steps(Path("runs/one")) == sorted({8 * expected, 40})
+    listed = {run["name"]: run for run in list_runs()["runs"]}["one"]
+    assert listed["best"]["metric"] == "accuracy"
+    assert (listed["best"]["epoch"], listed["best"]["loss"]) == (expected, best["loss"])
+
+
+def test_equal_values_end_a_run_early_though_their_losses_differ() -> None:
+    random = np.random.default_rng(0)
+    label = np.arange(480) % 2
+    rows = (random.normal(size=(480, 4)) * 0.1 + 4 * label[:, None] - 2).astype("f4")
+    written_rows(train=rows, train_label=label, eval=rows[:40], eval_label=label[:40])
+    summary = run_training("train.epochs=9", "train.early_stopping={metric: accuracy, patience: 2}")
+    values = [line["eval"]["accuracy"] for line in metrics("one")]
+    assert values[-3:] == [1.0] * 3
+    assert values.index(1.0) == len(values) - 3
+    assert summary["best"]["epoch"] == best_rows("accuracy", higher=True)[0]["epoch"] == len(values)
+
+
+def test_a_metric_that_no_evaluation_defines_is_no_best_and_is_said() -> None:
+    """AUC of records of one class: neither the training's takes its place, nor an earlier one."""
+    random = np.random.default_rng(0)
+    label = np.arange(480) % 2
+    rows = (random.normal(size=(480, 4)) + label[:, None]).astype("f4")
+    negative = rows[label == 0][:40]
+    written_rows(train=rows, train_label=label, eval=negative, eval_label=np.zeros(40, np.int64))
+    observer = NoteRecorder()
+    summary = run_training(
+        *("train.epochs=9", "train.metrics=[auc, accuracy]"),
+        "train.early_stopping={metric: auc, patience: 2}",
+        observer=observer,
+    )
+    reason = "it is undefined if all labels are of one class"
+    assert observer.notes == [f"epoch 1: auc of the evaluation is nan: {reason}"]
+    assert summary["ended"] == f"early stopping: auc has not improved for 2 evaluations: {reason}"
+    assert summary["best"] is None
+    lines = metrics("one")
+    assert [line["eval"]["auc"] for line in lines] == [None, None]
+    assert all(line["train"]["auc"] > 0.5 for line in lines)
+    (run,) = list_runs()["runs"]
+    last = lines[-1]["eval"]
+    assert run["last"] == {"accuracy": last["accuracy"], "loss": last["loss"]}
+    assert run["best"]["metric"] == "accuracy"
+    assert run["best"]["value"] == max(line["eval"]["accuracy"] for line in lines)
+    with pytest.raises(UserError, match="no run has recorded 'auc'"):
+        list_runs(metric="auc")
 
 
 def test_a_run_that_gets_better_does_not_end_early() -> None:

@@ -45,7 +45,7 @@ def saved(run: Path, step: int) -> Path:
     """A checkpoint with all files."""
     generator = np.random.default_rng(step)
     weights = {"fc1_weight": generator.normal(size=(8, 6)).astype("f4")}
-    best = Best(metric="accuracy", value=0.8125, epoch=1, step=step)
+    best = Best(metric="accuracy", value=0.8125, loss=0.5, epoch=1, step=step)
     state = RunState(
         progress=Progress(step=step, epoch=2, batch=3, best=best, evaluation={"loss": 1.5e-5}),
         due=True,
