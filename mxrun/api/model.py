@@ -433,7 +433,7 @@ class LoadedModel(TextGenerator):
         assert trained is not None
         own = run_of(trained.checkpoint.folder)
         started = saved.started_from
-        origins = [folder, *([] if started is None else [run_of(Path(started["run"]))])]
+        origins = [folder, *([] if started is None else [run_of(Path(started.run))])]
         if own.resolve() not in [each.resolve() for each in origins]:
             raise UserError(
                 Diagnostic(

@@ -12,6 +12,7 @@ from mxrun.planner.plan import Plan
 from mxrun.planner.remat.budget import Budget
 from mxrun.session.device import open_device
 from mxrun.session.notes import Notify
+from mxrun.session.train_summary import Recomputation
 
 # Enough for a mean, and short compared with a run.
 _MEASURED_STEPS = 5
@@ -52,7 +53,7 @@ def budget_figures(plan: Plan, contexts: int) -> dict[str, Any]:
     }
 
 
-def measured_recompute(executor: Executor, notify: Notify) -> dict[str, Any] | None:
+def measured_recompute(executor: Executor, notify: Notify) -> Recomputation | None:
     """Measure the time of recomputation in a few more training steps; None without recomputation.
 
     The steps change the parameters: call it after a run is over and saved. notify: receives notes.
@@ -76,11 +77,9 @@ def measured_recompute(executor: Executor, notify: Notify) -> dict[str, Any] | N
         f"memory.budget: recomputing {len(recomputed.steps)} steps took {measured:.1%} longer, "
         f"{recomputed.extra:.1%} were predicted"
     )
-    return {
-        "steps": len(recomputed.steps),
-        "predicted_extra": recomputed.extra,
-        "measured_extra": measured,
-    }
+    return Recomputation(
+        steps=len(recomputed.steps), predicted_extra=recomputed.extra, measured_extra=measured
+    )
 
 
 def budget_notes(plan: Plan) -> list[str]:

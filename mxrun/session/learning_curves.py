@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
-from mxrun.session.saved_summary import is_count, is_number
+from mxrun.base.params import Parameters, check
 from mxrun.session.synthetic_data import synthetic_notes
+from mxrun.train.progress import CountFrom1
 from mxrun.train.run_directory import METRICS_FILE, SUMMARY_FILE, is_step_record
 
 Report = dict[str, Any]
 
 PARTS = ("train", "eval")
+# Null stands for numbers that are not finite; tables have no curve.
+_Figures = dict[str, float | tuple[Any, ...] | dict[str, Any] | None]
+
+
+class _Record(Parameters):
+    """Line of metrics.jsonl: of an epoch, or of a step, which was not evaluated."""
+
+    epoch: CountFrom1
+    step: CountFrom1
+    learning_rate: float | None = None
+    train: _Figures
+    eval: _Figures = {}
 
 
 def learning_curves(folder: Path) -> Report:
@@ -85,39 +97,14 @@ def read_records(folder: Path) -> Iterator[Report]:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise _damaged(place, f"{type(error).__name__}: {error}") from error
-        if isinstance(record, Mapping) and is_step_record(record):
-            record_of_epoch = {**record, "eval": {}}
-            if not _is_record(record_of_epoch):
-                raise _damaged(place, line[:100].decode("utf-8", "replace"))
-            continue
-        if not _is_record(record):
+        if not isinstance(record, dict) or check(_Record, record)[0] is None:
             raise _damaged(place, line[:100].decode("utf-8", "replace"))
+        if is_step_record(record):
+            continue
         if record["epoch"] <= last:
             raise _damaged(place, f"epoch {record['epoch']} after epoch {last}")
         last = record["epoch"]
         yield record
-
-
-def _is_record(record: Any) -> bool:
-    if not isinstance(record, Mapping):
-        return False
-    counts = all(is_count(record.get(key), minimum=1) for key in ("epoch", "step"))
-    parts = (record.get("train"), record.get("eval"))
-    rate = record.get("learning_rate")
-    rated = rate is None or (is_number(rate) and math.isfinite(rate))
-    return (
-        counts and rated and all(isinstance(part, Mapping) and _is_measured(part) for part in parts)
-    )
-
-
-def _is_measured(part: Mapping[str, Any]) -> bool:
-    """Return whether all values are numbers, null (not finite), or tables, which have no curve."""
-    return all(
-        value is None
-        or isinstance(value, (list, Mapping))
-        or (is_number(value) and math.isfinite(value))
-        for value in part.values()
-    )
 
 
 def _damaged(place: SourceLocation, got: str) -> UserError:

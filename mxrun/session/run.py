@@ -51,6 +51,7 @@ from mxrun.train.checkpoint import (
     Checkpoint,
     PlanRecord,
     RunState,
+    StartedFrom,
 )
 from mxrun.train.data_parallel import ContextGroup
 from mxrun.train.host_arrays import LEARNED, HostArrays, copy_pinned, pinned, slots
@@ -114,7 +115,7 @@ class Run:
         self._plugins = plugin_hashes(built.config)
         # Warm start of the run; it is saved in checkpoints, so that resuming does not read it
         # again.
-        self.started_from: dict[str, Any] | None = None
+        self.started_from: StartedFrom | None = None
         self._warm_start: WarmStartSource | None = None
         self._runs = runs
         self._zero_pinned()
@@ -390,7 +391,7 @@ class Run:
         loop.progress = Progress()
         if checkpoint is None:
             self.initialise()
-            self.started_from = self.read_warm_start().to_json()
+            self.started_from = self.read_warm_start().record()
             return
         self._zero_pinned()
         self.started_from = checkpoint.manifest.started_from

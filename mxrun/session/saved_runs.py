@@ -15,7 +15,7 @@ from mxrun import library
 from mxrun.base.errors import Diagnostics, UserError
 from mxrun.config.load import load_file
 from mxrun.session.learning_curves import PARTS, figure_names, read_records
-from mxrun.session.saved_summary import is_count, is_summary
+from mxrun.session.train_summary import TrainSummary
 from mxrun.train.checkpoint import PARAMETERS_FILE, checkpoint_folder
 from mxrun.train.checkpoint_manager import saved_steps
 from mxrun.train.metric import METRICS
@@ -154,10 +154,10 @@ def read_run(path: Path) -> SavedRun:
         problem="; ".join(problems),
         written=written,
         epochs=records[-1]["epoch"] if records else 0,
-        planned_epochs=planned if is_count(planned, minimum=1) else None,
+        planned_epochs=planned if type(planned) is int and planned > 0 else None,
         last=last,
         parameters=_parameters(path, steps),
-        arena_bytes=None if summary is None else summary["memory"]["planned_bytes"],
+        arena_bytes=None if summary is None else summary.memory.planned_bytes,
         bytes=size,
         config=config,
         series=series,
@@ -205,7 +205,7 @@ def _records(path: Path, problems: list[str]) -> list[dict[str, Any]]:
     return records
 
 
-def _summary(path: Path, problems: list[str]) -> Plain | None:
+def _summary(path: Path, problems: list[str]) -> TrainSummary | None:
     """Return the summary of a finished run; None if there is none, or if it is damaged."""
     try:
         content = json.loads((path / SUMMARY_FILE).read_bytes())
@@ -213,10 +213,10 @@ def _summary(path: Path, problems: list[str]) -> Plain | None:
         return None
     except (OSError, ValueError, RecursionError):
         content = None
-    if isinstance(content, dict) and is_summary(content):
-        return content
-    problems.append(f"{SUMMARY_FILE} is damaged")
-    return None
+    summary = TrainSummary.from_json(content) if isinstance(content, dict) else None
+    if summary is None:
+        problems.append(f"{SUMMARY_FILE} is damaged")
+    return summary
 
 
 def _steps(path: Path, problems: list[str]) -> list[int]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from mxrun.base.context import Context
 from mxrun.device.storage import storage_pools
 from mxrun.runtime.storage import StorageStatistics
+from mxrun.session.train_summary import PoolCounters
 
 _UNUSED = StorageStatistics(0, 0, 0, 0, 0, 0)
 
@@ -21,8 +22,8 @@ class StorageCounters:
     def __init__(self) -> None:
         self._before = dict(storage_pools().statistics())
 
-    def report(self, contexts: Iterable[Context]) -> dict[str, dict[str, int]]:
-        """Return the counters of these contexts, and of others that have a pool, as JSON.
+    def report(self, contexts: Iterable[Context]) -> dict[str, PoolCounters]:
+        """Return the counters of these contexts, and of others that have a pool.
 
         Requests and allocations are counted from the beginning; bytes are those of now, and the
         peak is the pool's.
@@ -34,13 +35,13 @@ class StorageCounters:
         }
 
 
-def _difference(before: StorageStatistics, now: StorageStatistics) -> dict[str, int]:
-    return {
-        "requests": now.requests - before.requests,
-        "requests_from_pool": now.requests_from_pool - before.requests_from_pool,
-        "system_allocations": now.system_allocations - before.system_allocations,
-        "blocks_in_use": now.blocks_in_use,
-        "bytes_in_use": now.bytes_in_use,
-        "bytes_reserved": now.bytes_reserved,
-        "peak_bytes": now.peak_bytes,
-    }
+def _difference(before: StorageStatistics, now: StorageStatistics) -> PoolCounters:
+    return PoolCounters(
+        requests=now.requests - before.requests,
+        requests_from_pool=now.requests_from_pool - before.requests_from_pool,
+        system_allocations=now.system_allocations - before.system_allocations,
+        blocks_in_use=now.blocks_in_use,
+        bytes_in_use=now.bytes_in_use,
+        bytes_reserved=now.bytes_reserved,
+        peak_bytes=now.peak_bytes,
+    )

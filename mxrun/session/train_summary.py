@@ -3,15 +3,69 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from mxrun.session.saved_summary import is_summary
+from pydantic import BeforeValidator, Field
+
+from mxrun.base.params import Parameters, check
+from mxrun.train.checkpoint import StartedFrom
+from mxrun.train.progress import Best, Count, Counts
+
+# Null in JSON stands for NaN.
+Milliseconds = Annotated[
+    float,
+    Field(allow_inf_nan=True),
+    BeforeValidator(lambda value: math.nan if value is None else value),
+]
+Figure = float | Counts | None
 
 
-@dataclass(frozen=True)
-class TrainSummary:
+class StepTimes(Parameters):
+    """Quantiles of the times of steps, in ms."""
+
+    median: Milliseconds
+    p90: Milliseconds
+    p99: Milliseconds
+    min: Milliseconds
+
+
+class MemoryUse(Parameters):
+    """Bytes of the arenas, planned and used, and the largest size of the process."""
+
+    planned_bytes: Count
+    touched_bytes: Count
+    lower_bound_bytes: Count
+    rss_peak_bytes: Count
+
+
+class PoolCounters(Parameters):
+    """Counters of a pool of arrays; see `StorageCounters`."""
+
+    requests: Count
+    requests_from_pool: Count
+    system_allocations: Count
+    blocks_in_use: Count
+    bytes_in_use: Count
+    bytes_reserved: Count
+    peak_bytes: Count
+
+
+class SavedBest(Best):
+    """Best evaluation, with the folder of its checkpoint; None if that is not retained."""
+
+    checkpoint: str | None
+
+
+class Recomputation(Parameters):
+    """Recomputed steps, and their predicted and measured time as fractions of all other steps'."""
+
+    steps: Count
+    predicted_extra: float
+    measured_extra: float
+
+
+class TrainSummary(Parameters):
     """Summary of a training run; times are of the steps run by this process.
 
     core_wait_share: fraction of the training time in which the process was ready to run while other
@@ -28,49 +82,39 @@ class TrainSummary:
     out, by section; empty if none may be.
     """
 
-    steps: int
-    eval: Mapping[str, float | Sequence[Sequence[float | None]] | None]
-    step_ms: Mapping[str, float]
-    first_step_s: float
-    memory: Mapping[str, int]
-    storage: Mapping[str, Mapping[str, int]]
+    steps: Count
+    eval: dict[str, Figure]
+    step_ms: StepTimes
+    first_step_s: Milliseconds
+    memory: MemoryUse
+    storage: dict[str, PoolCounters]
     run_dir: str
-    epochs: int
+    epochs: Count
     stopped_early: bool
     ended: str
-    resumed_from: int | None
-    best: Mapping[str, Any] | None
-    started_from: Mapping[str, Any] | None
+    resumed_from: Count | None
+    best: SavedBest | None
+    started_from: StartedFrom | None
     data_wait_share: float
     data_wait_advice: str
-    data_stages: Mapping[str, Mapping[str, float]]
+    data_stages: dict[str, dict[str, float]]
     python_transforms: str | None
-    bad_records: Mapping[str, int]
+    bad_records: dict[str, Count]
     synthetic_data: bool
-    recompute: Mapping[str, Any] | None
-    micro_batches: int
-    contexts: int
-    threads: int
+    recompute: Recomputation | None
+    micro_batches: Count
+    contexts: Count
+    threads: Count
     core_wait_share: float | None
-    variables: Mapping[str, Any]
-    classes: Sequence[str]
-    same_as_loss: Sequence[str]
+    variables: dict[str, dict[str, int | tuple[str, ...]]]
+    classes: tuple[str, ...]
+    same_as_loss: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the summary as JSON."""
-        return asdict(self)
+        """Return the summary as JSON, with NaN for times that are not known."""
+        return self.model_dump(mode="json")
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> TrainSummary | None:
         """Return the summary from the content of summary.json; None if it is invalid."""
-        if content.keys() != {field.name for field in fields(cls)} or not is_summary(content):
-            return None
-        times, first = content["step_ms"], content["first_step_s"]
-        step_ms = {name: math.nan if time is None else time for name, time in times.items()}
-        return cls(
-            **{
-                **content,
-                "step_ms": step_ms,
-                "first_step_s": math.nan if first is None else first,
-            }
-        )
+        return check(cls, content)[0]

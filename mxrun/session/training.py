@@ -31,7 +31,7 @@ from mxrun.session.resume import RunStart, is_abandoned, resume, saved_manifest
 from mxrun.session.run import Run
 from mxrun.session.storage_counters import StorageCounters
 from mxrun.session.synthetic_data import NO_PATH, synthetic_sections, uses_synthetic_data
-from mxrun.session.train_summary import TrainSummary
+from mxrun.session.train_summary import MemoryUse, SavedBest, StepTimes, TrainSummary
 from mxrun.session.variables import (
     groups_json,
     trainable_elements,
@@ -238,7 +238,7 @@ class _Training:
                 f"{self._continuation(start)}"
             )
             figures = _in_order(summary.eval, self._run.built)
-            return TrainingResult(replace(summary, eval=figures), self._profile)
+            return TrainingResult(summary.model_copy(update={"eval": figures}), self._profile)
 
     def _continuation(self, start: RunStart) -> str:
         """Return what continues a run that early stopping has ended, as the end of a sentence."""
@@ -329,21 +329,21 @@ class _Training:
         return TrainSummary(
             steps=progress.step,
             eval=progress.evaluation,
-            step_ms=percentiles(result.step_ms),
+            step_ms=StepTimes(**percentiles(result.step_ms)),
             first_step_s=result.first_step_at - self._request.started_at,
-            memory={
-                "planned_bytes": run.planned_bytes,
-                "touched_bytes": run.touched_bytes(),
-                "lower_bound_bytes": run.plan.lower_bound_bytes * len(run.executors),
-                "rss_peak_bytes": rss_peak_bytes,
-            },
+            memory=MemoryUse(
+                planned_bytes=run.planned_bytes,
+                touched_bytes=run.touched_bytes(),
+                lower_bound_bytes=run.plan.lower_bound_bytes * len(run.executors),
+                rss_peak_bytes=rss_peak_bytes,
+            ),
             storage=self._storage.report(run.contexts),
             run_dir=str(directory.path),
             epochs=progress.epoch - 1,
             stopped_early=result.stopped_early,
             ended=result.ended,
             resumed_from=resumed_from,
-            best=_best_json(progress, directory.path),
+            best=_saved_best(progress, directory.path),
             started_from=run.started_from,
             variables=groups_json(variable_groups(run.built, run.started_from)),
             data_wait_share=wait_share,
@@ -363,8 +363,8 @@ class _Training:
             contexts=run.built.contexts,
             threads=run.plan.device.threads,
             core_wait_share=core_wait_share,
-            classes=list(run.datasets["train"].classes),
-            same_as_loss=_same_as_loss(run.built),
+            classes=tuple(run.datasets["train"].classes),
+            same_as_loss=tuple(_same_as_loss(run.built)),
         )
 
     def _interrupted(self) -> bool:
@@ -447,13 +447,11 @@ def _in_order(figures: Mapping[str, Any], built: ModelDefinition) -> dict[str, A
     return {name: figures[name] for name in dict.fromkeys([*order, *figures]) if name in figures}
 
 
-def _best_json(progress: Progress, run: Path) -> dict[str, Any] | None:
-    """Return the best evaluation with its checkpoint, null if that is not retained."""
+def _saved_best(progress: Progress, run: Path) -> SavedBest | None:
+    """Return the best evaluation with its checkpoint, None if that is not retained."""
     best = progress.best or progress.watched
     if best is None:
         return None
     checkpoint = checkpoint_folder(run, best.step)
-    return {
-        **best.model_dump(),
-        "checkpoint": str(checkpoint) if best.step in saved_steps(run) else None,
-    }
+    is_retained = best.step in saved_steps(run)
+    return SavedBest(**dict(best), checkpoint=str(checkpoint) if is_retained else None)

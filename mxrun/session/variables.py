@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mxrun.frontend import ModelDefinition
+from mxrun.train.checkpoint import StartedFrom
 from mxrun.train.observer import VariableGroup, WarmStart
 
 
 def variable_groups(
-    built: ModelDefinition, started_from: Mapping[str, Any] | None
+    built: ModelDefinition, started_from: StartedFrom | None
 ) -> tuple[VariableGroup, ...]:
     """Return the parameters and auxiliary states in groups, without empty ones.
 
     trainable: changed by gradients. statistics: states that training updates. frozen: all others.
-    With `started_from` (`WarmStartSource.to_json`) also loaded and initialised, which together are
+    With `started_from` (`WarmStartSource.record`) also loaded and initialised, which together are
     all variables; frozen_unloaded, frozen variables and statistics that retain an initial value;
     and left_out, tensors of the other run that are not loaded, of unknown size.
     """
@@ -25,7 +26,7 @@ def variable_groups(
     frozen = [n for n in model.learned if n not in built.training.rules and n not in moving]
     groups: dict[str, Sequence[str]] = {}
     if started_from is not None:
-        loaded = {*started_from["loaded"]}
+        loaded = {*started_from.loaded}
         initialised = [name for name in model.learned if name not in loaded]
         groups["loaded"] = [name for name in model.learned if name in loaded]
         groups["initialised"] = initialised
@@ -34,7 +35,7 @@ def variable_groups(
             for name in initialised
             if name in frozen and (model.variables[name].frozen or name not in model.parameters)
         ]
-        groups["left_out"] = started_from["unexpected"]
+        groups["left_out"] = started_from.unexpected
     groups |= {"frozen": frozen, "trainable": trainable, "statistics": sorted(moving)}
     return tuple(_group(built, kind, names) for kind, names in groups.items() if names)
 
@@ -46,12 +47,12 @@ def trainable_elements(built: ModelDefinition) -> int | None:
     return sum(built.model.learned[name].elements for name in built.training.rules)
 
 
-def warm_start(built: ModelDefinition, started_from: Mapping[str, Any] | None) -> WarmStart | None:
-    """Return the report of a warm start (`WarmStartSource.to_json`), or None without one."""
+def warm_start(built: ModelDefinition, started_from: StartedFrom | None) -> WarmStart | None:
+    """Return the report of a warm start (`WarmStartSource.record`), or None without one."""
     if started_from is None:
         return None
     groups = variable_groups(built, started_from)
-    return WarmStart(started_from["run"], groups, tuple(started_from["misshapen"]))
+    return WarmStart(started_from.run, groups, started_from.misshapen)
 
 
 def groups_json(groups: Sequence[VariableGroup]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from mxrun.config import PATHLESS, StartFrom
 from mxrun.frontend import ModelDefinition
 from mxrun.session.synthetic_data import synthetic_notes
 from mxrun.session.trained_model import averages, select_checkpoint
-from mxrun.train.checkpoint import Checkpoint
+from mxrun.train.checkpoint import Checkpoint, StartedFrom
 from mxrun.train.run_directory import is_run
 
 
@@ -100,17 +100,17 @@ class WarmStartSource:
         )
         return (*self.notes, note)
 
-    def to_json(self) -> dict[str, Any] | None:
-        """Return the lists as JSON; None without a warm start."""
+    def record(self) -> StartedFrom | None:
+        """Return the lists as checkpoints hold them; None without a warm start."""
         if self.source is None:
             return None
-        return {
-            "run": str(self.source),
-            "loaded": list(self.arrays),
-            "missing": list(self.missing),
-            "misshapen": list(self.misshapen),
-            "unexpected": list(self.unexpected),
-        }
+        return StartedFrom(
+            run=str(self.source),
+            loaded=tuple(self.arrays),
+            missing=self.missing,
+            misshapen=self.misshapen,
+            unexpected=self.unexpected,
+        )
 
 
 def _selected(built: ModelDefinition, section: StartFrom) -> tuple[list[str], list[Diagnostic]]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
+from mxrun.base.params import Parameters, check
 from mxrun.io.loading.bad_records import BadRecord, BadRecords
+from mxrun.train.progress import Count
 from mxrun.train.run_directory import RunDirectory
 
-# Types of a line's entries.
-_ENTRIES = {
-    "record": (int,),
-    "file": (str, type(None)),
-    "number": (int, type(None)),
-    "byte": (int, type(None)),
-    "reason": (str,),
-}
+
+class _Line(Parameters):
+    """Line of the list; see `BadRecord`."""
+
+    data: str
+    record: Count
+    file: str | None
+    number: Count | None
+    byte: Count | None
+    reason: str
 
 
 def begin_list(directory: RunDirectory, bad_records: Mapping[str, BadRecords]) -> None:
@@ -45,9 +48,7 @@ def _parsed(line: bytes) -> tuple[str, BadRecord | None]:
         content = json.loads(line)
     except (ValueError, RecursionError):
         return "", None
-    if not isinstance(content, dict) or not isinstance(content.get("data"), str):
+    line_of = check(_Line, content)[0] if isinstance(content, dict) else None
+    if line_of is None:
         return "", None
-    entries: dict[str, Any] = {name: content.get(name) for name in _ENTRIES}
-    if not all(isinstance(entries[name], types) for name, types in _ENTRIES.items()):
-        return "", None
-    return content["data"], BadRecord(**entries)
+    return line_of.data, BadRecord(**line_of.model_dump(exclude={"data"}))

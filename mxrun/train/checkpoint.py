@@ -84,6 +84,18 @@ class PlanRecord(Parameters):
     )
 
 
+class StartedFrom(Parameters):
+    """Warm start of a run: the other run's folder, and the names of variables by what became of
+    them.
+    """
+
+    run: str = Field(description="The folder of the other run.")
+    loaded: tuple[str, ...] = Field(description="Variables whose values were loaded.")
+    missing: tuple[str, ...] = Field(description="Variables that the other run does not have.")
+    misshapen: tuple[str, ...] = Field(description="Variables that have another shape there.")
+    unexpected: tuple[str, ...] = Field(description="Tensors there that were not loaded.")
+
+
 class RunState(Parameters):
     """Progress of a run, and its identity."""
 
@@ -122,7 +134,7 @@ class RunState(Parameters):
         description="The pixel value of white, for the inputs whose records are images; all other "
         "inputs read numbers as they are.",
     )
-    started_from: dict[str, Any] | None = Field(
+    started_from: StartedFrom | None = Field(
         default=None, description="The warm start from another run, if any."
     )
 

@@ -65,7 +65,7 @@ class EvaluationMonitor:
         if self.plateau is not None:
             before = progress.plateau
             state = self.plateau.start() if before is None else self.plateau.resume(before)
-            after = after.with_(plateau=state.observe(measured[self.plateau.metric]).values())
+            after = after.with_(plateau=state.observe(measured[self.plateau.metric]).saved())
         return after, improved
 
     def recorded(self, evaluation: Mapping[str, Figure]) -> dict[str, float | Counts | None]:

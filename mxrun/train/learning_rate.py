@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from mxrun.operator.optimizer import Optimizer
+from mxrun.train.progress import SavedPlateau
 from mxrun.train.schedule import Plateau, Schedule
 
 
@@ -19,7 +18,7 @@ class LearningRateTimeline:
     total_steps: int
     steps_per_epoch: int
 
-    def at(self, step: int, plateau: Mapping[str, Any] | None) -> tuple[float, float, float]:
+    def at(self, step: int, plateau: SavedPlateau | None) -> tuple[float, float, float]:
         """Return the learning rate of step `step`, counted from 1, and the two bias corrections.
 
         `plateau` is the state of a plateau schedule, if any.

@@ -26,7 +26,7 @@ class VariableGroup:
         """Return counts and sizes, and the names merged into patterns."""
         sizes = {"elements": self.elements, "bytes": self.nbytes}
         known = {key: size for key, size in sizes.items() if size is not None}
-        return {"tensors": len(self.names), **known, "names": list(merged_names(self.names))}
+        return {"tensors": len(self.names), **known, "names": tuple(merged_names(self.names))}
 
 
 @dataclass(frozen=True)

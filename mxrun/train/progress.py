@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from mxrun.base.params import Parameters
 
-Count = Annotated[int, Field(ge=0)]
-
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+CountFrom1 = Annotated[int, Field(ge=1, lt=1 << 63)]
 
 # Rows of a table; null for values that are not finite.
-Counts = tuple[tuple[int | float | None, ...], ...]
+Counts = tuple[tuple[Count | float | None, ...], ...]
 
 
 class Best(Parameters):
@@ -40,11 +40,20 @@ def rank(value: float, loss: float | None, epoch: int, higher: bool) -> Rank:
     return value if higher else -value, -math.inf if loss is None else -loss, epoch
 
 
+class SavedPlateau(Parameters):
+    """Observations of a plateau schedule; see `PlateauState`."""
+
+    best: float | None = Field(description="The best value so far; null before the first.")
+    waited: Count = Field(description="Observations since then or since the last reduction.")
+    cooling: Count = Field(description="Observations that are still not to count.")
+    reductions: Count = Field(description="Reductions so far.")
+
+
 class Progress(Parameters):
     """Point in a run: between two training steps, or after an epoch's evaluation."""
 
     step: Count = Field(default=0, description="Training steps taken.")
-    epoch: Annotated[int, Field(ge=1)] = Field(default=1, description="The current epoch, from 1.")
+    epoch: CountFrom1 = Field(default=1, description="The current epoch, from 1.")
     batch: Count = Field(default=0, description="Batches of the epoch that are trained on.")
     best: Best | None = Field(
         default=None, description="The best evaluation so far, if the policy saves one."
@@ -53,9 +62,7 @@ class Progress(Parameters):
         default=None, description="The best evaluation for early stopping."
     )
     stale: Count = Field(default=0, description="Evaluations without improvement since then.")
-    plateau: dict[str, Any] | None = Field(
-        default=None, description="The plateau schedule's state."
-    )
+    plateau: SavedPlateau | None = Field(default=None, description="The plateau schedule's state.")
     evaluation: dict[str, float | Counts | None] = Field(
         default={},
         description="The last evaluation; null for values that are not finite, rows for a table.",

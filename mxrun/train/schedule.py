@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from mxrun.base.params import Int32, NotNegative, Parameters, Positive
 from mxrun.base.registry import Registry
+from mxrun.train.progress import SavedPlateau
 
 Reduction = Annotated[float, Field(gt=0, le=1)]
 Part = Annotated[float, Field(ge=0, le=1)]
@@ -351,15 +352,9 @@ class Plateau(Schedule):
         """Return the state before the first observation."""
         return PlateauState(self)
 
-    def resume(self, values: Mapping[str, Any]) -> PlateauState:
-        """Return the state given by `PlateauState.values`."""
-        return PlateauState(
-            self,
-            best=values["best"],
-            waited=values["waited"],
-            cooling=values["cooling"],
-            reductions=values["reductions"],
-        )
+    def resume(self, saved: SavedPlateau) -> PlateauState:
+        """Return the state given by `PlateauState.saved`."""
+        return PlateauState(self, **dict(saved))
 
 
 @dataclass(frozen=True)
@@ -377,14 +372,14 @@ class PlateauState:
     cooling: int = 0
     reductions: int = 0
 
-    def values(self) -> dict[str, float | int | None]:
+    def saved(self) -> SavedPlateau:
         """Return the state without the schedule, for JSON, which preserves floats exactly."""
-        return {
-            "best": self.best,
-            "waited": self.waited,
-            "cooling": self.cooling,
-            "reductions": self.reductions,
-        }
+        return SavedPlateau(
+            best=self.best,
+            waited=self.waited,
+            cooling=self.cooling,
+            reductions=self.reductions,
+        )
 
     def rate(self, step: int, total_steps: int, steps_per_epoch: int, base: float) -> float:
         """Return the schedule's rate after the reductions so far."""

@@ -15,6 +15,7 @@ from peer_scripts import run_in
 
 from mxrun.base.errors import UserError
 from mxrun.base.params import check
+from mxrun.train.progress import SavedPlateau
 from mxrun.train.schedule import SCHEDULES, Plateau, PlateauState, Schedule
 
 BASE, TOTAL, PER_EPOCH = 0.4, 60, 10
@@ -335,8 +336,8 @@ def test_a_plateau_goes_on_from_json_as_if_it_had_not_stopped(
         return state
 
     before = observed(plateau.start(), values[:cut])
-    text = json.dumps(before.values(), allow_nan=False)
-    resumed = plateau.resume(json.loads(text))
+    text = json.dumps(before.saved().model_dump(), allow_nan=False)
+    resumed = plateau.resume(SavedPlateau(**json.loads(text)))
     assert resumed == before
     assert observed(resumed, values[cut:]) == observed(before, values[cut:])
 
