@@ -12,7 +12,7 @@ from mxrun.base.keywords import REST
 from mxrun.base.limits import MAX_SEED
 from mxrun.base.validation import custom_error
 from mxrun.config.fields import AnyChoice, AnyOption, Size
-from mxrun.config.section import Section
+from mxrun.config.section import NoEffect, Section
 
 
 class SplitSection(Section):
@@ -170,37 +170,38 @@ class Data(Section):
         "it, or move its records to the next epoch; default: pad.",
         examples=["discard"],
     )
-    workers: Annotated[int, Field(ge=0, le=256)] | None = Field(
+    workers: Annotated[Annotated[int, Field(ge=0, le=256)] | None, NoEffect()] = Field(
         default=None,
         description="Number of threads that decode and transform records; 0 does it on the thread "
         "that awaits them; default: the number of cores, at most 8. Results do not depend on it.",
         examples=[4],
     )
-    worker_kind: Literal["auto", "thread", "process"] = Field(
+    worker_kind: Annotated[Literal["auto", "thread", "process"], NoEffect()] = Field(
         default="auto",
         description="Where transforms of your own, in Python, run: on the workers' threads, in a "
         "process for each, or in what is faster by timing (auto). Results do not depend on it.",
         examples=["process"],
     )
-    worker_timeout: Annotated[float, Field(gt=0, le=86400)] = Field(
+    worker_timeout: Annotated[float, Field(gt=0, le=86400), NoEffect()] = Field(
         default=60.0,
         description="Seconds that a process may take to transform one record; a new process then "
         "tries it again, two times at most.",
         examples=[10.0],
     )
-    on_bad_record: Literal["error", "skip"] = Field(
+    # Without a bad record both are the same, and an error ends a run before one.
+    on_bad_record: Annotated[Literal["error", "skip"], NoEffect()] = Field(
         default="error",
         description="Treatment of a record that cannot be read, decoded or transformed: end the "
         "run, its state saved, or leave it out and list it in bad_records.jsonl.",
         examples=["skip"],
     )
-    max_bad_records: Annotated[int, Field(ge=0, lt=1 << 31)] | None = Field(
+    max_bad_records: Annotated[Annotated[int, Field(ge=0, lt=1 << 31)] | None, NoEffect()] = Field(
         default=None,
         description="Number of different records of each data set that may be left out; one more "
         "ends the run; default: 1 % of the data set, at least 10.",
         examples=[100],
     )
-    prefetch: Annotated[int, Field(ge=1, le=16)] = Field(
+    prefetch: Annotated[int, Field(ge=1, le=16), NoEffect()] = Field(
         default=2,
         description="Number of batches made ahead if records are read from files or transformed.",
         examples=[4],

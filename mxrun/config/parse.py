@@ -25,29 +25,18 @@ from mxrun.config.load import DEEPEST, LARGEST_FILE, MAX_VALUES
 from mxrun.config.marked import REQUIRED, SourceNode, located
 from mxrun.config.recurrent import read_layers
 from mxrun.config.schema import NetworkSection, Settings, are_plugins
-from mxrun.config.section import Section
+from mxrun.config.section import Section, paths_without_effect
 from mxrun.config.sources import PATHLESS, Overrides, read_sources
 from mxrun.config.training import Train
 from mxrun.config.translate import translate
 
 S = TypeVar("S", bound=Section)
 
+# Data sets are identified by the checksums of their records, wherever these are.
 _WITHOUT_EFFECT: tuple[KeyPath, ...] = (
-    ("name",),
-    ("plugins",),
-    ("engine",),
-    ("kvstore",),
     ("data", "train", "path"),
     ("data", "eval", "path"),
-    ("data", "workers"),
-    ("data", "prefetch"),
-    ("data", "worker_kind"),
-    ("data", "worker_timeout"),
-    # Without a bad record both treatments are the same, and an error ends a run before one.
-    ("data", "on_bad_record"),
-    ("data", "max_bad_records"),
-    ("train", "log_every"),
-    ("memory",),
+    *paths_without_effect(Settings),
 )
 # Name of a config given as plain values.
 _NAME = "model"
@@ -121,9 +110,8 @@ class RunConfig(Settings):
     def identity(self, without: Iterable[KeyPath] = ()) -> str:
         """Return the resolved text without the keys that do not change results.
 
-        These are the run's name, the paths of its data and plugins, the engine, the store of
-        gradients, the number of loader threads and prefetched batches, the steps between records,
-        the memory section, and the keys of `without`. Of the contexts only the kind remains: parts
+        These are the paths of its data, the keys marked `NoEffect` in their sections, and the keys
+        of `without`. Of the contexts only the kind remains: parts
         of a batch and sums are in the order of the list, whatever its numbers, and how many they
         are belongs to the plan.
         """

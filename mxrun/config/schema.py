@@ -16,7 +16,7 @@ from mxrun.config.context import DEFAULT_CONTEXT, AnyContexts
 from mxrun.config.data import Data
 from mxrun.config.fields import AnyChoice, AnyLayer, Reference, Shape, Word
 from mxrun.config.memory import MemorySection
-from mxrun.config.section import Section
+from mxrun.config.section import NoEffect, Section
 from mxrun.config.training import Train
 
 
@@ -105,6 +105,7 @@ class Settings(Section):
         str,
         StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"),
         Written("a name of letters, digits, _ . and -, at most 100 characters"),
+        NoEffect(),
     ] = Field(
         max_length=100,
         description="The run's name, and that of its folder in the folder of runs; default: the "
@@ -144,20 +145,20 @@ class Settings(Section):
         "library if it has any.",
         examples=["auto"],
     )
-    plugins: tuple[PluginFile, ...] = Field(
+    plugins: Annotated[tuple[PluginFile, ...], NoEffect()] = Field(
         default=(),
         description="Python files that register your own operators; a path is relative to the "
         "file in which it is written.",
         examples=[["my_ops.py"]],
     )
-    engine: Literal["threaded", "naive"] = Field(
+    engine: Annotated[Literal["threaded", "naive"], NoEffect()] = Field(
         default="threaded",
         description="The engine that runs the operations of a run in the order that their data "
         "require: on threads, so that records are read and checkpoints written beside the steps, "
         "or one after the other (naive), to find errors. Results are the same.",
         examples=["naive"],
     )
-    kvstore: Literal["local", "device"] = Field(
+    kvstore: Annotated[Literal["local", "device"], NoEffect()] = Field(
         default="local",
         description="Where the gradients of several contexts are summed: on a thread of the host "
         "(local), or on the contexts in turn (device). Results are the same.",
@@ -193,7 +194,7 @@ class Settings(Section):
         description="The training: its length, optimizer, metrics and checkpoints.",
         examples=[{"epochs": 20, "optimizer": {"sgd": {"lr": 0.1}}}],
     )
-    memory: MemorySection = Field(
+    memory: Annotated[MemorySection, NoEffect()] = Field(
         default=MemorySection(),
         description="The memory that a run may use.",
         examples=[{"budget": "512 MiB"}],

@@ -7,7 +7,23 @@ from typing import ClassVar, get_origin
 
 from pydantic import BaseModel, ConfigDict
 
-from mxrun.base.validation import annotation_at
+from mxrun.base.validation import Path, annotation_at
+
+
+class NoEffect:
+    """Marker of keys that change no bit of a run's result, and so may change on resume."""
+
+
+def paths_without_effect(model: type[Section], above: Path = ()) -> Iterator[Path]:
+    """Yield the paths of the keys of a section, and of those within, that are marked `NoEffect`."""
+    for key, field in model.model_fields.items():
+        path = (*above, key)
+        if any(isinstance(mark, NoEffect) for mark in field.metadata):
+            yield path
+            continue
+        inner = annotation_at(model, (key,))
+        if isinstance(inner, type) and issubclass(inner, Section):
+            yield from paths_without_effect(inner, path)
 
 
 class Section(BaseModel):

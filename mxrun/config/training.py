@@ -23,7 +23,7 @@ from mxrun.base.params import NotNegative
 from mxrun.base.validation import custom_error
 from mxrun.config.choice import Choice
 from mxrun.config.fields import AnyChoice, Size
-from mxrun.config.section import Section
+from mxrun.config.section import NoEffect, Section
 
 _DEFAULT = SourceLocation("<default>", 1, 1)
 XAVIER = Choice("xavier", {}, _DEFAULT)
@@ -57,14 +57,14 @@ AnyInterval = Annotated[
 class CheckpointSection(Section):
     """Interval between checkpoints, and which of them are retained."""
 
-    every: AnyInterval = Field(
+    every: Annotated[AnyInterval, NoEffect()] = Field(
         default=Interval(1, "epochs"),
         json_schema_extra={"default": str(Interval(1, "epochs"))},
         description="Interval between checkpoints, in steps, epochs or minutes; the last step is "
         "always saved.",
         examples=["500 steps"],
     )
-    keep: Size = Field(
+    keep: Annotated[Size, NoEffect()] = Field(
         default=3, description="Number of newest checkpoints that are retained.", examples=[2]
     )
     best: str | None = Field(
@@ -173,7 +173,7 @@ class Train(Section):
         description="Number of passes over the training data; default: as many as max_steps takes.",
         examples=[20],
     )
-    log_every: Size | None = Field(
+    log_every: Annotated[Size | None, NoEffect()] = Field(
         default=None,
         description="Number of steps between two records of the training metrics, which are means "
         "over the epoch so far: a line in the output and a line in metrics.jsonl; default: "

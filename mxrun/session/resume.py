@@ -79,7 +79,7 @@ def resume(run: Run, path: Path, allow_changes: bool, advice: Advice) -> RunStar
         checkpoint, replaced = run.with_states(checkpoint)
         notes += replaced
     progress = checkpoint.manifest.progress
-    is_same = saved is not None and saved.identity() == config.identity()
+    is_same = saved is not None and saved.resolved() == config.resolved()
     finished = run.pace.is_over(progress) and not differences
     config_text = None if is_same else config.resolved()
     commit = partial(_reopen_at, directory, progress, config_text, finished)

@@ -16,6 +16,8 @@ from training import run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.infer import InferRequest, infer
+from mxrun.config.schema import Settings
+from mxrun.config.section import paths_without_effect
 from mxrun.train.replay import NullObserver
 
 CONFIG = """\
@@ -109,6 +111,48 @@ def test_changes_are_refused_with_the_difference_or_told(
         "differs from the saved"
         not in mxrun("train", "net.yaml", "--resume", "--json", *changes, cwd=project).stderr
     )
+
+
+# For each key that changes no bit, another value, and the names of files that it may change.
+WITHOUT_EFFECT = {
+    "name": ("name=one", ""),
+    "plugins": ("plugins=[]", ""),
+    "engine": ("engine=naive", ""),
+    "kvstore": ("kvstore=device", ""),
+    "data.workers": ("data.workers=3", ""),
+    "data.worker_kind": ("data.worker_kind=thread", ""),
+    "data.worker_timeout": ("data.worker_timeout=7", ""),
+    "data.on_bad_record": ("data.on_bad_record=skip", ""),
+    "data.max_bad_records": ("data.max_bad_records=3", ""),
+    "data.prefetch": ("data.prefetch=3", ""),
+    "train.log_every": ("train.log_every=4", "metrics.jsonl"),
+    "train.checkpoint.every": ("train.checkpoint.every=2 epochs", "checkpoint-30/"),
+    "train.checkpoint.keep": ("train.checkpoint.keep=1", "checkpoint-"),
+    "memory": ("memory.budget=64 MiB", ""),
+}
+
+
+@pytest.mark.parametrize("key", [".".join(path) for path in paths_without_effect(Settings)])
+def test_a_key_that_changes_no_bit_may_change(key: str, project: Path) -> None:
+    """The last checkpoint has the bytes of the run that was not changed, and so have all files that
+    the key is not about; the folder has the config of now.
+    """
+    change, about = WITHOUT_EFFECT[key]
+    assert "differs from the saved" not in resume(project, change)
+    now, whole = digests(project / "runs/one"), digests(project / "whole")
+    last = {name for name in whole if name.startswith("checkpoint-40/")}
+    assert last
+    assert {name: now[name] for name in last} == {name: whole[name] for name in last}
+    others = {name for name in whole if not (about and name.startswith(about))} - {"config.yaml"}
+    assert {name: now.get(name) for name in others} == {name: whole[name] for name in others}
+    assert (now["config.yaml"] == whole["config.yaml"]) == (key == "name")
+
+
+def test_a_full_disk_is_no_reason_to_start_again(project: Path) -> None:
+    """Fewer checkpoints are retained from the next one on."""
+    resume(project, "train.checkpoint.keep=2")
+    names = sorted(path.name for path in (project / "runs/one").glob("checkpoint-*"))
+    assert names == ["checkpoint-30", "checkpoint-40"]
 
 
 def test_an_implementation_that_differs_is_refused(
