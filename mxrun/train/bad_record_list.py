@@ -12,7 +12,7 @@ from mxrun.train.progress import Count
 from mxrun.train.run_directory import RunDirectory
 
 
-class _Line(Parameters):
+class ListedRecord(Parameters):
     """Line of the list; see `BadRecord`."""
 
     data: str
@@ -48,7 +48,7 @@ def _parsed(line: bytes) -> tuple[str, BadRecord | None]:
         content = json.loads(line)
     except (ValueError, RecursionError):
         return "", None
-    line_of = check(_Line, content)[0] if isinstance(content, dict) else None
-    if line_of is None:
+    listed = check(ListedRecord, content)[0] if isinstance(content, dict) else None
+    if listed is None:
         return "", None
-    return line_of.data, BadRecord(**line_of.model_dump(exclude={"data"}))
+    return listed.data, BadRecord(**listed.model_dump(exclude={"data"}))

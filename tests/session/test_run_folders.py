@@ -207,5 +207,5 @@ def test_D38_a_run_that_is_over_needs_its_data_no_more(tmp_path: Path) -> None:
         patch.chdir(tmp_path)
         trained = train("net.yaml", [], Removing(), TrainRequest())
     memory = trained.summary.memory
-    assert memory["touched_bytes"] == memory["planned_bytes"]
+    assert memory.touched_bytes == memory.planned_bytes
     assert (tmp_path / "runs/images/summary.json").exists()
