@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from pydantic import Field
 
+from mxrun.base.once import cached_property
 from mxrun.base.params import Float32, Parameters
 from mxrun.codegen.scalar_value import ScalarValue
 from mxrun.operator import scalar

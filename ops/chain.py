@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
+from mxrun.base.once import cached_property
 from mxrun.base.tensor import align
 from mxrun.operator.kernel import Handles
 from mxrun.operator.launch import Handle, Launch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 from mxrun.base.dtype import item_size
 from mxrun.base.errors import InternalError
+from mxrun.base.once import cached_property
 
 Shape = tuple[int, ...]
 # None stands for a rank or a dimension that inference has not determined yet.

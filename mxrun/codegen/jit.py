@@ -30,11 +30,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Protocol, get_type_hints
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import InternalError
+from mxrun.base.locks import FIRST_TIME
+from mxrun.base.once import cached_property
 from mxrun.codegen import object_cache, products, vectors
 from mxrun.codegen.arguments import FLOATS, Arguments
 from mxrun.codegen.code_identity import InlinedBody, identity_of
@@ -253,7 +255,8 @@ class NativeFunction:
         key = self.key
         compiled = None if key is None else object_cache.find(key)
         if compiled is None:
-            compiled = self._compile()
+            with FIRST_TIME:
+                compiled = self._compile()
             if key is not None:
                 object_cache.store(key, compiled)
         return object_cache.link(compiled)

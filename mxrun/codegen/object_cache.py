@@ -123,7 +123,7 @@ def _file_digest(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-@cache
+@once
 def _machine() -> str:
     """Return a text of everything except the function that determines compiled bytes."""
     import llvmlite.binding as llvm

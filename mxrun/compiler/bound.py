@@ -10,10 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TypeAlias
 
 from mxrun.base.device import DeviceDescription
+from mxrun.base.once import cached_property
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import CompileRequest, compile_graphs, forward_graph
 from mxrun.graph.gradient import gradient

@@ -6,12 +6,12 @@ are written again, reshaped back and forth or rebuilt for another bucket bind se
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from functools import cached_property
 
 from mxrun.base import flags
+from mxrun.base.locks import new_lock
+from mxrun.base.once import cached_property
 from mxrun.compiler.bound import BoundPlan, BoundRequest, compile_bound
 from mxrun.graph.node import Node
 from mxrun.graph.symbol import Symbol
@@ -21,7 +21,7 @@ from mxrun.operator.register import AnyProperty, implementations
 _MAX_PLANS = 16
 
 _plans: OrderedDict[Hashable, BoundPlan] = OrderedDict()
-_guard = threading.Lock()
+_guard = new_lock()
 
 
 def bound_plan(request: BoundRequest) -> BoundPlan:

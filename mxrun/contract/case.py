@@ -6,10 +6,10 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from functools import cached_property
 
 import numpy as np
 
+from mxrun.base.once import cached_property
 from mxrun.base.tensor import Shape
 from mxrun.contract import call
 from mxrun.contract.call import BackwardData, BackwardRun, ForwardRun

@@ -7,8 +7,9 @@ holds it for Python's switch interval after the step has requested it back.
 from __future__ import annotations
 
 import sys
-import threading
 from types import TracebackType
+
+from mxrun.base.locks import new_lock
 
 # Python's default of 5 ms is as long as a step of a small network. Beside a busy thread, with a
 # core for each, a step waits for the interval plus 0.15 ms. Mean wait of mlp_mnist's 0.3 ms steps
@@ -25,7 +26,7 @@ class ShortSwitchInterval:
     """
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
+        self._guard = new_lock()
         self._loops, self._before = 0, 0.0
 
     def __enter__(self) -> None:

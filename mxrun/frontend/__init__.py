@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
+from mxrun.base.once import cached_property
 from mxrun.config import Parsed, RunConfig
 from mxrun.frontend.buckets import bucket_models, bucket_problems
 from mxrun.frontend.contexts import context_problems, indivisible

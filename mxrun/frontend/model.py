@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from mxrun.base.errors import MAX_SHOWN, Diagnostic, Diagnostics, UserError
 from mxrun.base.near_names import Suggestions, listed
+from mxrun.base.once import cached_property
 from mxrun.base.params import LARGEST_INT32
 from mxrun.base.patterns import PatternTable
 from mxrun.base.tensor import Shape, TensorSpec

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property
 
 from mxrun.base.errors import InternalError, SourceLocation
+from mxrun.base.once import cached_property
 from mxrun.base.tensor import TensorSpec
 from mxrun.operator.kernel import Kernel, OpReqType
 from mxrun.operator.register import AnyProperty

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import TypeVar
 
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.near_names import nearest
+from mxrun.base.once import cached_property
 from mxrun.graph.compose import is_unapplied, replace_variables, visible_entries, with_inputs
 from mxrun.graph.json import dump, load
 from mxrun.graph.naming_scopes import NameManager, Prefix, fresh_names, node_name

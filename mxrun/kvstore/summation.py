@@ -5,11 +5,11 @@ It has the same bits whatever ran at what time: ((t0 + t1) + t2) + ..., as `add_
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.errors import InternalError
+from mxrun.base.locks import new_lock
 from mxrun.base.tensor import TensorSpec
 from mxrun.device.interface import Device, ProgramStep
 from mxrun.operator.kernel import ForwardRequest, Handles, Kernel, OpReqType
@@ -33,7 +33,7 @@ class Summation:
 
         self._program = device.bind_movable(steps, count + 1, is_short(spec.nbytes, count))
         # A movable program is not reentrant, and a pool may have several workers.
-        self._guard = threading.Lock()
+        self._guard = new_lock()
 
     def run(self, handles: Sequence[Handle]) -> None:
         """Store the sum of the tensors at all handles but the last at the last one.

@@ -26,7 +26,6 @@ import inspect
 import struct
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -38,6 +37,7 @@ from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError, location_of
 from mxrun.base.near_names import nearest
+from mxrun.base.once import cached_property
 from mxrun.codegen import object_cache, scalar_cuda
 from mxrun.codegen.scalar_functions import (
     VOCABULARY,

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pydantic.fields import FieldInfo
 
 from mxrun.base.errors import Diagnostic, UserError, location_of
+from mxrun.base.once import cached_property
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator import scalar

@@ -15,13 +15,13 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.device import DeviceDescription
+from mxrun.base.once import cached_property
 from mxrun.base.params import Parameters
 from mxrun.operator import scalar
 from mxrun.operator.kernel import OpReqType

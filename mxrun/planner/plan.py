@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from mxrun.base.device import DeviceDescription
+from mxrun.base.once import cached_property
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.carried import is_evaluation_state
 from mxrun.graph.graph import Graph, MemoryClass, Step, ValueId

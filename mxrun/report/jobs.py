@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
+from mxrun.base.locks import new_lock
 from mxrun.report.console import stderr
 from mxrun.report.figures import duration_text
 from mxrun.report.streams import optional_stderr
@@ -90,7 +90,7 @@ class RunningJobs:
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
-        self._guard = threading.Lock()
+        self._guard = new_lock()
         self._ended = 0
 
     def started(self, name: str) -> None:

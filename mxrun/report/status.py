@@ -9,8 +9,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from mxrun.base.errors import UserError
+from mxrun.base.locks import new_lock
+from mxrun.base.threads import start_thread
 from mxrun.report.printable import printable
 from mxrun.report.streams import optional_stderr
 
@@ -23,9 +26,11 @@ class Status:
 
     def __init__(self, text: str) -> None:
         self._text, self._started = printable(text), time.monotonic()
-        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._lock, self._ended = new_lock(), threading.Event()
         self._write(self._line())
-        threading.Thread(target=self._count, daemon=True).start()
+        # Without the thread the line stands still.
+        with suppress(UserError):
+            start_thread(self._count)
 
     def stop(self) -> None:
         """Remove the line; nothing happens if it is removed already."""

@@ -6,13 +6,13 @@ import os
 import select
 import signal
 import subprocess
-import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
+from mxrun.base.locks import new_lock
 from mxrun.runtime.signals import handled_signals
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ChildProcesses:
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._groups: set[int] = set()
         self._handled = ExitStack()
 

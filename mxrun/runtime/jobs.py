@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from mxrun.base.errors import MxrunError
+from mxrun.base.locks import new_lock
 from mxrun.runtime.child_processes import ChildProcesses
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import Engine, RunContext, Variable
@@ -105,7 +105,7 @@ class _Run:
     ) -> None:
         self._engine, self._folder = engine, folder
         self._processes, self._observer = processes, observer
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._variables: dict[str, Variable] = {}
         self._results: dict[str, JobResult] = {}
         self._started = time.monotonic()
@@ -193,7 +193,7 @@ class _Execution:
         if failure is not None and isinstance(failure.error, _JobStopped):
             state = JobState.STOPPED
             reason = reason if self._start_s is not None else "not started"
-        elif failure is not None and self._start_s is None:
+        elif failure is not None and failure.job != self._job.name:
             state, cause, reason = JobState.SKIPPED, failure.job, f"{failure.job} failed"
         elif failure is not None:
             state = JobState.FAILED

@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from types import FrameType
 
+from mxrun.base.errors import UserError
+from mxrun.base.threads import start_thread
+
 Handler = Callable[[int, "FrameType | None"], object]
 # Reads the numbers of signals from a pipe, one byte each, until it is closed.
 Watch = Callable[[int], None]
@@ -43,8 +46,12 @@ def handled_signals(
 def _watched(watch: Watch) -> Iterator[None]:
     received, sent = os.pipe()
     os.set_blocking(sent, False)
-    watcher = threading.Thread(target=watch, args=(received,), name="signals", daemon=True)
-    watcher.start()
+    try:
+        watcher = start_thread(watch, received, name="signals")
+    except UserError:
+        os.close(sent)
+        os.close(received)
+        raise
     before = signal.set_wakeup_fd(sent, warn_on_full_buffer=False)
     try:
         yield

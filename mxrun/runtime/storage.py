@@ -11,7 +11,6 @@ CPython switches threads and collects garbage at calls and backward jumps only, 
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any
 
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, InternalError, UserError
+from mxrun.base.locks import new_lock
 from mxrun.base.tensor import ALIGNMENT
 
 # Larger blocks have memory of their own, whose size is then a multiple of a page.
@@ -133,7 +133,7 @@ class StoragePool:
         self._classes: dict[int, SizeClass] = {}
         self._class_of_size: dict[int, SizeClass] = {}
         # Reentrant, because a finaliser may allocate.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._requests = self._system_allocations = 0
         self._reserved = self._in_use = self._peak = 0
 
@@ -311,7 +311,7 @@ class StoragePools:
     def __init__(self, make: Callable[[Context], StoragePool]) -> None:
         self._make = make
         self._pools: dict[Context, StoragePool] = {}
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     def of(self, context: Context) -> StoragePool:
         """Return the pool of a context."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from mxrun.base import disk_cache
+from mxrun.base.once import cached_property
 from mxrun.base.waits import WAIT_NOTICE_S
 from mxrun.device.interface import Device
 from mxrun.executor.timing import time_candidates

@@ -7,7 +7,6 @@ converts dtypes without the buffers that a ufunc would use.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from mxrun.base.classification import Classification, Likelihood
 from mxrun.base.errors import InternalError
+from mxrun.base.once import cached_property
 from mxrun.base.regression import Regression
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.train.class_loop import LABELS, ROWS, Reading, read_classes_loop

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16, FLOAT32
+from mxrun.base.once import cached_property
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.operator.native_kernel import Slot
 from mxrun.ops.rnn.parameters import PackedWeight, RNNParameters, packed_weights

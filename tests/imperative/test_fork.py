@@ -65,8 +65,108 @@ thread.join()
 assert ended == 0
 """
 
+# Threads that never stop calling operators starve no wait, and no fork either.
+_PROGRAM_BESIDE_BUSY_THREADS = """
+import os, threading
+from mxrun import nd
 
-@pytest.mark.parametrize("program", [_PROGRAM, _PROGRAM_WITH_THREADS])
+def work():
+    x, y = nd.ones((50, 50)), nd.ones((50, 50))
+    while True:
+        x = nd.dot(x, y) * 0.02
+
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+x = nd.ones((300, 300))
+for _ in range(3):
+    y = nd.dot(x, x)
+    nd.waitall()
+    assert nd.dot(y, x).asnumpy()[0, 0] == 90_000
+child = os.fork()
+if not child:
+    assert (y.asnumpy() == 300).all() and (nd.random.normal(0, 1, (9,)).asnumpy() < 9).all()
+    nd.waitall()
+    print("child", flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+# Other threads make the first arrays of the process: they import, load libraries and hold locks.
+_PROGRAM_BEFORE_THE_FIRST_ARRAY = """
+import faulthandler, os, threading, time
+import mxrun
+from mxrun import nd
+
+def work():
+    x = nd.ones((50, 50))
+    while True:
+        x = nd.dot(x, nd.ones((50, 50))) * 0.02
+        nd.softmax(nd.random.normal(0, 1, (3, 3)))
+
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(DELAY)
+child = os.fork()
+if not child:
+    x = nd.ones((50, 50))
+    assert (nd.softmax(nd.dot(x, x)).asnumpy() - 1 / 50 < 1e-6).all()
+    print("child", flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+os._exit(0)
+"""
+
+# A function that begins while the fork waits for an earlier one still runs in the parent.
+_PROGRAM_OF_ANOTHER_THREAD = """
+import os, threading, time
+from mxrun import MxrunError
+from mxrun.runtime.engine.default import engine
+from mxrun.runtime.engine.interface import Pool
+
+engine, begun, ended = engine(), threading.Event(), threading.Event()
+first, later, behind = (engine.new_variable() for _ in range(3))
+
+def begin(context):
+    time.sleep(0.1)
+    engine.push_sync(compute, writes=[later], pool=Pool.IO, name="later")
+    engine.push_sync(print, reads=[later], writes=[behind], pool=Pool.IO, name="behind")
+    begun.wait()
+
+def compute(context):
+    begun.set()
+    ended.wait()
+
+engine.push_sync(begin, writes=[first], pool=Pool.IO)
+child = os.fork()
+if not child:
+    engine.wait_for_variable(first)
+    for variable in (later, behind):
+        try:
+            engine.wait_for_variable(variable)
+        except MxrunError as error:
+            assert "another thread was computing it when the process forked" in str(error)
+        else:
+            raise AssertionError
+    engine.push_sync(lambda context: print("child", flush=True), writes=[later, behind])
+    engine.wait_for_variable(behind)
+    engine.wait_for_all()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+ended.set()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        _PROGRAM,
+        _PROGRAM_WITH_THREADS,
+        _PROGRAM_BESIDE_BUSY_THREADS,
+        _PROGRAM_OF_ANOTHER_THREAD,
+        *(_PROGRAM_BEFORE_THE_FIRST_ARRAY.replace("DELAY", delay) for delay in ("0", "0.05")),
+    ],
+)
 def test_a_forked_process_goes_on_with_the_arrays_of_its_parent(program: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.once import cached_property
 from mxrun.base.tensor import PartialShape, Shape, TensorSpec
 from mxrun.graph.attributes import declared_shape
 from mxrun.graph.infer import InferredSpecs, infer

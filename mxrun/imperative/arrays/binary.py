@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from mxrun.base.context import Context
+from mxrun.base.once import cached_property
 from mxrun.imperative.arrays.array import NDArrayBase
 from mxrun.imperative.arrays.creation import full
 from mxrun.imperative.calls.functions import call

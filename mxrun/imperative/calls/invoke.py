@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypeAlias
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.locks import new_lock
 from mxrun.base.tensor import PLAIN, Layout, TensorSpec
 from mxrun.compiler.external import plan_reorder
 from mxrun.imperative.arrays import array as array_module
@@ -37,18 +36,9 @@ Prepared: TypeAlias = "PreparedOperator | ConvertedOperator"
 _prepared: dict[tuple[Any, ...], Prepared] = {}
 _reorders: dict[tuple[Any, ...], PreparedProgram] = {}
 # Held while an array gets another chunk.
-_moving = threading.RLock()
+_moving = new_lock()
 # Held by a thread that runs a brief call.
-_alone = threading.Lock()
-
-
-def _begin_anew() -> None:
-    """Replace the locks in a forked process, where threads that hold them do not exist."""
-    global _moving, _alone
-    _moving, _alone = threading.RLock(), threading.Lock()
-
-
-os.register_at_fork(after_in_child=_begin_anew)
+_alone = new_lock()
 
 
 def invoke(
@@ -230,8 +220,8 @@ def _push(
     operator.set_variables(reads, writes, updates)
     if prepared.is_short:
         is_complete = chunk.engine.run_or_push(operator)
-    elif prepared.is_brief and _is_unawaited(operator, chunk.engine):
-        is_complete = _run_alone(operator, chunk.engine)
+    elif prepared.is_brief and _alone.acquire(blocking=False):
+        is_complete = _run_alone(operator, chunk.engine, new_bytes)
     else:
         is_complete = False
         PENDING.push(chunk.engine, operator, new_bytes)
@@ -241,19 +231,20 @@ def _push(
         prepared.idle.append(operator)
 
 
-def _is_unawaited(operator: PreparedCall, engine: Engine) -> bool:
-    """Return whether no pending function uses a call's variables, and no other thread runs one."""
-    variables = (*operator.reads, *operator.changes)
-    return not _alone.locked() and all(map(engine.is_idle, variables))
+def _run_alone(operator: PreparedCall, engine: Engine, new_bytes: int) -> bool:
+    """Run a brief call here if no pending function uses its variables, else push it; return whether
+    it ran here.
 
-
-def _run_alone(operator: PreparedCall, engine: Engine) -> bool:
-    """Run a brief call here, or push it if it cannot start at once; return whether it ran here.
-
-    One thread at a time does so, because the team of each occupies all cores.
+    The caller has acquired `_alone`: one thread at a time does so, because the team of each
+    occupies all cores.
     """
-    with _alone:
-        return engine.run_or_push(operator)
+    try:
+        if all(map(engine.is_idle, (*operator.reads, *operator.changes))):
+            return engine.run_or_push(operator)
+    finally:
+        _alone.release()
+    PENDING.push(engine, operator, new_bytes)
+    return False
 
 
 def _invoke_into(

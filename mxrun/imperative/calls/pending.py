@@ -10,6 +10,7 @@ import os
 import threading
 from collections import deque
 
+from mxrun.base.locks import new_lock
 from mxrun.runtime.engine.failure import Failure
 from mxrun.runtime.engine.interface import Engine, EngineOperator
 from mxrun.runtime.engine.interrupts import uninterrupted
@@ -73,7 +74,7 @@ class PendingResults:
         self._calls: deque[_PendingCall] = deque()
         self._nbytes = 0
         # Reentrant, because a finaliser may call operators.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     @uninterrupted
     def _add(self, call: _PendingCall) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-import threading
 
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.locks import new_lock
 from mxrun.base.tensor import TensorSpec
 from mxrun.device.resources import new_random_resource
 from mxrun.imperative.arrays.chunk import Chunk
@@ -18,7 +18,7 @@ STATE = TensorSpec((3,), "int64")
 
 _FIRST_SEED = 0
 
-_guard = threading.Lock()
+_guard = new_lock()
 _seed = _FIRST_SEED
 _seeds: dict[Context, int] = {}
 
@@ -82,8 +82,8 @@ def next_state(chunk: Chunk) -> Chunk:
         EngineOperator(
             draw,
             (),
-            (state.variable,),
-            (resource.variable,),
+            # It advances the numbers whether or not that failed for the call before.
+            (state.variable, resource.variable),
             name="random state",
             context=chunk.context,
         )

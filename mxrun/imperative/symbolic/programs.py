@@ -8,8 +8,9 @@ backward pass reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 
+from mxrun.base.once import cached_property
 from mxrun.compiler.bound import BoundPlan
 from mxrun.device.interface import Device, Program
 from mxrun.executor.bind import placed_steps

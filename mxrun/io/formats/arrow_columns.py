@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.locks import new_lock
 from mxrun.io.dataset.fields import LazyField
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.files import check_memory
@@ -135,7 +135,7 @@ class _Images:
 
     def __init__(self, table: ArrowTable, name: str, groups: int | None) -> None:
         self._table, self._name = table, name
-        self._lock = Lock()
+        self._lock = new_lock()
         self._group = lru_cache(maxsize=groups)(self._read_group)
 
     def read(self, record: int) -> EncodedImage:

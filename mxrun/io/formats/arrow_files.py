@@ -5,13 +5,13 @@ A group is a row group or a record batch. pyarrow is an extra: it is imported wh
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.locks import new_lock
 from mxrun.base.near_names import listed, nearest
 from mxrun.io.files import fail, unreadable_error
 
@@ -43,7 +43,7 @@ class ArrowFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         with reported(path):
             self._reader = _open(path)
             self.schema = self._reader.schema

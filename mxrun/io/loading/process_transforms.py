@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.locks import new_lock
 from mxrun.io.loading.messages import (
     Message,
     SharedArrays,
@@ -62,7 +62,7 @@ class ProcessTransforms:
         a process may take for one record.
         """
         self._command, self._timeout = tuple(command), timeout
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._idle: list[_Process] = []
         self._all: set[_Process] = set()
         self._closed = False
@@ -175,7 +175,7 @@ class _Process:
         memory = new_memory_file()
         self._arrays = SharedArrays(memory)
         self.is_idle = False
-        self._ended = threading.Lock()
+        self._ended = new_lock()
         # Nothing is written: our side is closed when this process ends, however that happens.
         lifeline, self._lifeline = os.pipe()
         descriptors = (theirs.fileno(), memory, lifeline)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -11,6 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from mxrun.base.errors import InternalError, UserError
+from mxrun.base.locks import new_lock
+from mxrun.base.threads import start_thread
 from mxrun.io.transforms.base import Record
 from mxrun.io.transforms.draws import Draws
 from mxrun.io.transforms.pipeline import TransformStep
@@ -140,7 +141,7 @@ class TimedTransforms:
         self.kind = ""
         self._open_processes = open_processes
         self._chosen: TransformRunner = ThreadTransforms()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def run(
         self, steps: Steps, field: str, records: Sequence[Record], draws: Sequence[Draws]
@@ -177,8 +178,7 @@ class TimedTransforms:
         work()
         busy.clear()
         started = time.perf_counter()
-        other = threading.Thread(target=work)
-        other.start()
+        other = start_thread(work)
         work()
         other.join()
         seconds = time.perf_counter() - started

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+
+from mxrun.base.locks import new_lock
 
 # Stages in the order in which a batch passes them.
 READ, MAKE, MIX, COPY = "read", "make", "mix", "copy"
@@ -51,7 +52,7 @@ class StageStatistics:
 
     def __init__(self, threads: Mapping[str, int]) -> None:
         """`threads`: the number of threads of each stage."""
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._work = {stage: StageWork(threads=count) for stage, count in threads.items()}
 
     @contextmanager

@@ -7,11 +7,11 @@ import json
 import os
 import select
 import socket
-import threading
 from collections.abc import Callable
 from functools import lru_cache
 
 from mxrun.base.errors import SourceLocation, UserError
+from mxrun.base.threads import start_thread
 from mxrun.io.loading.messages import Message, SharedArrays, error_to_json, receive, send
 from mxrun.io.loading.python_transforms import transformed
 from mxrun.io.transforms.base import TRANSFORMS
@@ -54,7 +54,7 @@ def _end_with(lifeline: int) -> None:
     """
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
-    threading.Thread(target=_wait_for_end, args=(lifeline,), daemon=True).start()
+    start_thread(_wait_for_end, lifeline)
 
 
 def _wait_for_end(lifeline: int) -> None:

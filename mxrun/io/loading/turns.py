@@ -8,10 +8,11 @@ each, except for reads that wait for a disk.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from mxrun.base.locks import new_lock
 
 # Bytes of a record as it is stored, and as a row, up to which threads take turns.
 _SMALL_RECORD, _SMALL_ROW = 1 << 12, 1 << 16
@@ -31,7 +32,7 @@ class Turns:
         patience: seconds after which a thread goes on without its turn.
         """
         self._patience = patience
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._is_possible = row_bytes <= _SMALL_ROW and not runs_python
         self._are_small = self._is_possible
         self._wait, self._reads = False, 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.once import cached_property
 from mxrun.io.encodings import DecodedStream, TextBytes
 
 # Bytes read at a time: the cells of short rows take about forty times their size.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.locks import new_lock
 from mxrun.base.near_names import listed, nearest
 from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.encodings import DECLARE, decoded
@@ -36,7 +36,7 @@ LABEL_NAMES = ("label", "class", "category", "target", "sentiment")
 # The csv module refuses longer fields. Its limit is one for the process, so that a thread that
 # changes it holds the lock until it is as before.
 _MAX_FIELD = 1 << 27
-_field_limit = threading.Lock()
+_field_limit = new_lock()
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mxrun.base.locks import new_lock
 
 Int64 = NDArray[np.int64]
 # Bytes of the pixels up to which those of all records are kept: less than a process needs without.
@@ -25,7 +26,7 @@ class DecodedImages:
         self._count = count
         self._images: NDArray[np.uint8] | None = None
         self._is_kept = np.zeros(count, np.bool_)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def keep(self, record: int, pixels: NDArray[np.uint8]) -> None:
         """Keep the pixels of a record, [height, width, channels]."""

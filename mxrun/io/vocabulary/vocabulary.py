@@ -7,7 +7,6 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from itertools import repeat
 from typing import Any, ClassVar
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.near_names import listed
+from mxrun.base.once import cached_property
 from mxrun.io.vocabulary.words import joined, with_line_feeds, words_of
 
 Ids = NDArray[np.int32]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from mxrun.base.errors import Diagnostic, SourceLocation, UserError
 from mxrun.base.machine import Machine
+from mxrun.base.once import cached_property
 from mxrun.graph.cost import StepSeconds
 from mxrun.graph.graph import Graph
 from mxrun.planner.liveness import peak_bytes

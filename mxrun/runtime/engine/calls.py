@@ -1,4 +1,4 @@
-"""Calls of pushed functions, the only part of an engine in which Ctrl-C is raised at once."""
+"""Calls of pushed functions, the only part of an engine that Ctrl-C may end."""
 
 from __future__ import annotations
 

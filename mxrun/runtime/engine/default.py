@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mxrun.base.errors import UserError
+from mxrun.base.locks import new_lock
 from mxrun.runtime.engine.ended import EndedEngine
 from mxrun.runtime.engine.interface import Engine
 from mxrun.runtime.engine.interrupts import install
@@ -18,8 +18,10 @@ from mxrun.runtime.engine.threaded import ThreadedEngine
 
 KINDS: dict[str, type[Engine]] = {"threaded": ThreadedEngine, "naive": NaiveEngine}
 
-_guard = threading.Lock()
+_guard = new_lock()
 _engine: Engine | None = None
+# The one that is held while the process forks.
+_forking: Engine | None = None
 
 
 def new_engine(kind: str) -> Engine:
@@ -52,7 +54,11 @@ def engine() -> Engine:
         if _engine is None:
             _engine = made = ThreadedEngine()
             atexit.register(_finish, made)
-            os.register_at_fork(before=_drain, after_in_child=_begin_anew)
+            os.register_at_fork(
+                before=_before_fork,
+                after_in_parent=_after_fork_in_parent,
+                after_in_child=_after_fork_in_child,
+            )
             install()
         return _engine
 
@@ -73,21 +79,21 @@ def using_engine(other: Engine) -> Iterator[Engine]:
             _engine = before
 
 
-def _drain() -> None:
-    """Wait for pending functions before a fork: in the child nothing would complete them."""
-    if _engine is not None:
-        _engine.drain()
+def _before_fork() -> None:
+    global _forking
+    _forking = _engine
+    if _forking is not None:
+        _forking.before_fork()
 
 
-def _begin_anew() -> None:
-    """Give the engine of a forked process the state of a new one: its workers do not exist there.
+def _after_fork_in_parent() -> None:
+    if _forking is not None:
+        _forking.after_fork_in_parent()
 
-    It stays the same object, which the parent's arrays refer to.
-    """
-    global _guard
-    _guard = threading.Lock()
-    if _engine is not None:
-        type(_engine).__init__(_engine)
+
+def _after_fork_in_child() -> None:
+    if _forking is not None:
+        _forking.after_fork_in_child()
 
 
 def _finish(ended: ThreadedEngine) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 from mxrun.runtime.engine.interface import EngineOperator, OnDone
 from mxrun.runtime.engine.propagation import require_usable
 from mxrun.runtime.engine.threaded import ThreadedEngine
@@ -38,6 +36,10 @@ class EndedEngine(ThreadedEngine):
         if not self._closed:
             super()._summon(workers)
 
+    def _wait_to_close(self, timeout: float | None) -> None:
+        # Daemon threads may go on pushing for ever.
+        self._wait_until_complete(timeout)
+
     def _call_back(self) -> None:
         super()._call_back()
         # The end of an asynchronous function may have made others ready.
@@ -45,13 +47,9 @@ class EndedEngine(ThreadedEngine):
 
     def _run_ready(self) -> None:
         """Run ready pushes of all pools on the calling thread, in place of the workers."""
-        thread = threading.get_ident()
-        is_outermost = thread not in self._inside
         while self._closed:
             with self._lock:
                 ready = [workers for workers in self._workers.values() if workers.ready]
             if not ready:
                 break
             self._work(ready[0], f"{ready[0].context} caller")
-            if is_outermost:
-                self._inside.discard(thread)

@@ -313,7 +313,7 @@ class Engine(ABC):
 
     @abstractmethod
     def wait_for_all(self) -> None:
-        """Wait until nothing is pending.
+        """Wait for all functions pushed so far.
 
         Raises JobError with the failures that no wait has raised, in the order of pushing. Each
         failure is reported once; failed variables stay failed.
@@ -321,7 +321,7 @@ class Engine(ABC):
 
     @abstractmethod
     def drain(self) -> bool:
-        """Wait until nothing is pending, and raise no failure; return whether anything was.
+        """Wait for all pushed so far, and raise no failure; return whether anything was pending.
 
         Within a function, which cannot wait, this returns False at once.
         """
@@ -337,6 +337,27 @@ class Engine(ABC):
         timeout: seconds after which functions that are still running are left alone; their threads
         do not keep the process alive. With a timeout it may be called by the garbage collector, on
         whichever thread that runs.
+        """
+
+    # -- forks ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def before_fork(self) -> None:
+        """Wait for all functions pushed so far, and hold the engine until the process has forked.
+
+        Other threads may go on pushing, and would keep a wait for nothing pending waiting for ever.
+        """
+
+    @abstractmethod
+    def after_fork_in_parent(self) -> None:
+        """Go on after a fork."""
+
+    @abstractmethod
+    def after_fork_in_child(self) -> None:
+        """Give the engine the state of a new one, in a forked process without its workers.
+
+        It stays the same object, which the parent's arrays refer to. What other threads had pending
+        has failed.
         """
 
     # -- observation ---------------------------------------------------------------------------

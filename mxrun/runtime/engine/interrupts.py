@@ -1,14 +1,13 @@
 """Ctrl-C between two operations of an engine, never within one.
 
 Python raises KeyboardInterrupt at any instruction of the main thread. Within an engine that would
-leave a push half done, and every later wait would hang. The handler installed here raises it at
-once outside of engines, in their waits and in functions that they run, and otherwise at the end of
-the operation.
+leave a push half done, and every later wait would hang, or an array half written. The handler
+installed here raises it at once outside of engines and in their waits, and otherwise at the end of
+the operation. A function that has not come to its end soon after is ended then.
 """
 
 from __future__ import annotations
 
-import _thread
 import signal
 import threading
 import time
@@ -16,16 +15,34 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
-from mxrun.runtime.engine import calls, completion, naive, propagation, queues, threaded
+from mxrun.base.threads import start_bare_thread
+from mxrun.runtime.engine import (
+    calls,
+    completion,
+    naive,
+    pending,
+    propagation,
+    queues,
+    threaded,
+)
 from mxrun.runtime.engine.interface import Engine
 from mxrun.runtime.engine.naive import NaiveEngine
 from mxrun.runtime.engine.threaded import ThreadedEngine
 
 _DELAY_S, _PROTECTED_S = 0.05, 0.001
 _FILES = frozenset(
-    str(module.__file__) for module in (calls, completion, naive, propagation, queues, threaded)
+    str(module.__file__)
+    for module in (
+        calls,
+        completion,
+        naive,
+        pending,
+        propagation,
+        queues,
+        threaded,
+    )
 )
-# Methods that wait, and leave nothing half done; and the frame of functions pushed.
+# Methods that wait, and leave nothing half done.
 _INTERRUPTED = frozenset(
     method.__code__
     for kind in (NaiveEngine, ThreadedEngine)
@@ -33,10 +50,11 @@ _INTERRUPTED = frozenset(
 ) | {
     ThreadedEngine._wait_until_complete.__code__,
     NaiveEngine._wait.__code__,
-    calls.run_function.__code__,
 }
 
 _protected: set[CodeType] = set()
+# The engine that has not raised KeyboardInterrupt until the signal was sent again.
+_overdue: Engine | None = None
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
@@ -61,14 +79,23 @@ def install() -> None:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt, or let the engine raise it at the end of its operation."""
     if _is_protected(frame):
-        _thread.start_new_thread(_send_later, (number,))
-        return
+        if start_bare_thread(_send_later, number):
+            return
+        raise KeyboardInterrupt
+    global _overdue
     engine = _engine_within(frame)
-    if engine is None:
+    was_sent_again, _overdue = _overdue is engine, None
+    if engine is None or (was_sent_again and _is_in_function(frame)):
         raise KeyboardInterrupt
     engine.interrupted = True
-    # A thread without the bookkeeping of `threading`, whose locks this thread may hold.
-    _thread.start_new_thread(_send_again, (engine, number))
+    start_bare_thread(_send_again, engine, number)
+
+
+def _is_in_function(frame: FrameType | None) -> bool:
+    """Return whether the code of a frame is a function pushed, or called by one."""
+    while frame is not None and frame.f_code.co_filename not in _FILES:
+        frame = frame.f_back
+    return frame is not None and frame.f_code is calls.run_function.__code__
 
 
 def _is_protected(frame: FrameType | None) -> bool:
@@ -111,5 +138,6 @@ def _send_again(engine: Engine, number: int) -> None:
     time.sleep(_DELAY_S)
     main = threading.main_thread().ident
     if engine.interrupted and main is not None:
-        engine.interrupted = False
+        global _overdue
+        engine.interrupted, _overdue = False, engine
         signal.pthread_kill(main, number)

@@ -53,6 +53,10 @@ class NaiveEngine(Engine):
     kind = "naive"
 
     def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        """Begin with nothing pending."""
         # Pushes, and callbacks of deletions, in order. Whoever holds `_busy` works on them.
         self._queue: deque[_OrderedPush | Callable[[], None]] = deque()
         self._busy = threading.Lock()
@@ -239,6 +243,23 @@ class NaiveEngine(Engine):
             raise wait_inside("all functions")
         self._wait()
         self._closed = True
+
+    # -- forks ---------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        """Wait for the thread that runs functions, if it is another one, and hold the engine."""
+        if not self.is_within():
+            self._busy.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        if not self.is_within():
+            self._busy.release()
+
+    def after_fork_in_child(self) -> None:
+        """Begin anew; what other threads have pushed runs in the parent alone."""
+        if not self.is_within():
+            self._reset()
 
     # -- observation ---------------------------------------------------------------------------
 

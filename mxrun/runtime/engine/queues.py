@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from mxrun.base.errors import UserError
 from mxrun.runtime.engine.failure import Failure
 from mxrun.runtime.engine.interface import EngineOperator, OnDone, Variable
 
@@ -178,3 +179,29 @@ def queue_behind(
     if request_fence(Fence(variable, reach, writers_only)):
         reach()
     return reached, found
+
+
+def abandon(pending: Iterable[EngineOperator], own: Iterable[EngineOperator]) -> None:
+    """Release the accesses of operators, and of all that waits for them, which never complete.
+
+    What they change has failed. own: those of them that go on.
+    """
+    lost = UserError("another thread was computing it when the process forked")
+    found, variables = list(pending), set[Variable]()
+    for operator in found:
+        for variable in {*operator.reads, *operator.changes} - variables:
+            variables.add(variable)
+            waiting = variable.waiting or ()
+            found += [push.operator for push, _ in waiting if isinstance(push, QueuedPush)]
+            variable.waiting, variable.readers, variable.is_written = None, 0, False
+    kept = list(own)
+    for operator in found:
+        if operator not in kept:
+            operator.pending = 0
+            for variable in operator.changes:
+                variable.failure = Failure(operator.name, 0, lost)
+    for operator in kept:
+        for variable in operator.reads:
+            variable.readers += 1
+        for variable in operator.changes:
+            variable.is_written = True

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from heapq import heappop, heappush
 
 from mxrun.base.context import Context
-from mxrun.base.errors import InternalError
+from mxrun.base.errors import InternalError, UserError
+from mxrun.base.threads import start_thread
 from mxrun.runtime.engine.calls import call
 from mxrun.runtime.engine.completion import Completion
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import (
     HOST,
     POLL_S,
-    Engine,
     EngineOperator,
     OnDone,
     OnWait,
@@ -30,6 +29,7 @@ from mxrun.runtime.engine.interface import (
     Variable,
     span_of,
 )
+from mxrun.runtime.engine.pending import PendingWork
 from mxrun.runtime.engine.propagation import (
     inherited,
     notify,
@@ -38,19 +38,18 @@ from mxrun.runtime.engine.propagation import (
     wait_inside,
 )
 from mxrun.runtime.engine.queues import (
-    Fence,
     QueuedPush,
+    abandon,
     queue_behind,
     release,
     release_unawaited,
     request,
-    request_fence,
     take_if_idle,
 )
 from mxrun.runtime.engine.workers import DEFAULT_WORKERS, Workers
 
 
-class ThreadedEngine(Engine):
+class ThreadedEngine(PendingWork):
     """Engine with worker threads.
 
     workers: their number in each pool of a context. name: begins the names of their tracks in
@@ -68,23 +67,14 @@ class ThreadedEngine(Engine):
         if min(sizes.values()) < 1:
             raise InternalError(f"{sizes}: each pool needs a worker")
         self._sizes, self._name = sizes, name
-        self._lock = threading.Lock()
-        self._complete = threading.Condition(self._lock)
+        super().__init__()
+
+    def _reset(self) -> None:
+        super()._reset()
         self._workers: dict[tuple[Context, Pool], Workers] = {}
         # The workers that were needed last.
         self._recent = self._workers_of(HOST, Pool.COMPUTE)
-        self._sequence, self._pending = 0, 0
-        # Number of threads that wait until nothing is pending.
-        self._awaited = 0
         self._closed = False
-        # Those that no wait has raised.
-        self._failures: set[Failure] = set()
-        # Deletions by the garbage collector, whose thread may hold the lock, for its next holder.
-        self._deletions: deque[tuple[Variable, Callable[[], None] | None]] = deque()
-        # Callbacks that are due, which run without the lock. Until then they count as pending.
-        self._due: deque[Callable[[], None]] = deque()
-        # Threads that run functions.
-        self._inside: set[int] = set()
         self._surroundings: dict[Context, RunContext] = {}
         self._host = RunContext(HOST, f"{HOST} caller")
 
@@ -92,9 +82,17 @@ class ThreadedEngine(Engine):
 
     def push(self, operator: EngineOperator, on_done: OnDone | None = None) -> None:
         """Push an operator and return at once; it runs on a worker of its context's pool."""
-        with self._lock:
-            self._admit(operator)
-            self._push(operator, on_done)
+        if self._is_held_here():
+            raise self._in_handler()
+        try:
+            with self._lock:
+                self._admit(operator)
+                self._push(operator, on_done)
+        except InternalError:
+            raise
+        except BaseException as error:
+            self._break(error)
+            raise
         if self._due:
             self._call_back()
         if self.interrupted:
@@ -102,44 +100,55 @@ class ThreadedEngine(Engine):
 
     def run_or_push(self, operator: EngineOperator) -> bool:
         """Run a short operator on the calling thread if its variables are idle, else push it."""
-        lock = self._lock
-        with lock:
-            if self._closed or self._deletions or operator.is_deleted:
-                self._admit(operator)
-            here = not operator.is_async and take_if_idle(operator)
-            if here:
-                self._sequence = sequence = self._sequence + 1
-                self._pending += 1
-                operator.pending += 1
-            else:
-                require_usable(operator)
-                self._push(operator, None)
-        if here:
-            thread, inside = threading.get_ident(), self._inside
-            is_outermost = thread not in inside
-            if is_outermost:
-                inside.add(thread)
-            # The hash of a context takes as long as an engine's lock.
-            run_context = self._host if operator.context is HOST else self._here(operator.context)
-            failure = call(operator, sequence, operator.function, run_context, self._sink)
-            if is_outermost:
-                inside.discard(thread)
-            with lock:
-                # The usual case, without a call of `_finish`.
-                if (
-                    failure is None
-                    and not operator.is_deleted
-                    and not self._awaited
-                    and release_unawaited(operator)
-                ):
-                    operator.pending -= 1
-                    self._pending -= 1
+        if self._is_held_here():
+            raise self._in_handler()
+        failure: Failure | None = None
+        try:
+            with self._lock:
+                if self._closed or self._deletions or operator.is_deleted:
+                    self._admit(operator)
+                here = not operator.is_async and take_if_idle(operator)
+                if here:
+                    self._sequence = sequence = self._sequence + 1
+                    self._pending += 1
+                    operator.pending += 1
+                    thread = threading.get_ident()
+                    outer = self._inside.get(thread)
+                    self._inside[thread] = [*outer, operator] if outer else [operator]
                 else:
-                    self._finish(operator, sequence, failure)
-            if failure is not None and isinstance(failure.error, KeyboardInterrupt):
-                # It is meant for the caller, so that no wait reports it again.
-                self._failures.discard(failure)
-                raise failure.error
+                    require_usable(operator)
+                    self._push(operator, None)
+            if here:
+                # The hash of a context takes as long as an engine's lock.
+                run_context = (
+                    self._host if operator.context is HOST else self._here(operator.context)
+                )
+                failure = call(operator, sequence, operator.function, run_context, self._sink)
+                with self._lock:
+                    if outer is None:
+                        del self._inside[thread]
+                    else:
+                        self._inside[thread] = outer
+                    # The usual case, without a call of `_finish`.
+                    if (
+                        failure is None
+                        and not operator.is_deleted
+                        and not self._waits
+                        and release_unawaited(operator)
+                    ):
+                        operator.pending -= 1
+                        self._pending -= 1
+                    else:
+                        self._finish(operator, sequence, failure)
+        except InternalError:
+            raise
+        except BaseException as error:
+            self._break(error)
+            raise
+        if failure is not None and isinstance(failure.error, KeyboardInterrupt):
+            # It is meant for the caller, so that no wait reports it again.
+            self._failures.discard(failure)
+            raise failure.error
         if self._due:
             self._call_back()
         if self.interrupted:
@@ -188,18 +197,39 @@ class ThreadedEngine(Engine):
         elif len(workers.threads) < workers.size:
             number = len(workers.threads)
             name = f"{workers.name} {number}" if workers.size > 1 else workers.name
-            thread = threading.Thread(
-                target=self._work, args=(workers, name), name=f"mxrun {name}", daemon=True
-            )
-            workers.threads.append(thread)
-            thread.start()
+            try:
+                thread = start_thread(self._serve, workers, name, name=f"mxrun {name}")
+            except UserError as error:
+                # Fewer workers are slower; without any nothing would ever run the pushes.
+                while workers.ready and not workers.threads:
+                    push = heappop(workers.ready)[2]
+                    self._owe(push.sequence, partial(self._refuse, push, error))
+            else:
+                workers.threads.append(thread)
+
+    def _refuse(self, push: QueuedPush, error: UserError) -> None:
+        """Complete a push that no worker can run; lock not held."""
+        operator, sequence = push.operator, push.sequence
+        failure = inherited(operator) or Failure(operator.name, sequence, error)
+        if push.on_done is not None:
+            failure = notify(push.on_done, operator.name, sequence, failure) or failure
+        with self._lock:
+            self._finish(operator, sequence, failure)
 
     # -- running -------------------------------------------------------------------------------
 
+    def _serve(self, workers: Workers, name: str) -> None:
+        """Work until the engine is closed; body of a worker thread."""
+        try:
+            self._work(workers, name)
+        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
+            self._break(error)
+
     def _work(self, workers: Workers, name: str) -> None:
-        """Run ready pushes until the engine is closed; body of a worker thread."""
+        """Run ready pushes until the engine is closed and nothing is ready."""
         run_context = RunContext(workers.context, name)
-        self._inside.add(threading.get_ident())
+        thread = threading.get_ident()
+        outer = self._inside.get(thread)
         ready, lock, wake = workers.ready, self._lock, threading.Lock()
         wake.acquire()
         is_asleep = False
@@ -208,6 +238,7 @@ class ThreadedEngine(Engine):
         while True:
             push: QueuedPush | None = None
             with lock:
+                self._inside[thread] = outer or []
                 if done is not None:
                     self._finish(done.operator, done.sequence, failure, workers)
                     done = failure = None
@@ -215,7 +246,10 @@ class ThreadedEngine(Engine):
                     self._delete_pending()
                 if ready:
                     push = heappop(ready)[2]
+                    self._inside[thread] = [*(outer or ()), push.operator]
                 elif self._closed:
+                    if outer is None:
+                        del self._inside[thread]
                     return
                 elif not self._due:
                     workers.asleep.append(wake)
@@ -256,22 +290,24 @@ class ThreadedEngine(Engine):
             if push.on_done is not None:
                 failure = notify(push.on_done, operator.name, sequence, failure)
             with self._lock:
+                self._begun.discard(operator)
                 self._finish(operator, sequence, failure)
             self._call_back()
 
         completion = Completion(operator.name, sequence, end)
+        self._begun.add(operator)
         failure = inherited(operator)
         if failure is not None:
             completion.complete(failure)
-            return
+        else:
 
-        def begin(run_context: RunContext) -> None:
-            operator.function(run_context, completion)
+            def begin(run_context: RunContext) -> None:
+                operator.function(run_context, completion)
 
-        failure = call(operator, sequence, begin, run_context, None)
-        if failure is not None and not completion.complete(failure):
-            with self._lock:
-                self._failures.add(failure)
+            failure = call(operator, sequence, begin, run_context, None)
+            if failure is not None and not completion.complete(failure):
+                with self._lock:
+                    self._failures.add(failure)
 
     def _finish(
         self,
@@ -301,90 +337,15 @@ class ThreadedEngine(Engine):
                 self._summon(workers)
         operator.pending -= 1
         if operator.is_deleted and not operator.pending and operator.on_delete is not None:
-            self._owe(operator.on_delete)
+            self._owe(sequence, operator.on_delete)
             operator.on_delete = None
-        self._complete_one()
+        self._complete_one(sequence)
 
     def _here(self, context: Context) -> RunContext:
         """Return the surroundings of a function that runs on the pushing thread."""
         if context not in self._surroundings:
             self._surroundings[context] = RunContext(context, f"{context} caller")
         return self._surroundings[context]
-
-    # -- deleting ------------------------------------------------------------------------------
-
-    def delete_variable(
-        self, variable: Variable, on_delete: Callable[[], None] | None = None
-    ) -> None:
-        """Delete a variable after all functions pushed so far that use it."""
-        variable.deleted = True
-        self._deletions.append((variable, on_delete))
-        if self._lock.acquire(blocking=False):
-            try:
-                self._delete_pending()
-            finally:
-                self._lock.release()
-            self._call_back()
-
-    def _delete_pending(self) -> None:
-        """Delete all variables whose deletion was asked for; lock held."""
-        while self._deletions:
-            variable, on_delete = self._deletions.popleft()
-            if on_delete is None:
-                continue
-            fence = Fence(variable, partial(self._owe, on_delete))
-            if request_fence(fence):
-                fence.reach()
-
-    def delete_operator(
-        self, operator: EngineOperator, on_delete: Callable[[], None] | None = None
-    ) -> None:
-        """Delete an operator after its pushes so far."""
-        with self._lock:
-            operator.is_deleted = True
-            if operator.pending:
-                operator.on_delete = on_delete
-            elif on_delete is not None:
-                self._owe(on_delete)
-        self._call_back()
-
-    def _owe(self, callback: Callable[[], None]) -> None:
-        """Let the next `_call_back` call this; lock held."""
-        self._due.append(callback)
-        self._pending += 1
-
-    def _call_back(self) -> None:
-        """Call the callbacks that are due; lock not held."""
-        while self._due:
-            try:
-                callback = self._due.popleft()
-            except IndexError:
-                # Another thread has taken the last one.
-                return
-            raised: BaseException | None = None
-            try:
-                callback()
-            except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
-                raised = error
-            with self._lock:
-                if raised is not None:
-                    self._sequence += 1
-                    self._failures.add(Failure("deletion", self._sequence, raised))
-                self._complete_one()
-
-    def _call_back_without_lock(self) -> None:
-        """Call the callbacks that are due; lock held, but not meanwhile."""
-        self._lock.release()
-        try:
-            self._call_back()
-        finally:
-            self._lock.acquire()
-
-    def _complete_one(self) -> None:
-        """Count something as no longer pending; lock held."""
-        self._pending -= 1
-        if self._awaited and not self._pending:
-            self._complete.notify_all()
 
     # -- waiting -------------------------------------------------------------------------------
 
@@ -402,14 +363,15 @@ class ThreadedEngine(Engine):
         """
         if self._is_whole(variable):
             return
+        if self._is_held_here():
+            raise self._in_handler()
         with self._lock:
             reached, failures = queue_behind(variable, writers_only)
             if not failures and threading.get_ident() in self._inside:
                 raise wait_inside(repr(variable))
-        if on_wait is None:
-            reached.acquire()
-        else:
-            while not reached.acquire(timeout=POLL_S):
+        while not reached.acquire(timeout=POLL_S):
+            self._require_whole()
+            if on_wait is not None:
                 on_wait()
         failure = failures[0]
         if failure is not None:
@@ -428,16 +390,20 @@ class ThreadedEngine(Engine):
             )
 
     def wait_for_all(self) -> None:
-        """Wait until nothing is pending; raises JobError with the failures no wait has raised."""
+        """Wait for all pushed so far; raises JobError with the failures that no wait has raised."""
+        if self._is_held_here():
+            raise self._in_handler()
         with self._lock:
             self._wait_until_complete()
+            if self._pending:
+                self._require_whole()
             failures = sorted(self._failures, key=lambda failure: failure.sequence)
             self._failures.clear()
         if failures:
             raise JobError(failures)
 
     def drain(self) -> bool:
-        """Wait until nothing is pending, and raise no failure; return whether anything was."""
+        """Wait for all pushed so far, and raise no failure; return whether anything was pending."""
         with self._lock:
             if not self._pending or threading.get_ident() in self._inside:
                 return False
@@ -448,18 +414,11 @@ class ThreadedEngine(Engine):
         """Return whether the calling thread runs a function."""
         return threading.get_ident() in self._inside
 
-    def _wait_until_complete(self, timeout: float | None = None) -> None:
+    def _wait_to_close(self, timeout: float | None) -> None:
         """Wait until nothing is pending, or for `timeout` seconds; lock held."""
-        if self._pending and threading.get_ident() in self._inside:
-            raise wait_inside("all functions")
-        self._delete_pending()
-        if self._due:
-            self._call_back_without_lock()
-        self._awaited += 1
-        try:
-            self._complete.wait_for(lambda: not self._pending, timeout)
-        finally:
-            self._awaited -= 1
+        end = None if timeout is None else time.monotonic() + timeout
+        while self._pending and not self._broken and (end is None or time.monotonic() < end):
+            self._wait_until_complete(None if end is None else max(0.0, end - time.monotonic()))
 
     def close(self, timeout: float | None = None) -> None:
         """Wait until nothing is pending, or for `timeout` seconds, and end the workers."""
@@ -468,11 +427,13 @@ class ThreadedEngine(Engine):
             # The garbage collector runs in a function of this engine, which cannot wait for itself.
             end = timeout = 0.0
         # Or it runs in a thread that holds the lock: then the workers stay, idle.
-        if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
+        if self._is_held_here() or not self._lock.acquire(
+            timeout=-1 if timeout is None else timeout
+        ):
             return
         try:
             if timeout != 0:
-                self._wait_until_complete(timeout)
+                self._wait_to_close(timeout)
             self._closed = True
             for workers in self._workers.values():
                 while workers.asleep:
@@ -484,9 +445,27 @@ class ThreadedEngine(Engine):
         for thread in threads - {threading.current_thread()}:
             thread.join(None if end is None else max(0.0, end - time.monotonic()))
 
-    # -- observation ---------------------------------------------------------------------------
+    # -- forks ---------------------------------------------------------------------------------
 
-    def unreported(self) -> tuple[Failure, ...]:
-        """Return the failures that no wait has raised."""
-        with self._lock:
-            return tuple(sorted(self._failures, key=lambda failure: failure.sequence))
+    def before_fork(self) -> None:
+        """Wait for all pushed so far, and hold the engine."""
+        try:
+            self.drain()
+        finally:
+            self._lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self._lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Begin anew, with workers of its own; what other threads had pending has failed."""
+        own = self._inside.get(threading.get_ident(), [])
+        pending = [each for running in self._inside.values() for each in running]
+        pending += self._begun
+        pending += [push.operator for each in self._workers.values() for _, _, push in each.ready]
+        self._reset()
+        abandon(pending, own)
+        if own:
+            self._inside[threading.get_ident()] = own
+            self._pending = len(own)

@@ -77,6 +77,22 @@ if child:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_daemon_thread_that_never_stops_pushing_does_not_keep_the_process() -> None:
+    done = ended(
+        """
+import threading
+def push():
+    variable = engine.new_variable()
+    while True:
+        engine.push_sync(lambda context: None, updates=[variable])
+threading.Thread(target=push, daemon=True).start()
+time.sleep(0.1)
+engine.push_sync(lambda context: print("finished", flush=True))
+"""
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "finished\n", "")
+
+
 def test_functions_pushed_after_the_engine_has_ended_run() -> None:
     """atexit calls what was registered first last."""
     done = ended_after(
