@@ -43,7 +43,10 @@ def read_interval(given: object) -> object:
         return given
     match = _INTERVAL.fullmatch(given) if isinstance(given, str) else None
     if match is None:
-        raise custom_error("interval", Interval.written)
+        written = Interval.written
+        if str(given).isdigit():
+            written = f"a number and its unit: {given} steps, {given} epochs or {given} minutes"
+        raise custom_error("interval", written)
     return Interval(int(match[1]), _UNITS[match[2]])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from mxrun.report.printable import printable
+from mxrun.report.printable import printable_line
 from mxrun.report.tables import titled_table
 
 _MAX_COLUMNS = 16
@@ -35,7 +35,7 @@ def confusion_table(
     """Return a table of counts by label and predicted class; None (not finite) is shown as nan."""
     # In a network with several losses, another one may have other classes.
     named = len(classes) == len(counts)
-    shown = map(printable, classes) if named else map(str, range(len(counts)))
+    shown = map(printable_line, classes) if named else map(str, range(len(counts)))
     names = [Text(each) for each in shown]
     if len(counts) > _MAX_COLUMNS:
         mistakes = sorted(

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from mxrun.report.confusion import confusion_table, mistakes_table
 from mxrun.report.figures import metric_text
-from mxrun.report.printable import printable
+from mxrun.report.printable import printable_line
 from mxrun.report.tables import titled_table
 
 Report = Mapping[str, Any]
@@ -52,7 +52,7 @@ def _summary(report: Report, several: bool) -> Table:
     table.add_column("what")
     table.add_column("value", justify="right")
     table.add_row("records", f"{report['records']:,}")
-    table.add_row("from", Text(printable(report["source"]), overflow="fold"))
+    table.add_row("from", Text(printable_line(report["source"]), overflow="fold"))
     table.add_row("loss", _number(report["loss"]))
     if not several:
         _add_metrics(table, report["metrics"], report["loss"])
@@ -61,7 +61,7 @@ def _summary(report: Report, several: bool) -> Table:
 
 def _metrics(head: Report) -> Table:
     """Return the table of one head's metrics."""
-    table = titled_table(printable(head["name"]))
+    table = titled_table(printable_line(head["name"]))
     table.add_column("metric")
     table.add_column("value", justify="right")
     _add_metrics(table, head["metrics"], None)
@@ -89,7 +89,7 @@ def _classes(head: Report, prefix: str) -> Table:
     for heading in ("precision", "recall", "F1", "support"):
         table.add_column(heading, justify="right")
     for row in rows:
-        table.add_row(Text(printable(row["name"])), *_class_cells(row))
+        table.add_row(Text(printable_line(row["name"])), *_class_cells(row))
     table.add_section()
     for name, row in head["averages"].items():
         table.add_row(f"{name} average", *_class_cells(row))
@@ -117,7 +117,7 @@ def _confusion(head: Report, prefix: str) -> Iterator[Table]:
     if head["confusion_matrix"] is not None:
         yield confusion_table(title, head["confusion_matrix"], head["classes"])
     elif head["mistakes"]:
-        names = [Text(printable(name)) for name in head["classes"]]
+        names = [Text(printable_line(name)) for name in head["classes"]]
         mistakes = [(row["label"], row["predicted"], row["count"]) for row in head["mistakes"]]
         yield mistakes_table(title, mistakes, names)
 
@@ -137,7 +137,7 @@ def _worst(head: Report, prefix: str) -> Table:
         else:
             table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        cells = [Text(printable(row["input"]))]
+        cells = [Text(printable_line(row["input"]))]
         cells += [Text(str(row["record"]))] if numbered else []
         table.add_row(*cells, *(_error_cell(row, heading) for heading in columns))
     return table
@@ -156,7 +156,7 @@ def _error_cell(row: Report, heading: str) -> Text:
     if heading in ("label", "prediction"):
         name = row.get(f"{heading}_name")
         style = "bold" if heading == "prediction" and row.get("label") != row[heading] else ""
-        return Text(_values(row[heading])) if name is None else Text(printable(name), style)
+        return Text(_values(row[heading])) if name is None else Text(printable_line(name), style)
     if heading == "wrong":
         return Text(f"{row['wrong']} of {row['predictions']}")
     return Text(_number(row[heading]))

@@ -76,7 +76,7 @@ def inference_table(title: str, rows: Sequence[Row]) -> Table:
     """Return one row per record with its likeliest classes, or its first numbers."""
     from rich.text import Text
 
-    from mxrun.report.printable import printable
+    from mxrun.report.printable import printable_line
     from mxrun.report.tables import titled_table
 
     table = titled_table(title)
@@ -105,7 +105,7 @@ def inference_table(title: str, rows: Sequence[Row]) -> Table:
             else:
                 cells.append(_numbers(output["output"]))
         # Escaped before rich measures widths: a cell that grows later is cut.
-        table.add_row(*(Text(printable(cell)) for cell in cells))
+        table.add_row(*(Text(printable_line(cell)) for cell in cells))
     return table
 
 

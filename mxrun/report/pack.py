@@ -10,6 +10,7 @@ from rich.text import Text
 
 from mxrun.report.figures import bytes_text, records_text
 from mxrun.report.indented import Indented
+from mxrun.report.printable import printable_line
 from mxrun.report.tables import titled_table
 
 Report = Mapping[str, Any]
@@ -25,7 +26,9 @@ def pack_parts(report: Report) -> list[RenderableType]:
     table.add_column("size", justify="right")
     files = report["files"]
     for file in files[:_MAX_FILES]:
-        table.add_row(Text(file["name"]), f"{file['records']:,}", bytes_text(file["bytes"]))
+        table.add_row(
+            Text(printable_line(file["name"])), f"{file['records']:,}", bytes_text(file["bytes"])
+        )
     if len(files) > _MAX_FILES:
         table.add_row(f"and {len(files) - _MAX_FILES} more", "", "")
     parts: list[RenderableType] = [table]

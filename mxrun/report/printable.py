@@ -27,6 +27,11 @@ def printable(text: str) -> str:
     return valid_text(text).translate(_SPELLED)
 
 
+def printable_line(text: str) -> str:
+    """Return the text as `printable` does, in one line: for cells of tables and parts of lines."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def csv_cells(values: Iterable[Any]) -> list[Any]:
     """Return the cells of a CSV row with an apostrophe before texts that spreadsheets run as
     formulas.

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from mxrun.report.figures import bytes_text, count_text, metric_text
 from mxrun.report.fitted_table import shared_widths, shortened
+from mxrun.report.printable import printable_line
 from mxrun.report.tables import titled_table
 
 Report = Mapping[str, Any]
@@ -31,7 +32,9 @@ _MAX_LAST = 3
 def list_tables(report: Report) -> list[RunList | Text]:
     """Return the table of `runs`, and a line for each damaged run."""
     problems = [
-        Text(f"{run['name']}: {run['problem']}") for run in report["runs"] if run["problem"]
+        Text(f"{printable_line(run['name'])}: {run['problem']}")
+        for run in report["runs"]
+        if run["problem"]
     ]
     return [RunList(report), *problems]
 
@@ -64,7 +67,7 @@ class RunList:
             table.add_column(name, justify="left" if name in _LEFT else "right", no_wrap=True)
         for number, name in enumerate(names):
             cells = (Text(cells[number]) for _, cells in columns)
-            table.add_row(Text(shortened(name, room)), *cells)
+            table.add_row(Text(shortened(printable_line(name), room)), *cells)
         yield table
 
 
@@ -166,7 +169,7 @@ class RunComparison:
             for (name, _), *cells in zip(rows, *columns, strict=True):
                 fit = _shortened_best if name == _BEST else shortened
                 texts = (Text(fit(cell, width)) for cell, width in zip(cells, widths, strict=True))
-                table.add_row(Text(shortened(name, label)), *texts)
+                table.add_row(Text(shortened(printable_line(name), label)), *texts)
             yield table
 
 

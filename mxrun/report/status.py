@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from mxrun.base.errors import UserError
 from mxrun.base.locks import new_lock
 from mxrun.base.threads import start_thread
-from mxrun.report.printable import printable
+from mxrun.report.printable import printable_line
 from mxrun.report.streams import optional_stderr
 
 _CLEAR = "\r\x1b[2K"
@@ -25,7 +25,7 @@ class Status:
     """Line at the bottom of the terminal that counts seconds until it is stopped."""
 
     def __init__(self, text: str) -> None:
-        self._text, self._started = printable(text), time.monotonic()
+        self._text, self._started = printable_line(text), time.monotonic()
         self._lock, self._ended = new_lock(), threading.Event()
         self._write(self._line())
         # Without the thread the line stands still.

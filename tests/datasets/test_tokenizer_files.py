@@ -124,3 +124,19 @@ def test_without_the_library_the_extra_is_named(tmp_path, monkeypatch):
     (found,) = raised.value.diagnostics
     assert found.hint == "pip install 'mxrun[tokenizers]'"
     assert "not installed" in found.problem
+
+
+@needs_library
+@pytest.mark.parametrize("kind", ["WordLevel", "WordPiece", "Unigram", "BPE"])
+def test_a_tokenizer_without_its_unknown_token_is_refused_when_it_is_opened(tmp_path, kind):
+    model: dict[str, Any] = {"type": kind, "vocab": {"the": 0}, "unk_token": "[UNK]"}
+    if kind == "WordPiece":
+        model |= {"continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+    if kind == "Unigram":
+        model = {"type": kind, "vocab": [["the", 0.0]], "unk_id": None}
+    if kind == "BPE":
+        model["merges"] = []
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"version": "1.0", "model": model}))
+    with pytest.raises(UserError, match="cannot encode a text that has an unknown word"):
+        read_tokenizer(path)

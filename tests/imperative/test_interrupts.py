@@ -106,3 +106,35 @@ print("whole")
 
 def test_ctrl_c_while_memory_is_taken_loses_none() -> None:
     assert python_output("-c", _WHILE_MEMORY_IS_TAKEN) == "whole\n"
+
+
+_IN_PLACE = """
+import _thread, random, time
+from mxrun import nd
+from mxrun.runtime.engine.default import engine
+
+def interrupt_soon(seconds):
+    time.sleep(seconds)
+    _thread.interrupt_main()
+
+engine()
+chance, caught = random.Random(1), 0
+weight, step = nd.ones((50, 50)), nd.ones((50, 50))
+for _ in range(60):
+    try:
+        _thread.start_new_thread(interrupt_soon, (chance.uniform(0.0002, 0.004),))
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            weight += step
+            weight[0] = 2
+            step[:] = 1
+    except KeyboardInterrupt:
+        caught += 1
+    values = weight.asnumpy()
+    assert (values[1:] == values[1, 0]).all() and (step.asnumpy() == 1).all()
+print(caught > 40)
+"""
+
+
+def test_ctrl_c_leaves_an_array_whole_that_changes_in_place() -> None:
+    assert python_output("-c", _IN_PLACE) == "True\n"

@@ -101,6 +101,17 @@ def test_a_server_that_falls_silent_is_asked_again(tmp_path: Path) -> None:
     assert (tmp_path / "numbers.bin").read_bytes() == CONTENT
 
 
+@pytest.mark.parametrize("what", ["headers", "content"])
+def test_a_server_that_sends_single_bytes_for_ever_is_asked_again(
+    tmp_path: Path, what: str
+) -> None:
+    policy = replace(POLICY, window_s=0.3, min_rate=10_000)
+    with serving({"/numbers.bin": CONTENT}, *[Answer(drips=what)] * 3) as server:
+        text = failure(tmp_path, published(f"{server.url}/"), policy=policy)
+        assert len(server.requests) == 3
+    assert "less than 10,000 bytes/s for 0.3 s (3 attempts)" in text
+
+
 def test_attempts_that_bring_nothing_end_with_the_reason(tmp_path: Path) -> None:
     answers = [Answer(sends=1000)] + [Answer(sends=0)] * 10
     with serving({"/numbers.bin": CONTENT}, *answers) as server:
@@ -188,6 +199,15 @@ def test_encoded_answers_are_refused(tmp_path: Path) -> None:
 def test_redirections_lead_to_http_only(tmp_path: Path, location: str) -> None:
     with serving({"/numbers.bin": CONTENT}, Answer(location=location)) as server:
         assert location in failure(tmp_path, published(f"{server.url}/"))
+
+
+@pytest.mark.parametrize(
+    "location", ["http://[::1/x", "http://[x]/", f"http://{'a' * 70}.com/", "http://x:99999/"]
+)
+def test_redirections_to_what_is_no_address_are_refused(tmp_path: Path, location: str) -> None:
+    with serving({"/numbers.bin": CONTENT}, Answer(location=location)) as server:
+        text = failure(tmp_path, published(f"{server.url}/"))
+    assert text.startswith(f"{server.url}/numbers.bin: ")
 
 
 def test_no_redirection_leads_from_https_to_http() -> None:

@@ -49,6 +49,30 @@ def test_records_are_read_as_written(tmp_path):
         assert [each.name for each in tar] == list(expected)
 
 
+@pytest.mark.parametrize("form", ["gnu", "pax"])
+def test_sparse_files_are_refused(tmp_path, form):
+    """Their holes are not stored, so that what is stored is not the content."""
+    hole = tmp_path / "a.jpg"
+    with hole.open("wb") as file:
+        file.seek(1 << 20)
+        file.write(b"end")
+    path = tmp_path / "files.tar"
+    command = [
+        "tar",
+        f"--format={form}",
+        "--sparse",
+        "-C",
+        str(tmp_path),
+        "-cf",
+        str(path),
+        "a.jpg",
+    ]
+    subprocess.run(command, check=True)
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(UserError, match=r"byte .*: the member is a sparse file"):
+        contents(path)
+
+
 @pytest.mark.parametrize("form", ["ustar", "gnu", "pax", "v7"])
 def test_tar_files_of_other_programs_are_read(tmp_path, form):
     folder = tmp_path / "files"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
@@ -20,12 +21,14 @@ class Answer:
     """How one request is answered.
 
     sends: bytes after which the connection ends; None for all. stalls: whether it stays open until
-    the server ends instead. status: instead of a file. ranges: whether a Range is heeded.
+    the server ends instead. drips: `headers` or `content`, which comes in single bytes without end.
+    status: instead of a file. ranges: whether a Range is heeded.
     headers: replace those of the answer. location: of a redirection.
     """
 
     sends: int | None = None
     stalls: bool = False
+    drips: str = ""
     status: int = 200
     ranges: bool = True
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -58,6 +61,9 @@ class FileServer:
         self.requests.append((handler.path, wanted))
         answer = self.answers.popleft() if self.answers else Answer()
         content = self.files.get(handler.path)
+        if answer.drips:
+            self._drip(handler, answer.drips)
+            return
         if answer.location:
             handler.send_response(302)
             handler.send_header("Location", answer.location)
@@ -83,6 +89,18 @@ class FileServer:
         if answer.stalls:
             self.stalled.set()
             self.ended.wait()
+
+    def _drip(self, handler: BaseHTTPRequestHandler, what: str) -> None:
+        handler.send_response(200)
+        if what == "content":
+            handler.end_headers()
+        else:
+            handler.flush_headers()
+            handler.wfile.write(b"X-Long: ")
+        with contextlib.suppress(OSError):
+            while not self.ended.wait(0.02):
+                handler.wfile.write(b"x")
+        handler.close_connection = True
 
     def close(self) -> None:
         self.ended.set()

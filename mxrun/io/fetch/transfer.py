@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
-from typing import BinaryIO
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from io import BufferedReader, RawIOBase
+from typing import Any, BinaryIO
 from urllib import request as urllib_request
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -36,12 +38,15 @@ Progress = Callable[[int], None]
 class TransferPolicy:
     """Patience with a server.
 
-    timeout_s: seconds without any byte after which an attempt ends. attempts: the number of
-    attempts in sequence that bring nothing. wait_s: pause before the second attempt, which doubles
-    with each further one.
+    timeout_s: seconds without any byte after which an attempt ends. window_s: seconds in which an
+    attempt must bring `min_rate` bytes per second. attempts: the number of attempts in sequence
+    that bring nothing. wait_s: pause before the second attempt, which doubles with each further
+    one.
     """
 
     timeout_s: float = 30.0
+    window_s: float = 60.0
+    min_rate: int = 1024
     attempts: int = 4
     wait_s: float = 1.0
 
@@ -92,7 +97,7 @@ def _receive(
     url: str, file: BinaryIO, start: int, size: int, policy: TransferPolicy, progress: Progress
 ) -> None:
     """Make one request for the bytes from `start` on; raises _TemporaryFailure and UserError."""
-    with closing(_open(url, file, start, policy.timeout_s)) as response:
+    with closing(_open(url, file, start, policy)) as response:
         position = _first_byte(url, response, start, size)
         file.seek(position)
         file.truncate()
@@ -119,14 +124,14 @@ def write_all(file: BinaryIO, content: bytes) -> None:
         view = view[file.write(view) :]
 
 
-def _open(url: str, file: BinaryIO, start: int, timeout_s: float) -> HTTPResponse:
+def _open(url: str, file: BinaryIO, start: int, policy: TransferPolicy) -> HTTPResponse:
     """Return the answer to a request; raises _TemporaryFailure and UserError."""
     headers = {"User-Agent": "mxrun", "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
     request = urllib_request.Request(url, headers=headers)
     try:
-        response: HTTPResponse = _opener(url).open(request, timeout=timeout_s)
+        response: HTTPResponse = _opener(url, policy).open(request, timeout=policy.timeout_s)
     except HTTPError as error:
         with closing(error):
             if error.code == _RANGE_NOT_SATISFIABLE and start:
@@ -139,11 +144,15 @@ def _open(url: str, file: BinaryIO, start: int, timeout_s: float) -> HTTPRespons
             raise UserError(Diagnostic(problem, hint=hint)) from error
     except (OSError, HTTPException) as error:
         cause = error.reason if isinstance(error, URLError) else error
-        reason = _reason(cause, timeout_s)
+        reason = _reason(cause, policy.timeout_s)
         if isinstance(cause, (socket.gaierror, ssl.SSLCertVerificationError)):
             hint = "check the network, or give a folder that holds the files with --from FOLDER"
             raise UserError(Diagnostic(f"{url}: {reason}", hint=hint)) from error
         raise _TemporaryFailure(reason) from error
+    except (ValueError, OverflowError) as error:
+        # Python's parsers of addresses and host names raise them.
+        problem = f"{url}: the server redirects to an address that cannot be parsed"
+        raise UserError(Diagnostic(problem, got=_line(error))) from error
     return response
 
 
@@ -188,20 +197,73 @@ def _line(text: object) -> str:
     return str(text).strip().partition("\n")[0].strip()[:200]
 
 
-def _opener(url: str) -> urllib_request.OpenerDirector:
+def _opener(url: str, policy: TransferPolicy) -> urllib_request.OpenerDirector:
     """Return an opener for HTTP and HTTPS alone, through the proxies of the environment."""
     opener = urllib_request.OpenerDirector()
     for handler in (
         urllib_request.ProxyHandler(),
         urllib_request.UnknownHandler(),
-        urllib_request.HTTPHandler(),
-        urllib_request.HTTPSHandler(),
+        *_steady_handlers(policy),
         urllib_request.HTTPDefaultErrorHandler(),
         SafeRedirections(url),
         urllib_request.HTTPErrorProcessor(),
     ):
         opener.add_handler(handler)
     return opener
+
+
+def _steady_handlers(policy: TransferPolicy) -> list[urllib_request.BaseHandler]:
+    """Return the handlers of HTTP and HTTPS, whose answers must come at the least rate."""
+
+    def connect(kind: Callable[..., HTTPConnection], host: str, **options: Any) -> HTTPConnection:
+        connection = kind(host, **options)
+        connection.response_class = partial(_SteadyResponse, policy)  # type: ignore[assignment]
+        return connection
+
+    class Http(urllib_request.HTTPHandler):
+        def do_open(self, http_class: Any, req: Any, **options: Any) -> Any:
+            return super().do_open(partial(connect, http_class), req, **options)
+
+    class Https(urllib_request.HTTPSHandler):
+        def do_open(self, http_class: Any, req: Any, **options: Any) -> Any:
+            return super().do_open(partial(connect, http_class), req, **options)
+
+    return [Http(), Https()]
+
+
+class _SteadyResponse(HTTPResponse):
+    """Answer whose headers and content are read through a `_SteadyReader`."""
+
+    def __init__(self, policy: TransferPolicy, connection: socket.socket, **options: Any) -> None:
+        super().__init__(connection, **options)
+        self.fp = BufferedReader(_SteadyReader(self.fp.detach(), policy))
+
+
+class _SteadyReader(RawIOBase):
+    """Stream that raises OSError when too few bytes arrive, however regularly they do."""
+
+    def __init__(self, stream: Any, policy: TransferPolicy) -> None:
+        self._stream, self._policy = stream, policy
+        self._since, self._bytes = time.monotonic(), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read what has arrived."""
+        count: int | None = self._stream.readinto(buffer)
+        now, policy = time.monotonic(), self._policy
+        self._bytes += count or 0
+        if now - self._since >= policy.window_s:
+            if count and self._bytes < policy.min_rate * policy.window_s:
+                raise OSError(f"less than {policy.min_rate:,} bytes/s for {policy.window_s:g} s")
+            self._since, self._bytes = now, 0
+        return count
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+        super().close()
 
 
 class SafeRedirections(urllib_request.HTTPRedirectHandler):

@@ -24,6 +24,7 @@ _BLOCK = 512
 # Longest name and longest extended header that are read.
 _MAX_NAME, _MAX_EXTENDED = 1 << 15, 1 << 20
 _REGULAR, _GNU_NAME, _EXTENDED, _SPARSE = (b"0", b"\0", b"7"), b"L", b"x", b"S"
+_IS_SPARSE = "the member is a sparse file, which is not supported"
 # Names of links, and settings for all members, among the headers of a member.
 _IGNORED = (b"K", b"g")
 # Links, devices, folders and pipes.
@@ -107,7 +108,7 @@ def scan_tar(file: ByteFile) -> Iterator[TarMember]:
         elif kind == _EXTENDED:
             name, size = _extended(file, start, _content(file, start, stored, _MAX_EXTENDED))
         elif kind == _SPARSE:
-            fail(file.path, offset, "the member is a sparse file, which is not supported")
+            fail(file.path, offset, _IS_SPARSE)
         elif kind not in _IGNORED:
             if kind in _REGULAR:
                 yield TarMember(name or _name(block), start, stored)
@@ -222,6 +223,8 @@ def _extended(file: ByteFile, start: int, content: bytes) -> tuple[str, int]:
             fail(file.path, start + at, "the extended header is damaged")
         if key == b"path":
             name = _text(value[:-1])
+        elif key.startswith(b"GNU.sparse."):
+            fail(file.path, start + at, _IS_SPARSE)
         elif key == b"size":
             if not value[:-1].isdigit() or len(value) > 20:
                 fail(file.path, start + at, "the extended header is damaged")

@@ -19,6 +19,8 @@ _MIN_VERSION = (0, 15)
 # Ids whose texts decide how the next one is written: characters may be spread over several ids, and
 # a word's first id may stand for a blank.
 _CONTEXT = 16
+# A character that no vocabulary has.
+_UNKNOWN = "\U0010fffd"
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -55,6 +57,9 @@ class TokenizerVocabulary(Vocabulary):
         self._size = max(known, default=-1) + 1
         if not self._size:
             raise UserError(Diagnostic(f"{name}: the tokenizer has no tokens"))
+        self._name = name
+        # A tokenizer that names an unknown token that it lacks fails at the first unknown word.
+        self.encode(_UNKNOWN)
 
     def __len__(self) -> int:
         return self._size
@@ -62,7 +67,13 @@ class TokenizerVocabulary(Vocabulary):
     def encode(self, text: str) -> Ids:
         """Return the ids of a text, int32 [tokens]."""
         text = with_line_feeds(text)
-        found = self._tokenizer.encode(text, add_special_tokens=False).ids
+        try:
+            found = self._tokenizer.encode(text, add_special_tokens=False).ids
+        # The library raises the base class itself.
+        except Exception as error:
+            problem = f"{self._name}: the tokenizer cannot encode a text that has an unknown word"
+            hint = "add the unknown token to the vocabulary of the file"
+            raise UserError(Diagnostic(problem, got=str(error)[:200], hint=hint)) from error
         return np.array(found, np.int32)
 
     def decoder(self, before: Sequence[int] = ()) -> TokenDecoder:
