@@ -6,6 +6,7 @@ Each command imports its dependencies when it runs, so that `--help` stays fast.
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from contextlib import suppress
 from functools import partial
@@ -59,6 +60,13 @@ _OUT_OF_MEMORY = (
     "  hint: allow the process more memory, or use less at a time: a smaller batch, fewer "
     "records\n"
 )
+# Address space with which a small network trains, in KiB: NumPy's and LLVM's libraries, with which
+# training starts, end the process in words of their own where they get none.
+_MIN_ADDRESSES_KIB = 512 << 10
+_TOO_LITTLE_MEMORY = (
+    f"mxrun: out of memory: at least {_MIN_ADDRESSES_KIB:,} KiB of address space are needed\n"
+    "  hint: allow the process more (ulimit -v)\n"
+)
 
 
 def run() -> int:
@@ -68,15 +76,22 @@ def run() -> int:
     like any UserError. With --json errors are also written to standard output (`json_errors`).
     """
     wants_json = json_errors.is_requested(sys.argv[1:])
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _MIN_ADDRESSES_KIB << 10:
+        return _end_without_memory(_TOO_LITTLE_MEMORY, wants_json)
     try:
         return _run(wants_json)
     except (MemoryError, OperatorRaised) as error:
         if not isinstance(error.__cause__ or error, MemoryError):
             raise
-    # The exception's objects are free by now. The text is constant and nothing is imported: there
-    # may be no memory for either.
+    # The exception's objects are free by now.
+    return _end_without_memory(_OUT_OF_MEMORY, wants_json)
+
+
+def _end_without_memory(text: str, wants_json: bool) -> int:
+    """Write a constant text and import nothing: there may be no memory for more."""
     with suppress(OSError):
-        os.write(_STANDARD_ERROR, _OUT_OF_MEMORY.encode())
+        os.write(_STANDARD_ERROR, text.encode())
         if wants_json:
             os.write(_STANDARD_OUTPUT, json_errors.OUT_OF_MEMORY.encode())
     return UserError.exit_code

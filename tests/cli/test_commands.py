@@ -80,9 +80,10 @@ def test_every_problem_of_a_config_is_told_with_its_place(tmp_path: Path) -> Non
         "    - FullyConected: {num_hidden: 3}\n"
         "    - SoftmaxOutput: {label: label}\n"
         "data: {batch_size: -1, train: {dataset: digits}}\n"
-        "train: {epochs: 1, optimizer: {sgd: {lr: fast}}}\n"
+        "train: {epochs: 1, optimizer: {sgd: {lr: fast}}, checkpoint: {every: 11}}\n"
     )
     text = refused("check", "net.yaml", cwd=tmp_path)
+    assert "11 steps, 11 epochs or 11 minutes" in text
     for place in ("net.yaml:4:", "net.yaml:6:", "net.yaml:7:"):
         assert place in text
     assert "FullyConnected" in text

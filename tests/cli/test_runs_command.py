@@ -235,3 +235,10 @@ def test_a_run_that_is_being_written_is_running(tmp_path: Path) -> None:
     for holder in (os.getpid(), 0, 10**30):
         (tmp_path / "runs/digits_lenet/.lock").write_text(f"{holder}\n")
         assert list_runs(tmp_path / "runs")["runs"][0]["state"] == "stopped"
+
+
+def test_a_name_with_line_breaks_stays_in_its_row(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "first", tmp_path / "one\ntwo\tthree")
+    lines = succeeded(mxrun("runs", str(tmp_path))).stdout.splitlines()
+    assert sum("one\\ntwo\\tthree" in line for line in lines) == 1
+    assert not [line for line in lines if line.startswith("two")]

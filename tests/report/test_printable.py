@@ -11,7 +11,7 @@ from rich.text import Text
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.report.console import PrintableConsole, print_error
 from mxrun.report.notes import write_note
-from mxrun.report.printable import csv_cells, printable
+from mxrun.report.printable import csv_cells, printable, printable_line
 
 NASTY = "a\x1b[31mb\x07\x9b2Jc\u202ed\x7f\r"
 SPELLED = "a\\x1b[31mb\\x07\\x9b2Jc\\u202ed\\x7f\\r"
@@ -22,6 +22,7 @@ def test_control_characters_are_spelled_out() -> None:
     assert printable("\udcff") == "\\xff"
     plain = "é 日本 \U0001f600\tx\ny \u200d"
     assert printable(plain) == plain
+    assert printable_line(f"{NASTY}\n\t") == f"{SPELLED}\\n\\t"
 
 
 def test_the_console_obeys_no_text() -> None:

@@ -1,7 +1,8 @@
-"""Processes that may start no further thread."""
+"""Processes that may start no further thread, or have hardly any memory."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -97,3 +98,23 @@ def test_training_ends_where_a_thread_cannot_start(number: str, tmp_path: Path) 
         "train", "digits_lenet", "train.epochs=2", "threads=1", "--overwrite", cwd=tmp_path
     )
     assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize("kib", [60_000, 200_000, 400_000])
+def test_too_little_memory_for_the_libraries_is_told_in_one_line(kib: int, tmp_path: Path) -> None:
+    command = f"ulimit -v {kib} && exec {sys.executable} -m mxrun train digits_lenet --json"
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "mxrun: out of memory: at least 524,288 KiB of address space are needed",
+        "  hint: allow the process more (ulimit -v)",
+    ]
+    assert json.loads(done.stdout)["error"]["kind"] == "memory"
+    assert not list(tmp_path.iterdir())
