@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mxrun.base.dtype import LARGEST_FLOAT32
 from mxrun.base.errors import Diagnostic, SourceLocation
+from mxrun.base.locks import FIRST_TIME
 from mxrun.base.validation import Path, Source, dotted, explain
 
 LARGEST_INT32 = 2**31 - 1
@@ -36,6 +37,12 @@ class Parameters(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
     )
+
+    @classmethod
+    def model_rebuild(cls, **options: Any) -> bool | None:
+        """Build the model, which pydantic does under a lock of its own."""
+        with FIRST_TIME:
+            return super().model_rebuild(**options)
 
     def to_strings(self) -> dict[str, str]:
         """Return the explicitly given parameters in MXNet's string form, in declaration order."""
