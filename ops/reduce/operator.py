@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from mxrun.base.once import cached_property
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.operator import scalar
