@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from mxrun.base.once import cached_property
 from mxrun.operator import scalar
 from mxrun.operator.scalar import MapKernel
 from mxrun.ops.binary import quotient
