@@ -94,18 +94,19 @@ def inference_table(title: str, rows: Sequence[Row]) -> Table:
         else:
             table.add_column(name or "output")
     for row in rows:
-        cells = [row["input"]]
-        cells += [str(row["record"])] if numbered else []
-        cells += [row.get("label_name", _label(row["label"]))] if labelled else []
+        # Each cell is a list of lines.
+        cells = [[row["input"]]]
+        cells += [[str(row["record"])]] if numbered else []
+        cells += [[row.get("label_name", _label(row["label"]))]] if labelled else []
         for output in _outputs(row).values():
             if "top" in output:
                 figure = _figure(output)
-                cells.append("\n".join(each["name"] for each in output["top"]))
-                cells.append("\n".join(f"{each[figure]:.4f}" for each in output["top"]))
+                cells.append([each["name"] for each in output["top"]])
+                cells.append([f"{each[figure]:.4f}" for each in output["top"]])
             else:
-                cells.append(_numbers(output["output"]))
+                cells.append([_numbers(output["output"])])
         # Escaped before rich measures widths: a cell that grows later is cut.
-        table.add_row(*(Text(printable_line(cell)) for cell in cells))
+        table.add_row(*(Text("\n".join(map(printable_line, lines))) for lines in cells))
     return table
 
 

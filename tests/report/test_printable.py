@@ -10,6 +10,7 @@ from rich.text import Text
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.report.console import PrintableConsole, print_error
+from mxrun.report.infer import inference_table
 from mxrun.report.notes import write_note
 from mxrun.report.printable import csv_cells, printable, printable_line
 
@@ -52,3 +53,13 @@ def test_no_cell_is_a_formula() -> None:
         *("'=1+1", "'+x", "'-x", "'@x", "'\t=x"),
         *("-", "-1.5", "+3", "a=b", "", -2, 0.5, None),
     ]
+
+
+def test_likely_classes_are_one_below_the_other_and_names_in_one_line() -> None:
+    top = [{"name": "cat\nfish", "probability": 0.75}, {"name": "dog", "probability": 0.25}]
+    row = {"input": "a\nb.png", "record": 0, "top": top}
+    file = io.StringIO()
+    PrintableConsole(file=file, width=100).print(inference_table("classes", [row]))
+    written = [line.split() for line in file.getvalue().splitlines()]
+    assert ["a\\nb.png", "cat\\nfish", "0.7500"] in written
+    assert ["dog", "0.2500"] in written
