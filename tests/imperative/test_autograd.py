@@ -249,6 +249,7 @@ def test_heads_that_share_a_freed_graph_are_refused() -> None:
         autograd.backward(u)
 
 
+@pytest.mark.full
 def test_backward_frees_what_was_recorded() -> None:
     x = variable(np.ones(65_536))
 

@@ -51,6 +51,7 @@ def fails_with_space(env, data):  # type: ignore[no-untyped-def]
     raise ValueError("broken")
 
 
+@pytest.mark.full
 def test_a_failing_operator_releases_its_temporary_space() -> None:
     x = nd.ones((2,))
     before = bytes_in_use()

@@ -105,6 +105,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Any:
     settle()
 
 
+@pytest.mark.full
 def test_S3_an_array_above_the_cap_is_refused_where_it_is_made(pool: StoragePool) -> None:
     context = Context("cpu", 7)
     first = mx.nd.ones((256, 1024), ctx=context)
@@ -139,6 +140,7 @@ def test_S1_an_equal_array_takes_the_memory_of_the_last_one(pool: StoragePool) -
     assert after.bytes_in_use == before.bytes_in_use
 
 
+@pytest.mark.full
 def test_memory_is_freed_after_the_functions_that_use_it(pool: StoragePool) -> None:
     """Also if the last reference to the array is gone before they run."""
     before = pool.statistics().bytes_in_use

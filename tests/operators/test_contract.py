@@ -24,6 +24,7 @@ def test_F8_every_operator_has_cases() -> None:
     assert set(REGISTERED) - set(OPERATORS) == unchecked
 
 
+@pytest.mark.sparse
 @every_operator
 def test_O11_calls_end_within_their_tensors(operator: str) -> None:
     keeps(operator, "names", "calls")
@@ -39,6 +40,7 @@ def test_O3_O4_O6_every_mix_of_forward_requests(operator: str) -> None:
     keeps(operator, "forward requests")
 
 
+@pytest.mark.sparse
 @every_operator
 def test_O3_O4_O6_O7_every_mix_of_backward_requests(operator: str) -> None:
     keeps(operator, "backward requests")
@@ -76,6 +78,7 @@ def test_P10_P15_parameters_round_trip_and_are_documented(operator: str) -> None
     keeps(operator, "parameters", "documentation", "costs")
 
 
+@pytest.mark.sparse
 @every_operator
 def test_P12_implementations_and_types_agree(operator: str) -> None:
     keeps(operator, "implementations", "element types")
@@ -87,6 +90,7 @@ def test_L1_bodies_are_stateless_and_repeat_themselves(operator: str) -> None:
     keeps(operator, "repetition", "shared body")
 
 
+@pytest.mark.sparse
 @every_operator
 def test_R1_random_numbers_are_of_the_operators_stream(operator: str) -> None:
     keeps(operator, "random numbers", "steps")
