@@ -102,7 +102,9 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        raise AttributeError(f"module 'mxrun' has no attribute {name!r}")
+        from mxrun.api.attributes import no_attribute
+
+        raise no_attribute(name, _MODULES)
     from importlib import import_module
 
     value: object = getattr(import_module(_MODULES[name]), name)

@@ -1,11 +1,12 @@
-"""Names of other frameworks' optimizers, schedules, metrics and the like, with hints for each.
+"""Names of other frameworks' optimizers, schedules, metrics, modules and the like, with hints.
 
 Those of layers are in `operator/foreign_names.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 
 from mxrun.base.near_names import folded
 
@@ -13,14 +14,32 @@ from mxrun.base.near_names import folded
 def hint_for(kind: str, name: str) -> str:
     """Return the hint for a name of another framework for an entry of one kind; else empty.
 
-    kind: that of a registry, such as optimizer.
+    kind: that of a registry, such as optimizer, or `module` for attributes of `mxrun` itself.
     """
+    if kind == "data set" and _FILE.search(name):
+        return f"write dataset: FORMAT, such as csv or image_folder, and path: {name}"
     return _HINTS.get(kind, {}).get(folded(name), "")
 
 
 def keys_for(word: str) -> tuple[str, ...]:
     """Return the keys of a config that do what a word of another framework says; else empty."""
     return KEYS.get(folded(word), ())
+
+
+def place_of(word: str) -> str:
+    """Return where a config has what a word means that is no key of its sections; else empty."""
+    return _PLACES.get(folded(word), "")
+
+
+def choice_hint(word: str, choices: Collection[str]) -> str:
+    """Return the hint for what another framework writes in place of one of `choices`, or for an
+    activation that is a layer of its own; else empty.
+    """
+    ours = _CHOICES.get(folded(word), "")
+    if ours in choices:
+        return f"mxrun calls it {ours}"
+    layer = _ACTIVATIONS.get(folded(word), "")
+    return f"a layer of its own: {layer}" if layer and "softrelu" in choices else ""
 
 
 def _keys(key: str, *words: str) -> dict[str, tuple[str, ...]]:
@@ -30,6 +49,7 @@ def _keys(key: str, *words: str) -> dict[str, tuple[str, ...]]:
 # By folded word.
 KEYS: Mapping[str, tuple[str, ...]] = {
     **_keys("lr", "learningrate", "baselr", "initiallr", "stepsize"),
+    **_keys("factor", "gamma", "decayrate"),
     **_keys("wd", "weightdecay", "l2", "regularization", "regularisation", "regularizer"),
     **_keys("train.schedule", "scheduler", "lrscheduler", "learningrateschedule", "decay"),
     **_keys("train.schedule.plateau", "reducelronplateau"),
@@ -37,15 +57,19 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     **_keys("data.train.transforms", "augmentation", "augmentations", "augment", "preprocessing"),
     **_keys("data.train.transforms", "dataaugmentation"),
     **_keys("data.eval", "validation", "valdata", "validationdata", "evaldataset", "testdata"),
+    **_keys("data.eval", "val", "valid", "test"),
     **_keys("data.train.split.share", "validationsplit", "trainsize", "testsize", "holdout"),
+    **_keys("data.train.split.share", "valsplit", "validationfraction"),
     **_keys("data.workers", "numworkers", "dataloader", "loader"),
     **_keys("data.last_batch", "droplast", "dropremainder"),
     **_keys("train.checkpoint", "save", "savestrategy", "savesteps", "modelcheckpoint", "saver"),
+    **_keys("train.checkpoint.best", "savebest", "bestmodel", "monitor"),
     **_keys("train.checkpoint.best", "savebestonly", "loadbestmodelatend", "restorebestweights"),
     **_keys("train.early_stopping", "stop", "stopping", "earlystop", "callback", "callbacks"),
     **_keys("train.start_from", "pretrained", "finetune", "finetuning", "transferlearning"),
     **_keys("train.accumulate", "gradientaccumulation", "gradientaccumulationsteps", "gradacc"),
     **_keys("clip_global_norm", "clipnorm", "clipgradnorm", "maxgradnorm", "gradientclipping"),
+    **_keys("clip_global_norm", "clipgrad", "gradclip", "gradientclip", "gradientclipval"),
     **_keys("train.average", "ema", "movingaverage", "swa", "averagedmodel"),
     **_keys("train.initializer", "kernelinitializer", "weightinit", "initialization"),
     **_keys("train.class_weights", "classweight", "posweight", "imbalance", "imbalanced"),
@@ -56,6 +80,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     **_keys("network.inputs", "inputshape"),
     **_keys("precision", "half", "fp16", "float16", "amp", "autocast", "mixedprecision", "bf16"),
     **_keys("context", "device", "gpu", "cuda", "accelerator", "ctx"),
+    **_keys("context", "gpus", "devices", "numgpus", "ngpus"),
     **_keys("seed", "randomstate", "manualseed", "randomseed"),
     **_keys("memory.budget", "checkpointing", "gradientcheckpointing", "recompute"),
     **_keys("network.layers.recurrent", "cell", "customcell", "owncell", "timestep", "foreach"),
@@ -75,6 +100,54 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+_NO_GPU = "mxrun has no GPU backend yet; the context cpu, the default, uses all cores"
+# By folded word, choices of keys and parameters.
+_CHOICES: Mapping[str, str] = {
+    **dict.fromkeys(("bf16", "mixed", "mixedbfloat16"), "bfloat16"),
+    **dict.fromkeys(("fp32", "float", "full"), "float32"),
+    **dict.fromkeys(("average", "mean"), "avg"),
+    "maximum": "max",
+    "softplus": "softrelu",
+}
+# By folded name, the layers that are activations, besides those of Activation.
+_ACTIVATIONS: Mapping[str, str] = {
+    **{each: f"LeakyReLU: {{act_type: {each}}}" for each in ("elu", "prelu", "selu")},
+    **dict.fromkeys(("leakyrelu", "leaky"), "LeakyReLU: {slope: 0.01}"),
+    **dict.fromkeys(("silu", "swish"), "silu"),
+    "gelu": "gelu",
+    **dict.fromkeys(("softmax", "logsoftmax"), "SoftmaxOutput: {label: label}, softmax and loss"),
+}
+# Name with a folder or an ending.
+_FILE = re.compile(r"[/\\]|\.\w+$")
+# By folded word, where a config has what is no key of its sections.
+_PLACES: Mapping[str, str] = {
+    **dict.fromkeys(("gpu", "gpus", "cuda", "ngpus", "numgpus"), _NO_GPU),
+    **dict.fromkeys(
+        ("lr", "learningrate", "baselr"),
+        "lr is a parameter of the optimizer: train.optimizer: {sgd: {lr: 0.1}}",
+    ),
+    **dict.fromkeys(
+        ("wd", "weightdecay", "l2"),
+        "wd is a parameter of the optimizer: train.optimizer: {sgd: {lr: 0.1, wd: 1e-4}}",
+    ),
+    "nesterov": "an optimizer: train.optimizer: {nag: {lr: 0.1, momentum: 0.9}}",
+    "momentum": "a parameter of the optimizer: train.optimizer: {sgd: {lr: 0.1, momentum: 0.9}}",
+    **dict.fromkeys(
+        ("clipgrad", "gradclip", "clipnorm", "clipgradnorm", "maxgradnorm", "gradientclipval"),
+        "clip_global_norm is a parameter of the optimizer: "
+        "train.optimizer: {sgd: {lr: 0.1, clip_global_norm: 1}}",
+    ),
+    **dict.fromkeys(
+        ("warmup", "warmupsteps"),
+        "a parameter of the schedule: train.schedule: {cosine: {warmup_steps: 500}}",
+    ),
+    **dict.fromkeys(
+        ("loss", "criterion", "lossfunction", "lossfn", "objective"),
+        "the loss is the network's last layer, such as SoftmaxOutput: {label: label}",
+    ),
+}
+
+
 def _written(form: str, *names: str) -> dict[str, str]:
     return dict.fromkeys(names, f"mxrun calls it {form}")
 
@@ -83,6 +156,7 @@ def _lacking(feature: str, *names: str) -> dict[str, str]:
     return dict.fromkeys(names, f"mxrun has no {feature} yet")
 
 
+_MODEL = "mxrun.load(CONFIG) gives a model"
 # By kind of registry, then by folded name.
 _HINTS: Mapping[str, Mapping[str, str]] = {
     "optimizer": {
@@ -111,7 +185,7 @@ _HINTS: Mapping[str, Mapping[str, str]] = {
         **_written("linear", "linearlr", "lineardecay"),
         **_written("polynomial", "polynomiallr", "polynomialdecay", "polyscheduler"),
         **_written("one_cycle: {peak: 0.1}", "onecyclelr"),
-        **_written("plateau", "reducelronplateau"),
+        **_written("plateau", "reducelronplateau", "reduceonplateau"),
         **_written("constant", "constantlr", "none", "fixed"),
         **_written("{constant: {warmup_steps: 500}}, as every schedule has", "warmup"),
         **_lacking(
@@ -187,6 +261,59 @@ _HINTS: Mapping[str, Mapping[str, str]] = {
             *("randomverticalflip", "verticalflip"),
             *("gaussianblur", "cutmix", "autoaugment", "randaugment"),
         ),
+    },
+    "baseline": {
+        **_written("torch", "pytorch"),
+        **_written("onnxruntime", "onnx", "ort"),
+        **_lacking("such baseline", "tensorflow", "keras", "jax", "tvm"),
+    },
+    "device": dict.fromkeys(
+        ("gpu", "cuda", "mps", "metal", "rocm", "hip", "xpu", "tpu", "npu", "hpu"), _NO_GPU
+    ),
+    "module": {
+        **dict.fromkeys(("gpu", "cuda", "numgpus", "gpumemoryinfo", "device"), _NO_GPU),
+        **dict.fromkeys(
+            ("mod", "module", "model", "feedforward", "bucketingmodule"),
+            f"{_MODEL} with fit, evaluate and predict; symbols have simple_bind for own loops",
+        ),
+        **dict.fromkeys(
+            ("fit", "train", "trainer", "evaluate", "eval", "predict", "infer", "save", "check"),
+            f"{_MODEL} with fit, evaluate, predict, check and save",
+        ),
+        **dict.fromkeys(
+            ("gluon", "nn", "layers", "keras", "sequential", "linear", "dense", "functional"),
+            "layers are written in a config's network section, which mxrun.load opens; mxrun.nd "
+            "has operators on arrays",
+        ),
+        **dict.fromkeys(
+            ("io", "recordio", "image", "img", "data", "datasets", "dataloader", "dataset"),
+            "records are read as a config's data section says (`mxrun docs data`); a model's "
+            "evaluate and predict take arrays, too",
+        ),
+        **dict.fromkeys(
+            ("metric", "metrics"), "train.metrics in a config; a model's evaluate measures them"
+        ),
+        **dict.fromkeys(("init", "initializer"), "train.initializer in a config"),
+        **dict.fromkeys(("lrscheduler", "scheduler"), "train.schedule in a config"),
+        **dict.fromkeys(
+            ("callback", "callbacks", "monitor", "mon"), "a model's fit takes functions: callbacks"
+        ),
+        **dict.fromkeys(
+            ("viz", "visualization", "plotnetwork"), "`mxrun plot CONFIG` draws a network"
+        ),
+        **dict.fromkeys(("rnn", "lstm", "gru"), "the operator RNN, or `recurrent:` in a config"),
+        **dict.fromkeys(
+            ("np", "npx", "numpy", "array", "zeros", "ones", "tensor", "arange", "ndarray"),
+            "arrays and operators on them are in mxrun.nd",
+        ),
+        **dict.fromkeys(("optim", "optimizers"), "mxrun.optimizer"),
+        **dict.fromkeys(
+            ("nograd", "grad", "backward"), "mxrun.autograd has record, pause and grad"
+        ),
+        **dict.fromkeys(("profiler",), "`mxrun train CONFIG --profile`, or fit(profile=True)"),
+        **dict.fromkeys(("attrscope", "name", "attribute"), "mxrun.sym has AttrScope and Prefix"),
+        **dict.fromkeys(("operator", "customop"), "`mxrun docs operators`: plugins of a config"),
+        **dict.fromkeys(("waitall", "engine"), "mxrun.nd.waitall()"),
     },
     "data set": {
         **_written("image_folder", "images", "imagedirectory", "folder"),

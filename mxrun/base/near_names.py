@@ -1,7 +1,8 @@
 """Suggestions for misspelt names.
 
 Two names are near if they differ only in case and separators, if their edit distance
-(Damerau-Levenshtein) is small for their length, or if one begins with the other.
+(Damerau-Levenshtein) is small for their length and enough letters are the same, or if one begins
+with the other.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ MAX_NAMES = 12
 _MAX_SUGGESTED = 3
 # One mistake is allowed per so many letters of the longer name.
 _LETTERS_PER_MISTAKE = 4
+# Fewer equal letters are chance: gpu is no slip for cpu, nor lag for log.
+_MIN_EQUAL = 3
 # Shorter names are prefixes of too many others: minimum length of the misspelt and the known name.
 _MIN_BEGINNING = 3
 _MIN_WHOLE = 4
@@ -41,7 +44,9 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
         longer, shorter = max(len(letters), len(wanted)), min(len(letters), len(wanted))
         allowed = max(1, longer // _LETTERS_PER_MISTAKE)
         distance = edit_distance(wanted, letters, allowed) if shorter > 1 else longer
-        if distance <= allowed:
+        is_swap = sorted(wanted) == sorted(letters)
+        has_equal = longer - distance >= min(_MIN_EQUAL, shorter)
+        if distance <= allowed and (has_equal or is_swap):
             ranked.append((0, distance, each))
         elif _begins(wanted, letters):
             ranked.append((1, longer - shorter, each))
@@ -78,7 +83,14 @@ def edit_distance(left: str, right: str, most: int) -> int:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint naming the known names closest to `name`; empty if none is near."""
+    """Return a hint naming the known names closest to `name`; empty if none is near.
+
+    In YAML `{lr:0.1}` is one name: a colon needs a space behind it.
+    """
+    known = list(known)
+    key, colon, rest = name.partition(":")
+    if colon and key in known:
+        return f"write a space after the colon: {key}: {rest}"
     near = near_names(name, known)
     return "did you mean " + " or ".join(map(repr, near)) + "?" if near else ""
 

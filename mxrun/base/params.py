@@ -63,6 +63,9 @@ class Locator(Protocol):
     def key_place(self, path: Path) -> SourceLocation | None:
         """Return the place of the key at `path`, or of its nearest existing parent."""
 
+    def elsewhere(self, key: str) -> str:
+        """Return where a config has the unknown `key`, or what does the same; else empty."""
+
 
 def check(
     model: type[M], values: Mapping[str, object], locator: Locator | None = None
@@ -113,6 +116,9 @@ class _ParameterSource(Source):
 
     def key_place(self, path: Path) -> SourceLocation | None:
         return self._locator.key_place(path) if self._locator else None
+
+    def elsewhere(self, key: str) -> str:
+        return self._locator.elsewhere(key) if self._locator else ""
 
     def hint(self, kind: str, path: Path, value: object) -> str:
         """Return how to write one number for a parameter that takes a list."""

@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from mxrun.base.description import brief, describe_field, describe_type, describe_value, flow
 from mxrun.base.errors import Diagnostic, SourceLocation
+from mxrun.base.foreign_names import choice_hint, keys_for
 from mxrun.base.near_names import nearest
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -24,6 +25,8 @@ Path: TypeAlias = tuple[str | int, ...]
 # Step that pydantic adds after a key of a mapping that is wrong itself.
 _KEY = "[key]"
 _MAX_HINTED = 2**31
+# Types of pydantic's errors where a mapping is expected: its keys are best seen in an example.
+_NO_MAPPING = ("model_type", "dict_type")
 _UNQUOTED = {
     "int_type": r"[-+]?\d{1,18}",
     "float_type": r"[-+]?(\d{1,18}\.?\d{0,18}|\.\d{1,18})([eE][-+]?\d{1,3})?",
@@ -64,6 +67,11 @@ class Source(ABC):
         """Return the valid keys of the mapping at `path`."""
         model = annotation_at(self.model, path)
         return tuple(model.model_fields) if _is_model(model) else ()
+
+    def elsewhere(self, key: str) -> str:
+        """Return where a config has the unknown `key`, or what does the same; empty if nowhere."""
+        del key
+        return ""
 
     def problem(self, path: Path, value: object) -> str:
         """Return the sentence about a wrong value."""
@@ -216,7 +224,11 @@ def _unknown_key(path: Path, source: Source) -> Diagnostic:
     *parents, key = path
     known = tuple(source.known_keys(tuple(parents)))
     inside = f" in {dotted(tuple(parents))}" if parents else ""
-    hint = nearest(str(key), known) or (
+    word = str(key)
+    ours = next((each for each in keys_for(word) if each in known), "")
+    hint = f"mxrun calls it {ours}" if ours else nearest(word, known)
+    hint = hint or source.elsewhere(word)
+    hint = hint or (
         f"known {source.noun}s: {', '.join(known)}" if known else f"there are no {source.noun}s"
     )
     return Diagnostic(f"unknown {source.noun} {key!r}{inside}", source.key_place(path), hint=hint)
@@ -235,23 +247,32 @@ def _missing(path: Path, field: FieldInfo | None, given: object, source: Source)
     problem = f"{source.name(path)} is missing"
     if field is None:
         return Diagnostic(problem, place, got="nothing")
+    return Diagnostic(problem, place, _with_example(field), "nothing", field.description or "")
+
+
+def _with_example(field: FieldInfo) -> str:
+    """Return the type and range of a field in words, with an example if the field has one."""
     examples = "".join(f", such as {flow(each)}" for each in (field.examples or ())[:1])
-    expected = describe_field(field) + examples
-    return Diagnostic(problem, place, expected, "nothing", field.description or "")
+    return describe_field(field) + examples
 
 
 def _expected(details: ErrorDetails, field: FieldInfo | None) -> str:
     context = details.get("ctx", {})
     if "hint" in context:
         return str(context["expected"])
-    return describe_field(field) if field else details["msg"]
+    if field is None:
+        return details["msg"]
+    return _with_example(field) if details["type"] in _NO_MAPPING else describe_field(field)
 
 
 def _hint(details: ErrorDetails, value: object) -> str:
     """Return how to write a value that is nearly right; empty for others."""
     kind = details["type"]
     if kind == "literal_error":
-        return nearest(str(value), re.findall(r"'([^']*)'", details["ctx"]["expected"]))
+        choices = re.findall(r"'([^']*)'", details["ctx"]["expected"])
+        return choice_hint(str(value), choices) or nearest(str(value), choices)
+    if kind == "tuple_type" and isinstance(value, (str, int, float)):
+        return f"write [{flow(value)}]"
     if (
         kind == "int_type"
         and isinstance(value, float)

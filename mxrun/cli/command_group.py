@@ -36,6 +36,11 @@ _ALIASES: Mapping[str, str] = {
     "summary": "check",
     "memory": "inspect-memory",
     "draw": "plot",
+    "visualize": "plot",
+    "generate": "infer",
+    "sample": "infer",
+    "chat": "infer",
+    "finetune": "train",
     "configs": "show",
     "examples": "show",
     "explain": "help",
@@ -94,17 +99,34 @@ def _usage_errors(wants_json: bool) -> Iterator[None]:
     try:
         yield
     except _USAGE_ERROR as error:
+        # Typer validates by pydantic, whose prefix is no word for users.
+        error.message = error.message.replace("Value error, ", "")
+        if hasattr(error, "possibilities"):
+            _advise(error)
         if wants_json:
             command = "mxrun" if error.ctx is None else error.ctx.command_path
             json_errors.write_usage_error(error.format_message(), command, error.exit_code)
         raise
 
 
+def _advise(error: Any) -> None:
+    """Replace Typer's suggestions for an unknown option, which compare letters only (lr: runs)."""
+    from mxrun.commands.help import setting_hint
+
+    parameters = [] if error.ctx is None else error.ctx.command.params
+    options = [option for each in parameters for option in each.opts if option.startswith("--")]
+    error.possibilities = near_names(error.option_name, options)
+    takes_keys = any(each.name == "overrides" for each in parameters)
+    if not error.possibilities and takes_keys:
+        error.message += setting_hint(error.option_name)
+
+
 def suggestion(name: str, commands: Mapping[str, object]) -> str:
     """Return the suggestion for a command name that does not exist."""
     meant = _ALIASES.get(folded(name), "")
-    is_known = meant.split(" ")[0] in commands
-    near = [meant] if is_known else near_names(name, commands)
+    # `download` is `datasets fetch`, and within `datasets` it is `fetch`.
+    known = [each for each in (meant, meant.split(" ")[-1]) if each.split(" ")[0] in commands]
+    near = known[:1] or near_names(name, commands)
     if not near:
         return f"Commands: {', '.join(commands)}."
     return f"Did you mean {' or '.join(map(repr, near))}?"

@@ -11,6 +11,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_outputs, write_bytes
 from mxrun.base.flags import runs_folder
 from mxrun.config.bundled import find_config, is_config
+from mxrun.config.foreign_files import foreign_weights
 from mxrun.convert.onnx_model import OPSET, Array
 from mxrun.frontend import ModelDefinition
 from mxrun.session.onnx_export import initial_arrays
@@ -83,6 +84,14 @@ def convert(request: ConvertRequest) -> Converted:
 
     Raises UserError for operators without an ONNX form and for a file that cannot be written.
     """
+    if (other := foreign_weights(request.file)[0]) and request.file.suffix.lower() != ".onnx":
+        raise UserError(
+            Diagnostic(
+                f"{request.file} is named like {other}, but convert writes ONNX",
+                hint=f"name it {request.file.with_suffix('.onnx')}; the weights alone are in a "
+                "run's checkpoints, as safetensors",
+            )
+        )
     named = _named_source(request)
     if request.allow_plugins:
         trust_plugins(named, request.overrides)

@@ -9,6 +9,7 @@ from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import folded, nearest
 from mxrun.commands import docs, ops
+from mxrun.config.translate import key_elsewhere
 from mxrun.operator.foreign_names import elsewhere, missing
 from mxrun.operator.register import OPERATORS
 from mxrun.session.reference import LAYERS, ReferenceEntry, config_reference, find
@@ -86,6 +87,12 @@ def entry_report(entry: ReferenceEntry) -> Report:
         "entries": [_row(below) for below in entry.entries if not _is_operator(below)],
         "operators": [below.name for below in entry.entries if _is_operator(below)],
     }
+
+
+def setting_hint(option: str) -> str:
+    """Return the end of a message about an unknown option that is a key of configs; else empty."""
+    hint = key_elsewhere(option.lstrip("-").replace("-", "_"))
+    return f". Keys of the config are written KEY=VALUE, without --: {hint}" if hint else ""
 
 
 def _row(entry: ReferenceEntry) -> Report:

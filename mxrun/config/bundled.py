@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
+from mxrun.config.foreign_files import foreign_weights
 
 _PACKAGE = "mxrun.configs"
 _SUFFIX = ".yaml"
@@ -49,7 +50,8 @@ def find_config(name: str, otherwise: str = "") -> Path:
     bundled, stem = bundled_configs(), name.removesuffix(_SUFFIX)
     problem = f"{name} is a folder" if os.path.isdir(name) else f"there is no config {name!r}"
     saved = os.path.join(name, _SAVED)
-    hint = f"write {saved}" if os.path.isfile(saved) else nearest(Path(stem).name, bundled)
+    hint = f"write {saved}" if os.path.isfile(saved) else foreign_weights(name)[1]
+    hint = hint or nearest(Path(stem).name, bundled)
     raise UserError(
         Diagnostic(
             problem,

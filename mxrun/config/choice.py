@@ -52,4 +52,8 @@ def _hint(value: object) -> str:
     if len(value) == 1:
         (kind,) = value
         return f"name the parameter: {{{kind}: {{NAME: VALUE}}}}, as in {_EXAMPLES}"
-    return f"write one kind in each, with its parameters as its value, as in {_EXAMPLES}"
+    return (
+        f"write one kind in each, with its parameters as its value, as in {_EXAMPLES}; an override "
+        "of a key within adds to the config: replace the whole, as in "
+        "train.optimizer={adam: {lr: 1e-3}}"
+    )

@@ -21,7 +21,7 @@ _CONTEXT = re.compile(rf"({KIND_NAME})(?::([0-9]{{1,4}}))?", re.ASCII)
 AnyContext = Annotated[
     str,
     StringConstraints(pattern=f"^{_CONTEXT.pattern}$"),
-    Written("KIND or KIND:INDEX, such as cpu or gpu:1"),
+    Written("KIND or KIND:INDEX, such as cpu or cpu:1"),
 ]
 
 
@@ -62,5 +62,5 @@ def _require_distinct(contexts: str | tuple[str, ...]) -> str | tuple[str, ...]:
 AnyContexts = Annotated[
     AnyContext | tuple[AnyContext, ...],
     AfterValidator(_require_distinct),
-    Written("KIND or KIND:INDEX, such as cpu or gpu:1, or a list of devices of one kind"),
+    Written("KIND or KIND:INDEX, such as cpu or cpu:1, or a list of devices of one kind"),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from mxrun.base.errors import Diagnostic, SourceLocation
 
@@ -31,7 +32,20 @@ def _kind(what: str, beginning: bytes, hint: str, *endings: str) -> _FileFormat:
 
 
 _AS_DATA = "data belong in a config's data section, or are given to `mxrun infer RUN FILE`"
-_NOT_READ = "mxrun cannot read networks of other programs yet: write its layers as a config"
+_NOT_READ = (
+    "mxrun cannot read networks of other programs yet: write its layers as a config; "
+    "mxrun.load(CONFIG).parameters[NAME] = ARRAY sets its weights, and the model's save(FOLDER) "
+    "makes a folder for infer, evaluate, convert and train.start_from"
+)
+# By suffix, what holds weights of other programs.
+_WEIGHTS = {
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".torchscript"), "a PyTorch file"),
+    **dict.fromkeys((".h5", ".hdf5", ".keras"), "a Keras file"),
+    **dict.fromkeys((".tflite", ".pb"), "a TensorFlow file"),
+    ".safetensors": "a safetensors file",
+    ".params": "a file of MXNet parameters",
+    ".onnx": "an ONNX model",
+}
 # The first match is used: of formats with equal first bytes, those with a suffix are first.
 _KINDS = (
     _kind(
@@ -43,7 +57,7 @@ _KINDS = (
         "a safetensors file",
         rb".{6}\x00\x00\{\s*\"",
         "give the run's folder to use its parameters: mxrun infer RUN, or train.start_from in a "
-        "config",
+        "config; those of other programs: mxrun.load(CONFIG).parameters[NAME] = ARRAY",
     ),
     _kind("a NumPy archive (.npz)", rb"PK\x03\x04", _AS_DATA, ".npz"),
     _kind("a PyTorch file", rb"PK\x03\x04", _NOT_READ, ".pt", ".pth"),
@@ -55,7 +69,7 @@ _KINDS = (
     _kind("a GIF image", rb"GIF8", _AS_DATA),
     _kind("a gzip archive", rb"\x1f\x8b", "unpack it, and name the config within"),
     _kind("an HDF5 file", rb"\x89HDF\r\n", _NOT_READ),
-    _kind("a file of MXNet parameters", rb"\x12\x01\x00{6}", "no command reads this format yet"),
+    _kind("a file of MXNet parameters", rb"\x12\x01\x00{6}", _NOT_READ),
     _kind(
         "a pickled Python object",
         rb"\x80[\x02-\x05]",
@@ -64,6 +78,14 @@ _KINDS = (
 )
 # Keys of every symbol file that MXNet writes.
 _SYMBOL_KEYS = frozenset({"nodes", "arg_nodes", "heads"})
+
+
+def foreign_weights(name: str | PurePath) -> tuple[str, str]:
+    """Return the kind of file that the suffix of a path promises, if it is one of weights of
+    another program, and what to do with them; else empty texts.
+    """
+    what = _WEIGHTS.get(PurePath(name).suffix.lower(), "")
+    return what, what and _NOT_READ
 
 
 def foreign_file(content: bytes, shown: str) -> Diagnostic | None:

@@ -43,6 +43,17 @@ class Section(BaseModel):
     stand_ins: ClassVar[Mapping[str, object]] = {}
 
 
+def key_paths(model: type[Section], start: str = "") -> Iterator[str]:
+    """Yield the dotted paths of all keys within `model`; NAME stands for a name of the user's."""
+    for key in model.model_fields:
+        path, inner = f"{start}{key}", annotation_at(model, (key,))
+        yield path
+        if get_origin(inner) is dict:
+            path, inner = f"{path}.NAME", annotation_at(model, (key, ""))
+        if isinstance(inner, type) and issubclass(inner, Section):
+            yield from key_paths(inner, f"{path}.")
+
+
 def sections_in(model: type[Section]) -> Iterator[type[Section]]:
     """Yield the models of all sections within `model`, once per occurrence."""
     for key in model.model_fields:

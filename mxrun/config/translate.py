@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from pydantic import ValidationError
 
 from mxrun.base.errors import Diagnostic, SourceLocation
+from mxrun.base.foreign_names import keys_for, place_of
 from mxrun.base.validation import Path, Source, dotted, explain
 from mxrun.config.marked import SourceNode
-from mxrun.config.section import Section
+from mxrun.config.schema import Settings
+from mxrun.config.section import Section, key_paths
 
 
 def translate(
@@ -24,6 +26,22 @@ def translate(
     grammar: the keys at the top of the file that are no fields of `model`.
     """
     return explain(error, _SectionSource(model, tree, grammar), without)
+
+
+def key_elsewhere(key: str) -> str:
+    """Return a hint with the places in a config that have a `key`, or what does what it means in
+    another framework; empty if there are none.
+    """
+    if place := place_of(key):
+        return place
+    words, places = keys_for(key) or (key,), list(key_paths(Settings))
+    found = [
+        path
+        for word in words
+        for path in ([word] if word in (*keys_for(key), *places) else places)
+        if path == word or path.endswith(f".{word}")
+    ]
+    return f"did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 
 class _SectionSource(Source):
@@ -48,6 +66,9 @@ class _SectionSource(Source):
         # What pydantic validates is marked in parts, or changed by earlier validators.
         del given
         return self._tree.find(*path).plain()
+
+    def elsewhere(self, key: str) -> str:
+        return key_elsewhere(key)
 
     def known_keys(self, path: Path) -> Iterable[str]:
         return (*super().known_keys(path), *(() if path else self._grammar))

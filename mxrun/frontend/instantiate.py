@@ -11,6 +11,7 @@ from mxrun.base.params import check
 from mxrun.base.registry import Registry
 from mxrun.base.validation import Path
 from mxrun.config import Choice, SourceNode
+from mxrun.config.translate import key_elsewhere
 
 
 def instantiate(choice: Choice, registry: Registry[Any], diagnostics: Diagnostics) -> Any:
@@ -45,6 +46,10 @@ class ParameterPlaces:
         """Return the place of the key at `path`, or of its nearest existing parent."""
         found = self._find(path)
         return self.default if found is None else found.start
+
+    def elsewhere(self, key: str) -> str:
+        """Return where a config has the unknown `key`, or what does the same; else empty."""
+        return key_elsewhere(key)
 
     def _find(self, path: Path) -> SourceNode | None:
         if not path or path[0] not in self.parameters:

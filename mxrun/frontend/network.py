@@ -19,7 +19,14 @@ from mxrun.config import (
 )
 from mxrun.frontend.axes import Ranks, with_axes
 from mxrun.frontend.instantiate import ParameterPlaces
-from mxrun.frontend.network_checks import labels_as_data, missing_gradients, repeated_names
+from mxrun.frontend.network_checks import (
+    hidden_output,
+    labels_as_data,
+    missing_gradients,
+    repeated_names,
+    sharing_hint,
+    unread_layers,
+)
 from mxrun.frontend.recurrent import Outputs, no_such_output, wire_recurrent
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol
@@ -37,8 +44,6 @@ _COUNT = "num_args"
 _NUMBERED = re.compile(r"arg([0-9]{1,4})")
 # Number of spatial axes of an image.
 _USUAL_AXES = 2
-# Maximum number of outputs that a diagnostic lists individually.
-_MAX_NAMED_OUTPUTS = 8
 
 
 def wire(parsed: Parsed, diagnostics: Diagnostics) -> Symbol | None:
@@ -141,16 +146,8 @@ class _Wiring:
             if node not in reached and not node.is_variable
         }
         if len(self.diagnostics) == self.before:
-            self.diagnostics += (
-                Diagnostic(
-                    f"nothing reads the layer {name!r}",
-                    place=node.place,
-                    hint=f"remove it, or add it to network.outputs: [{name}, ...]",
-                )
-                for name, node in unread.items()
-                # The directions of a recurrence are reported by its own name.
-                if name.rpartition("/")[0] not in unread
-            )
+            last = self.parsed.layers[-1].name if self.parsed.layers else ""
+            self.diagnostics += unread_layers(unread, outputs, last)
         return Symbol([*heads, *map(NodeEntry, unread.values())])
 
     def _property(self, layer: LayerConfig) -> AnyProperty | None:
@@ -303,7 +300,8 @@ class _Wiring:
         given: Mapping[str, SourceNode],
     ) -> NodeEntry | None:
         if argument in given:
-            entry = self._reference(layer, argument, given[argument])
+            learned = position > 0 and argument not in prop.list_data_arguments()
+            entry = self._reference(layer, argument, given[argument], learned)
             if entry is not None and argument in prop.label_arguments:
                 return self._label(layer, argument, given[argument], entry)
             return entry
@@ -365,13 +363,18 @@ class _Wiring:
             place = self.parsed.key_place("network", "variables", name)
         return self.variables.setdefault(name, Node(name, place=place))
 
-    def _reference(self, layer: LayerConfig, argument: str, marked: SourceNode) -> NodeEntry | None:
+    def _reference(
+        self, layer: LayerConfig, argument: str, marked: SourceNode, learned: bool
+    ) -> NodeEntry | None:
         reference = marked.value
         if not isinstance(reference, str):
             text = f"{layer.operator} {layer.name!r}: {argument} takes the name of a layer"
-            self._problem(layer, text, marked.place, "a name", repr(marked.plain()))
+            fields = OPERATORS.get(layer.operator).parameter_type.model_fields
+            hint = f"no_{argument}: true leaves it out" if f"no_{argument}" in fields else ""
+            self._problem(layer, text, marked.place, "a name", repr(marked.plain()), hint)
             return None
-        return self.resolve(reference, layer.scope, marked.place, layer.chain, layer)
+        hint = sharing_hint(argument, reference, self.variables) if learned else ""
+        return self.resolve(reference, layer.scope, marked.place, layer.chain, layer, hint)
 
     def resolve(
         self,
@@ -380,15 +383,19 @@ class _Wiring:
         place: SourceLocation | None,
         chain: tuple[str, ...],
         layer: LayerConfig | None = None,
+        hint: str = "",
     ) -> NodeEntry | None:
-        """Return the entry of a reference: an output of a layer, an input, or a shared variable."""
+        """Return the entry of a reference: an output of a layer, an input, or a shared variable.
+
+        hint: advice if nothing has this or a similar name.
+        """
         found = self.names.resolve(reference, scope)
         if found is None and self._check_reserved(reference, place, chain):
             return None
         if found is None:
             if reference in self.variables or reference in self.declared:
                 return NodeEntry(self._variable(reference, place))
-            self.diagnostics.add(self._dangling(reference, place, chain, layer))
+            self.diagnostics.add(self._dangling(reference, place, chain, layer, hint))
             return None
         name, output = found
         if name not in self.nodes:
@@ -400,7 +407,7 @@ class _Wiring:
             given = self.outputs[name]
             self.diagnostics.add(no_such_output(name, output, given, place, chain))
         elif name not in self.outputs and (isinstance(output, str) or output >= visible):
-            self.diagnostics.add(_no_such_output(node, output, place, chain))
+            self.diagnostics.add(hidden_output(node, output, place, chain))
             return None
         return entry
 
@@ -424,6 +431,7 @@ class _Wiring:
         place: SourceLocation | None,
         chain: tuple[str, ...],
         layer: LayerConfig | None,
+        advice: str,
     ) -> Diagnostic:
         name = reference.split("[", maxsplit=1)[0].lstrip("/")
         before = ""
@@ -447,9 +455,11 @@ class _Wiring:
                 hint=f"move that layer up{before and f', or {before}'}",
                 chain=chain,
             )
-        known = [*self.names, *self.variables, *self.declared]
+        variables = [each for each in self.variables if each != SAMPLE_WEIGHT]
+        known = [*self.names, *variables, *self.declared]
         hint = removal_hint(reference, layer.scope if layer else "", self.parsed.removed)
-        hint = hint or self.suggestions.nearest(name, known) or f"known here: {listed(known)}"
+        hint = hint or self.suggestions.nearest(name, known) or advice
+        hint = hint or f"known here: {listed(known)}"
         return Diagnostic(
             f"nothing is named {reference!r}",
             place,
@@ -469,21 +479,6 @@ class _Wiring:
         hint: str = "",
     ) -> None:
         self.diagnostics.add(Diagnostic(text, place, expected, got, hint, layer.chain))
-
-
-def _no_such_output(
-    node: Node, index: int | str, place: SourceLocation | None, chain: tuple[str, ...]
-) -> Diagnostic:
-    """Describe why output `index` of a node cannot be wired."""
-    visible = 1 if node.prop is None else node.prop.num_visible_outputs
-    names = [f"{node.name}[{position}]" for position in range(min(visible, _MAX_NAMED_OUTPUTS))]
-    if visible > _MAX_NAMED_OUTPUTS:
-        names[1:] = ["...", f"{node.name}[{visible - 1}]"]
-    text = f"{node.name!r} has no output {index}"
-    if node.prop is not None and isinstance(index, int) and index < node.num_outputs:
-        text = f"output {index} of {node.name!r}, {node.prop.list_outputs()[index]!r}, is hidden"
-    expected = f"{visible} output{'s' if visible > 1 else ''}: {', '.join(names)}"
-    return Diagnostic(text, place, expected, f"output {index}", chain=chain)
 
 
 def _numbered(layer: LayerConfig) -> dict[str, int]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from mxrun.base.errors import Diagnostic, SourceLocation
 from mxrun.frontend.model import is_loss
 from mxrun.graph.node import Node, topological
+
+# Maximum number of outputs that a diagnostic lists individually.
+_MAX_NAMED_OUTPUTS = 8
 
 
 def repeated_names(
@@ -33,7 +36,7 @@ def repeated_names(
 def labels_as_data(nodes: Collection[Node], inputs: Collection[str]) -> Iterator[Diagnostic]:
     """Yield a diagnostic for each class label that a layer reads as data.
 
-    Regression targets are permitted.
+    Regression targets are permitted, and arguments that are indices, such as those of pick.
     """
     labels: set[Node] = set()
     others: list[tuple[Node, Node]] = []
@@ -43,10 +46,11 @@ def labels_as_data(nodes: Collection[Node], inputs: Collection[str]) -> Iterator
         names, outputs = node.prop.list_arguments(), node.prop.list_outputs()
         types, _ = node.prop.infer_type([None] * len(names), [None] * len(outputs))
         for name, dtype, entry in zip(names, types, node.argument_entries(), strict=True):
-            if name not in node.prop.label_arguments:
+            if name in node.prop.label_arguments:
+                if dtype != "float32":
+                    labels.add(entry.node)
+            elif dtype != "int32":
                 others.append((entry.node, node))
-            elif dtype != "float32":
-                labels.add(entry.node)
     for read, reader in others:
         if read in labels and read.name in inputs:
             yield Diagnostic(
@@ -54,7 +58,8 @@ def labels_as_data(nodes: Collection[Node], inputs: Collection[str]) -> Iterator
                 place=reader.place,
                 expected="an input that is not a label",
                 got=read.name,
-                hint="a layer reads the layer before it, the first one the first input",
+                hint="a layer reads the layer before it, the first one the first input; labels are "
+                "class numbers, which one_hot, Embedding and pick read as such",
             )
 
 
@@ -80,6 +85,54 @@ def missing_gradients(nodes: Collection[Node]) -> Iterator[Diagnostic]:
                 expected="a loss after it that reads its output",
                 hint="leave out_grad out: a loss at the end computes its own gradient",
             )
+
+
+def unread_layers(
+    unread: Mapping[str, Node], outputs: Sequence[str], last: str
+) -> Iterator[Diagnostic]:
+    """Yield a diagnostic for each layer that nothing reads.
+
+    outputs: those that the config lists; without any the layer named `last` is the output.
+    """
+    ends = ", ".join(outputs or (last,))
+    for name, node in unread.items():
+        # The directions of a recurrence are reported by its own name.
+        if name.rpartition("/")[0] not in unread:
+            yield Diagnostic(
+                f"nothing reads the layer {name!r}",
+                place=node.place,
+                expected=f"a layer that reads {name!r}, or its name in network.outputs",
+                got=f"outputs: [{ends}]" + ("" if outputs else ", by default the last layer"),
+                hint=f"write network.outputs: [{name}, {ends}] for one more output or loss, or "
+                "remove the layer",
+            )
+
+
+def sharing_hint(argument: str, given: str, variables: Iterable[str]) -> str:
+    """Return how to name a learned argument, for one that is `given` an unknown name.
+
+    variables: names of the learned tensors of the layers before.
+    """
+    like = next((each for each in variables if each.endswith(f"_{argument}")), f"fc1_{argument}")
+    return (
+        f"to share the {argument} of another layer, write its name, such as {like}; a variable "
+        f"with a name of its own is declared: network.variables: {{{given}: {{}}}}"
+    )
+
+
+def hidden_output(
+    node: Node, index: int | str, place: SourceLocation | None, chain: tuple[str, ...]
+) -> Diagnostic:
+    """Describe why output `index` of a node cannot be wired."""
+    visible = 1 if node.prop is None else node.prop.num_visible_outputs
+    names = [f"{node.name}[{position}]" for position in range(min(visible, _MAX_NAMED_OUTPUTS))]
+    if visible > _MAX_NAMED_OUTPUTS:
+        names[1:] = ["...", f"{node.name}[{visible - 1}]"]
+    text = f"{node.name!r} has no output {index}"
+    if node.prop is not None and isinstance(index, int) and index < node.num_outputs:
+        text = f"output {index} of {node.name!r}, {node.prop.list_outputs()[index]!r}, is hidden"
+    expected = f"{visible} output{'s' if visible > 1 else ''}: {', '.join(names)}"
+    return Diagnostic(text, place, expected, f"output {index}", chain=chain)
 
 
 def _described(node: Node) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,6 +25,9 @@ from mxrun.train.metric import METRICS, config_forms, default_metrics, supported
 from mxrun.train.metric_kind import MetricKind
 from mxrun.train.optimizer import Multipliers, update_rules
 from mxrun.train.schedule import SCHEDULES, Plateau, Schedule
+
+# Beginning of the names of evaluation's figures in other frameworks.
+_EVALUATED = re.compile(r"^(val|valid|validation|eval|test)[_./]")
 
 
 @dataclass(frozen=True)
@@ -180,6 +184,9 @@ def _watch(
         if metric is not None and metric != "loss" and metric not in known:
             names = ["loss", *known]
             problem, hint = f"nothing measures {metric!r}", "add it to train.metrics"
+            measure = _EVALUATED.sub("", metric)
+            if measure in names:
+                hint = f"write {measure}: it is measured on data.eval"
             if metric in measured:
                 problem, hint = f"{metric!r} is a table, not a number", ""
             diagnostics.add(

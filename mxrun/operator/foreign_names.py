@@ -209,6 +209,7 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "embeddingdim": ("output_dim",),
     **dict.fromkeys(("nhead", "heads", "nheads"), ("num_heads",)),
     "iscausal": ("causal: true",),
+    "usebias": ("no_bias: true",),
 }
 _MISSING: Mapping[str, str] = {
     "additiveattention": "additive attention",

@@ -14,6 +14,7 @@ from typing import Any
 from mxrun.base.child_python import run_code
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.base.foreign_names import hint_for
 from mxrun.base.near_names import nearest
 from mxrun.peers.process import HelperProcess, worker_command
 from mxrun.peers.wire import Array, group, prefixed
@@ -113,7 +114,7 @@ def find(names: Sequence[str], pythons: Mapping[str, str]) -> tuple[InstalledBas
         Diagnostic(
             f"unknown baseline {name!r}",
             expected=", ".join(KINDS),
-            hint=nearest(name, KINDS),
+            hint=hint_for("baseline", name) or nearest(name, KINDS),
         )
         for name in (*names, *(name for name in pythons if name not in packages))
         if name not in KINDS

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.errors import Diagnostic
+from mxrun.base.foreign_names import hint_for
 from mxrun.base.near_names import nearest
 from mxrun.codegen.interpreted import interpreted
 from mxrun.config import Parsed, RunConfig
@@ -14,6 +15,8 @@ from mxrun.device import registry
 from mxrun.device.interface import Device
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.contexts import mixing_layers
+
+_OWN_DEVICE = "the key `plugins` names the file of a device of your own"
 
 
 def kind_of(config: RunConfig) -> type[Device]:
@@ -68,9 +71,7 @@ def with_device_checked(parsed: Parsed) -> Parsed:
     for number, (kind, index) in enumerate(parsed.devices):
         if kind not in known:
             problem = f"there is no kind of device {kind!r}"
-            hint = (
-                nearest(kind, known) or "the key `plugins` names the file of a device of your own"
-            )
+            hint = hint_for("device", kind) or nearest(kind, known) or _OWN_DEVICE
             parsed = parsed.with_problem(_missing(parsed, number, problem, hint))
             continue
         count = registry.device_kind(kind).count()

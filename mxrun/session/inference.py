@@ -411,7 +411,7 @@ def _source(
         opened = open_part(trained, DataPart(request.split, settings=request.settings))
         metrics = built.training.metrics if request.measured else None
         return DatasetSource(built, opened.dataset, metrics, opened.notes, path=opened.path)
-    names = " and ".join(map(repr, (*data, *labels)))
+    names = " and ".join(map(repr, labels or data))
     if request.arrays is not None and not labels:
         return ArraySource(built, named_arrays(request.arrays, data), trained.checkpoint.manifest)
     if labels:

@@ -10,6 +10,8 @@ from pathlib import Path
 from mxrun.base.array_file import Arrays
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.config import Overrides, Parsed
+from mxrun.config.bundled import is_config
+from mxrun.config.foreign_files import foreign_weights
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.graph import MemoryClass
@@ -240,22 +242,29 @@ def _described(checkpoint: Checkpoint, averages: bool) -> str:
     return f"{text}, moving averages of its weights" if averages else text
 
 
-def _no_run(path: Path, run: Path) -> UserError:
-    if run != path:
-        problem = f"{path} is a checkpoint, but its run's {run / CONFIG_FILE} is not there"
-        return UserError(Diagnostic(problem, hint="keep checkpoints in their run's folder"))
-    got = "a file" if os.path.exists(path) else "nothing is there"
+def not_a_run(path: Path, problem: str, hint: str) -> Diagnostic:
+    """Return the diagnostic for a path given in place of a run; `hint` unless it is foreign."""
+    kind, advice = foreign_weights(path)
+    got = (kind or "a file") if os.path.exists(path) else "nothing is there"
     try:
-        os.stat(run / CONFIG_FILE)
+        os.stat(path / CONFIG_FILE)
     except PermissionError:
         got = "permission denied"
     except OSError:
         got = "a folder without it" if os.path.isdir(path) else got
-    return UserError(
-        Diagnostic(
-            f"{path} is not a run",
-            expected=f"a run's folder, which holds {CONFIG_FILE}, or one of its checkpoints",
-            got=got,
-            hint="`mxrun runs` lists runs, `mxrun train CONFIG` makes one",
-        )
+    return Diagnostic(
+        problem,
+        expected=f"a run's folder, which holds {CONFIG_FILE}, or one of its checkpoints",
+        got=got,
+        hint=advice or hint,
     )
+
+
+def _no_run(path: Path, run: Path) -> UserError:
+    if run != path:
+        problem = f"{path} is a checkpoint, but its run's {run / CONFIG_FILE} is not there"
+        return UserError(Diagnostic(problem, hint="keep checkpoints in their run's folder"))
+    hint = "`mxrun runs` lists runs, `mxrun train CONFIG` makes one"
+    if is_config(str(path)):
+        hint = f"{path} is a config: `mxrun train {path}` makes a run of it"
+    return UserError(not_a_run(path, f"{path} is not a run", hint))

@@ -18,7 +18,7 @@ from mxrun.base.patterns import PatternTable
 from mxrun.config import PATHLESS, StartFrom
 from mxrun.frontend import ModelDefinition
 from mxrun.session.synthetic_data import synthetic_notes
-from mxrun.session.trained_model import averages, select_checkpoint
+from mxrun.session.trained_model import averages, not_a_run, select_checkpoint
 from mxrun.train.checkpoint import Checkpoint, StartedFrom
 from mxrun.train.run_directory import is_run
 
@@ -165,15 +165,18 @@ def _unmatched(patterns: Sequence[str], matching: Mapping[str, Sequence[str]]) -
 def _checkpoint(built: ModelDefinition, section: StartFrom, runs: Path) -> Checkpoint:
     places = _places(built.config.place("train", "start_from", "run"), section.run, runs)
     path = next(filter(is_run, places), None)
+    if path is None:
+        looked = f"looked in {listed([os.path.abspath(each) for each in places])}"
+        there = next(filter(os.path.exists, places), places[0])
+        problem = not_a_run(there, f"train.start_from: {section.run} is not a run", looked)
+        raise UserError(replace(problem, place=built.config.place("train", "start_from", "run")))
     try:
-        found = select_checkpoint(path or Path(section.run), section.checkpoint)
+        found = select_checkpoint(path, section.checkpoint)
     except UserError as error:
         key = "run" if section.checkpoint is None else "checkpoint"
         place = built.config.place("train", "start_from", key)
-        looked = f"looked in {listed([os.path.abspath(each) for each in places])}"
         raise UserError(
-            replace(problem, place=problem.place or place, hint=problem.hint if path else looked)
-            for problem in error.diagnostics
+            replace(problem, place=problem.place or place) for problem in error.diagnostics
         ) from error
     assert found.checkpoint is not None
     return found.checkpoint

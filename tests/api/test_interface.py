@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -38,6 +39,39 @@ def test_the_stub_has_the_names_of_the_package() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'lod'"):
         mxrun.lod  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("gpu", "mxrun has no GPU backend yet; the context cpu, the default, uses all cores"),
+        ("mod", "mxrun.load(CONFIG) gives a model with fit, evaluate and predict"),
+        ("Module", "mxrun.load(CONFIG) gives a model with fit, evaluate and predict"),
+        ("gluon", "layers are written in a config's network section"),
+        ("io", "records are read as a config's data section says"),
+        ("metric", "train.metrics in a config"),
+        ("lr_scheduler", "train.schedule in a config"),
+        ("np", "arrays and operators on them are in mxrun.nd"),
+        ("lod", "did you mean 'load'?"),
+    ],
+)
+def test_a_name_of_another_framework_is_answered(name: str, hint: str) -> None:
+    # In a process: Python adds suggestions of its own to an uncaught error.
+    done = subprocess.run(
+        [sys.executable, "-c", f"import mxrun as mx; mx.{name}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"AttributeError: module 'mxrun' has no attribute {name!r}: {hint}")
+    assert "Did you mean" not in last
+
+
+def test_operators_of_another_framework_are_answered_alike() -> None:
+    for module in (mxrun.nd, mxrun.sym):
+        with pytest.raises(AttributeError, match=r"(?s)'Dense'.*mxrun calls it FullyConnected"):
+            module.Dense  # noqa: B018
 
 
 def test_the_import_loads_nothing_else() -> None:

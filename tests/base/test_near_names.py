@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from mxrun.base.errors import MAX_SHOWN, Diagnostic, UserError
-from mxrun.base.near_names import Suggestions, edit_distance, listed, near_names
+from mxrun.base.near_names import Suggestions, edit_distance, listed, near_names, nearest
 from mxrun.base.patterns import PatternTable
 
 KNOWN = ("BatchNorm", "Convolution", "LRN", "norm", "floor", "relu", "LeakyReLU", "batch_dot")
@@ -23,6 +23,10 @@ KNOWN = ("BatchNorm", "Convolution", "LRN", "norm", "floor", "relu", "LeakyReLU"
         ("conv", ["Convolution"]),
         ("rleu", ["relu"]),
         ("RNN", []),
+        ("LRM", []),
+        ("NLR", []),
+        ("LNR", ["LRN"]),
+        ("LRNN", ["LRN"]),
         ("LayerNorm", []),
         ("Foo", []),
         ("", []),
@@ -41,6 +45,24 @@ def test_edit_distance(left: str, right: str, distance: int) -> None:
     assert edit_distance(left, right, 3) == distance
     assert edit_distance(right, left, 3) == distance
     assert edit_distance(left, right, 0) == min(distance, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("gpu", "cpu"), ("lag", "log"), ("lag", "nag"), ("np", "nd"), ("lr", "wd"), ("fc9", "fc1")],
+)
+def test_short_names_that_share_few_letters_are_not_near(name: str, known: str) -> None:
+    assert near_names(name, [known]) == near_names(known, [name]) == []
+
+
+@pytest.mark.parametrize(("name", "known"), [("fcc", "fc"), ("sdg", "sgd"), ("adm", "adam")])
+def test_short_names_with_a_letter_too_many_or_swapped_are_near(name: str, known: str) -> None:
+    assert near_names(name, [known]) == [known]
+
+
+def test_a_colon_without_a_space_is_named() -> None:
+    assert nearest("lr:0.1", ["lr", "wd"]) == "write a space after the colon: lr: 0.1"
+    assert nearest("lr:0.1", ["wd"]) == ""
 
 
 def test_long_lists_of_names_are_cut() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
@@ -24,6 +26,18 @@ def message_of(*arguments: str) -> str:
         ("export net.yaml", ["No such command 'export'", "Did you mean 'convert'?"]),
         ("inspect net.yaml", ["Did you mean 'inspect-memory'?"]),
         ("eval runs/a", ["Did you mean 'evaluate'?"]),
+        ("generate runs/a", ["Did you mean 'infer'?"]),
+        ("datasets download mnist", ["No such command 'download'. Did you mean 'fetch'?"]),
+        ("convert digits_lenet -o a.onnx --to torch", ["'--to': 'torch' is not one of 'onnx'"]),
+        ("bench digits_lenet --phase test", ["'--phase': 'test' is not one of 'train', 'infer'"]),
+        ("train digits_lenet --epochs 5", ["KEY=VALUE, without --: did you mean 'train.epochs'?"]),
+        ("train digits_lenet --threads 5", ["without --: did you mean 'threads'?"]),
+        ("train digits_lenet --lr 5", ["without --: lr is a parameter of the optimizer"]),
+        ("train digits_lenet --gpu", ["mxrun has no GPU backend yet"]),
+        ("train digits_lenet --resum", ["No such option: --resum (Possible options: --resume)"]),
+        ("train digits_lenet --foo", ["Error: No such option: --foo"]),
+        ("bench digits_lenet --against pytorch", ["mxrun calls it torch"]),
+        ("evaluate digits_lenet", ["digits_lenet is a config: `mxrun train digits_lenet` makes"]),
         ("xyzzy", ["No such command 'xyzzy'. Commands: init, train, evaluate, infer,"]),
         ("infer", ["Missing argument 'RUN'"]),
         ("infer runs/a", ["nothing to run on", "images/", "--split eval"]),
@@ -66,3 +80,57 @@ def test_each_mistake_has_its_own_answer(arguments: str, texts: list[str]) -> No
     found = message_of(*arguments.split())
     for text in texts:
         assert text in found
+    assert "Value error" not in found
+
+
+# Beginnings of files with weights of other programs.
+WEIGHTS = {
+    ".pt": b"PK\3\4",
+    ".PTH": b"PK\3\4",
+    ".h5": b"\x89HDF\r\n\x1a\n",
+    ".params": b"\x12\x01\0\0\0\0\0\0",
+    ".onnx": b"\x08\x07\x12\0",
+    ".safetensors": b'\x0a\0\0\0\0\0\0\0{"a": {}}',
+}
+
+
+@pytest.mark.parametrize("suffix", WEIGHTS)
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("train FILE", "FILE"),
+        ("check FILE", "FILE"),
+        ("convert FILE -o a.onnx", "FILE"),
+        ("evaluate FILE", "FILE is not a run"),
+        ("infer FILE a.png", "FILE is not a run"),
+        (
+            "train digits_lenet train.start_from.run=FILE",
+            "<command line>:1:22: train.start_from: FILE is not a run",
+        ),
+    ],
+)
+def test_weights_of_other_programs_are_answered_with_what_works(
+    command: str,
+    problem: str,
+    is_there: bool,
+    suffix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = f"net{suffix}"
+    if is_there:
+        Path(file).write_bytes(WEIGHTS[suffix])
+    found = message_of(*command.replace("FILE", file).split())
+    assert problem.replace("FILE", file) in found
+    assert "mxrun.load(CONFIG).parameters[NAME] = ARRAY" in found
+    assert not is_there or "nothing is there" not in found
+
+
+@pytest.mark.parametrize("name", ["a.pt", "a.pth", "a.h5", "a.safetensors"])
+def test_convert_names_no_file_like_one_of_another_format(name: str, tmp_path: Path) -> None:
+    found = message_of("convert", "digits_lenet", "-o", str(tmp_path / name))
+    assert "but convert writes ONNX" in found
+    assert "name it " in found
+    assert not [*tmp_path.iterdir()]

@@ -77,7 +77,7 @@ jobs:
         "jobs.yaml:12:5: the job 'three' has nothing to run | expected: either run or python | "
         "got: neither",
         "jobs.yaml:13:13: jobs[2].writes cannot be 'd' | expected: [text of at least 1 character, "
-        "...] | got: 'd' (text)",
+        "...] | got: 'd' (text) | hint: write [d]",
     ]
 
 

@@ -57,6 +57,16 @@ def test_E6_a_device_that_is_not_there_is_refused_at_its_place(
     assert "did you mean 'reference'?" in refused_at(tmp_path, command)
 
 
+@pytest.mark.parametrize("context", ["gpu", "gpu:0", "cuda", "cuda:1", "mps"])
+def test_a_gpu_is_refused_with_what_there_is(tmp_path: Path, context: str) -> None:
+    written(tmp_path, context)
+    text = refused_at(tmp_path, "check")
+    assert (
+        "hint: mxrun has no GPU backend yet; the context cpu, the default, uses all cores" in text
+    )
+    assert "did you mean" not in text
+
+
 def test_E6_other_problems_are_reported_too(tmp_path: Path) -> None:
     written(tmp_path, "cpu:9999")
     text = refused(

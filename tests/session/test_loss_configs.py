@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from training import metrics, run_training
+
+import mxrun
+from mxrun import library
+from mxrun.base.tensor import TensorSpec
+from mxrun.io.dataset.fields import Field
+from mxrun.io.dataset.request import open_datasets, request_dataset
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -70,3 +78,47 @@ def test_a_regression_learns_and_padding_has_no_part_in_its_loss(operator: str) 
     padded, whole, trained = losses
     assert padded == pytest.approx(whole, rel=1e-5)
     assert trained < 0.98 * padded
+
+
+PICKED = """\
+name: picked
+network:
+  inputs: {data: [1, 8, 8], label: []}
+  outputs: [cls, loss]
+  layers:
+    - FullyConnected: {name: fc, num_hidden: 10}
+    - SoftmaxOutput: {name: cls, label: label}
+    - pick: {name: right, index: label}
+    - negative
+    - MakeLoss: {name: loss}
+data:
+  batch_size: 100
+  train: {dataset: digits, split: train}
+  eval: {dataset: digits, split: test}
+train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}, metrics: []}
+"""
+
+
+@pytest.fixture
+def held_out() -> Mapping[str, Field]:
+    """Fields of the test split of digits, pixels from 0 to 16."""
+    library.load()
+    inputs = {"data": TensorSpec((1, 8, 8)), "label": TensorSpec((), "int32")}
+    return open_datasets({"eval": request_dataset("digits", {}, "test")}, inputs)["eval"].fields
+
+
+def test_a_label_is_read_as_an_index_beside_a_loss_that_has_it_as_label(
+    held_out: Mapping[str, Field],
+) -> None:
+    """Of both losses, the mean over the records that NumPy finds with the trained weights."""
+    Path("net.yaml").write_text(PICKED)
+    run_training()
+    measured = metrics("picked")[-1]["eval"]["loss"]
+    parameters = mxrun.load("runs/picked").parameters
+    weight, bias = (parameters[f"fc_{name}"].astype(np.float64) for name in ("weight", "bias"))
+    images, labels = (held_out[name].records for name in ("data", "label"))
+    scores = images.reshape(len(images), -1) / 16 @ weight.T + bias
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    chances = powers / powers.sum(1, keepdims=True)
+    right = chances[np.arange(len(labels)), labels]
+    assert measured == pytest.approx(-np.log(right).mean() - right.mean(), rel=1e-5)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from mxrun.base.errors import UserError
 from mxrun.graph.attributes import AttrScope
 from mxrun.graph.naming_scopes import NameManager, Prefix
 from mxrun.imperative.calls.functions import public_names
@@ -59,9 +60,11 @@ def describe_operator(name: str) -> OperatorSignature:
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    if name not in OPERATORS or OPERATORS.get(name).is_internal:
-        raise AttributeError(f"mxrun.sym has no operator {name!r}")
-    return operator_function(name)
+    try:
+        return operator_function(name)
+    except UserError as error:
+        # AttributeError for `hasattr`.
+        raise AttributeError(f"module 'mxrun.sym' has no attribute {name!r}: {error}") from None
 
 
 def __dir__() -> list[str]:

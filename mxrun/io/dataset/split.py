@@ -212,6 +212,11 @@ class OptionPlaces:
         """Return the place of an option."""
         return self.place(path)
 
+    def elsewhere(self, key: str) -> str:
+        """Return nothing: these options are of no config that could have the key elsewhere."""
+        del key
+        return ""
+
 
 def parse_split(
     value: object, known: Sequence[str], usual: str, places: Places
