@@ -199,7 +199,7 @@ class _Problem:
             return _missing(path, field, details["input"], source)
         if self.is_key:
             name = f"{source.name(path[:-1])} cannot have the key {brief(path[-1])}"
-            hint = _hint(details, path[-1])
+            hint = _hint(details, path[-1], field)
             return Diagnostic(name, source.key_place(path), _expected(details, field), hint=hint)
         value = source.value(path, details["input"])
         got, place = describe_value(value), source.place(path)
@@ -209,7 +209,7 @@ class _Problem:
         hint = details.get("ctx", {}).get("hint") or source.hint(kind, path, value)
         expected = _expected(details, field)
         problem = source.problem(path, value)
-        return Diagnostic(problem, place, expected, got, hint or _hint(details, value))
+        return Diagnostic(problem, place, expected, got, hint or _hint(details, value, field))
 
 
 def _is_of_key(details: ErrorDetails) -> bool:
@@ -265,14 +265,15 @@ def _expected(details: ErrorDetails, field: FieldInfo | None) -> str:
     return _with_example(field) if details["type"] in _NO_MAPPING else describe_field(field)
 
 
-def _hint(details: ErrorDetails, value: object) -> str:
+def _hint(details: ErrorDetails, value: object, field: FieldInfo | None) -> str:
     """Return how to write a value that is nearly right; empty for others."""
     kind = details["type"]
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", details["ctx"]["expected"])
         return choice_hint(str(value), choices) or nearest(str(value), choices)
-    if kind == "tuple_type" and isinstance(value, (str, int, float)):
-        return f"write [{flow(value)}]"
+    if kind == "tuple_type" and field is not None and isinstance(value, (str, int, float)):
+        has_numbers = _without_none(_inside(_without_none(field.annotation), 0)) in (int, float)
+        return f"write [{flow(value)}]" if has_numbers != isinstance(value, str) else ""
     if (
         kind == "int_type"
         and isinstance(value, float)

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from mxrun.base.errors import Diagnostic, SourceLocation
 from mxrun.base.foreign_names import keys_for, place_of
+from mxrun.base.near_names import near_names
 from mxrun.base.validation import Path, Source, dotted, explain
 from mxrun.config.marked import SourceNode
 from mxrun.config.schema import Settings
@@ -41,6 +42,9 @@ def key_elsewhere(key: str) -> str:
         for path in ([word] if word in (*keys_for(key), *places) else places)
         if path == word or path.endswith(f".{word}")
     ]
+    if not found:
+        near = near_names(key, (path.rpartition(".")[2] for path in places))
+        found = [path for path in places if path.rpartition(".")[2] in near[:1]]
     return f"did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 

@@ -48,7 +48,7 @@ def foreign_parameter(name: str, known: Collection[str]) -> str:
     """
     forms = _PARAMETERS.get(folded(name), ())
     form = next((each for each in forms if each.partition(":")[0] in known), None)
-    return f"mxrun calls it {form}" if form else ""
+    return f"mxrun calls it {form}" if form else _NO_PARAMETERS.get(folded(name), "")
 
 
 _LABEL = "label: label"
@@ -209,7 +209,25 @@ _PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "embeddingdim": ("output_dim",),
     **dict.fromkeys(("nhead", "heads", "nheads"), ("num_heads",)),
     "iscausal": ("causal: true",),
-    "usebias": ("no_bias: true",),
+}
+# By folded name: what to do about a parameter that no operator needs.
+_NO_PARAMETERS: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("inchannels", "infeatures", "numfeatures", "inputshape", "inputsize", "inputdim"),
+        "leave it out: it follows from the layer's input",
+    ),
+    **dict.fromkeys(
+        ("inplace", "trackrunningstats", "device", "training"),
+        "leave it out: mxrun decides it for the whole network",
+    ),
+    "affine": "fix_gamma: false trains the factors, too",
+    "usebias": "no_bias: true leaves the bias out",
+    "activation": "a layer of its own behind this one: Activation: {act_type: relu}",
+    **dict.fromkeys(
+        ("kernelregularizer", "weightdecay"),
+        "the optimizer's wd: train.optimizer: {sgd: {wd: 1e-4}}",
+    ),
+    **dict.fromkeys(("kernelinitializer", "biasinitializer"), "network.variables.NAME.init"),
 }
 _MISSING: Mapping[str, str] = {
     "additiveattention": "additive attention",

@@ -101,6 +101,10 @@ def test_every_counterpart_is_a_layer_as_it_is_written() -> None:
         ("RNN", "batch_first", "mxrun calls it layout: NTC"),
         ("FullyConnected", "out_features", "mxrun calls it num_hidden"),
         ("FullyConnected", "padding", ""),
+        ("FullyConnected", "in_features", "leave it out: it follows from the layer's input"),
+        ("Embedding", "num_embeddings", "mxrun calls it input_dim"),
+        ("FullyConnected", "use_bias", "no_bias: true leaves the bias out"),
+        ("BatchNorm", "affine", "fix_gamma: false trains the factors, too"),
     ],
 )
 def test_a_parameter_is_answered_with_ours_if_the_operator_has_it(
@@ -129,6 +133,16 @@ def test_no_name_is_a_single_letter() -> None:
     ]
     assert len(tables) >= 4
     assert [key for table in tables for key in table if len(str(key)) < 2] == []
+
+
+def test_no_operator_has_a_parameter_that_is_to_be_left_out() -> None:
+    fields = {
+        folded(field)
+        for name in OPERATORS.names()
+        for field in OPERATORS.get(name).parameter_type.model_fields
+    }
+    # These two are parameters of some operators, and left out of the others.
+    assert fields & set(foreign_names._NO_PARAMETERS) <= {"inputdim", "inputsize"}
 
 
 def test_no_name_is_both_ours_and_missing() -> None:
