@@ -123,8 +123,7 @@ def _file_digest(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-@once
-def _machine() -> str:
+def _machine_now() -> str:
     """Return a text of everything except the function that determines compiled bytes."""
     import llvmlite.binding as llvm
 
@@ -140,3 +139,6 @@ def _machine() -> str:
         platform.python_version(),
     )
     return " ".join((translation, *versions, llvm.get_host_cpu_name(), features))
+
+
+_machine = once(_machine_now)

@@ -367,4 +367,4 @@ def test_check_counts_frozen_parameters(tmp_path: Path) -> None:
     assert report["frozen"] == 16 * 9 + 16
     assert report["trainable"] + report["frozen"] == report["parameters"]
     shown = succeeded(mxrun("check", "digits_lenet", frozen, cwd=tmp_path)).stdout
-    assert shown.endswith(f"{report['trainable']:,} trainable, 160 frozen\n")
+    assert f"\n{report['trainable']:,} trainable, 160 frozen\n" in shown

@@ -239,6 +239,6 @@ def test_a_run_that_is_being_written_is_running(tmp_path: Path) -> None:
 
 def test_a_name_with_line_breaks_stays_in_its_row(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "first", tmp_path / "one\ntwo\tthree")
-    lines = succeeded(mxrun("runs", str(tmp_path))).stdout.splitlines()
+    lines = succeeded(mxrun("runs", "--runs", str(tmp_path))).stdout.splitlines()
     assert sum("one\\ntwo\\tthree" in line for line in lines) == 1
     assert not [line for line in lines if line.startswith("two")]

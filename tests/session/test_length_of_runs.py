@@ -152,7 +152,7 @@ def test_steps_and_epochs_have_one_line_each_and_one_heading() -> None:
     ]
     plain: list[str] = []
     run_training(*steps, observer=EpochLines(plain.append), existing="overwrite")
-    assert [line.split()[3] for line in plain[1:]] == ["5", "10", "15", "20"]
+    assert [line.split()[3] for line in plain[2:]] == ["5", "10", "15", "20"]
     assert [record["step"] for record in records()] == [5, 10, 10, 15, 20, 20]
 
 

@@ -102,9 +102,10 @@ def test_every_command_on_a_run_says_that_its_data_were_synthetic(
     Path("some.csv").write_text("".join(f"{n},{n + 1},0,1,{n % 3}\n" for n in range(12)))
     config = net(empty_folder, "dataset: csv, label: 4")
     summary = run_training(config=config, observer=EpochLines(print))
-    note, start, *epochs = capsys.readouterr().out.splitlines()
+    note, start, values, *epochs = capsys.readouterr().out.splitlines()
     assert NO_PATH in note
     assert start.endswith(", synthetic data")
+    assert values == "data: numbers as they are"
     assert len(epochs) == 2
     assert all("(synthetic data)" in line for line in epochs)
     assert "synthetic data" in printed(train_table(summary), width=80)
