@@ -80,6 +80,7 @@ def test_the_fixture_detects_imports_of_the_working_folder(hostile: Path) -> Non
     assert "json" in executed(hostile)
 
 
+@pytest.mark.full
 def test_processes_of_transforms_import_nothing_of_the_working_folder(hostile: Path) -> None:
     Path("own.py").write_text(TRANSFORM)
     Path("rows.csv").write_text("".join(f"{i},1,2,3,{i % 2}\n" for i in range(12)))
@@ -118,6 +119,7 @@ def test_looking_for_a_peer_and_its_process_import_nothing_of_the_working_folder
     assert not executed(hostile)
 
 
+@pytest.mark.full
 def test_the_module_as_a_command_imports_nothing_of_the_working_folder(empty_folder: Path) -> None:
     # Imported by the interpreter itself before mxrun: runpy, pkgutil and what they import.
     for name in ("json", "typer", "numpy", "yaml"):

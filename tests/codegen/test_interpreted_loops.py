@@ -195,6 +195,7 @@ def host_loops() -> Iterator[str]:
                     yield ast.unparse(node.args[0]).rpartition(".")[2]
 
 
+@pytest.mark.full
 def test_every_host_loop_has_a_case() -> None:
     assert set(host_loops()) == CASES.keys() | ONLY_NATIVE
 

@@ -81,6 +81,7 @@ def test_a_changed_function_is_compiled_again_and_a_changed_comment_not(tmp_path
     assert run(tmp_path, comment="as before") == ([-1.0, 8.0], False)
 
 
+@pytest.mark.full
 def test_a_number_from_outside_the_function_belongs_to_the_key(tmp_path: Path) -> None:
     assert run(tmp_path) == ([-1.0, 8.0], True)
     assert run(tmp_path, slope=0.5) == ([-2.0, 8.0], True)

@@ -111,6 +111,7 @@ def test_what_is_invariant_is_not_kept_for_every_step(tmp_path: Path) -> None:
     assert not of_weights
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["cpu", "reference"])
 def test_a_loop_without_its_invariant_steps_equals_the_unrolled_form(
     kind: str, tmp_path: Path

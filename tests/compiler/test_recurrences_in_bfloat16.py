@@ -173,6 +173,7 @@ def test_weights_are_converted_once_before_a_loop(
 
 
 # Rows of an odd size are no pairs of bfloat16 elements, so that RNN computes in float32.
+@pytest.mark.full
 @pytest.mark.parametrize("size", [5, 6])
 def test_RNN_hands_the_gradient_of_bfloat16_data_to_a_layer_before_it(
     size: int, tmp_path: Path

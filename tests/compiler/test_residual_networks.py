@@ -231,6 +231,7 @@ def test_no_step_runs_on_numpy_where_onednn_is() -> None:
     assert slow == {}
 
 
+@pytest.mark.full
 def test_F1_a_run_touches_what_was_planned_and_no_more(tmp_path: Path) -> None:
     """At the config's own batch size, after compilation: the compiler takes 80 MiB."""
     train = ("train", residual.CONFIG, *SYNTHETIC, "train.epochs=1", "--overwrite")

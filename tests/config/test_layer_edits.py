@@ -218,6 +218,7 @@ def test_a_reference_to_a_removed_layer_says_where_it_was_removed(tmp_path: Path
     assert found["nothing is named 'stage0'"].hint == f"'stage0' is removed at {path}:4:27"
 
 
+@pytest.mark.full
 def test_no_shape_of_edits_gives_anything_but_diagnostics_with_places(tmp_path: Path) -> None:
     draw = random.Random(3)
     scalars = ["fc", "stage0", "stage1/conv", "none", 1, 2.5, None, True, "${i}", "Flatten", "unit"]

@@ -179,6 +179,7 @@ def test_arrays_larger_than_memory_are_refused_from_their_headers(tmp_path):
     assert f"{40 * count + count * (8 + 1 + 4):,} bytes" in text
 
 
+@pytest.mark.full
 def test_memory_that_is_not_to_be_had_is_told(tmp_path):
     """Runs in a process that may map little more memory than it has."""
     with (tmp_path / "a.npz").open("wb") as file:

@@ -22,6 +22,7 @@ def digests_of(folder: Path, threads: str, *overrides: str) -> dict[str, str]:
     return digests(folder / "runs")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["context=reference", "implementation=numpy"])
 def test_bits_do_not_depend_on_the_threads_of_numpy(device: str, tmp_path: Path) -> None:
     one, two = (digests_of(tmp_path / threads, threads, device) for threads in ("1", "2"))

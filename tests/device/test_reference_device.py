@@ -163,6 +163,7 @@ RUNS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.commands
 @pytest.mark.parametrize("name", ["digits_lenet", RESIDUAL])
 def test_a_killed_run_resumes_to_the_same_bytes(name: str, tmp_path: Path) -> None:
@@ -185,6 +186,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(name: str, tmp_path: Path) -> No
     assert json.loads(first.stdout)["metrics"] == second["metrics"]
 
 
+@pytest.mark.full
 @pytest.mark.commands
 @pytest.mark.parametrize("name", ["digits_lenet", RESIDUAL])
 def test_verify_passes(name: str, tmp_path: Path) -> None:
@@ -227,6 +229,7 @@ def test_bfloat16_is_rounded_after_each_operator() -> None:
     assert np.allclose(losses, on_cpu, rtol=2e-2)
 
 
+@pytest.mark.full
 def test_resuming_on_another_device_is_refused(tmp_path: Path) -> None:
     train = ("train", "digits_lenet", "train.epochs=1", "train.checkpoint.every=2 steps")
     portable(tmp_path, *train, "context=reference", kill_after=6)

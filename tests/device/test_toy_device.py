@@ -67,6 +67,7 @@ def assert_same_results(runs: Runs) -> None:
         assert toy.read_bytes() == reference.read_bytes(), name
 
 
+@pytest.mark.full
 def test_training_gives_the_bits_of_reference(runs: Runs) -> None:
     assert_same_results(runs)
     for key in ("eval", "steps", "variables"):
@@ -74,6 +75,7 @@ def test_training_gives_the_bits_of_reference(runs: Runs) -> None:
     assert runs.toy["memory"]["planned_bytes"] == runs.reference["memory"]["planned_bytes"]
 
 
+@pytest.mark.full
 def test_micro_batches_give_the_bits_of_reference(tmp_path: Path) -> None:
     runs = trained(tmp_path, "memory.budget=60%", "memory.micro_batches=true")
     assert runs.toy["micro_batches"] == 2

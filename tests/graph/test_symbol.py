@@ -23,6 +23,7 @@ def test_X2_automatic_variables_and_stable_names() -> None:
     assert symbol.list_outputs() == ["activation1_output"]
 
 
+@pytest.mark.full
 def test_X2_names_are_equal_in_another_process() -> None:
     script = (
         "import networks; s = networks.convolutional(); print(s.graph_hash(), s.list_arguments())"

@@ -272,6 +272,7 @@ def test_backward_frees_what_was_recorded() -> None:
     assert in_use() == before
 
 
+@pytest.mark.full
 def test_a_graph_nobody_needs_is_freed_without_backward() -> None:
     x = variable(np.ones(65_536))
     x.wait_to_read()

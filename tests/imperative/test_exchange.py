@@ -159,6 +159,7 @@ def test_dlpack_shares_memory_with_numpy(dtype: str) -> None:
     same_bits(y, values)
 
 
+@pytest.mark.full
 def test_dlpack_keeps_the_memory_alive() -> None:
     view = np.from_dlpack(nd.full((1000,), 7))
     gc.collect()

@@ -82,6 +82,7 @@ def test_waitall_raises_only_what_no_wait_has_raised() -> None:
         second.asnumpy()
 
 
+@pytest.mark.full
 def test_a_failure_that_was_raised_is_forgotten_with_its_arrays() -> None:
     watched.clear()
     failed = nd.fails_holding_an_array(nd.ones((2,)))

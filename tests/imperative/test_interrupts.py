@@ -104,6 +104,7 @@ print("whole")
 """
 
 
+@pytest.mark.full
 def test_ctrl_c_while_memory_is_taken_loses_none() -> None:
     assert python_output("-c", _WHILE_MEMORY_IS_TAKEN) == "whole\n"
 
@@ -136,5 +137,6 @@ print(caught > 40)
 """
 
 
+@pytest.mark.full
 def test_ctrl_c_leaves_an_array_whole_that_changes_in_place() -> None:
     assert python_output("-c", _IN_PLACE) == "True\n"

@@ -116,6 +116,7 @@ def test_arrays_beyond_memory_are_refused_alike(name: str) -> None:
         TOO_LARGE[name]()
 
 
+@pytest.mark.full
 def test_memory_for_computing_values_is_refused_alike() -> None:
     """The array itself has memory, its values in float64 have none."""
     program = """

@@ -150,6 +150,7 @@ def test_calls_that_write_to_given_arrays_do_not_wait(threaded: ThreadedEngine) 
         weight.wait_to_read()
 
 
+@pytest.mark.full
 def test_large_products_reserve_little_more_than_the_limit() -> None:
     x, pool = nd.ones((256, 256)), storage_pools().of(cpu())
     nd.dot(x, x).wait_to_read()

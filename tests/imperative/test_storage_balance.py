@@ -78,7 +78,6 @@ def training(steps: int, debug: str) -> tuple[str, list[dict[str, int]], str]:
     return digest, found, done.stderr
 
 
-@pytest.mark.full
 def test_S2_bytes_in_use_after_step_10_are_those_after_step_1000() -> None:
     _, (early, late), errors = training(1000, "1")
     for name in ("bytes_in_use", "blocks_in_use", "bytes_reserved", "system_allocations"):
@@ -87,6 +86,7 @@ def test_S2_bytes_in_use_after_step_10_are_those_after_step_1000() -> None:
     assert not errors
 
 
+@pytest.mark.full
 @pytest.mark.commands
 def test_S4_poisoned_blocks_change_no_result() -> None:
     poisoned, *_ = training(30, "1")
@@ -120,6 +120,7 @@ def test_S3_an_array_above_the_cap_is_refused_where_it_is_made(pool: StoragePool
     assert pool.statistics().bytes_reserved <= 4 * MIB
 
 
+@pytest.mark.full
 def test_S1_an_equal_array_takes_the_memory_of_the_last_one(pool: StoragePool) -> None:
     context = Context("cpu", 7)
 

@@ -62,6 +62,7 @@ def test_X1_plot_prints_each_kind() -> None:
     assert kinds == {"input", "variable", "operator"}
 
 
+@pytest.mark.full
 def test_X1_plot_draws_a_saved_symbol(tmp_path: Path) -> None:
     path = tmp_path / "net-symbol.json"
     fc = sym.FullyConnected(sym.Variable("x", shape=(2, 5)), num_hidden=3, name="fc")
@@ -131,6 +132,7 @@ def test_X2_a_symbol_is_composed_with_others() -> None:
     assert x().get_children() is None
 
 
+@pytest.mark.full
 def test_X2_names_are_equal_in_another_process() -> None:
     script = (
         "from mxrun import sym; x = sym.Variable('x');"

@@ -342,6 +342,7 @@ def half_bright(path: Path, bright: str, orientation: int, seed: int) -> None:
     Image.fromarray(stored).save(path, exif=exif_of(orientation))
 
 
+@pytest.mark.full
 def test_runs_treat_files_as_their_training_did(tmp_path):
     for bright in ("down", "up"):
         for number in range(8):

@@ -67,6 +67,7 @@ def batches(
     return seen
 
 
+@pytest.mark.full
 @given(
     bad=st.sets(st.integers(0, COUNT - 1), max_size=COUNT - 1),
     kind=st.sampled_from(["pad", "discard"]),

@@ -348,6 +348,7 @@ print("leaving")
 """
 
 
+@pytest.mark.full
 def test_a_stuck_reader_does_not_keep_the_process_alive():
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     result = subprocess.run(

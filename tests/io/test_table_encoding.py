@@ -186,6 +186,7 @@ def test_numbers_with_decimal_commas_are_no_categories(file):
     assert [*found] == ["a=2", "a=1,5", "a=1.234,5", "b"]
 
 
+@pytest.mark.full
 def test_words_after_many_blocks_of_numbers_make_a_category(file):
     cells = [*(str(n % 7) for n in range(400_000)), *("G" for _ in range(30_000))]
     found = rows(learned("a,b\n" + "".join(f"{cell},1\n" for cell in cells), path=file))
@@ -256,6 +257,7 @@ def test_a_table_may_lie_in_several_files_and_be_zipped(tmp_path):
             opened([str(tmp_path / "a.csv"), str(tmp_path / "b.csv.gz")], columns)
 
 
+@pytest.mark.full
 def test_damaged_tables_give_an_error_or_what_they_hold(file):
     text = passengers(60).encode()
     columns = {"name": "ignore", "ticket": "ignore", "cabin": "ignore"}

@@ -60,6 +60,7 @@ def test_characters_of_all_texts_are_counted_together() -> None:
     assert len(TokenForm(min_count=3).learn(texts)) == len("abé")
 
 
+@pytest.mark.full
 @given(st.text(max_size=60))
 def test_characters_and_bytes_give_any_text_back(text: str) -> None:
     vocabularies: list[Vocabulary] = [ByteVocabulary()]

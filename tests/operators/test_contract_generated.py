@@ -65,6 +65,7 @@ def steps(x: Any) -> Any:
     return x - scalar.floor(4096 * x) / 4096
 
 
+@pytest.mark.full
 def test_jumps_do_not_hide_the_slope_between_them() -> None:
     register: Callable[..., Any] = simple_operator
     register("steps", gradient=reads_out_grad(lambda g: g))(steps)
@@ -78,6 +79,7 @@ def rounded(x: Any) -> Any:
     return scalar.round(x)
 
 
+@pytest.mark.full
 def test_a_deliberate_gradient_is_stated_on_the_operator() -> None:
     register: Callable[..., Any] = simple_operator
     register("silent", gradient=reads_out_grad(lambda g: g))(rounded)
@@ -92,6 +94,7 @@ def test_a_deliberate_gradient_is_stated_on_the_operator() -> None:
     assert "is not a sentence" in broken("muttered")["documentation"]
 
 
+@pytest.mark.full
 def test_a_loss_is_compared_with_its_loss_whatever_its_outputs_say() -> None:
     """A loss operator is differentiated even if it has `nonstandard_gradient`."""
     kind = OPERATORS.get("MakeLoss")
@@ -126,6 +129,7 @@ def scaled(x: Any, scalar: Any) -> Any:
     return scalar * x * x
 
 
+@pytest.mark.full
 def test_numbers_that_give_no_examples_are_varied() -> None:
     register: Callable[..., Any] = simple_operator
     right = reads_inputs(lambda g, x, scalar: g * scalar * 2 * x)
@@ -156,6 +160,7 @@ def tiny(x: Any) -> Any:
     return x * 1e-9
 
 
+@pytest.mark.full
 def test_a_small_gradient_is_compared_too() -> None:
     register: Callable[..., Any] = simple_operator
     register("tiny", gradient=reads_out_grad(lambda g: g * 1e-9))(tiny)

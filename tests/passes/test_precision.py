@@ -58,6 +58,7 @@ def activation_types(phase: PhasePlan) -> set[str]:
     }
 
 
+@pytest.mark.full
 def test_a_residual_network_keeps_all_activations_in_bfloat16() -> None:
     executor, losses = trained(residual.resnet20(), "bfloat16", 8)
     plan = executor.plan
@@ -91,6 +92,7 @@ def test_conversions_are_planned_steps() -> None:
             assert "bfloat16" in types
 
 
+@pytest.mark.full
 def test_ways_of_planning_keep_the_bits() -> None:
     one, losses = trained(residual.resnet20(), "bfloat16", 2)
     for options in ({}, {"in_place": False, "reuse": False}, {"fuse": False}):

@@ -85,6 +85,7 @@ def test_known_optima_of_large_puzzles_are_found(count: int, steps: int, units: 
         assert allocation.proved_optimal
 
 
+@pytest.mark.full
 def test_what_is_not_found_is_told_with_its_gap() -> None:
     """400 pieces without any gap between them: the remaining distance must be reported, however
     large.

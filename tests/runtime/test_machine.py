@@ -71,6 +71,7 @@ def assert_plausible(machine: Machine, threads: int) -> None:
     assert 0 <= machine.team_s < 1e-1
 
 
+@pytest.mark.full
 def test_the_figures_are_plausible(cache_file: Path) -> None:
     machine = machine_of(1)
     assert machine == Machine.from_json(content(cache_file)["figures"])
@@ -132,6 +133,7 @@ def test_another_team_has_its_own_figures(cache_file: Path) -> None:
     assert figures == [] if machine.disturbed else [machine]
 
 
+@pytest.mark.full
 def test_a_machine_without_onednn_is_measured_with_our_own_loops(tmp_path: Path) -> None:
     script = (
         "import json; from mxrun.device.cpu.measurement import measure;"

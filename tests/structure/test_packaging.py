@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import pytest
 from commands import mxrun
 
 import mxrun as package
@@ -84,6 +85,7 @@ def test_continuous_integration_is_a_program() -> None:
     assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
 
 
+@pytest.mark.full
 def test_a_checkout_has_its_own_parts_however_mxrun_is_installed() -> None:
     """Python in a checkout imports the package from there, also after `pip install .`."""
     script = (

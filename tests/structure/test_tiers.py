@@ -86,7 +86,7 @@ def test_marks_leave_out_and_keep() -> None:
     assert choose(cases, Tier.SOAK) == long
 
 
-def test_a_fifth_of_whole_commands_is_taken_and_some_of_every_file() -> None:
+def test_a_tenth_of_whole_commands_is_taken_and_some_of_every_file() -> None:
     marks = frozenset({"commands"})
     files = [f"tests/cli/test_{number}.py" for number in range(40)]
     cases = [

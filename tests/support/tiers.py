@@ -7,7 +7,7 @@ it is the same in every process and for every set of collected tests.
 The sample has every test that is not part of a large matrix. Of a large matrix it has one case in
 ten, by a hash of the id, or the one with the lowest hash if there are none; likewise for every
 operator with cases in the matrix. Of a file whose tests run complete commands, seconds each, it has
-one test function in five, by hash, at least one, and the same share of their cases. A test marked
+one test function in ten, by hash, at least one, and the same share of their cases. A test marked
 `full` is left out; of a matrix marked `whole` every case is included, of one marked `sparse` a
 tenth for all operators together.
 
@@ -25,7 +25,7 @@ from enum import Enum
 # A matrix with at most this many cases is included completely.
 LARGE = 20
 # One case in this many of a large matrix is included, and one test of complete commands.
-SHARE, COMMANDS_SHARE = 10, 5
+SHARE, COMMANDS_SHARE = 10, 10
 # A matrix of complete commands with at most this many cases is included completely.
 FEW_COMMANDS = 2
 # A run of no more tests than this takes all of them.
@@ -36,7 +36,7 @@ MARKERS = {
     "whole": "a large matrix of which plain `pytest` runs every case: each takes no time",
     "sparse": "a large matrix over operators that others have as well: plain `pytest` runs a tenth",
     "commands": "runs whole commands or trainings, as all of tests/cli, tests/commands and "
-    "tests/session does: plain `pytest` runs a fifth",
+    "tests/session does: plain `pytest` runs a tenth",
     "soak": "takes minutes, and is run by hand: `pytest --soak`",
 }
 
@@ -82,7 +82,7 @@ def _sample(cases: Sequence[Case]) -> list[Case]:
             matrices.setdefault(case.function, []).append(case)
             if "commands" in case.marks:
                 files.setdefault(case.function.partition("::")[0], set()).add(case.function)
-    left_out = {name for names in files.values() for name in names - _fifth(names)}
+    left_out = {name for names in files.values() for name in names - _tenth(names)}
     taken = {
         case.node
         for function, matrix in matrices.items()
@@ -92,8 +92,8 @@ def _sample(cases: Sequence[Case]) -> list[Case]:
     return [case for case in cases if case.named or case.node in taken]
 
 
-def _fifth(names: Iterable[str]) -> set[str]:
-    """Return one name in five by hash, at least one."""
+def _tenth(names: Iterable[str]) -> set[str]:
+    """Return one name in ten by hash, at least one."""
     ordered = sorted(names, key=lambda name: (_hash(name), name))
     return {name for name in ordered if _hash(name) % COMMANDS_SHARE == 0} or {*ordered[:1]}
 
@@ -102,7 +102,7 @@ def _share(matrix: Sequence[Case]) -> list[Case]:
     """Return the cases of a matrix that are in the sample."""
     if any("commands" in case.marks for case in matrix):
         nodes = [case.node for case in matrix]
-        wanted = nodes if len(nodes) <= FEW_COMMANDS else _fifth(nodes)
+        wanted = nodes if len(nodes) <= FEW_COMMANDS else _tenth(nodes)
         return [case for case in matrix if case.node in wanted]
     if len(matrix) <= LARGE:
         return list(matrix)

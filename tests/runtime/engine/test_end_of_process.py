@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from commands import HANG_S
 
 
@@ -127,6 +128,7 @@ of_process().push_sync(lambda context: print("zeroth", flush=True))
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.full
 def test_arrays_compute_after_the_engine_has_ended() -> None:
     done = ended_after(
         """
@@ -145,6 +147,7 @@ def later():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.full
 def test_a_daemon_thread_computes_while_the_process_ends() -> None:
     """It never returns, so that its arrays are in use to the end; they are no leaks."""
     done = ended_after(

@@ -82,6 +82,7 @@ print("ended", broken > 0)
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("first", ["1", "40"])
 def test_a_handler_that_raises_leaves_no_wait_that_never_ends(first: str) -> None:
     program = _PROGRAM.replace("ACTION", "raise TimeoutError('too late')")

@@ -60,6 +60,7 @@ def test_E9_an_exception_of_a_deletion_is_a_failure(engine: Engine) -> None:
     assert ran == [1]
 
 
+@pytest.mark.full
 def test_E9_the_garbage_collector_may_delete_at_any_time(engine: Engine) -> None:
     """Also while its thread is inside of the engine: there it would wait for itself."""
     import gc
