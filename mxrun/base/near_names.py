@@ -16,7 +16,7 @@ MAX_NAMES = 12
 _MAX_SUGGESTED = 3
 # One mistake is allowed per so many letters of the longer name.
 _LETTERS_PER_MISTAKE = 4
-# Fewer equal letters are chance: gpu is no slip for cpu, nor lag for log.
+# Fewer equal letters are chance: gpu is no slip for cpu, nor lag for log. But rum is one for run.
 _MIN_EQUAL = 3
 # Shorter names are prefixes of too many others: minimum length of the misspelt and the known name.
 _MIN_BEGINNING = 3
@@ -46,7 +46,8 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
         distance = edit_distance(wanted, letters, allowed) if shorter > 1 else longer
         is_swap = sorted(wanted) == sorted(letters)
         has_equal = longer - distance >= min(_MIN_EQUAL, shorter)
-        if distance <= allowed and (has_equal or is_swap):
+        begins_alike = letters.startswith(wanted[:2])
+        if distance <= allowed and (has_equal or is_swap or begins_alike):
             ranked.append((0, distance, each))
         elif _begins(wanted, letters):
             ranked.append((1, longer - shorter, each))

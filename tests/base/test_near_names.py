@@ -23,7 +23,7 @@ KNOWN = ("BatchNorm", "Convolution", "LRN", "norm", "floor", "relu", "LeakyReLU"
         ("conv", ["Convolution"]),
         ("rleu", ["relu"]),
         ("RNN", []),
-        ("LRM", []),
+        ("LRM", ["LRN"]),
         ("NLR", []),
         ("LNR", ["LRN"]),
         ("LRNN", ["LRN"]),
@@ -49,13 +49,15 @@ def test_edit_distance(left: str, right: str, distance: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "known"),
-    [("gpu", "cpu"), ("lag", "log"), ("lag", "nag"), ("np", "nd"), ("lr", "wd"), ("fc9", "fc1")],
+    [("gpu", "cpu"), ("lag", "log"), ("lag", "nag"), ("np", "nd"), ("lr", "wd")],
 )
 def test_short_names_that_share_few_letters_are_not_near(name: str, known: str) -> None:
     assert near_names(name, [known]) == near_names(known, [name]) == []
 
 
-@pytest.mark.parametrize(("name", "known"), [("fcc", "fc"), ("sdg", "sgd"), ("adm", "adam")])
+@pytest.mark.parametrize(
+    ("name", "known"), [("fcc", "fc"), ("rum", "run"), ("sdg", "sgd"), ("adm", "adam")]
+)
 def test_short_names_with_a_letter_too_many_or_swapped_are_near(name: str, known: str) -> None:
     assert near_names(name, [known]) == [known]
 

@@ -236,7 +236,7 @@ def test_F9_X7_one_mistake_in_a_layer_is_one_diagnostic(
         ("train.checkpoint.best=val_loss", 23, "nothing measures 'val_loss'", "write loss: it is"),
         ("train.checkpoint.best=f1", 23, "nothing measures 'f1'", "add it to train.metrics"),
         ("train.metrics=accuracy", 15, "train.metrics cannot be 'accuracy'", "write [accuracy]"),
-        ("network.inputs={data: 10, label: []}", 24, "network.inputs.data", "write [10]"),
+        ("network.inputs={data: 10, label: []}", 23, "network.inputs.data", "write [10]"),
         ("data.train.shufle=true", 12, "'shufle'", "'data.train.shuffle' or 'data.eval.shuffle'"),
         ("train.patience=3", 7, "unknown key 'patience'", "'train.early_stopping.patience'"),
         ("train.lr=3", 7, "unknown key 'lr'", "train.optimizer: {sgd: {lr: 0.1}}"),

@@ -220,8 +220,8 @@ def test_L16_what_is_missing_misshapen_and_unexpected_is_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("section", "problem"),
     [
-        ("{run: runs/other}", "there is no checkpoint in runs/other"),
-        ("{run: net.yaml}", "there is no checkpoint in net.yaml"),
+        ("{run: runs/other}", "train.start_from: runs/other is not a run"),
+        ("{run: net.yaml}", "train.start_from: net.yaml is not a run"),
         ("{run: runs/first, load: ['convv*']}", "no parameter of this network matches 'convv*'"),
         ("{run: runs/first, skip: ['fc9*']}", "no parameter of this network matches 'fc9*'"),
     ],
