@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from importlib import _bootstrap
 from weakref import WeakSet
 
 # Seconds for which a fork waits for what other threads do for the first time.
 _PATIENCE_S, _POLL_S = 30.0, 0.001
 _locks: WeakSet[threading.RLock] = WeakSet()
+# See `hold_while_forking`.
+_holds: list[tuple[Callable[[], None], Callable[[], None]]] = []
 
 
 def new_lock() -> threading.RLock:
@@ -31,15 +34,34 @@ Libraries have locks of their own, which stay locked in a child whose parent for
 """
 
 
-def _wait_for_first_times() -> None:
-    """Wait until no other thread compiles or imports: a child could never end that."""
+def hold_while_forking(hold: Callable[[], None], release: Callable[[], None]) -> None:
+    """Call `hold` before the process forks, and `release` afterwards in the parent.
+
+    Both may be called several times before one fork: what is held is released while the fork waits
+    for what other threads do for the first time, because they may need it.
+    """
+    _holds.append((hold, release))
+
+
+def _hold() -> None:
+    """Hold everything once no other thread compiles or imports: a child could never end that."""
     end = time.monotonic() + _PATIENCE_S
-    FIRST_TIME.acquire(timeout=_PATIENCE_S)
-    while _is_imported_elsewhere() and time.monotonic() < end:
-        # An import may itself load a library.
-        FIRST_TIME.release()
+    while True:
+        for hold, _ in _holds:
+            hold()
+        is_held = FIRST_TIME.acquire(timeout=_POLL_S)
+        if time.monotonic() > end or (is_held and not _is_imported_elsewhere()):
+            return
+        # A module that is imported may load libraries and use arrays.
+        _release()
         time.sleep(_POLL_S)
-        FIRST_TIME.acquire(timeout=_PATIENCE_S)
+
+
+def _release() -> None:
+    if FIRST_TIME._is_owned():  # type: ignore[attr-defined]
+        FIRST_TIME.release()
+    for _, release in reversed(_holds):
+        release()
 
 
 def _is_imported_elsewhere() -> bool:
@@ -50,16 +72,10 @@ def _is_imported_elsewhere() -> bool:
     return any(lock is not None and lock.owner not in free for lock in locks)
 
 
-def _release_first_times() -> None:
-    FIRST_TIME.release()
-
-
 def _renew() -> None:
     # Python's own modules, such as logging, do so too.
     for lock in list(_locks):
         lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
-os.register_at_fork(
-    before=_wait_for_first_times, after_in_parent=_release_first_times, after_in_child=_renew
-)
+os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_renew)

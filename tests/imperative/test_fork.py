@@ -116,6 +116,40 @@ assert os.waitpid(child, 0)[1] == 0
 os._exit(0)
 """
 
+# A module that uses arrays when it is imported: a fork waits until a thread has imported it.
+_PROGRAM_BESIDE_AN_IMPORT = """
+import os, pathlib, sys, tempfile, threading
+from mxrun import nd
+
+folder = pathlib.Path(tempfile.mkdtemp())
+(folder / "slow_module.py").write_text('''
+import sys, time
+from mxrun import nd
+sys.begun.set()
+time.sleep(0.2)
+x = nd.dot(nd.ones((9, 9)), nd.ones((9, 9))) + 1
+''')
+sys.path.insert(0, str(folder))
+sys.begun, imported = threading.Event(), threading.Event()
+
+def work():
+    import slow_module
+    imported.set()
+
+nd.ones((2,)).wait_to_read()
+threading.Thread(target=work, daemon=True).start()
+sys.begun.wait()
+child = os.fork()
+if not child:
+    import slow_module
+    assert (slow_module.x.asnumpy() == 10).all()
+    print("child", flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert imported.wait(60)
+os._exit(0)
+"""
+
 # A function that begins while the fork waits for an earlier one still runs in the parent.
 _PROGRAM_OF_ANOTHER_THREAD = """
 import os, threading, time
@@ -164,6 +198,7 @@ os._exit(0)
         _PROGRAM_WITH_THREADS,
         _PROGRAM_BESIDE_BUSY_THREADS,
         _PROGRAM_OF_ANOTHER_THREAD,
+        _PROGRAM_BESIDE_AN_IMPORT,
         *(_PROGRAM_BEFORE_THE_FIRST_ARRAY.replace("DELAY", delay) for delay in ("0", "0.05")),
     ],
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mxrun.base.errors import UserError
-from mxrun.base.locks import new_lock
+from mxrun.base.locks import hold_while_forking, new_lock
 from mxrun.runtime.engine.ended import EndedEngine
 from mxrun.runtime.engine.interface import Engine
 from mxrun.runtime.engine.interrupts import install
@@ -54,11 +54,8 @@ def engine() -> Engine:
         if _engine is None:
             _engine = made = ThreadedEngine()
             atexit.register(_finish, made)
-            os.register_at_fork(
-                before=_before_fork,
-                after_in_parent=_after_fork_in_parent,
-                after_in_child=_after_fork_in_child,
-            )
+            hold_while_forking(_before_fork, _after_fork_in_parent)
+            os.register_at_fork(after_in_child=_after_fork_in_child)
             install()
         return _engine
 
