@@ -271,7 +271,8 @@ def _hint(details: ErrorDetails, value: object, field: FieldInfo | None) -> str:
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", details["ctx"]["expected"])
         return choice_hint(str(value), choices) or nearest(str(value), choices)
-    if kind == "tuple_type" and field is not None and isinstance(value, (str, int, float)):
+    is_scalar = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+    if kind == "tuple_type" and field is not None and is_scalar:
         has_numbers = _without_none(_inside(_without_none(field.annotation), 0)) in (int, float)
         return f"write [{flow(value)}]" if has_numbers != isinstance(value, str) else ""
     if (

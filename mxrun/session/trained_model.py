@@ -266,5 +266,5 @@ def _no_run(path: Path, run: Path) -> UserError:
         return UserError(Diagnostic(problem, hint="keep checkpoints in their run's folder"))
     hint = "`mxrun runs` lists runs, `mxrun train CONFIG` makes one"
     if is_config(str(path)):
-        hint = f"{path} is a config: `mxrun train {path}` makes a run of it"
+        hint = f"{path} is a config: `mxrun train {path}` makes a run; `mxrun runs` lists runs"
     return UserError(not_a_run(path, f"{path} is not a run", hint))

@@ -37,7 +37,10 @@ def message_of(*arguments: str) -> str:
         ("train digits_lenet --resum", ["No such option: --resum (Possible options: --resume)"]),
         ("train digits_lenet --foo", ["Error: No such option: --foo"]),
         ("bench digits_lenet --against pytorch", ["mxrun calls it torch"]),
-        ("evaluate digits_lenet", ["digits_lenet is a config: `mxrun train digits_lenet` makes"]),
+        (
+            "evaluate digits_lenet",
+            ["digits_lenet is a config: `mxrun train digits_lenet` makes a run"],
+        ),
         ("xyzzy", ["No such command 'xyzzy'. Commands: init, train, evaluate, infer,"]),
         ("infer", ["Missing argument 'RUN'"]),
         ("infer runs/a", ["nothing to run on", "images/", "--split eval"]),
