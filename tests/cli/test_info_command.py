@@ -29,6 +29,7 @@ def test_versions_and_libraries_are_shown(cache: Path, tmp_path: Path) -> None:
     assert package.__version__ in mxrun("info", cwd=tmp_path).stdout
 
 
+@pytest.mark.full
 def test_the_cache_is_shown_and_cleared_but_permissions_stay(cache: Path, tmp_path: Path) -> None:
     result("train", *SHORT, cwd=tmp_path)
     (cache / "plugins").mkdir(mode=0o700)

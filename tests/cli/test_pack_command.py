@@ -125,6 +125,7 @@ train: {epochs: 1, optimizer: {sgd: {lr: 0.1}}}
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_pack_continues(tmp_path: Path, number: signal.Signals) -> None:
     """A pack that waits for an image, which comes from a pipe, is interrupted."""

@@ -137,6 +137,7 @@ def test_L10_a_projected_lstm_and_its_network_give_the_same() -> None:
         np.testing.assert_allclose(found[1][name], array, 1e-5, 2e-6, err_msg=name)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("phase", [TRAIN, EVALUATE])
 @pytest.mark.parametrize("mode", MODES[1:])
 def test_L10_a_recurrent_layer_needs_no_more_memory_than_its_network(mode: str, phase: str) -> None:

@@ -245,6 +245,7 @@ def test_resuming_on_another_device_is_refused(tmp_path: Path) -> None:
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.full
 @pytest.mark.commands
 def test_temporaries_of_numpy_are_measured_beside_the_plan(tmp_path: Path) -> None:
     done = portable(tmp_path, "inspect-memory", "digits_lenet", "context=reference", "--json")

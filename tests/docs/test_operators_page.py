@@ -68,6 +68,7 @@ def test_P14_it_trains_and_its_hash_is_kept(project: Path) -> None:
     assert "the code of my_ops.py has changed" in said
 
 
+@pytest.mark.full
 def test_one_function_and_its_cases_are_a_whole_operator_of_mxrun(project: Path) -> None:
     """The project's own tests accept the page's two files without a change."""
     _, cases = blocks("python")

@@ -191,6 +191,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "program",
     [

@@ -60,6 +60,7 @@ def recorded() -> Iterator[Pack]:
         yield Pack(folder)
 
 
+@pytest.mark.full
 def test_F5_a_pack_goes_on_to_the_same_bytes(recorded: Pack) -> None:
     found = recorded.crashes()
     for crash in found[:: len(found) // 5]:
@@ -75,7 +76,6 @@ def test_F5_a_pack_goes_on_to_the_same_bytes_from_many_states(recorded: Pack) ->
         recorded.go_on(crash)
 
 
-@pytest.mark.full
 def test_F5_a_published_pack_is_whole(recorded: Pack) -> None:
     """Files that have their names and no hidden folder beside them have all their bytes."""
     for crash in recorded.crashes():

@@ -46,6 +46,7 @@ def test_O3_O4_O6_O7_every_mix_of_backward_requests(operator: str) -> None:
     keeps(operator, "backward requests")
 
 
+@pytest.mark.sparse
 @every_operator
 def test_O5_P8_P9_in_place_gives_the_bits_of_write(operator: str) -> None:
     keeps(operator, "hints", "forward in place", "backward in place")
@@ -63,6 +64,7 @@ def test_P1_P2_P3_inference_is_complete_and_never_false(operator: str) -> None:
     keeps(operator, "shapes", "knowing nothing", "types")
 
 
+@pytest.mark.sparse
 @every_operator
 def test_P7_backward_reads_what_it_declares(operator: str) -> None:
     keeps(operator, "undeclared inputs")

@@ -31,7 +31,7 @@ def broken(name: str, *settings: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.sparse
+@pytest.mark.full
 @pytest.mark.parametrize("name", list(OPERATORS))
 def test_F8_every_operator_keeps_the_contract_on_generated_cases(name: str) -> None:
     assert broken(name) == {}

@@ -97,6 +97,7 @@ def test_what_is_not_found_is_told_with_its_gap() -> None:
     assert allocation.arena_bytes < 1.25 * (1 << 20)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("count", "life"),
     [pytest.param(50_000, 50_000, marks=pytest.mark.full), (50_000, 20)],
