@@ -191,13 +191,12 @@ os._exit(0)
 """
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "program",
     [
         _PROGRAM,
         _PROGRAM_WITH_THREADS,
-        _PROGRAM_BESIDE_BUSY_THREADS,
+        pytest.param(_PROGRAM_BESIDE_BUSY_THREADS, marks=pytest.mark.full),
         _PROGRAM_OF_ANOTHER_THREAD,
         _PROGRAM_BESIDE_AN_IMPORT,
         *(_PROGRAM_BEFORE_THE_FIRST_ARRAY.replace("DELAY", delay) for delay in ("0", "0.05")),
