@@ -8,9 +8,10 @@ from pydantic import Field as Option
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
-from mxrun.base.tensor import Shape
+from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, Inputs
+from mxrun.io.dataset.pixels import WHITE, unit_values
 from mxrun.io.dataset.registry import register
 from mxrun.io.draw import draw_bytes, draw_integers
 from mxrun.io.files import MAXIMUM_BYTES
@@ -46,10 +47,12 @@ def read(options: SyntheticOptions, split: str, inputs: Inputs) -> Dataset:
         if spec.dtype == "float32":
             patterns = _patterns(options, stream, name, spec.shape, class_numbers)
             are_shares = is_label(name) and len(spec.shape) == 1 and spec.elements > 1
-            if takes_images(spec) and not is_label(name):
+            if _is_image(name, spec):
                 fields[name] = Field.images(patterns)
             else:
-                fields[name] = Field(_shares(patterns)) if are_shares else Field(patterns, 1 / 255)
+                fields[name] = Field(
+                    _shares(patterns) if are_shares else unit_values(patterns, WHITE)
+                )
         elif is_label(name) and spec.shape == ():
             fields[name] = Field(class_numbers)
         else:
@@ -65,8 +68,8 @@ def _check(options: SyntheticOptions, inputs: Inputs) -> None:
             problem = f"data set 'synthetic' cannot generate the network's input {name!r}"
             raise UserError(Diagnostic(problem, None, "float32 or int32", spec.dtype))
         if spec.dtype == "float32":
-            # Labels are bytes at first and then float32: 5 bytes an element.
-            size = 5 if is_label(name) else 1
+            # Numbers are bytes at first and then float32, twice.
+            size = 1 if _is_image(name, spec) else 9
             total += (options.records + 1) * size * spec.elements
         else:
             total += options.records * spec.nbytes
@@ -74,6 +77,10 @@ def _check(options: SyntheticOptions, inputs: Inputs) -> None:
         problem = f"{options.records} records of these inputs are too large for memory"
         expected, got = f"at most {MAXIMUM_BYTES} bytes", f"{total} bytes"
         raise UserError(Diagnostic(problem, None, expected, got, "request fewer `records`"))
+
+
+def _is_image(name: str, spec: TensorSpec) -> bool:
+    return takes_images(spec) and not is_label(name)
 
 
 def _shares(patterns: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -189,7 +189,7 @@ def synthetic_records(model: Model) -> Dataset:
         stream, shape = f"bench/{name}", (batches * model.batch_size, *spec.shape)
         if spec.dtype == "float32" and name not in limits:
             drawn = draw_bytes(0, stream, shape)
-            fields[name] = Field(np.maximum(drawn, 1, out=drawn), 1 / 255)
+            fields[name] = Field.images(np.maximum(drawn, 1, out=drawn))
         else:
             numbers = draw_integers(0, stream, shape, limits.get(name, DEFAULT_LIMIT))
             fields[name] = Field(numbers.astype(spec.dtype))

@@ -250,6 +250,35 @@ def test_records_that_are_read_one_by_one_are_those_in_memory(tmp_path, dtype):
     assert content == (IMAGES + 1)[1].astype(dtype).tobytes()
 
 
+@pytest.mark.parametrize(("dtype", "white"), [("u1", 16), ("f4", 16), ("f4", 255), ("f8", 255)])
+def test_images_that_are_read_one_by_one_are_those_in_memory(tmp_path, dtype, white):
+    """One record at a time and many at once; a dark image among others is no image of fractions."""
+    images = 7 * np.arange(6 * 20).reshape(6, 1, 4, 5) % (white + 1)
+    images[0] %= 2
+    path = tmp_path / "a.npz"
+    np.savez(path, data=images.astype(dtype), label=LABELS)
+    spec = {**INPUTS, "data": TensorSpec(images.shape[1:])}
+    options = {"images": {"data": white}}
+    column = open_npz(path, spec, **options, in_memory=False).lazy["data"]
+    field = open_npz(path, spec, **options).fields["data"]
+    assert (column.white, column.scale) == (field.white, field.scale)
+    at_once = column.arrays(np.arange(6))
+    for number in range(6):
+        assert np.array_equal(column.record(number), field.records[number])
+        assert at_once is None or np.array_equal(at_once[0][number], field.records[number])
+    assert (at_once is None) == (dtype == "f8")
+    np.savez(path, data=np.where(images == white, white + 1, images).astype(dtype), label=LABELS)
+    column = open_npz(path, spec, **options, in_memory=False).lazy["data"]
+    wrong = (images == white).any(axis=(1, 2, 3))
+    at_once = column.arrays(np.arange(6))
+    assert at_once is None or np.array_equal(at_once[1], ~wrong)
+    with pytest.raises(UserError, match="not the pixels of images"):
+        column.record(int(wrong.argmax()))
+    np.savez(path, data=images.astype(dtype) / white, label=LABELS)
+    with pytest.raises(UserError, match=r"write `images: \{INPUT: 1\}`"):
+        open_npz(path, spec, **options, in_memory=False)
+
+
 def test_arrays_that_cannot_be_read_one_by_one_are_refused(tmp_path):
     path = tmp_path / "a.npz"
     for save, data, words in (
@@ -309,6 +338,15 @@ def test_labels_that_are_words_are_classes(tmp_path, dtype):
 def test_words_that_are_no_classes_are_told(tmp_path, label, data, words):
     np.savez(tmp_path / "a.npz", data=data, label=label)
     assert words in failure(tmp_path / "a.npz")
+
+
+def test_words_as_bytes_and_as_characters_are_not_joined(tmp_path):
+    for name, label in (
+        ("a", np.array(["caf\xe9", "tea"] * 3)),
+        ("b", np.array([b"caf\xc3\xa9"] * 6)),
+    ):
+        np.savez(tmp_path / f"{name}.npz", data=IMAGES, label=label)
+    assert "the records are not like those of" in failure(tmp_path / "*.npz")
 
 
 def test_words_are_no_numbers_of_a_regression(tmp_path):

@@ -432,6 +432,21 @@ def test_labels_of_all_kinds_survive(
     assert np.array_equal(pixels_of(found), source.fields["data"].records)
 
 
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_images_of_another_white_are_scaled_to_that_of_files(
+    tmp_path: Path, in_memory: bool
+) -> None:
+    images = np.arange(4 * 3 * 2 * 2, dtype=np.uint8).reshape(4, 3, 2, 2) % 17
+    np.savez(tmp_path / "a.npz", data=images, label=np.arange(4))
+    inputs = {"data": TensorSpec((3, 2, 2)), "label": CLASS}
+    options = {"path": str(tmp_path / "a.npz"), "images": {"data": 16}, "in_memory": in_memory}
+    request = request_dataset("npz", options, None)
+    source = open_datasets({"train": request}, inputs)["train"]
+    packed(request_of(source, tmp_path / "a.rec", tmp_path, encoding="raw"))
+    found = opened("recordio", tmp_path / "a.rec", **inputs)
+    assert np.array_equal(pixels_of(found), np.rint(images * (255 / 16)))
+
+
 @pytest.mark.parametrize("suffix", ["rec", "tar"])
 def test_boxes_survive(tmp_path: Path, suffix: str) -> None:
     boxes = np.full((4, 3, 5), -1, np.float32)

@@ -119,6 +119,22 @@ def test_fractions_are_images_whose_white_is_1():
     (row,) = samples(npy(VALUES), "x.npy", fractions)
     assert np.array_equal(row, VALUES)
     assert fractions.remarks == ["x.npy: data: images, 0..1 becomes 0..1"]
+    # The dtype decides nothing, but that bytes are what a file stores.
+    ones = (PIXELS.transpose(2, 0, 1) > 99).astype(np.uint8)
+    for dtype in (bool, np.int64, np.float32):
+        (row,) = samples(npy(ones.astype(dtype)), "x.npy", Sample(SPEC, white=255))
+        assert np.array_equal(row, ones)
+    (row,) = samples(npy(ones), "x.npy", Sample(SPEC, white=255))
+    assert np.array_equal(row, ones * np.float32(1 / 255))
+
+
+def test_fractions_that_exceed_1_are_refused_and_not_made_black():
+    exceeding = VALUES / VALUES.max() * np.float32(1.02)
+    with pytest.raises(UserError, match=r"fractions up to 1\.0(?s:.*)numpy\.clip"):
+        list(samples(npy(exceeding), "x.npy", Sample(SPEC, white=255)))
+    clipped = np.clip(exceeding, 0, 1)
+    (row,) = samples(npy(clipped), "x.npy", Sample(SPEC, white=255))
+    assert np.array_equal(row, clipped)
 
 
 @pytest.mark.parametrize("wrong", [-1.0, 255.5])

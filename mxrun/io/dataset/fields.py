@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,7 +18,10 @@ from mxrun.io.dataset.location import RecordLocation
 from mxrun.io.dataset.pixels import (
     WHITE,
     are_unit_values,
+    check_white,
     checked_pixels,
+    implied_white,
+    pixels_in_range,
     unit_values,
     unlike_training,
 )
@@ -28,6 +32,8 @@ from mxrun.io.transforms.base import RecordShape
 ArrayReader = Callable[
     [NDArray[np.int64], NDArray[np.int64]], tuple[NDArray[Any], NDArray[np.bool_]]
 ]
+# Records of a column that say whether 1 is white in its images.
+_SOME = 16
 # Reads the record of a number.
 RecordReader = Callable[[int], NDArray[Any] | EncodedImage]
 # Specs of the network's inputs by name, of one record: without the batch axis.
@@ -40,7 +46,8 @@ class Field:
 
     With a `scale` a batch holds float32(record) * float32(scale), so that bytes are stored as
     bytes. Without one it holds the records unchanged. white: the pixel value of white, if the
-    records are images; a batch then holds values in 0..1, see `images`. boxes: whether the records
+    records are images; a batch then holds values in 0..1, see `images`. A scale other than 1 is
+    that of images. boxes: whether the records
     are boxes of objects, which geometric transforms of the images move; see
     `mxrun.io.transforms.boxes`. dtype: that of integers in a batch, if the records are stored as
     smaller ones; these may be overlapping windows over one array.
@@ -51,6 +58,9 @@ class Field:
     white: float | None = None
     boxes: bool = False
     dtype: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "white", implied_white(self.scale, self.white))
 
     @classmethod
     def images(cls, pixels: NDArray[Any], white: float = WHITE) -> Field:
@@ -124,6 +134,9 @@ class LazyField:
     read_arrays: ArrayReader | None = None
     as_stored: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "white", implied_white(self.scale, self.white))
+
     @classmethod
     def images(cls, read: RecordReader, count: int, shape: RecordShape, **places: Any) -> LazyField:
         """Return images, files or uint8 arrays [channels, height, width], whose white is 255.
@@ -140,7 +153,8 @@ class LazyField:
             if self.scale is None:
                 raise UserError(unlike_training(where))
             return replace(self, scale=1.0, white=None)
-        return pixel_column(self, white)
+        white = 1.0 if are_unit_values(_some_numbers(self), white) else white
+        return pixel_column(self, white, where)
 
     def source(self, index: int) -> RecordLocation | None:
         """Return the place of the record at `index`, counted from 0; None if it is not known."""
@@ -178,24 +192,45 @@ class LazyField:
         return replace(self, start=start, count=stop - start)
 
 
-def pixel_column(column: LazyField, white: float) -> LazyField:
+def pixel_column(column: LazyField, white: float, where: str) -> LazyField:
     """Return a column of numbers as images in which white is `white`.
 
     Bytes are scaled when their batch is made, other numbers when they are read. A record that is no
-    image is an error when it is read.
+    image is an error when it is read. where: name of the column for messages. Raises UserError if
+    some of the records say that 1 is white.
     """
-    if column.dtype == "uint8":
-        column = replace(column, scale=1 / white, white=white)
-        return column if white >= WHITE else replace(column, read=partial(_checked, column, white))
+    check_white(_some_numbers(column), white, where)
+    are_bytes = column.dtype == "uint8"
+    images = replace(column, scale=1 / white if are_bytes else None, white=white)
+    if are_bytes and white >= WHITE:
+        return images
+    read_arrays = None if column.read_arrays is None else partial(_read_arrays, column, white)
+    return replace(images, read=partial(_read_pixels, column, white), read_arrays=read_arrays)
 
-    def read(index: int) -> NDArray[Any]:
-        return unit_values(_checked(column, white, index), white)
 
-    return replace(column, read=read, scale=None, white=white, read_arrays=None)
+def _some_numbers(column: LazyField) -> NDArray[Any]:
+    """Return the numbers of records from all over a column; none of bytes, and of damaged ones."""
+    found: list[NDArray[Any]] = [np.empty(0, column.dtype)]
+    if column.dtype != "uint8":
+        for index in np.unique(np.linspace(0, column.count - 1, _SOME).astype(np.int64)).tolist():
+            with suppress(UserError):
+                found.append(np.asarray(column.record(index)).ravel())
+    return np.concatenate(found)
 
 
-def _checked(column: LazyField, white: float, index: int) -> NDArray[Any]:
+def _read_pixels(column: LazyField, white: float, index: int) -> NDArray[Any]:
     """Return a record, which must be an image; `index` is its number in the complete column."""
-    record = np.asarray(column.read(index))
     where = "" if column.locate is None else str(column.locate(index))
-    return checked_pixels(record, white, where)
+    pixels = pixels_in_range(np.asarray(column.read(index)), white, where)
+    return pixels if column.dtype == "uint8" else unit_values(pixels, white)
+
+
+def _read_arrays(
+    column: LazyField, white: float, indices: NDArray[np.int64], position: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return records as `read_arrays` does; those that are no images count as not read."""
+    assert column.read_arrays is not None
+    arrays, is_read = column.read_arrays(indices, position)
+    flat = arrays.reshape(len(arrays), -1)
+    is_read = is_read & (flat.min(axis=1) >= 0) & (flat.max(axis=1) <= white)
+    return arrays if column.dtype == "uint8" else unit_values(arrays, white), is_read

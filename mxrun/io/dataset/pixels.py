@@ -19,6 +19,8 @@ from mxrun.base.errors import Diagnostic, UserError
 
 # Pixel value of white in image files.
 WHITE = 255.0
+# Largest value of fractions that exceed the white 1, and cannot be pixels up to 255.
+_MAX_EXCESS = 2
 # Pixel values of white by the name of an input; inputs that are not named hold numbers.
 Whites = Mapping[str, float]
 # White of data sets whose records are image files, or hold pixels as these do.
@@ -34,12 +36,17 @@ def unit_values(pixels: NDArray[Any], white: float) -> NDArray[np.float32]:
 def are_unit_values(pixels: NDArray[Any], white: float) -> bool:
     """Return whether pixels are images whose white is 1, where `white` is expected to be white.
 
-    These are floating-point numbers from 0 to 1, as many programs make them. With a larger white
-    they would all be black.
+    These are numbers from 0 to 1, as many programs make them. With a larger white they would all be
+    black. Bytes are excepted: a file's pixels are, and its image may be black.
     """
-    if not pixels.size or pixels.dtype.kind != "f" or white <= 1:
+    if not pixels.size or pixels.dtype == np.uint8 or white <= 1:
         return False
-    return float(pixels.min()) >= 0 and 0 < float(pixels.max()) <= 1
+    return 0 < float(pixels.max()) <= 1 and float(pixels.min()) >= 0
+
+
+def implied_white(scale: float | None, white: float | None) -> float | None:
+    """Return the white of a column; what is scaled are images, whose white is 1 / scale."""
+    return round(1 / scale, 6) if white is None and scale not in (None, 1) else white
 
 
 def checked_pixels(pixels: NDArray[Any], white: float, where: str) -> NDArray[Any]:
@@ -48,10 +55,15 @@ def checked_pixels(pixels: NDArray[Any], white: float, where: str) -> NDArray[An
     They must be from 0 to `white`, and not be images whose white is 1. where: name of the array for
     messages.
     """
+    check_white(pixels, white, where)
+    return pixels_in_range(pixels, white, where)
+
+
+def pixels_in_range(pixels: NDArray[Any], white: float, where: str) -> NDArray[Any]:
+    """Return the pixels; raises UserError unless they are numbers from 0 to `white`."""
     if not pixels.size or (pixels.dtype == np.uint8 and white >= WHITE):
         return pixels
     least, greatest = float(pixels.min()), float(pixels.max())
-    got = f"numbers from {least:g} to {greatest:g}"
     if least < 0 or greatest > white:
         problem = f"{where}: not the pixels of images"
         expected = f"numbers from 0, which is black, to {white:g}, which is white"
@@ -59,12 +71,35 @@ def checked_pixels(pixels: NDArray[Any], white: float, where: str) -> NDArray[An
             "`images: {INPUT: WHITE}` in the data section declares white; arrays for a trained "
             "network have the white of its training data"
         )
+        got = f"numbers from {least:g} to {greatest:g}"
         raise UserError(Diagnostic(problem, None, expected, got, hint))
-    if are_unit_values(pixels, white):
-        problem = f"{where}: the pixels of images are between 0 and 1, but white is {white:g}"
-        hint = "write `images: {INPUT: 1}` in the data section"
-        raise UserError(Diagnostic(problem, None, f"numbers from 0 to {white:g}", got, hint))
     return pixels
+
+
+def check_white(pixels: NDArray[Any], white: float, where: str) -> None:
+    """Raise UserError for pixels of which 1 must be white, and not `white`.
+
+    These are numbers from 0 to 1, and fractions that are a little larger, as filters make them.
+    """
+    if are_unit_values(pixels, white):
+        hint = "write `images: {INPUT: 1}` in the data section"
+    elif _exceed_unit_values(pixels, white):
+        hint = "if 1 is white: numpy.clip(pixels, 0, 1)"
+    else:
+        return
+    greatest = float(pixels.max())
+    problem = f"{where}: the pixels of images are fractions up to {greatest:g}"
+    got = f"numbers from {float(pixels.min()):g} to {greatest:g}"
+    expected = f"numbers from 0 to {white:g}, which is white"
+    raise UserError(Diagnostic(problem, None, expected, got, hint))
+
+
+def _exceed_unit_values(pixels: NDArray[Any], white: float) -> bool:
+    """Return whether pixels are fractions of which some are above 1, but almost black."""
+    if not pixels.size or pixels.dtype.kind != "f" or white < WHITE:
+        return False
+    is_dark = float(pixels.max()) <= _MAX_EXCESS and float(pixels.min()) >= 0
+    return is_dark and bool((pixels != np.floor(pixels)).any())
 
 
 def unlike_training(where: str) -> Diagnostic:

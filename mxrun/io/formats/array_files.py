@@ -101,7 +101,9 @@ def _joined(
     for path, arrays in zip(paths, files, strict=True):
         for name, array in arrays.items():
             first = files[0][name]
-            is_alike = array.dtype == first.dtype or (are_words(array) and are_words(first))
+            is_alike = array.dtype == first.dtype or (
+                are_words(array) and array.dtype.kind == first.dtype.kind
+            )
             if array.shape[1:] != first.shape[1:] or not array.ndim or not is_alike:
                 problem = f"{path}: {name}.npy: the records are not like those of {paths[0]}"
                 expected = f"{first.dtype} {list(first.shape[1:])}"

@@ -126,7 +126,7 @@ def array_column(
         read_arrays=_array_reader(parts, ends, rows, convert),
         locate=partial(_locate, parts, ends),
     )
-    return column if white is None else pixel_column(column, white)
+    return column if white is None else pixel_column(column, white, parts[0].name)
 
 
 def _array_reader(

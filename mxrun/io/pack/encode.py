@@ -12,7 +12,8 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import LazyField
 from mxrun.io.dataset.pixels import WHITE
-from mxrun.io.images.decode import MAXIMUM_PIXELS, decode_image
+from mxrun.io.dataset.records import decoded_record, undecoded_record
+from mxrun.io.images.decode import MAXIMUM_PIXELS
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.images.kinds import image_kind
 from mxrun.io.loading.batch import is_label
@@ -60,18 +61,14 @@ class RecordEncoder:
 
     def _image(self, index: int) -> tuple[bytes, str]:
         dataset = self._dataset
-        if DATA not in dataset.lazy:
-            column = dataset.fields[DATA]
-            pixels = column.records[index]
-            if column.white is not None and column.white != WHITE:
-                pixels = np.rint(pixels * (WHITE / column.white)).astype(np.uint8)
-            return self._encoded(pixels)
-        stored: object = dataset.lazy[DATA].record(index)
+        stored = undecoded_record(dataset, DATA, index)
+        pixels = decoded_record(dataset, DATA, stored)
         if not isinstance(stored, EncodedImage):
-            return self._encoded(np.asarray(stored))
-        channels = dataset.lazy[DATA].shape[0] or 3
+            white = dataset.whites[DATA]
+            if white != WHITE:
+                pixels = np.rint(pixels * (WHITE / white)).astype(np.uint8)
+            return self._encoded(pixels)
         # Files to keep are decoded too: a damaged one must not get into the pack.
-        pixels = decode_image(stored, channels)
         if self._options.encoding == "keep":
             kind = image_kind(stored.content)
             assert kind is not None, "the image was decoded"
