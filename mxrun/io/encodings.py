@@ -37,6 +37,8 @@ _COMPRESSED = (
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "unpack it: 7z x FILE"),
     (b"PK\x03\x04", "a zip archive", "unpack it: unzip FILE"),
 )
+# Codecs of parts of internet addresses, not of texts: their errors name no byte.
+_NAMES_OF_HOSTS = ("idna", "punycode")
 DECLARE = "write its encoding, such as encoding: "
 """Beginning of the hint where a config can declare the encoding."""
 
@@ -46,6 +48,8 @@ def _known(name: str) -> str:
     try:
         "0".encode(name)
         codecs.getincrementaldecoder(name)
+        if codecs.lookup(name).name in _NAMES_OF_HOSTS:
+            raise LookupError
     except (LookupError, ValueError):
         expected = "an encoding that Python knows, such as cp1252, latin-1, utf-16-le or shift_jis"
         raise custom_error("encoding", expected) from None

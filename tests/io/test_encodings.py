@@ -106,7 +106,7 @@ def test_an_archive_is_told(tmp_path):
 
 
 def test_unknown_encodings_are_refused():
-    for name in ("klingon", "hex", "base64"):
+    for name in ("klingon", "hex", "base64", "idna", "punycode"):
         with pytest.raises(UserError, match="an encoding that Python knows, such as cp1252"):
             request_dataset("csv", {"path": "t.csv", "encoding": name}, None)
 
