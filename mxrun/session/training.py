@@ -219,10 +219,10 @@ class _Training:
         if self._request.existing != "resume":
             # Read before the folder is changed: the warm start may be invalid, or be in that very
             # folder.
-            classes = self._run.datasets["train"].classes
+            train = self._run.datasets["train"]
             vocabulary = self._run.vocabulary
             own = None if vocabulary is None else vocabulary.sha256
-            for note in self._run.read_warm_start().notes_for(classes, own):
+            for note in self._run.read_warm_start().notes_for(train.classes, train.whites, own):
                 self._observer.note(note)
         with only_writer(self._path, self._request.advice) as lock:
             start = self._run_start()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from mxrun.base.array_file import Arrays
-from mxrun.config import Parsed
+from mxrun.config import Parsed, RunConfig
 from mxrun.frontend import ModelDefinition
 from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.dataset.request import open_datasets
 from mxrun.session.device import describe
 from mxrun.session.onnx_export import initial_arrays
@@ -78,8 +79,13 @@ def _state(built: ModelDefinition, dataset: Dataset | None) -> RunState:
         encoding=None if dataset is None else dataset.encoding,
         vocabulary=None if vocabulary is None else vocabulary.sha256,
         plugins=plugin_hashes(config),
-        whites={} if dataset is None else dataset.whites,
+        whites=_usual_whites(config) if dataset is None else dataset.whites,
     )
+
+
+def _usual_whites(config: RunConfig) -> dict[str, float]:
+    """Return white of training's images without its data: of the kind of its data set."""
+    return dict(DATASETS.get(config.data.train.dataset).images)
 
 
 def _groups(built: ModelDefinition, arrays: Arrays) -> tuple[Arrays, Arrays]:

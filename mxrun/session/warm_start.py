@@ -17,6 +17,7 @@ from mxrun.base.near_names import listed
 from mxrun.base.patterns import PatternTable
 from mxrun.config import PATHLESS, StartFrom
 from mxrun.frontend import ModelDefinition
+from mxrun.io.dataset.pixels import Whites, values_text
 from mxrun.session.synthetic_data import synthetic_notes
 from mxrun.session.trained_model import averages, not_a_run, select_checkpoint
 from mxrun.train.checkpoint import Checkpoint, StartedFrom
@@ -30,7 +31,7 @@ class WarmStartSource:
     arrays: copied from the other run. missing: selected, but not in the other run. misshapen:
     selected, but of another shape (there, here). unexpected: in the other run, but not selected or
     not in this network. classes: class names of the other run. notes: notes for the user about it.
-    vocabulary: SHA-256 of its vocabulary, if it was trained on text.
+    vocabulary: SHA-256 of its vocabulary, if it was trained on text. whites: of its images.
     """
 
     source: Path | None = None
@@ -41,6 +42,7 @@ class WarmStartSource:
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     vocabulary: str | None = None
+    whites: Whites = field(default_factory=dict)
 
     @classmethod
     def read(cls, built: ModelDefinition, runs: Path) -> WarmStartSource:
@@ -82,23 +84,35 @@ class WarmStartSource:
             classes=checkpoint.manifest.classes,
             notes=synthetic_notes(checkpoint.folder),
             vocabulary=checkpoint.manifest.vocabulary,
+            whites=checkpoint.manifest.whites,
         )
 
-    def notes_for(self, classes: Sequence[str], vocabulary: str | None = None) -> tuple[str, ...]:
+    def notes_for(
+        self, classes: Sequence[str], whites: Whites, vocabulary: str | None = None
+    ) -> tuple[str, ...]:
         """Return notes for the user about the other run, for a run with `classes`.
 
-        vocabulary: SHA-256 of the run's own, if it reads text.
+        whites: of the run's images. vocabulary: SHA-256 of the run's own, if it reads text.
         """
+        if self.source is None:
+            return ()
+        found = [*self.notes]
+        changed = sorted(self.whites.keys() ^ whites.keys())
+        if changed:
+            found.append(
+                f"{self.source} was trained on other values: {values_text(self.whites, changed)}; "
+                f"this run has {values_text(whites, changed)}"
+            )
         if self.vocabulary != vocabulary and None not in (self.vocabulary, vocabulary):
-            note = f"{self.source} has another vocabulary: the same ids are other tokens there"
-            return (*self.notes, note)
-        if not self.classes or not classes or tuple(classes) == self.classes:
-            return self.notes
-        note = (
-            f"{self.source} learned the classes {listed(self.classes)}; this run has "
-            f"{listed(classes)}"
-        )
-        return (*self.notes, note)
+            found.append(
+                f"{self.source} has another vocabulary: the same ids are other tokens there"
+            )
+        elif self.classes and classes and tuple(classes) != self.classes:
+            found.append(
+                f"{self.source} learned the classes {listed(self.classes)}; this run has "
+                f"{listed(classes)}"
+            )
+        return tuple(found)
 
     def record(self) -> StartedFrom | None:
         """Return the lists as checkpoints hold them; None without a warm start."""

@@ -228,6 +228,62 @@ def test_masks_and_features_of_bytes_keep_their_values(work: Path) -> None:
         assert np.array_equal(np.asarray(product), mask)
 
 
+PLUGIN = """import numpy as np
+from mxrun.base.params import Parameters
+from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.fields import Field, Inputs, LazyField
+from mxrun.io.dataset.registry import register
+class Options(Parameters):
+    lazy: bool = False
+@register("scaled", Options, ("all",), lazy=True)
+def read(options: Options, split: str, inputs: Inputs) -> Dataset:
+    found = np.load("uint8.npz")
+    data, label = found["data"], {"label": Field(found["label"])}
+    if options.lazy:
+        lazy = LazyField(data.__getitem__, len(data), data.shape[1:], "uint8", 1 / 255)
+        return Dataset("scaled", label, (), split, lazy={"data": lazy})
+    return Dataset("scaled", {"data": Field(data, 1 / 255), **label}, (), split)
+"""
+
+
+@pytest.mark.parametrize("lazy", ["true", "false"])
+def test_what_a_plugin_scales_are_images(work: Path, lazy: str) -> None:
+    (work / "scaled.py").write_text(PLUGIN)
+    train = f"dataset: scaled, lazy: {lazy}"
+    text = NET.format(name="plugged", train=train, evaluation=train)
+    (work / "plugged.yaml").write_text(f"plugins: [scaled.py]\n{text}")
+    done = succeeded(mxrun("train", "plugged.yaml", "--overwrite", cwd=work))
+    assert "data: images, 0..255 becomes 0..1" in done.stdout + done.stderr
+    model, (pixels, labels) = package.load("runs/plugged"), records()
+    expected = np.asarray(model.predict(pixels))
+    assert model.evaluate()["accuracy"] == (expected.argmax(1) == labels).mean() > 0.9
+    file = np.asarray(model.predict("images/0/0.png"))[0]
+    assert np.abs(file - expected[0]).max() < 1e-6
+
+
+def test_a_model_of_image_files_that_are_not_there_reads_images(work: Path) -> None:
+    text = NET.format(name="pathless", train="dataset: image_folder", evaluation="split: rest")
+    text = text.replace("  eval: {split: rest}\n", "")
+    (work / "pathless.yaml").write_text(text)
+    model = package.load("pathless.yaml")
+    found = [np.asarray(model.predict(each))[0] for each in (records()[0][:1], "images/0/0.png")]
+    assert np.abs(found[0] - found[1]).max() < 1e-6
+    assert np.array_equal(
+        found[0], np.asarray(model.predict(records()[0][:1] / np.float32(255)))[0]
+    )
+
+
+def test_a_warm_start_from_other_values_is_said(work: Path) -> None:
+    trained(work, "images", FOLDER)
+    for train, said in (("dataset: npz, path: float32.npz", True), (FOLDER, False)):
+        text = NET.format(name="warm", train=train, evaluation=train)
+        (work / "warm.yaml").write_text(text)
+        done = succeeded(
+            mxrun("train", "warm.yaml", "--overwrite", "train.start_from.run=images", cwd=work)
+        )
+        assert ("was trained on other values: data: images" in done.stderr) == said
+
+
 def test_a_table_of_pixels_and_images_of_them_agree(work: Path) -> None:
     """A run on the columns of a table encodes an image's bytes as it does a row."""
     pixels, labels = records()
