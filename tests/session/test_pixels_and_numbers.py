@@ -238,7 +238,7 @@ class Options(Parameters):
 @register("scaled", Options, ("all",), lazy=True)
 def read(options: Options, split: str, inputs: Inputs) -> Dataset:
     found = np.load("uint8.npz")
-    data, label = found["data"], {"label": Field(found["label"])}
+    data, label = found["data"], {"label": Field(found["label"].astype(np.int32))}
     if options.lazy:
         lazy = LazyField(data.__getitem__, len(data), data.shape[1:], "uint8", 1 / 255)
         return Dataset("scaled", label, (), split, lazy={"data": lazy})
