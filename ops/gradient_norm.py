@@ -125,11 +125,9 @@ class GlobalNormScaleProperty(OperatorProperty[GlobalNormScaleParameters]):
     def infer_shape(self, inputs: PartialShapes, outputs: PartialShapes) -> PartialInference:
         """Set the shape of both scales to [1]; the gradients may have any shapes."""
         *grads, scale = inputs
-        scales = [
-            unify(name, shape, (1,), "one number")
-            for name, shape in (("gradient_scale", scale), ("output", outputs[0]))
-        ]
-        return PartialInference([*grads, scales[0]], scales[1:], [])
+        scale = unify("gradient_scale", scale, (1,), "one number")
+        output = unify("output", outputs[0], (1,), "one number")
+        return PartialInference([*grads, scale], [output], [])
 
     def list_gradients(self) -> tuple[GradientKind, ...]:
         """No input has a gradient."""
