@@ -60,9 +60,9 @@ _OUT_OF_MEMORY = (
     "  hint: allow the process more memory, or use less at a time: a smaller batch, fewer "
     "records\n"
 )
-# Address space with which a small network trains, in KiB: NumPy's and LLVM's libraries, with which
-# training starts, end the process in words of their own where they get none.
-_MIN_ADDRESSES_KIB = 512 << 10
+# Address space in KiB below which training cannot start: NumPy's and LLVM's libraries end the
+# process in words of their own where they get none. A small network trains with 5 % more.
+_MIN_ADDRESSES_KIB = 416_000
 _TOO_LITTLE_MEMORY = (
     f"mxrun: out of memory: at least {_MIN_ADDRESSES_KIB:,} KiB of address space are needed\n"
     "  hint: allow the process more (ulimit -v)\n"

@@ -113,7 +113,7 @@ def test_too_little_memory_for_the_libraries_is_told_in_one_line(kib: int, tmp_p
     )
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "mxrun: out of memory: at least 524,288 KiB of address space are needed",
+        "mxrun: out of memory: at least 416,000 KiB of address space are needed",
         "  hint: allow the process more (ulimit -v)",
     ]
     assert json.loads(done.stdout)["error"]["kind"] == "memory"
