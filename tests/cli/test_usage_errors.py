@@ -79,7 +79,11 @@ def message_of(*arguments: str) -> str:
         ),
     ],
 )
-def test_each_mistake_has_its_own_answer(arguments: str, texts: list[str]) -> None:
+def test_each_mistake_has_its_own_answer(
+    arguments: str, texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without the run that the working folder may have.
+    monkeypatch.chdir(tmp_path)
     found = message_of(*arguments.split())
     for text in texts:
         assert text in found
