@@ -17,7 +17,7 @@ def first_unrepresentable(numbers: NDArray[Any], dtype: str) -> int | None:
     Returns None if there is none. For int32 a number must be an integer within int32. For float32
     it must be finite and within float32's range; it is rounded.
     """
-    if numbers.dtype.kind == "b":
+    if numbers.dtype.kind in "biu" and (dtype == "float32" or np.can_cast(numbers.dtype, dtype)):
         return None
     with np.errstate(invalid="ignore", over="ignore"):
         if dtype == "int32":
