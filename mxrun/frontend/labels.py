@@ -81,7 +81,7 @@ def _another_number(head: _Head, dataset: Dataset) -> Diagnostic | None:
         head.node.place,
         f"{outputs} for each class: {listed(dataset.classes)}",
         str(head.classes),
-        head.hint(count),
+        _with_notes(head.hint(count), dataset),
     )
 
 
@@ -105,8 +105,15 @@ def _beyond(head: _Head, dataset: Dataset, label: str, seen: Classification) -> 
         place if lowest < 0 else head.node.place,
         f"labels 0 to {seen.classes - 1}" if lowest < 0 else f"{highest + 1} outputs or more",
         f"labels {lowest} to {highest} ({place})",
-        "labels number classes from 0" if lowest < 0 else head.hint(highest + 1),
+        _with_notes(
+            "labels number classes from 0" if lowest < 0 else head.hint(highest + 1), dataset
+        ),
     )
+
+
+def _with_notes(hint: str, dataset: Dataset) -> str:
+    """Return the hint, and what was decided about the data set, which may be the cause."""
+    return "; note: ".join((hint, *dataset.notes))
 
 
 def _at(place: SourceLocation | None) -> str:

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from commands import mxrun, succeeded
+from commands import mxrun, refused, succeeded
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.commands.init import InitRequest, init
@@ -98,6 +98,13 @@ def test_commands_that_read_the_table_and_init_say_it(empty_folder):
     assert expected in open_sections("c.yaml").notes[0]
     (warning,) = init(InitRequest("t.csv", Path("made.yaml"))).survey.warnings
     assert expected in warning
+    # Classes that do not fit may be those of the header.
+    Path("c.yaml").write_text(CONFIG.replace("LinearRegression", "Softmax"))
+    classes = "2018,2019,2020\n" + "".join(f"{','.join(row)}\n" for row in rows("ffi"))
+    Path("t.csv").write_text(classes)
+    said = " ".join(refused("train", "c.yaml", "--overwrite", cwd=empty_folder).split())
+    assert "write num_hidden: 2021; note:" in said
+    assert expected in said
 
 
 @pytest.mark.parametrize("first", ["a (m; s),b,kind", '"a\tb",b,kind'])
