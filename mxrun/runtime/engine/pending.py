@@ -1,4 +1,4 @@
-"""What is pending in a threaded engine: counts, waits, deletions and callbacks that are due."""
+"""Pending functions of a threaded engine: counts, waits, deletions and due callbacks."""
 
 from __future__ import annotations
 
