@@ -20,7 +20,7 @@ from training import run_training
 
 from mxrun.base.errors import UserError
 from mxrun.session.saved_runs import read_run
-from mxrun.train.checkpoint import load_checkpoint
+from mxrun.train.checkpoint import MANIFEST_FILE, load_checkpoint
 from mxrun.train.checkpoint_manager import newest_checkpoint, saved_steps
 from mxrun.train.progress import Progress
 
@@ -173,7 +173,7 @@ class Disk:
         loaded = self._load(crash.tree)
         progress = loaded.progress
         # The checkpoints of the run that is overwritten may be removed in part.
-        is_old = self._recorded.overwrites and not crash.step
+        is_old = self._is_overwritten_run(crash.tree)
         if loaded.problem or progress is None:
             problem = loaded.problem or "there is no checkpoint"
             return problem if crash.step or (loaded.problem and not is_old) else ""
@@ -185,6 +185,12 @@ class Disk:
         return self._problem_of_records(crash.tree, expected, progress) or (
             "" if is_old else self._problem_of_listing(crash.tree)
         )
+
+    def _is_overwritten_run(self, tree: Tree) -> bool:
+        """Return whether every checkpoint is of the run that is overwritten."""
+        before = self._recorded.before
+        saved = (path for path in tree if path.endswith(f"/{MANIFEST_FILE}"))
+        return self._recorded.overwrites and all(tree[path] == before.get(path) for path in saved)
 
     def _write(self, tree: Tree) -> None:
         write_tree(self._folder, tree, self._written)
