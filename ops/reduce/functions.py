@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -162,12 +162,11 @@ PRODUCT = ReductionFunctions(
     head=_products_of_others,
     further=((_without_zero, ReductionKind.PRODUCT_WITHOUT_ZERO), (_zeros, ReductionKind.ZEROS)),
 )
-PRODUCT_WITHOUT_NAN = ReductionFunctions(
-    partial(reduced_in_float64, np.nanprod),
-    ReductionKind.PRODUCT_WITHOUT_NAN,
-    _without_number,
-    reads=1,
-    head=_products_of_others,
+PRODUCT_WITHOUT_NAN = replace(
+    PRODUCT,
+    formula=partial(reduced_in_float64, np.nanprod),
+    compiled=ReductionKind.PRODUCT_WITHOUT_NAN,
+    gradient=_without_number,
     further=(
         (_without_zero_and_nan, ReductionKind.PRODUCT_WITHOUT_ZERO_AND_NAN),
         (_zeros, ReductionKind.ZEROS),

@@ -16,32 +16,14 @@ from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 from mxrun.base.threads import start_bare_thread
-from mxrun.runtime.engine import (
-    calls,
-    completion,
-    naive,
-    pending,
-    propagation,
-    queues,
-    threaded,
-)
+from mxrun.runtime.engine import calls, completion, naive, pending, propagation, queues, threaded
 from mxrun.runtime.engine.interface import Engine
 from mxrun.runtime.engine.naive import NaiveEngine
 from mxrun.runtime.engine.threaded import ThreadedEngine
 
 _DELAY_S, _PROTECTED_S = 0.05, 0.001
-_FILES = frozenset(
-    str(module.__file__)
-    for module in (
-        calls,
-        completion,
-        naive,
-        pending,
-        propagation,
-        queues,
-        threaded,
-    )
-)
+_MODULES = (calls, completion, naive, pending, propagation, queues, threaded)
+_FILES = frozenset(str(module.__file__) for module in _MODULES)
 # Methods that wait, and leave nothing half done.
 _INTERRUPTED = frozenset(
     method.__code__
