@@ -12,6 +12,7 @@ import pytest
 import tiers
 from caches import cache_machine, link_cached
 from hypothesis import HealthCheck, settings
+from registries import separate_registries
 from xdist.workermanage import WorkerController
 
 from mxrun import library
@@ -163,13 +164,10 @@ def _fixed_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def separate_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove the operators that a test registers, and forget the plugins that it loads."""
-    library.load()
-    for registry in (register.OPERATORS, register._IMPLEMENTATIONS):
-        for name in ("_entries", "_aliases"):
-            monkeypatch.setattr(registry, name, dict(getattr(registry, name)))
-    monkeypatch.setattr(library, "_PLUGINS", {})
+def separate_registry() -> Iterator[None]:
+    """Remove what a test registers, and forget the plugins that it loads."""
+    with separate_registries():
+        yield
 
 
 @pytest.fixture

@@ -288,7 +288,8 @@ train:
 )
 
 
-@pytest.mark.parametrize("onednn", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("onednn", [True, False])
 def test_digits_are_learnt_with_oneDNN_and_without(tmp_path: Path, onednn: bool) -> None:
     (tmp_path / "tiny.yaml").write_text(NETWORK)
     missing = {} if onednn else {"MXRUN_ONEDNN_LIBRARY": str(tmp_path / "missing.so")}

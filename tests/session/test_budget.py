@@ -262,6 +262,7 @@ def test_S3_a_share_of_what_cannot_be_less_is_left_out(tmp_path: Path) -> None:
     assert "unless layers mix its samples or carry their states" in said
 
 
+@pytest.mark.full
 def test_F3_train_and_infer_take_the_largest_batch(net: Path) -> None:
     budget = f"memory.budget={inspected(net)['planned_bytes'] // 2}"
     size = inspected(net, budget, batch="max")["batch_size"]

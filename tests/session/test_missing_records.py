@@ -190,6 +190,7 @@ def test_a_run_that_came_to_nothing_blocks_no_other(config):
 @pytest.mark.parametrize(
     "words", [(), pytest.param((TWO,), marks=two_cores)], ids=["one context", "two contexts"]
 )
+@pytest.mark.full
 @pytest.mark.parametrize(("file", "step"), [("train/b/7.png", 4 + 3), ("eval/a/0.png", 2 * 4)])
 def test_a_run_that_waits_for_a_record_says_so_and_stops_when_asked(
     config, waiting_folder, file, step, words

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import HANG_S, mxrun, succeeded
+from registries import separate_registries
 
 from mxrun import library
 from mxrun.base.errors import UserError
@@ -63,10 +64,11 @@ COUNT = 5
 
 
 @pytest.fixture(scope="module")
-def plugin(tmp_path_factory: pytest.TempPathFactory) -> library.Plugin:
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[library.Plugin]:
     path = tmp_path_factory.mktemp("plugin") / "free.py"
     path.write_text(PLUGIN)
-    return library.load_plugin(str(path))
+    with separate_registries():
+        yield library.load_plugin(str(path))
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from batches import make_slots
 from commands import HANG_S, MXRUN, mxrun, refused, succeeded
+from registries import separate_registries
 
 from mxrun import library
 from mxrun.base.errors import UserError
@@ -102,10 +103,11 @@ COUNT, SIZE, WIDTH = 23, 5, 4
 
 
 @pytest.fixture(scope="module")
-def plugin(tmp_path_factory: pytest.TempPathFactory) -> library.Plugin:
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[library.Plugin]:
     path = tmp_path_factory.mktemp("plugin") / "own.py"
     path.write_text(PLUGIN)
-    return library.load_plugin(str(path))
+    with separate_registries():
+        yield library.load_plugin(str(path))
 
 
 def dataset(name: str = "test_faulty", **parameters: Any) -> Dataset:

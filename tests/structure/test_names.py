@@ -6,10 +6,7 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-import pytest
-
-# Every source file is checked in every tier.
-pytestmark = pytest.mark.whole
+from syntax import syntax_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,7 +22,7 @@ def test_a_class_name_is_defined_once() -> None:
     for folder in ("mxrun", "ops", "datasets"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             is_face = path.is_relative_to(ROOT / FACE)
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(syntax_tree(path)):
                 if isinstance(node, ast.ClassDef) and not (is_face and node.name in MXNETS_NAMES):
                     places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert len(places) > 500

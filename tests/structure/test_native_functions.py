@@ -6,7 +6,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import get_type_hints
 
 import pytest
@@ -18,26 +18,23 @@ from mxrun.codegen.jit import InlinedFunction, NativeFunction, native
 from mxrun.codegen.sequential.syntax import tree_of
 from mxrun.device.cpu.call import loop_call
 
-# Every source file is checked in every tier.
-pytestmark = pytest.mark.whole
-
 # Processes and programs of their own.
 _NOT_IMPORTED = ("mxrun.peers.", "mxrun.__main__")
 
 
-def functions() -> Iterator[NativeFunction | InlinedFunction]:
+@pytest.fixture(scope="module")
+def functions() -> Mapping[str, NativeFunction | InlinedFunction]:
+    """Native and inlined functions of all modules by their full names."""
+    found = {}
     for package in (mxrun, mxrun.ops):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.startswith(_NOT_IMPORTED):
-                module = importlib.import_module(found.name)
+        for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not each.name.startswith(_NOT_IMPORTED):
+                module = importlib.import_module(each.name)
                 for value in vars(module).values():
                     of_code = isinstance(value, (NativeFunction, InlinedFunction))
-                    if of_code and value.body.__module__ == found.name:
-                        yield value
-
-
-FUNCTIONS = {f"{each.body.__module__}.{each.body.__qualname__}": each for each in functions()}
-NATIVE = {name: each for name, each in FUNCTIONS.items() if isinstance(each, NativeFunction)}
+                    if of_code and value.body.__module__ == each.name:
+                        found[f"{each.name}.{value.body.__qualname__}"] = value
+    return found
 
 
 def uses(tree: ast.FunctionDef, parameter: str) -> Iterator[str]:
@@ -52,29 +49,31 @@ def uses(tree: ast.FunctionDef, parameter: str) -> Iterator[str]:
             yield f"line {node.lineno}"
 
 
-def test_the_native_functions_are_found() -> None:
-    assert len(NATIVE) > 50
-    assert len(FUNCTIONS) > len(NATIVE) + 20
+def test_a_native_function_declares_its_arguments(
+    functions: Mapping[str, NativeFunction | InlinedFunction],
+) -> None:
+    native = {key: each for key, each in functions.items() if isinstance(each, NativeFunction)}
+    assert len(functions) > len(native) + 20 > 70
+    for name, function in native.items():
+        assert issubclass(function.declared, Arguments), name
+        assert len(inspect.signature(function.body).parameters) == 1, name
 
 
-@pytest.mark.parametrize("name", NATIVE)
-def test_a_native_function_declares_its_arguments(name: str) -> None:
-    function = NATIVE[name]
-    assert issubclass(function.declared, Arguments)
-    assert len(inspect.signature(function.body).parameters) == 1
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_arguments_are_read_by_name(name: str) -> None:
-    body = FUNCTIONS[name].body
-    hints = {key: hint for key, hint in get_type_hints(body).items() if key != "return"}
-    blocks = {
-        key for key, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Arguments)
-    }
-    # By convention, so that none of an inlined function is missed for lack of an annotation.
-    assert blocks == {"call"} & set(inspect.signature(body).parameters)
-    for block in blocks:
-        assert not list(uses(tree_of(body.__code__), block))
+def test_arguments_are_read_by_name(
+    functions: Mapping[str, NativeFunction | InlinedFunction],
+) -> None:
+    for name, function in functions.items():
+        body = function.body
+        hints = {key: hint for key, hint in get_type_hints(body).items() if key != "return"}
+        blocks = {
+            key
+            for key, hint in hints.items()
+            if isinstance(hint, type) and issubclass(hint, Arguments)
+        }
+        # By convention, so that none of an inlined function is missed for lack of an annotation.
+        assert blocks == {"call"} & set(inspect.signature(body).parameters), name
+        for block in blocks:
+            assert not list(uses(tree_of(body.__code__), block)), name
 
 
 class Counting(Arguments):

@@ -6,9 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
-
-# Every source file is checked in every tier.
-pytestmark = pytest.mark.whole
+from syntax import syntax_tree
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [path for folder in ("mxrun", "ops", "datasets") for path in (ROOT / folder).rglob("*.py")]
@@ -57,7 +55,7 @@ def test_locks_and_threads_are_made_in_one_way() -> None:
     found = {
         path: names
         for path in (file.relative_to(ROOT).as_posix() for file in FILES)
-        if (names := forbidden(path, ast.parse((ROOT / path).read_text())))
+        if (names := forbidden(path, syntax_tree(ROOT / path)))
     }
     assert found == {}
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 from structure.test_layers import MODULES
-
-# Every source file is checked in every tier.
-pytestmark = pytest.mark.whole
+from syntax import syntax_tree
 
 # By name that runs code or starts a program, the only modules that use it.
 DOORS = {
@@ -53,7 +51,7 @@ FORBIDDEN = {
 
 def used_names(path: Path) -> Iterator[str]:
     """Yield what a file uses, as `module.name`, and the functions that it calls, as `name()`."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(syntax_tree(path)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield f"{node.value.id}.{node.attr}"
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -63,14 +61,16 @@ def used_names(path: Path) -> Iterator[str]:
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
-USED = {module: set(used_names(path)) for module, path in MODULES.items()}
+@pytest.fixture(scope="module")
+def used() -> dict[str, set[str]]:
+    return {module: set(used_names(path)) for module, path in MODULES.items()}
 
 
 @pytest.mark.parametrize("name", DOORS)
-def test_what_runs_code_has_one_door(name: str) -> None:
-    assert {module for module, used in USED.items() if name in used} == DOORS[name]
+def test_what_runs_code_has_one_door(name: str, used: dict[str, set[str]]) -> None:
+    assert {module for module, names in used.items() if name in names} == DOORS[name]
 
 
-def test_nothing_else_starts_programs_or_runs_code() -> None:
-    found = {(module, name) for module, used in USED.items() for name in used & FORBIDDEN}
+def test_nothing_else_starts_programs_or_runs_code(used: dict[str, set[str]]) -> None:
+    found = {(module, name) for module, names in used.items() for name in names & FORBIDDEN}
     assert not found

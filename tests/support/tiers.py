@@ -5,11 +5,11 @@ and a run with `--soak` the soak tests alone. The selection depends only on the 
 it is the same in every process and for every set of collected tests.
 
 The sample has every test that is not part of a large matrix. Of a large matrix it has one case in
-ten, by a hash of the id, or the one with the lowest hash if there are none; likewise for every
+twelve, by a hash of the id, or the one with the lowest hash if there are none; likewise for every
 operator with cases in the matrix. Of a file whose tests run complete commands, seconds each, it has
 one test function in ten, by hash, at least one, and the same share of their cases. A test marked
 `full` is left out; of a matrix marked `whole` every case is included, of one marked `sparse` a
-tenth for all operators together.
+twelfth for all operators together.
 
 A test requested by node id runs in any tier, and so does a `full` or sampled test in a run of few
 tests. Soak tests run with `--soak` or by node id only.
@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 # A matrix with at most this many cases is included completely.
-LARGE = 20
+LARGE = 10
 # One case in this many of a large matrix is included, and one test of complete commands.
-SHARE, COMMANDS_SHARE = 10, 10
+SHARE, COMMANDS_SHARE = 12, 10
 # A matrix of complete commands with at most this many cases is included completely.
 FEW_COMMANDS = 2
 # A run of no more tests than this takes all of them.
@@ -34,7 +34,8 @@ FEW = 100
 MARKERS = {
     "full": "slow and alone of its kind in its file: left out of plain `pytest`",
     "whole": "a large matrix of which plain `pytest` runs every case: each takes no time",
-    "sparse": "a large matrix over operators that others have as well: plain `pytest` runs a tenth",
+    "sparse": "a large matrix over operators that others have as well: plain `pytest` runs a "
+    "twelfth",
     "commands": "runs whole commands or trainings, as all of tests/cli, tests/commands and "
     "tests/session does: plain `pytest` runs a tenth",
     "soak": "takes minutes, and is run by hand: `pytest --soak`",
