@@ -109,7 +109,6 @@ def test_every_bundled_network_is_tried() -> None:
     assert bundled == {*NETWORKS, "finetune_digits"}
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("name", SMALL)
 def test_P12_small_networks_agree_with_the_cpu(name: str) -> None:
     is_close(name)

@@ -197,9 +197,14 @@ os._exit(0)
         _PROGRAM,
         _PROGRAM_WITH_THREADS,
         pytest.param(_PROGRAM_BESIDE_BUSY_THREADS, marks=pytest.mark.full),
-        _PROGRAM_OF_ANOTHER_THREAD,
-        _PROGRAM_BESIDE_AN_IMPORT,
-        *(_PROGRAM_BEFORE_THE_FIRST_ARRAY.replace("DELAY", delay) for delay in ("0", "0.05")),
+        *(
+            pytest.param(program, marks=pytest.mark.full)
+            for program in (
+                _PROGRAM_OF_ANOTHER_THREAD,
+                _PROGRAM_BESIDE_AN_IMPORT,
+                *(_PROGRAM_BEFORE_THE_FIRST_ARRAY.replace("DELAY", each) for each in ("0", "0.05")),
+            )
+        ),
     ],
 )
 def test_a_forked_process_goes_on_with_the_arrays_of_its_parent(program: str) -> None:

@@ -45,7 +45,7 @@ print(caught > 100, (nd.dot(large, large) + 1).asnumpy()[0, 0])
 """
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
 def test_nothing_stays_pending_after_interrupts(seed: int) -> None:
     run = subprocess.run(
         [sys.executable, "-c", _PROGRAM, str(seed)],

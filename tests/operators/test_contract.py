@@ -35,6 +35,7 @@ def test_O1_gradients_are_the_derivative(operator: str) -> None:
     keeps(operator, "gradients")
 
 
+@pytest.mark.sparse
 @every_operator
 def test_O3_O4_O6_every_mix_of_forward_requests(operator: str) -> None:
     keeps(operator, "forward requests")

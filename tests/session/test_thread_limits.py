@@ -83,7 +83,7 @@ def test_every_waiter_gets_the_error_of_a_worker_that_cannot_start(tmp_path: Pat
     assert done.stdout == "closed\n"
 
 
-@pytest.mark.parametrize("number", ["1", "2"])
+@pytest.mark.parametrize("number", ["1", pytest.param("2", marks=pytest.mark.full)])
 def test_training_ends_where_a_thread_cannot_start(number: str, tmp_path: Path) -> None:
     """Threads that watch signals, and that write checkpoints."""
     done = limited(_TRAIN, tmp_path, number)
