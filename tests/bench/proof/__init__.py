@@ -1,0 +1,1 @@
+"""What must be the same in two commits, part by part."""

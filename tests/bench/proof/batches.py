@@ -1,0 +1,3 @@
+from proof.part import Part
+
+PART = Part((), lambda mxrun, name: {})
