@@ -17,7 +17,7 @@ _TURN_S = 2.0
 
 def step_ms(mxrun: Installation, case: Case, phase: str, steps: int) -> float:
     """Median time of a step of one process."""
-    shared = (case.config, *case.overrides[:1], "--phase", phase, "--threads", str(mxrun.threads))
+    shared = (case.config, *case.plan, "--phase", phase, "--threads", str(mxrun.threads))
     timed = mxrun.report("bench", *shared, "--steps", str(steps), "--warmup", "3")
     return float(timed["mxrun"]["step_ms"]["median"])
 
