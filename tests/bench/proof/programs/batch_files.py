@@ -126,7 +126,7 @@ def images() -> None:
 
 
 def photo(index: int, label: int) -> tuple[str, bytes]:
-    """Name and bytes of an image: JPEG and PNG, grey, with a palette, turned, CMYK or with alpha."""
+    """Name and bytes of an image: JPEG or PNG, some grey, turned, CMYK, with a palette or alpha."""
     height, width = 40 + 3 * (index % 5), 36 + 5 * (index % 4)
     draws = np.random.default_rng(index)
     coarse = draws.integers(0, 256, (8, 8, 3)).astype(np.uint8)
@@ -207,21 +207,8 @@ def _cifar(records: int, labels: int, seed: int) -> bytes:
 
 def texts() -> None:
     """Write a text, and texts with labels in several forms."""
-    words = [
-        "the",
-        "old",
-        "Captain",
-        "saw,",
-        "heard;",
-        "ça",
-        "là",
-        "été",
-        "sun's",
-        "wind",
-        "rain.",
-        "Storm",
-        "map",
-    ]
+    first = ["the", "old", "Captain", "saw,", "heard;", "ça", "là"]
+    words = [*first, "été", "sun's", "wind", "rain.", "Storm", "map"]
     lines, labels = [], []
     for index in range(RECORDS):
         chosen = DRAWS.choice(words, 3 + index % 11)
