@@ -33,7 +33,6 @@ from mxrun.base.flags import runs_folder
 from mxrun.config import Parsed
 from mxrun.config.bundled import find_config, is_config
 from mxrun.frontend import ModelDefinition, build
-from mxrun.session.device import host_loops
 from mxrun.session.evaluation import EvaluateRequest, evaluate
 from mxrun.session.inference import InferRequest, prepare_inference
 from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
@@ -344,7 +343,7 @@ class LoadedModel(TextGenerator):
         training, batch = phase == "train", batch_size(batch)
         if not training and phase != "infer":
             raise UserError(Diagnostic("unknown phase", None, "train or infer", repr(phase)))
-        with library.plugin_errors(), host_loops(self._built.config):
+        with library.plugin_errors():
             built = build(self._parsed, max_batch_size(batch, self._parsed, training, threads))
             return MemoryPlan(memory_report(planned(built, training, threads), phase))
 

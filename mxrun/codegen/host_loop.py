@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, slot_of
-from mxrun.codegen.interpreted import InterpretedLoop, may_load_code
 from mxrun.codegen.jit import NativeFunction, require_arguments
 
 # Header of an argument block for a call on one thread: no OpenMP functions.
@@ -23,23 +22,18 @@ class HostLoop:
 
     For loops of a few microseconds the call holds the interpreter lock, because getting it back
     from a busy thread costs a thousand times more. unlocked: release the lock, for a long loop.
-    Within `interpreted` the loop is made without machine code. Raises TypeError if the arguments
-    are not of the class that the function declares. call: the fastest way to run the function; the
-    loop must outlive it.
+    Raises TypeError if the arguments are not of the class that the function declares. call: the
+    fastest way to run the function; the loop must outlive it.
     """
 
     call: Callable[[], None]
-    _interpreted: InterpretedLoop | None = None
 
     def __init__(
         self, function: NativeFunction, arguments: Arguments, unlocked: bool = False
     ) -> None:
         require_arguments(function, arguments)
-        if may_load_code():
-            block = arguments.packed(_ALONE)
-            self._bind(function.address, (block.ctypes.data,), arguments, block, unlocked)
-        else:
-            self.call = self._interpreted = InterpretedLoop(function, arguments)
+        block = arguments.packed(_ALONE)
+        self._bind(function.address, (block.ctypes.data,), arguments, block, unlocked)
 
     def _bind(
         self,
@@ -65,9 +59,6 @@ class HostLoop:
 
     def set(self, name: str, value: int | npt.NDArray[Any] | None) -> None:
         """Replace one integer or array among the arguments; None is a pointer without memory."""
-        if self._interpreted is not None:
-            self._interpreted.set(name, value)
-            return
         self._block[self._slots[name]] = slot_of(value)
         self._values[name] = value
 

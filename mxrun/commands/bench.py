@@ -22,7 +22,6 @@ from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.runtime.profiler import Event, OperatorTime
 from mxrun.session.benchmark_loop import Steps
-from mxrun.session.device import host_loops
 from mxrun.session.notes import Notify, note_missing_library
 from mxrun.session.planning import check_fits, load, plan_for
 from mxrun.session.roofline import Roofline, roofline
@@ -200,10 +199,9 @@ def bench(
         raise UserError(_one_team_only(built))
     compare = _comparison(request, notify)
     note_missing_library(built.config, notify)
-    with host_loops(built.config):
-        if divided.contexts > 1:
-            return _measured_on_contexts(built, divided, request, notify, started_at)
-        return _measured(built, request, compare, notify, started_at)
+    if divided.contexts > 1:
+        return _measured_on_contexts(built, divided, request, notify, started_at)
+    return _measured(built, request, compare, notify, started_at)
 
 
 def _one_team_only(built: ModelDefinition) -> Diagnostic:

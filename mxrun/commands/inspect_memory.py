@@ -20,7 +20,7 @@ from mxrun.operator.native_kernel import Addition, add_loop
 from mxrun.planner.plan import Plan
 from mxrun.runtime.memory_limits import remaining_bytes
 from mxrun.runtime.resident import resident_bytes
-from mxrun.session.device import host_loops, open_device
+from mxrun.session.device import open_device
 from mxrun.session.generation.network import language_model, plan_generation
 from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.memory_report import MemoryReport, memory_report
@@ -124,10 +124,9 @@ def inspect_memory(
     settings.
     """
     parsed = parse_config(path, overrides)
-    with host_loops(parsed.config):
-        if phase == GENERATE:
-            return _generation_memory(parsed, batch, threads, notify, length, measured)
-        return _planned_memory(parsed, phase, batch, threads, notify, measured, changes)
+    if phase == GENERATE:
+        return _generation_memory(parsed, batch, threads, notify, length, measured)
+    return _planned_memory(parsed, phase, batch, threads, notify, measured, changes)
 
 
 def _planned_memory(

@@ -27,7 +27,6 @@ from mxrun.planner.plan import Block, PhasePlan, Plan
 from mxrun.planner.remat.budget import Budget
 from mxrun.planner.schedule.schedule import ORDERS
 from mxrun.session.benchmark_loop import Steps
-from mxrun.session.device import host_loops
 from mxrun.session.fault_injection import freed_early
 from mxrun.session.notes import Notify, ignore_note
 from mxrun.session.planning import check_fits, load, request_for
@@ -98,7 +97,7 @@ def verify(
     built = load(find_config(str(config)), overrides, batch)
     entries: list[dict[str, Any]] = []
     trained: Arrays = {}
-    with host_loops(built.config), noted_compilations(notify):
+    with noted_compilations(notify):
         for phase in (TRAIN, EVALUATE):
             # Variants with less sharing exceed any budget.
             request = replace(request_for(built, phase == TRAIN, threads, notify), budget=None)

@@ -161,13 +161,11 @@ class Device(ABC):
     """One device of some kind; the constructor opens it.
 
     description: what kernels are prepared for. has_host_memory: whether `view` works.
-    compiles_host_loops: whether loops beside the device, such as those of the planner, are compiled
-    and not interpreted. makes_temporaries: whether its programs allocate temporaries outside of
-    plans, which `Program.temporary_bytes` measures.
+    makes_temporaries: whether its programs allocate temporaries outside of plans, which
+    `Program.temporary_bytes` measures.
     """
 
     has_host_memory: bool = False
-    compiles_host_loops: bool = True
     makes_temporaries: bool = False
 
     def __init__(self, description: DeviceDescription) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from mxrun.base.device import DeviceDescription
 from mxrun.base.errors import Diagnostic
 from mxrun.base.foreign_names import hint_for
 from mxrun.base.near_names import nearest
-from mxrun.codegen.interpreted import interpreted
 from mxrun.config import Parsed, RunConfig
 from mxrun.device import registry
 from mxrun.device.interface import Device
@@ -39,17 +37,6 @@ def open_devices(config: RunConfig, description: DeviceDescription) -> tuple[Dev
     return tuple(
         open_device(config, replace(description, index=index)) for _, index in config.devices
     )
-
-
-def host_loops(config: RunConfig | None) -> AbstractContextManager[None]:
-    """Return the context in which loops on the host are made as the config's device requires.
-
-    They are machine code unless the device must work where none can be loaded. config: None for one
-    with problems, whose device does not matter.
-    """
-    if config is None or kind_of(config).compiles_host_loops:
-        return nullcontext()
-    return interpreted()
 
 
 def context_notes(built: ModelDefinition) -> list[str]:

@@ -27,7 +27,7 @@ from mxrun.runtime.engine.interface import RunContext
 from mxrun.session.array_records import ArraySource, named_arrays
 from mxrun.session.budget import budgeted
 from mxrun.session.data_part import DataPart, open_part
-from mxrun.session.device import describe, host_loops, kind_of, open_device
+from mxrun.session.device import describe, kind_of, open_device
 from mxrun.session.inference_outputs import (
     OutputHead,
     batch_inputs,
@@ -186,14 +186,13 @@ class Inference:
             yield InferenceBatch(records, arrays)
 
     def _loaded(self, operations: LoopOperations) -> Iterator[Records]:
-        """Load batch after batch; the first one makes the source's loops."""
+        """Load batch after batch."""
         batches = self._source.batches(self._executor, self.batch_size)
         records: Records | None = None
 
         def load(run: RunContext) -> None:
             nonlocal records
-            with host_loops(self.trained.built.config):
-                records = next(batches, None)
+            records = next(batches, None)
 
         # The source measures the results of a batch when it is asked for the next one.
         loading = operations.engine.new_operator(
@@ -311,13 +310,6 @@ def prepare(
 ) -> Inference:
     """Prepare a network for `setup`; of `request` only how to run is read. Raises UserError."""
     note_missing_library(trained.built.config, notify)
-    with host_loops(trained.built.config):
-        return _prepared(trained, request, setup, notify)
-
-
-def _prepared(
-    trained: TrainedModel, request: InferRequest, setup: InferenceSetup, notify: Notify
-) -> Inference:
     if request.batch == MAX:
         trained = trained.with_batch_size(_largest_batch(trained, request, setup, notify))
     built = trained.built

@@ -20,7 +20,7 @@ from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.session.budget import budget_notes, measured_recompute
 from mxrun.session.data_wait import wait_advice
-from mxrun.session.device import context_notes, describe, host_loops
+from mxrun.session.device import context_notes, describe
 from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.micro_batches import micro_batch_notes, planned
 from mxrun.session.notes import Notify, ignore_note, note_missing_library
@@ -96,11 +96,6 @@ def train_config(parsed: Parsed, observer: Observer, request: TrainRequest) -> T
     Raises UserError for errors in config, data or run folder, before the first step, and Stopped
     when a signal requested an end and everything is saved.
     """
-    with host_loops(parsed.config):
-        return _train(parsed, observer, request)
-
-
-def _train(parsed: Parsed, observer: Observer, request: TrainRequest) -> TrainingResult:
     batch = _batch_size(parsed, observer, request)
     if batch is not None:
         parsed = parsed.with_values({("data", "batch_size"): batch})

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mxrun.codegen import jit, products, vectors
-from mxrun.codegen.arguments import Arguments, Int64s
+from mxrun.codegen.arguments import Arguments, Float64s, Int64s, Table
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.sequential.arithmetic import Untyped
 from mxrun.codegen.sequential.compiler import INTRINSICS
@@ -80,3 +80,45 @@ def test_a_loop_on_one_thread_is_the_first_of_a_team_of_one() -> None:
     found = np.full(2, 9)
     HostLoop(member_loop, Member(found=found))()
     assert found.tolist() == [0, 1]
+
+
+class Listing(Arguments):
+    values: Table
+    output: Float64s
+
+
+@jit.native
+def table_loop(call: Listing) -> None:
+    """output = entries of a table: an integer, a number, and an element of an array."""
+    call.output[0], call.output[1] = jit.integer(call.values, 0), jit.real(call.values, 1)
+    call.output[2] = jit.float32s(call.values, 2)[1]
+    jit.int64s(call.values, 3)[0] = 8
+
+
+def test_tables_are_read_by_their_entries() -> None:
+    output, numbers = np.zeros(3), np.array([7])
+    values = (5, np.float32(0.1), np.array([1, 0.3], np.float32), numbers)
+    HostLoop(table_loop, Listing(values=values, output=output))()
+    assert output.tolist() == [5, np.float32(0.1), np.float32(0.3)]
+    assert numbers == 8
+
+
+class Absent(Arguments):
+    data: Int64s
+    output: Int64s
+
+
+@jit.native
+def absent_loop(call: Absent) -> None:
+    """output = whether the data have no memory."""
+    call.output[0] = 1 if call.data is None else 0
+
+
+def test_a_pointer_can_be_without_memory() -> None:
+    output = np.full(1, -1)
+    loop = HostLoop(absent_loop, Absent(data=None, output=output))
+    loop()
+    assert output[0] == 1
+    loop.set("data", np.ones(1, np.int64))
+    loop()
+    assert output[0] == 0

@@ -1,4 +1,4 @@
-"""The reference device: NumPy bodies alone, in processes that load no machine code."""
+"""The reference device: NumPy bodies alone, in processes that load no code of operators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from mxrun.operator.launch import Handle
 from mxrun.operator.numpy_kernel import NUMPY
 from mxrun.operator.register import create
 from mxrun.session.benchmark_loop import Steps
-from mxrun.session.device import host_loops
 from mxrun.session.planning import load, plan_for
 
 Array = npt.NDArray[Any]
@@ -76,10 +75,9 @@ def trained(name: str, *overrides: str) -> tuple[list[float], dict[str, Array]]:
     """Return the losses of the first steps and the parameters after them."""
     given = (*NETWORKS[name], "data.batch_size=2", *overrides)
     built = load(CONFIGS / f"{name}.yaml", given)
-    with host_loops(built.config):
-        plan = plan_for(built, training=True)
-        steps = Steps(built, plan, TRAIN)
-        losses = steps.losses(STEPS)
+    plan = plan_for(built, training=True)
+    steps = Steps(built, plan, TRAIN)
+    losses = steps.losses(STEPS)
     parameters = {
         block.name: steps.executor.tensor(block.name).read()
         for block in plan.pinned
@@ -138,7 +136,7 @@ def test_the_bits_are_those_of_the_numpy_bodies_on_the_cpu(name: str) -> None:
 def portable(
     folder: Path, *arguments: str, kill_after: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command on the reference device in a process that refuses libraries and machine code.
+    """Run a command on the reference device in a process that refuses the code of operators.
 
     kill_after: number of training steps after which the process is killed.
     """

@@ -12,7 +12,6 @@ from executors import open_cpu
 
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
-from mxrun.codegen.interpreted import interpreted
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
 from mxrun.io.loading.array_iterator import ArrayIterator
@@ -107,7 +106,7 @@ def test_D1_a_slot_that_does_not_fit_is_refused(name, slot):
         ArrayIterator(make_dataset(), 64).next_into({name: slot})
 
 
-def test_D1_bytes_are_gathered_alike_by_a_device_and_without_machine_code():
+def test_D1_bytes_are_gathered_alike_by_a_device_and_on_one_thread():
     device = open_cpu(threads=2)
     records = np.random.default_rng(0).integers(0, 256, (300, 1, 28, 28)).astype(np.uint8)
     dataset = Dataset("bytes", {"data": Field(records, 1 / 255)})
@@ -115,8 +114,6 @@ def test_D1_bytes_are_gathered_alike_by_a_device_and_without_machine_code():
         ArrayIterator(dataset, 64, shuffle=True),
         ArrayIterator(dataset, 64, shuffle=True, loops=device.host_loop),
     ]
-    with interpreted():
-        iterators.append(ArrayIterator(dataset, 64, shuffle=True))
     slots = [make_slots(iterator) for iterator in iterators]
     with device.timing():
         for _ in range(5):

@@ -11,7 +11,6 @@ import pytest
 
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.codegen.interpreted import interpreted
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.io.loading.open import open_iterator
@@ -94,11 +93,6 @@ def test_the_order_depends_on_seed_and_epoch_alone(dataset):
     assert first[5:] == order(seed=3, epoch=2, first=5)
     assert first != order(seed=3, epoch=3)
     assert first != order(seed=4, epoch=2)
-    with interpreted():
-        again = batches(dataset, 16, shuffle=True, seed=3, epoch=2)
-    for one, other in zip(again, batches(dataset, 16, shuffle=True, seed=3, epoch=2), strict=True):
-        assert one[:3] == other[:3]
-        assert all(np.array_equal(one[3][name], other[3][name]) for name in one[3])
 
 
 def test_incomplete_batches_are_dropped_or_padded(dataset):

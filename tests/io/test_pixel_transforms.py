@@ -12,11 +12,12 @@ from transformed import image, make, rows, values_of
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.codegen.interpreted import interpreted
 from mxrun.io.dataset.fields import LazyField
 from mxrun.io.transforms.draws import Draws
 from mxrun.io.transforms.pipeline import pipeline
 from mxrun.io.transforms.program import RowProgram
+from mxrun.io.transforms.resample import WindowTable, WindowWriter
+from mxrun.io.transforms.windows import ImageWindows
 
 CHAINS = {
     "crops": ["random_resized_crop", "flip", "normalize"],
@@ -48,16 +49,42 @@ def chain(names: list[str]):
     return pipeline([(make(name, **PARAMETERS[name]), None) for name in names])
 
 
-@pytest.mark.parametrize("names", CHAINS.values(), ids=CHAINS)
-@pytest.mark.parametrize("kind", ["bytes", "values"])
-def test_numpy_computes_the_bits_of_the_loops(names, kind):
-    record = image() if kind == "bytes" else values_of(image())
-    numbers = [*range(30)]
-    compiled = rows(chain(names), record, numbers)
-    with interpreted():
-        made = rows(chain(names), record, numbers)
-    assert len(np.unique(made.reshape(30, -1), axis=0)) > 10
-    assert np.array_equal(made, compiled)
+@pytest.mark.parametrize("channels", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_windows_are_resampled_as_by_pillow(dtype, channels):
+    """Crops between pixels, resized, that reach beyond the borders and are mirrored."""
+    random, count = np.random.default_rng(channels), 40
+    record = image(channels, 24, 30).astype(dtype)
+    windows = ImageWindows.whole(np.full(count, 24), np.full(count, 30))
+    for cropped, resized in (((9, 20), (12, 40)), ((4, 9), (2, 20))):
+        windows.crop(*random.integers(0, 4, (2, count)), *random.integers(*cropped, (2, count)))
+        windows.resize(*random.integers(*resized, (2, count)))
+    windows.crop(*random.integers(-3, 4, (2, count)), 9, 7)
+    windows.flip(random.random(count) < 0.5)
+    target = np.full((count, channels, 9, 7), np.nan, np.float32)
+    steps, first = (24 * 30, 30, 1), np.zeros(count, np.int64)
+    table = WindowTable.of(windows, first, steps, np.arange(count) * channels * 9 * 7)
+    means, deviations = random.random((2, channels), np.float32) + np.float32(0.5)
+    writer = WindowWriter(record.dtype, channels, 1 / 255, (means, deviations))
+    writer.open(table, target)
+    writer.write(record, 0, count)
+    for number, made in enumerate(target):
+        window = windows.part(slice(number, number + 1))
+        y, x = window.y, window.x
+        read = record[:, y.low[0] : y.high[0], x.low[0] : x.high[0]].astype(np.float32)
+        left, top = (x.start - x.low)[0], (y.start - y.low)[0]
+        right, bottom = left + x.length[0], top + y.length[0]
+        # Not beyond the borders by a rounding.
+        box = left, top, min(right, read.shape[2]), min(bottom, read.shape[1])
+        for channel, values in enumerate(made):
+            resized = Image.fromarray(read[channel]).resize(
+                (int(x.size[0]), int(y.size[0])), Image.Resampling.BILINEAR, box
+            )
+            bordered = np.pad(np.asarray(resized), 12)
+            pixels = bordered[12 + y.offset[0] :, 12 + x.offset[0] :][:9, :7]
+            pixels = pixels[:, ::-1] if window.mirrored[0] else pixels
+            expected = (pixels / 255 - means[channel]) / deviations[channel]
+            assert np.abs(values - expected).max() < 1e-5
 
 
 @pytest.mark.parametrize("names", CHAINS.values(), ids=CHAINS)

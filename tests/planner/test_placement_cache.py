@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 from puzzles import Blocks, puzzle
 
-from mxrun.codegen.interpreted import interpreted
-from mxrun.planner.allocator.allocate import Allocation, allocate
+from mxrun.planner.allocator.allocate import FIRST_FIT_WORK, Allocation, allocate
 from mxrun.planner.allocator.first_fit import Placement, first_fit
 from mxrun.planner.allocator.interval_compaction import PlacementProblem, compact_lifetimes
 from mxrun.planner.allocator.placement_cache import KIND, find_placement, keep_placement
-from mxrun.planner.allocator.work_limits import COMPILED, INTERPRETED, work_limits
 
 # First-fit misses the optimum of these pieces, and the search takes a while.
 PIECES: Blocks = puzzle(200, 200, 400, 1 << 20)
@@ -36,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def fallback() -> Placement:
     """Return a valid placement that the search would not find."""
-    placement = first_fit(PROBLEM, COMPILED.first_fit)
+    placement = first_fit(PROBLEM, FIRST_FIT_WORK)
     assert placement.arena_bytes > PROBLEM.lower_bound
     return replace(placement, order="kept")
 
@@ -50,7 +48,7 @@ def test_an_allocation_is_the_same_with_and_without_what_was_kept(folder: Path) 
 
 def test_what_was_kept_is_taken() -> None:
     placement = fallback()
-    keep_placement(PROBLEM, COMPILED, placement, PROBLEM.lower_bound)
+    keep_placement(PROBLEM, placement, PROBLEM.lower_bound)
     found = allocated()
     assert found.order == "kept"
     assert found.offsets == tuple(placement.offsets.tolist())
@@ -60,41 +58,20 @@ def test_what_was_kept_is_taken() -> None:
 
 def test_a_proof_is_kept_as_well() -> None:
     placement = fallback()
-    keep_placement(PROBLEM, COMPILED, placement, placement.arena_bytes)
+    keep_placement(PROBLEM, placement, placement.arena_bytes)
     assert allocated().proved_optimal
 
 
 def test_another_problem_is_another_entry() -> None:
-    keep_placement(PROBLEM, COMPILED, fallback(), PROBLEM.lower_bound)
+    keep_placement(PROBLEM, fallback(), PROBLEM.lower_bound)
     size, first, last = PIECES
     for other in ((size + 1, first, last), (size, first, last + (last == last.max()))):
-        assert find_placement(compact_lifetimes(*other), COMPILED, 1 << 40) is None
-
-
-def test_other_work_limits_are_another_entry() -> None:
-    """The interpreter has less work; what it would not find must not come from the cache."""
-    keep_placement(PROBLEM, COMPILED, fallback(), PROBLEM.lower_bound)
-    assert find_placement(PROBLEM, COMPILED, 1 << 40) is not None
-    assert find_placement(PROBLEM, INTERPRETED, 1 << 40) is None
-    with interpreted():
-        assert work_limits() == INTERPRETED
-        found = allocated()
-    assert found.order != "kept"
-
-
-def test_the_interpreter_keeps_its_own_placements(folder: Path) -> None:
-    with interpreted():
-        fresh = allocated()
-        assert len(list(folder.iterdir())) == 1
-        assert allocated() == fresh
-    assert work_limits() == COMPILED
-    assert allocated().arena_bytes <= fresh.arena_bytes
-    assert len(list(folder.iterdir())) == 2
+        assert find_placement(compact_lifetimes(*other), 1 << 40) is None
 
 
 def keep_offsets(offsets: np.ndarray, proved: int = PROBLEM.lower_bound) -> None:
     arena = int((offsets + PROBLEM.size[: len(offsets)]).max())
-    keep_placement(PROBLEM, COMPILED, Placement(offsets, arena, "kept"), proved)
+    keep_placement(PROBLEM, Placement(offsets, arena, "kept"), proved)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +134,6 @@ def test_a_huge_problem_is_not_kept(folder: Path) -> None:
     first = np.arange(count)
     huge = compact_lifetimes(np.ones(count, np.int64), first, first + 1)
     assert isinstance(huge, PlacementProblem)
-    keep_placement(huge, COMPILED, Placement(np.zeros(count, np.int64), 1, "kept"), 1)
+    keep_placement(huge, Placement(np.zeros(count, np.int64), 1, "kept"), 1)
     assert not folder.exists()
-    assert find_placement(huge, COMPILED, 1) is None
+    assert find_placement(huge, 1) is None

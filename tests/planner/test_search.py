@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from puzzles import fits, puzzle
 
+from mxrun.planner.allocator.allocate import FIRST_FIT_WORK, PORTION_WORK
 from mxrun.planner.allocator.first_fit import Placement, first_fit
 from mxrun.planner.allocator.interval_compaction import PlacementProblem, compact_lifetimes
 from mxrun.planner.allocator.placement_search import SearchOutcome
 from mxrun.planner.allocator.refine import refine
 from mxrun.planner.allocator.search import Search, search
-from mxrun.planner.allocator.work_limits import COMPILED
 
 UNITS = 40
 
@@ -88,7 +88,7 @@ def test_a_search_that_is_continued_ends_as_one_in_a_single_run() -> None:
 
 
 def refined(given: PlacementProblem, start: Placement, proved: int) -> list[tuple[Placement, int]]:
-    return list(refine(given, start, proved, COMPILED.portion))
+    return list(refine(given, start, proved, PORTION_WORK))
 
 
 def test_refining_ends_with_what_is_proved_to_be_the_least() -> None:
@@ -99,7 +99,7 @@ def test_refining_ends_with_what_is_proved_to_be_the_least() -> None:
         first = random.integers(0, 12, 14)
         last = first + random.integers(1, 8, 14)
         given = compact_lifetimes(random.integers(1, 9, 14), first, last)
-        start = first_fit(given, COMPILED.first_fit)
+        start = first_fit(given, FIRST_FIT_WORK)
         after_start = refined(given, start, given.lower_bound)
         states = [(start, given.lower_bound), *after_start]
         for (before, proved), (after, proved_then) in pairwise(states):
@@ -116,7 +116,7 @@ def test_refining_ends_with_what_is_proved_to_be_the_least() -> None:
 
 def test_refining_learns_which_arenas_are_too_small() -> None:
     given = problem(5, 12)
-    start = first_fit(given, COMPILED.first_fit)
+    start = first_fit(given, FIRST_FIT_WORK)
     *_, (best, proved) = refined(given, start, UNITS - 3)
     assert best.arena_bytes == proved == UNITS
     assert fits(best.offsets, (given.size, given.begin, given.end), UNITS)

@@ -1,6 +1,7 @@
 """The reference device: the NumPy bodies of the operators, one after the other.
 
-It needs no library but NumPy, runs wherever Python does, and is the smallest complete example of a
+It proves the kernels of other devices, needs no library but NumPy, and is the smallest complete
+example of a device. Loading of data and planning of memory are the same compiled loops on every
 device.
 """
 
@@ -27,7 +28,6 @@ Body = Callable[[], None]
 class ReferenceDevice(HostDevice):
     """NumPy on the process's own memory."""
 
-    compiles_host_loops = False
     makes_temporaries = True
 
     @classmethod

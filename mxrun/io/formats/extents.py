@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Int64s, Integer
 from mxrun.codegen.host_loop import HostLoop
-from mxrun.codegen.interpreted import may_load_code
 from mxrun.codegen.jit import call_address, native
 from mxrun.io.formats.byte_file import ByteFile
 
@@ -64,14 +63,12 @@ def read_extents(call: ExtentReads) -> None:
 
 
 def small_extents(files: Sequence[ByteFile], find: FindExtents, largest: int) -> FileExtents | None:
-    """Return extents; None if they are read as fast one by one, or a file does not stay open, or
-    machine code may not be loaded.
+    """Return extents; None if they are read as fast one by one, or a file does not stay open.
 
     largest: number of bytes of the largest.
     """
     is_open = all(file.descriptor >= 0 for file in files)
-    is_faster = largest <= SMALL_BYTES and may_load_code()
-    return FileExtents(files, find, largest) if is_open and is_faster else None
+    return FileExtents(files, find, largest) if is_open and largest <= SMALL_BYTES else None
 
 
 class FileExtents:

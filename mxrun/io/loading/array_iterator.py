@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Real, Uint8s
 from mxrun.codegen.host_loop import HostLoops, loop_on_one_thread
-from mxrun.codegen.interpreted import may_load_code
 from mxrun.codegen.jit import native, share
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
@@ -142,8 +141,6 @@ class _Gather:
         self._records = np.ascontiguousarray(column.records)
         self._scale = None if column.scale is None else np.float32(column.scale)
         self._batch_size = batch_size
-        # Run by the interpreter, the loop would take three thousand times as long as NumPy.
-        self._has_loop = self._records.dtype == np.uint8 and may_load_code()
 
     def writer(self, order: NDArray[np.int64], slot: NDArray[Any]) -> Callable[[int], None]:
         """Return a function of `start` that sets slot[row] = record[order[start + row]], scaled in
@@ -151,7 +148,7 @@ class _Gather:
         """
         if self._scale is None:
             return partial(self._take, order, slot)
-        if self._has_loop:
+        if self._records.dtype == np.uint8:
             return self._compiled(order, slot, float(self._scale))
         rows = np.empty((self._batch_size, *self._records.shape[1:]), self._records.dtype)
         return partial(self._take_scaled, order, slot, rows)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from mxrun.codegen.interpreted import may_load_code
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field, LazyField
 
@@ -23,7 +22,7 @@ def with_cached_columns(dataset: Dataset) -> Dataset:
     is: an error is that of its record, when its batch is due.
     """
     moves_boxes = any(column.boxes for column in dataset.fields.values())
-    if not dataset.lazy or dataset.pipeline or moves_boxes or not may_load_code():
+    if not dataset.lazy or dataset.pipeline or moves_boxes:
         return dataset
     found: dict[str, Field] = {}
     for name, column in dataset.lazy.items():

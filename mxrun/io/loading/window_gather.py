@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Int32s, Int64s, Integer, Uint8s, Uint16s
 from mxrun.codegen.host_loop import HostLoops
-from mxrun.codegen.interpreted import may_load_code
 from mxrun.codegen.jit import native, share
 from mxrun.io.dataset.fields import Field
 
@@ -73,8 +72,6 @@ class WindowGather:
 
         If the slot is shorter than the records, it gets their beginnings.
         """
-        if not may_load_code():
-            return self._interpreted(order, slot)
         rows, length = self._records, slot.shape[-1]
         count, size = rows.shape
         stride = rows.strides[0] // rows.itemsize if count > 1 else size
@@ -99,12 +96,5 @@ class WindowGather:
         def write(start: int) -> None:
             loop.set("first", start)
             loop()
-
-        return write
-
-    def _interpreted(self, order: NDArray[np.int64], slot: NDArray[Any]) -> Callable[[int], None]:
-        def write(start: int) -> None:
-            rows = self._records[order[start : start + self._batch_size]]
-            slot[...] = rows[:, : slot.shape[-1]]
 
         return write

@@ -14,8 +14,6 @@ from pydantic import ConfigDict, Field
 from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
-from mxrun.codegen.arguments import Arguments
-from mxrun.codegen.jit import NativeFunction
 from mxrun.io.declared import DeclaredRegistry
 from mxrun.io.transforms.draws import Draw
 from mxrun.io.transforms.windows import ImageWindows, Int64
@@ -118,10 +116,6 @@ class ValueTransform(Transform):
     def change(self, values: Values, uniform: Uniform) -> None:
         """Change the values of a chunk of records, float32 [n, ...], in place."""
 
-    def loop(self, values: Values, uniform: Uniform) -> NativeChange | None:
-        """Return a native function that does the same as `change`; None if there is none."""
-        return None
-
 
 class ChunkTransform(Transform):
     """Transform of a chunk of records of one shape at once, without random numbers."""
@@ -187,9 +181,6 @@ for _module, _names in {
 }.items():
     for _name in _names:
         TRANSFORMS.declare(_name, f"mxrun.io.transforms.{_module}")
-
-# Native function that changes values in place, and its arguments.
-NativeChange = tuple[NativeFunction, Arguments]
 
 
 def loop_shape(values: Values) -> dict[str, Any]:

@@ -57,8 +57,8 @@ def stacked(items: Sequence[Item], shape: RecordShape) -> Items:
 class RecordChunk:
     """Records of one field that are transformed together, and the errors of those that failed.
 
-    column: channels of encoded images, and the scale of bytes. has_code: whether machine code may
-    be used. moves: of the geometric transforms so far. decoded: keeps decoded images.
+    column: channels of encoded images, and the scale of bytes. moves: of the geometric transforms
+    so far. decoded: keeps decoded images.
     """
 
     name: str
@@ -67,7 +67,6 @@ class RecordChunk:
     records: NDArray[np.int64]
     channels: int
     scale: float | None
-    has_code: bool
     python: TransformRunner
     failed: dict[int, UserError] = field(default_factory=dict)
     moves: list[ImageMove] = field(default_factory=list)
@@ -81,7 +80,7 @@ class RecordChunk:
         if not count:
             return np.empty((len(self), 0))
         key = transform_key(self.seed, step.position)
-        return draw_uniform(key, self.epochs, self.records, count, self.has_code)
+        return draw_uniform(key, self.epochs, self.records, count)
 
     def draws(self, row: int) -> Draws:
         """Return the random streams of the record of a row."""

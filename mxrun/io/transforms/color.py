@@ -10,9 +10,9 @@ from pydantic import ConfigDict, Field
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Float32, Positive
+from mxrun.codegen.host_loop import HostLoop
 from mxrun.io.transforms import pixel_loops as loops
 from mxrun.io.transforms.base import (
-    NativeChange,
     RecordShape,
     Transform,
     Uniform,
@@ -95,16 +95,10 @@ class Normalize(ValueTransform):
 
     def change(self, values: Values, uniform: Uniform) -> None:
         """Normalise the values."""
-        for given, compute in zip(
-            self.channel_values(_channels(values)), (np.subtract, np.divide), strict=True
-        ):
-            compute(values, given.reshape(-1, *[1] * (values.ndim - 2)), out=values)
-
-    def loop(self, values: Values, uniform: Uniform) -> NativeChange:
-        """Return the loop of `change`."""
-        means, deviations = self.channel_values(_channels(values))
         known = loop_shape(values)
-        return loops.normalize_loop, loops.Normalizing(**known, means=means, deviations=deviations)
+        means, deviations = self.channel_values(known["channels"])
+        given = loops.Normalizing(**known, means=means, deviations=deviations)
+        HostLoop(loops.normalize_loop, given, unlocked=True)()
 
 
 class _ColorChange(ValueTransform):
@@ -172,23 +166,7 @@ class ColorJitter(_ColorChange):
 
     def change(self, values: Values, uniform: Uniform) -> None:
         """Change the values."""
-        for record, factors in zip(values, self._factors(uniform), strict=True):
-            np.clip(record * factors[loops.BRIGHTNESS], 0, 1, out=record)
-            if self.contrast:
-                sums = _brightness(record).astype(np.float64).sum(axis=0)
-                mean = np.float32(np.cumsum(sums)[-1] / record[0].size)
-                _blend(record, mean, factors[loops.CONTRAST])
-            if self.saturation:
-                _blend(record, _brightness(record), factors[loops.SATURATION])
-            if self.hue:
-                matrix = factors[loops.MATRIX :].reshape(3, 3, 1, 1)
-                red, green, blue = record.copy()
-                for channel, (a, b, c) in zip(record, matrix, strict=True):
-                    np.clip(red * a + green * b + blue * c, 0, 1, out=channel)
-
-    def loop(self, values: Values, uniform: Uniform) -> NativeChange:
-        """Return the loop of `change`."""
-        return loops.color_loop, loops.Coloring(
+        given = loops.Coloring(
             **loop_shape(values),
             factors=self._factors(uniform),
             sums=np.empty(values.shape[3]),
@@ -196,6 +174,7 @@ class ColorJitter(_ColorChange):
             has_saturation=int(self.saturation > 0),
             has_matrix=int(self.hue > 0),
         )
+        HostLoop(loops.color_loop, given, unlocked=True)()
 
     def _factors(self, uniform: Uniform) -> Values:
         """Return the factors of each record, float32 [n, FACTORS]."""
@@ -238,7 +217,7 @@ class Grayscale(_ColorChange):
     def change(self, values: Values, uniform: Uniform) -> None:
         """Change some of the images."""
         for row in np.flatnonzero(uniform[:, 0] < self.probability):
-            values[row] = _brightness(values[row])
+            values[row] = (values[row] * _LUMA).sum(axis=0)
 
 
 @register("lighting")
@@ -260,11 +239,8 @@ class Lighting(_ColorChange):
 
     def change(self, values: Values, uniform: Uniform) -> None:
         """Add the noise."""
-        values += self._shifts(uniform)[:, :, np.newaxis, np.newaxis]
-
-    def loop(self, values: Values, uniform: Uniform) -> NativeChange:
-        """Return the loop of `change`."""
-        return loops.shift_loop, loops.Shifting(**loop_shape(values), shifts=self._shifts(uniform))
+        given = loops.Shifting(**loop_shape(values), shifts=self._shifts(uniform))
+        HostLoop(loops.shift_loop, given, unlocked=True)()
 
     def _shifts(self, uniform: Uniform) -> Values:
         # The method of Box and Muller; 1 - u is above 0.
@@ -273,23 +249,3 @@ class Lighting(_ColorChange):
         normal = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)[:, :3]
         shifts = (normal * self.std * _EIGENVALUES) @ _COMPONENTS.T
         return np.ascontiguousarray(shifts, np.float32)
-
-
-def _channels(values: Values) -> int:
-    return values.shape[1] if values.ndim > 1 else 1
-
-
-def _brightness(record: Values) -> Values:
-    """Return the luma of each pixel, float32 [height, width]."""
-    if len(record) == 1:
-        return record.reshape(record.shape[1:])
-    brightness: Values = (record * _LUMA).sum(axis=0)
-    return brightness
-
-
-def _blend(record: Values, grey: Values | np.float32, factor: np.float32) -> None:
-    """Compute grey + (record - grey) factor in place, clipped to 0..1."""
-    record -= grey
-    record *= factor
-    record += grey
-    np.clip(record, 0, 1, out=record)

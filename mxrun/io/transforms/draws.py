@@ -55,31 +55,18 @@ def draw_loop(call: Drawing) -> None:
             call.output[at + 3] = np.float64(words[3]) * _UNIT
 
 
-def draw_uniform(
-    key: int, epochs: Int64, records: Int64, count: int, has_code: bool
-) -> NDArray[np.float64]:
-    """Return `count` uniform numbers in [0, 1), multiples of 2^-32, for each record: [n, count].
-
-    has_code: whether machine code computes them, or NumPy.
-    """
+def draw_uniform(key: int, epochs: Int64, records: Int64, count: int) -> NDArray[np.float64]:
+    """Return `count` uniform numbers in [0, 1), multiples of 2^-32, for each record: [n, count]."""
     blocks = -(-count // 4)
     output = np.empty((len(records), 4 * blocks))
-    if has_code:
-        loop = _thread_loop()
-        loop.set("rows", len(records))
-        loop.set("blocks", blocks)
-        loop.set("key", key)
-        loop.set("records", np.ascontiguousarray(records))
-        loop.set("epochs", np.ascontiguousarray(epochs))
-        loop.set("output", output)
-        loop()
-    else:
-        low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-        at = (records[:, np.newaxis] << _BLOCK_BITS) + np.arange(blocks)
-        number, step = at.astype(np.uint64), epochs.astype(np.uint64)[:, np.newaxis]
-        step = np.broadcast_to(step, number.shape)
-        words = philox.blocks(key, (number & low, number >> half, step & low, step >> half))
-        output[...] = np.stack(words, axis=-1).reshape(output.shape) * _UNIT
+    loop = _thread_loop()
+    loop.set("rows", len(records))
+    loop.set("blocks", blocks)
+    loop.set("key", key)
+    loop.set("records", np.ascontiguousarray(records))
+    loop.set("epochs", np.ascontiguousarray(epochs))
+    loop.set("output", output)
+    loop()
     return output[:, :count]
 
 
@@ -114,6 +101,6 @@ class Draws:
         return partial(self._uniform, position)
 
     def _uniform(self, position: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        key, count = transform_key(self.seed, position), math.prod(shape)
-        epochs, records = np.array([self.epoch]), np.array([self.record])
-        return draw_uniform(key, epochs, records, count, has_code=False).reshape(shape)
+        key, first = transform_key(self.seed, position), 4 * self.record << _BLOCK_BITS
+        # Processes that run users' transforms need no machine code for it.
+        return philox.words(key, self.epoch, math.prod(shape), first).reshape(shape) * _UNIT

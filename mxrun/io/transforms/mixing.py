@@ -13,7 +13,7 @@ from pydantic import Field
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.io.loading.batch import is_label
 from mxrun.io.transforms.base import BatchTransform, RecordShape, Uniform, register
-from mxrun.io.transforms.draws import draw_uniform, transform_key
+from mxrun.io.transforms.draws import Draws
 from mxrun.io.transforms.pipeline import Pipeline
 
 # Points of the table of a distribution, and elements that are mixed at a time.
@@ -77,10 +77,8 @@ def mix_batch(
     position of the transform.
     """
     for step, transform in pipeline.batch_steps:
-        key = transform_key(seed, step.position)
-        numbers = np.array([epoch]), np.array([batch])
-        (uniform,) = draw_uniform(key, *numbers, transform.draws, has_code=False)
-        transform.mix(rows, valid, uniform)
+        draw = Draws(seed, epoch, batch).at(step.position)
+        transform.mix(rows, valid, draw((transform.draws,)))
 
 
 def _beta_quantile(probability: float, alpha: float) -> float:

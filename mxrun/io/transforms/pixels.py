@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, field_validator
 
+from mxrun.codegen.host_loop import HostLoop
 from mxrun.io.transforms import pixel_loops as loops
 from mxrun.io.transforms.base import (
-    NativeChange,
     Side,
     Uniform,
     Values,
@@ -39,14 +39,9 @@ class Cutout(Augmentation, ValueTransform):
 
     def change(self, values: Values, uniform: Uniform) -> None:
         """Set the squares to zero."""
-        for record, square in zip(values, self._squares(values, uniform).tolist(), strict=True):
-            top, left, bottom, right = square
-            record[:, top:bottom, left:right] = 0
-
-    def loop(self, values: Values, uniform: Uniform) -> NativeChange:
-        """Return the loop of `change`."""
         squares = self._squares(values, uniform)
-        return loops.erase_loop, loops.Erasing(**loop_shape(values), rectangles=squares)
+        given = loops.Erasing(**loop_shape(values), rectangles=squares)
+        HostLoop(loops.erase_loop, given, unlocked=True)()
 
     def _squares(self, values: Values, uniform: Uniform) -> NDArray[np.int64]:
         """Return top, left, bottom and right of each square, within the image."""
@@ -67,34 +62,12 @@ class _Warp(Augmentation, ValueTransform):
 
     def change(self, values: Values, uniform: Uniform) -> None:
         """Map the images."""
-        channels, height, width = values.shape[1:]
-        middle = np.array([width - 1, height - 1]) * 0.5
-        across, down = np.arange(width) - middle[0], np.arange(height)[:, np.newaxis] - middle[1]
-        for record, (a, b, c, d, e, f) in zip(
-            values, self._matrices(values, uniform).tolist(), strict=True
-        ):
-            x = a * across + b * down + c + middle[0]
-            y = d * across + e * down + f + middle[1]
-            is_near = (x > -1) & (x < width) & (y > -1) & (y < height)
-            left, top = (x + 1.0).astype(np.int64) - 1, (y + 1.0).astype(np.int64) - 1
-            right, bottom = (x - left).astype(np.float32), (y - top).astype(np.float32)
-            total = np.zeros_like(record)
-            for j, high in enumerate((np.float32(1) - bottom, bottom)):
-                for i, wide in enumerate((np.float32(1) - right, right)):
-                    inside = is_near & (left + i >= 0) & (left + i < width)
-                    inside &= (top + j >= 0) & (top + j < height)
-                    place = np.where(inside, (top + j) * width + left + i, 0)
-                    pixels = record.reshape(channels, -1)[:, place]
-                    total += np.where(inside, pixels * (wide * high), np.float32(0))
-            record[...] = total
-
-    def loop(self, values: Values, uniform: Uniform) -> NativeChange:
-        """Return the loop of `change`."""
-        return loops.warp_loop, loops.Warping(
+        given = loops.Warping(
             **loop_shape(values),
             matrices=self._matrices(values, uniform),
             source=np.empty(values[0].size, np.float32),
         )
+        HostLoop(loops.warp_loop, given, unlocked=True)()
 
     def _matrices(self, values: Values, uniform: Uniform) -> NDArray[np.float64]:
         """Return the maps from results to sources, [n, 6]: see `Warping`."""

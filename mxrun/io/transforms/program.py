@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.codegen.interpreted import may_load_code
 from mxrun.io.dataset.fields import Field, LazyField
 from mxrun.io.images.encoded import EncodedImage
 from mxrun.io.loading.python_transforms import ThreadTransforms, TransformRunner
@@ -70,8 +69,6 @@ class RowProgram:
         """
         self._name, self._column, self._spec, self._seed = name, column, spec, seed
         self._python = python or ThreadTransforms()
-        # Engines run programs on threads of their own.
-        self._has_code = may_load_code()
         self._records: NDArray[Any] | None = None
         self._boxes = False
         channels = 3
@@ -104,7 +101,7 @@ class RowProgram:
             for row in np.flatnonzero(is_kept).tolist():
                 items[row] = images[records[row]]
             left = np.flatnonzero(~is_kept).tolist()
-        elif self._has_code and (found := self._column.arrays(records)) is not None:
+        elif (found := self._column.arrays(records)) is not None:
             arrays, is_read = found
             if is_read.all():
                 return Raw(Stack(arrays, np.arange(len(records))))
@@ -143,7 +140,6 @@ class RowProgram:
             records,
             self._channels,
             self._column.scale,
-            self._has_code,
             self._python,
             dict(raw.failed),
             decoded=self._decoded,

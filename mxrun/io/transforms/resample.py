@@ -90,7 +90,7 @@ class WindowWriter:
     """Writer of windows of one kind of images; for one thread.
 
     channels: of an image. A value is (pixel * scale - mean[channel]) / deviation[channel], in
-    float32. has_code: whether machine code writes them, without the interpreter lock, or NumPy.
+    float32. The loops hold no interpreter lock.
     """
 
     def __init__(
@@ -99,21 +99,16 @@ class WindowWriter:
         channels: int,
         scale: float,
         normalization: tuple[NDArray[np.float32], NDArray[np.float32]],
-        has_code: bool,
     ) -> None:
         self._is_bytes = dtype == np.uint8
         self._channels, self._scale = channels, np.float32(scale)
         self._means, self._deviations = normalization
-        self._has_code = has_code
         self._sizes: dict[str, int] = {}
         # The loops of windows that are copied, and of those that are resampled.
         self._loops: list[HostLoop] = []
 
     def open(self, table: WindowTable, target: NDArray[np.float32]) -> None:
         """Set the windows that `write` writes, and the rows that they are written to."""
-        self._table, self._target = table, target
-        if not self._has_code:
-            return
         self._scaled = table.integers[:, loops.SCALED] != 0
         sizes = table.scratch_sizes(self._channels)
         if not self._loops or any(size > self._sizes[name] for name, size in sizes.items()):
@@ -128,10 +123,6 @@ class WindowWriter:
 
     def write(self, image: NDArray[Any], first: int, count: int = 1) -> None:
         """Write windows `first` .. `first + count` - 1 of an array in row-major order."""
-        if not self._has_code:
-            for number in range(first, first + count):
-                self._write_one(image, number)
-            return
         scaled = self._scaled[first : first + count]
         for loop, has_windows in zip(self._loops, (not scaled.all(), scaled.any()), strict=True):
             if has_windows:
@@ -166,82 +157,3 @@ class WindowWriter:
             HostLoop(loop, loops.FloatMoves(**known), unlocked=True)
             for loop in (loops.float_copy_loop, loops.float_resample_loop)
         ]
-
-    def _write_one(self, image: NDArray[Any], number: int) -> None:
-        """Write one window by NumPy: the same numbers as the loops."""
-        integers, reals = self._table.integers[number], self._table.reals[number]
-        axes = [_AxisNumbers.of(integers, reals, at, real) for at, real, _ in _AXES]
-        itemsize = image.itemsize
-        source: NDArray[Any] = np.ndarray(
-            (self._channels, axes[0].high, axes[1].high),
-            image.dtype,
-            image,
-            int(integers[loops.IMAGE]) * itemsize,
-            tuple(int(integers[at]) * itemsize for at in range(1, 4)),
-        )
-        moved: NDArray[Any] = source.astype(np.float32)
-        # Columns first: rows of the image become shorter.
-        for axis, position in ((axes[1], 2), (axes[0], 1)):
-            move = axis.resampled if integers[loops.SCALED] else axis.shifted
-            moved = move(moved, position)
-        if integers[loops.MIRRORED]:
-            moved = moved[:, :, ::-1]
-        values = moved * self._scale
-        shape = (-1, 1, 1)
-        values = (values - self._means.reshape(shape)) / self._deviations.reshape(shape)
-        at = int(integers[loops.TARGET])
-        self._target.reshape(-1)[at : at + values.size] = values.reshape(-1)
-
-
-@dataclass(frozen=True)
-class _AxisNumbers:
-    """One axis of one window."""
-
-    low: int
-    high: int
-    size: int
-    offset: int
-    out: int
-    start: float
-    length: float
-
-    @classmethod
-    def of(cls, integers: Any, reals: Any, at: int, real: int) -> _AxisNumbers:
-        return cls(*integers[at : at + 5].tolist(), *reals[real : real + 2].tolist())
-
-    def shifted(self, source: NDArray[Any], position: int) -> NDArray[Any]:
-        """Return the results of an axis that is not resampled."""
-        canvas = np.arange(self.offset, self.offset + self.out)
-        inside = (canvas >= 0) & (canvas < self.size)
-        found = source.take(np.where(inside, canvas + int(self.start), 0), axis=position)
-        return np.where(_along(inside, position), found, np.zeros((), source.dtype))
-
-    def resampled(self, source: NDArray[Any], position: int) -> NDArray[Any]:
-        """Return the results of an axis that is resampled, float32."""
-        ratio = self.length / max(self.size, 1)
-        support = max(ratio, 1.0)
-        narrow, start, span = 1.0 / support, self.start - self.low, self.high - self.low
-        taps = min(int(2 * support) + 1, span)
-        canvas = np.arange(self.offset, self.offset + self.out)
-        center = start + (canvas + 0.5) * ratio
-        first = np.maximum((center - support + 0.5).astype(np.int64), 0)
-        counts = np.minimum((center + support + 0.5).astype(np.int64), span) - first
-        counts = np.where((canvas >= 0) & (canvas < self.size), np.minimum(counts, taps), 0)
-        begin = np.where(counts > 0, np.minimum(first, span - taps), 0)
-        number = np.arange(taps)[:, np.newaxis] - (first - begin)
-        distance = np.abs((number + first - center + 0.5) * narrow)
-        used = (number >= 0) & (number < counts) & (distance < 1)
-        weights = np.where(used, 1 - distance, 0.0)
-        # In the order of the loop, as the sum's last bit may decide.
-        totals = np.cumsum(weights, axis=0)[-1]
-        factors = (weights / np.where(totals > 0, totals, 1)).astype(np.float32)
-        shape = [*source.shape]
-        shape[position] = self.out
-        sums = np.zeros(shape, np.float32)
-        for tap, factor in enumerate(factors):
-            sums += source.take(self.low + begin + tap, axis=position) * _along(factor, position)
-        return sums
-
-
-def _along(values: NDArray[Any], position: int) -> NDArray[Any]:
-    return values.reshape(-1, 1) if position == 1 else values

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mxrun.base.errors import InternalError, UserError
-from mxrun.codegen.host_loop import HostLoop
-from mxrun.io.transforms.base import ChunkTransform, Uniform, ValueTransform
+from mxrun.io.transforms.base import ChunkTransform, ValueTransform
 from mxrun.io.transforms.chunk import Item, Items, RecordChunk, Stack
 from mxrun.io.transforms.pipeline import TransformStep
 
@@ -34,7 +33,7 @@ class ValueStage:
         """Change the rows of a chunk, [n, ...], in place; those of failed records as well."""
         uniform = chunk.uniform(self.step, self._transform.draws)
         if self._check(range(len(rows)), rows.shape[1:], chunk):
-            self._apply(rows, uniform, chunk)
+            self._transform.change(rows, uniform)
 
     def run(self, items: Items, chunk: RecordChunk) -> list[Item]:
         """Return the changed records, each of its own shape."""
@@ -45,16 +44,9 @@ class ValueStage:
                 found.append(None)
                 continue
             result = np.array(chunk.values(record), order="C")
-            self._apply(result[np.newaxis], uniform[row : row + 1], chunk)
+            self._transform.change(result[np.newaxis], uniform[row : row + 1])
             found.append(result)
         return found
-
-    def _apply(self, values: NDArray[np.float32], uniform: Uniform, chunk: RecordChunk) -> None:
-        loop = self._transform.loop(values, uniform) if chunk.has_code else None
-        if loop is None:
-            self._transform.change(values, uniform)
-        else:
-            HostLoop(*loop, unlocked=True)()
 
     def _check(self, rows: Sequence[int], shape: tuple[int, ...], chunk: RecordChunk) -> bool:
         """Return whether the transform takes records of a shape; note the error of `rows`."""

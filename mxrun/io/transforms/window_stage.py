@@ -102,8 +102,9 @@ class WindowStage:
 
     def _only_scales(self, items: Stack, chunk: RecordChunk, shape: Shape) -> bool:
         """Return whether records of bytes become rows of a shape without being moved."""
-        is_plain = chunk.has_code and not self._steps and not chunk.failed
-        if not is_plain or items.records.dtype != np.uint8 or items.records.shape[1:] != shape:
+        if self._steps or chunk.failed:
+            return False
+        if items.records.dtype != np.uint8 or items.records.shape[1:] != shape:
             return False
         try:
             for step in self._following:
@@ -222,10 +223,10 @@ class WindowStage:
         if not is_bytes and dtype != np.float32:
             raise InternalError(f"images of {dtype}")
         scale = 1.0 if chunk.scale is None or not is_bytes else chunk.scale
-        key = dtype, channels, scale, chunk.has_code
+        key = dtype, channels, scale
         if key not in writers:
             values = self._normalize.channel_values(channels)
-            writers[key] = WindowWriter(dtype, channels, scale, values, chunk.has_code)
+            writers[key] = WindowWriter(dtype, channels, scale, values)
         return writers[key]
 
     def _buffer(self, size: int) -> NDArray[np.uint8]:

@@ -28,11 +28,18 @@ from mxrun.planner.allocator.interval_compaction import (
 from mxrun.planner.allocator.placement_cache import find_placement, keep_placement
 from mxrun.planner.allocator.refine import refine
 from mxrun.planner.allocator.search import search
-from mxrun.planner.allocator.work_limits import WorkLimits, work_limits
 
 # Share of the search's work spent at the bound, and share of the rest spent on one capacity above.
 _AT_BOUND = 1 / 2
 _ABOVE = 1 / 6
+# Work limits, in blocks and sections examined, of all first-fit placements, of the search, and of a
+# portion of its continuation: a second or two each. Counts and not times, so that plans are
+# reproducible.
+FIRST_FIT_WORK = 600_000_000
+PORTION_WORK = 400_000_000
+_SEARCH_WORK = 1_000_000_000
+# Results of searches with at least this work, a few milliseconds, are cached on disk.
+_CACHED_WORK = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -110,9 +117,8 @@ def _allocations(size: Integers, begin: Integers, end: Integers) -> Iterator[All
         yield Allocation(tuple(map(int, offsets)), 0, 0, 0, "none")
         return
     problem = compact_lifetimes(size[occupying], begin[occupying], end[occupying])
-    limits = work_limits()
-    placed = _placed(problem, limits)
-    for placement, proved in chain([placed], refine(problem, *placed, limits.portion)):
+    placed = _placed(problem)
+    for placement, proved in chain([placed], refine(problem, *placed, PORTION_WORK)):
         offsets[occupying] = placement.offsets
         yield Allocation(
             offsets=tuple(map(int, offsets)),
@@ -123,18 +129,18 @@ def _allocations(size: Integers, begin: Integers, end: Integers) -> Iterator[All
         )
 
 
-def _placed(problem: PlacementProblem, limits: WorkLimits) -> tuple[Placement, int]:
+def _placed(problem: PlacementProblem) -> tuple[Placement, int]:
     """Return a placement and the proved minimum size of the arena."""
     bound = problem.lower_bound
-    placement = first_fit(problem, limits.first_fit)
+    placement = first_fit(problem, FIRST_FIT_WORK)
     if placement.arena_bytes == bound:
         return placement, bound
-    known = find_placement(problem, limits, placement.arena_bytes)
+    known = find_placement(problem, placement.arena_bytes)
     if known is not None:
         return known
-    found, proved, work = _searched(problem, placement, limits.search)
-    if work >= limits.cached:
-        keep_placement(problem, limits, found, proved)
+    found, proved, work = _searched(problem, placement, _SEARCH_WORK)
+    if work >= _CACHED_WORK:
+        keep_placement(problem, found, proved)
     return found, proved
 
 

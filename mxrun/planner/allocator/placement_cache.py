@@ -1,8 +1,8 @@
 """Disk cache of placements that took a search, so that later processes do not repeat it.
 
-The key of an entry covers the problem, the work limits and the searching code, and the entry holds
-that code's result: the offsets of a problem are the same with the cache or without. Entries that
-were modified since they were written, or that hold no valid placement, are ignored.
+The key of an entry covers the problem and the searching code with its work limits, and the entry
+holds that code's result: the offsets of a problem are the same with the cache or without. Entries
+that were modified since they were written, or that hold no valid placement, are ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from mxrun.base import disk_cache
 from mxrun.codegen import philox
 from mxrun.planner.allocator.first_fit import Placement
 from mxrun.planner.allocator.interval_compaction import Integers, PlacementProblem
-from mxrun.planner.allocator.work_limits import WorkLimits
 
 # Name of this cache, and the maximum number of its entries.
 KIND = "placements"
@@ -39,16 +38,14 @@ _SOURCES = (
 _END = 1 << 62
 
 
-def find_placement(
-    problem: PlacementProblem, limits: WorkLimits, max_bytes: int
-) -> tuple[Placement, int] | None:
+def find_placement(problem: PlacementProblem, max_bytes: int) -> tuple[Placement, int] | None:
     """Return the cached placement of a problem, and its proved minimum size in bytes.
 
     None if there is no valid entry, or if its placement needs more than `max_bytes` bytes.
     """
     if len(problem.size) > _MAX_BLOCKS:
         return None
-    figures = disk_cache.get(KIND, _key(problem, limits))
+    figures = disk_cache.get(KIND, _key(problem))
     if not isinstance(figures, dict) or figures.pop("digest", None) != _digest(figures):
         return None
     try:
@@ -68,9 +65,7 @@ def find_placement(
     return Placement(offsets, arena, order), proved
 
 
-def keep_placement(
-    problem: PlacementProblem, limits: WorkLimits, placement: Placement, proved: int
-) -> None:
+def keep_placement(problem: PlacementProblem, placement: Placement, proved: int) -> None:
     """Store the result of a search; the oldest entries beyond the maximum are removed."""
     if len(problem.size) > _MAX_BLOCKS:
         return
@@ -79,16 +74,14 @@ def keep_placement(
         "proved_bytes": proved,
         "order": placement.order,
     }
-    disk_cache.put(
-        KIND, _key(problem, limits), figures | {"digest": _digest(figures)}, _MAX_ENTRIES
-    )
+    disk_cache.put(KIND, _key(problem), figures | {"digest": _digest(figures)}, _MAX_ENTRIES)
 
 
-def _key(problem: PlacementProblem, limits: WorkLimits) -> str:
+def _key(problem: PlacementProblem) -> str:
     arrays = problem.size, problem.begin, problem.end, problem.life
     content = b"".join(np.ascontiguousarray(array, "<i8").tobytes() for array in arrays)
     digest = hashlib.sha256(content).hexdigest()
-    return f"blocks: {len(problem.size)}\nproblem: {digest}\nlimits: {limits}\ncode: {_code()}"
+    return f"blocks: {len(problem.size)}\nproblem: {digest}\ncode: {_code()}"
 
 
 @cache

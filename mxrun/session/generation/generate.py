@@ -18,7 +18,7 @@ from mxrun.io.vocabulary.vocabulary import TokenDecoder
 from mxrun.passes.incremental import PRESENT
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
-from mxrun.session.device import host_loops, open_device
+from mxrun.session.device import open_device
 from mxrun.session.generation.network import (
     CHUNK,
     PlannedGeneration,
@@ -273,27 +273,26 @@ def prepare_generation(
     """
     built = trained.built
     note_missing_library(built.config, notify)
-    with host_loops(built.config):
-        model = language_model(built)
-        tokens = Tokens(trained.vocabulary, model.tokens)
-        longest = max(map(len, tokens.encode_all(request.prompts, request.places)))
-        batch = min(request.batch or _MAX_ROWS, len(request.prompts))
-        length = request.length or _default_length(position_limit(built), longest)
-        planned = plan_generation(
-            built,
-            batch,
-            longest + length,
-            request.threads or team_of(trained),
-            request.precision,
-            notify,
-        )
-        check_fits(planned.plan)
-        with noted_compilations(notify):
-            executor = Executor(planned.plan, open_device(built.config, planned.plan.device))
-        zero_pinned(executor, built)
-        trained.copy_into(executor)
-        executor.prepare()
-        return Generation(trained, request, tokens, planned, length, executor)
+    model = language_model(built)
+    tokens = Tokens(trained.vocabulary, model.tokens)
+    longest = max(map(len, tokens.encode_all(request.prompts, request.places)))
+    batch = min(request.batch or _MAX_ROWS, len(request.prompts))
+    length = request.length or _default_length(position_limit(built), longest)
+    planned = plan_generation(
+        built,
+        batch,
+        longest + length,
+        request.threads or team_of(trained),
+        request.precision,
+        notify,
+    )
+    check_fits(planned.plan)
+    with noted_compilations(notify):
+        executor = Executor(planned.plan, open_device(built.config, planned.plan.device))
+    zero_pinned(executor, built)
+    trained.copy_into(executor)
+    executor.prepare()
+    return Generation(trained, request, tokens, planned, length, executor)
 
 
 def chunk_starts(count: int, length: int, carries: bool) -> list[int]:
