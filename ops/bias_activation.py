@@ -17,7 +17,8 @@ from mxrun.base.dtype import FLOAT32
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.codegen.arguments import HEADER_SLOTS, Float32s, Integer, Table
-from mxrun.codegen.jit import inlined, integer, native, share
+from mxrun.codegen.intrinsics import integer, share
+from mxrun.codegen.jit import inlined, native
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType

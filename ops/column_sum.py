@@ -15,7 +15,8 @@ from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import BFLOAT16
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Integer
-from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, wide_lanes
 from mxrun.operator.native_kernel import JoinedPart, KernelPart, LoopPart, Place, Scratch, Slot
 from mxrun.ops.rows import near_rows

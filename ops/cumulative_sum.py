@@ -14,7 +14,8 @@ from mxrun.base.device import DeviceDescription
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer
-from mxrun.codegen.jit import native, reduced_run, scan_columns, scan_line, share
+from mxrun.codegen.intrinsics import reduced_run, scan_columns, scan_line, share
+from mxrun.codegen.jit import native
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, Scratch, native_kernel, source, target

@@ -14,7 +14,8 @@ from mxrun.base.device import DeviceDescription
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec, unpacked
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Real
-from mxrun.codegen.jit import native, random_words, share
+from mxrun.codegen.intrinsics import random_words, share
+from mxrun.codegen.jit import native
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import SequenceArguments, shared_axis

@@ -11,7 +11,8 @@ from pydantic import Field
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Int32s, Integer
-from mxrun.codegen.jit import native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import native
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import SequenceArguments
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel

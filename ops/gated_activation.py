@@ -14,7 +14,8 @@ from mxrun.base.dtype import BFLOAT16, FLOAT32, item_size
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape, TensorSpec
 from mxrun.codegen.arguments import HEADER_SLOTS, Integer, Table
-from mxrun.codegen.jit import integer, native, share
+from mxrun.codegen.intrinsics import integer, share
+from mxrun.codegen.jit import native
 from mxrun.operator import scalar
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.incremental import SequenceArguments, shared_axis

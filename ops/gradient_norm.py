@@ -17,7 +17,8 @@ from pydantic import Field
 from mxrun.base.params import Int32, NotNegative, Parameters
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
-from mxrun.codegen.jit import native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import native
 from mxrun.operator.kernel import ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, Scratch, Slot, source, target
 from mxrun.operator.operator import ForwardCall, Operator

@@ -7,7 +7,8 @@ the addresses of the map's outputs and operands; its parameters.
 from __future__ import annotations
 
 from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, Int64s, Integer
-from mxrun.codegen.jit import call_address, inlined, share
+from mxrun.codegen.intrinsics import call_address, share
+from mxrun.codegen.jit import inlined
 
 # Words of a block, enough for most maps.
 BLOCK_WORDS = 16

@@ -15,7 +15,8 @@ from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.params import Int32, Parameters
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer
-from mxrun.codegen.jit import native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import native
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,

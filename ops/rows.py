@@ -12,7 +12,8 @@ from typing import Any
 from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import LANES, lanes, store_lanes
 from mxrun.operator.native_kernel import LoopPart, Slot
 

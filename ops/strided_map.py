@@ -17,7 +17,8 @@ from mxrun.base.device import DeviceDescription
 from mxrun.base.dtype import FLOAT32, item_size
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, strides_of
 from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, Float32s, Int64s, Integer, Table
-from mxrun.codegen.jit import call_address, float32s, inlined, integer, native, share
+from mxrun.codegen.intrinsics import call_address, float32s, integer, share
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import LANES, gather_lanes, lanes, load_lanes, store_lanes
 from mxrun.operator.kernel import OpReqType
 from mxrun.operator.launch import Code

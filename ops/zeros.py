@@ -9,7 +9,8 @@ from pydantic import Field
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Arguments, Integer, Uint8s
-from mxrun.codegen.jit import native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import native
 from mxrun.operator.kernel import ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, target
 from mxrun.operator.operator import ForwardCall, Operator

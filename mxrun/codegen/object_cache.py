@@ -26,7 +26,7 @@ _NATIVE = "native"
 _ELF_MAGIC = b"\x7fELF"
 # Modules of this folder that generate the code of native functions, besides those in `sequential`.
 _TRANSLATION = (
-    *("arguments", "declaration", "jit", "vectors", "products", "philox"),
+    *("arguments", "declaration", "intrinsics", "jit", "vectors", "products", "philox"),
     *("llvm_bfloat16", "llvm_block", "llvm_target"),
     *("scalar_float32", "scalar_instructions", "scalar_value"),
 )

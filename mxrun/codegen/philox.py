@@ -6,7 +6,7 @@ block of four 32-bit words is a function of a 128-bit counter and a 64-bit key: 
     (x0, x1, x2, x3) -> (high(M1 x2) ^ x1 ^ k0, low(M1 x2), high(M0 x0) ^ x3 ^ k1, low(M0 x0))
 
 with both halves of the key increased by a constant after each round. Compiled loops draw the same
-words with `jit.random_words`.
+words with `intrinsics.random_words`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from mxrun.base.dtype import FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec, align
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.jit import NativeCode, native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import NativeCode, native
 from mxrun.operator.kernel import Handles, Kernel, OpReqType
 from mxrun.operator.launch import Array, Handle, Launch, LoopLaunch
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Int32s, Int64s, Integer
-from mxrun.codegen.jit import inlined, native, reduced_run
+from mxrun.codegen.intrinsics import reduced_run
+from mxrun.codegen.jit import inlined, native
 
 # Dtypes of labels that the loop reads, with the argument for each.
 LABELS = {"float32": "float32_labels", "int32": "int32_labels", "float64": "float64_labels"}

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mxrun.codegen.arguments import Float32s, Floats, Integer
-from mxrun.codegen.jit import compact, inlined, team_member
+from mxrun.codegen.intrinsics import team_member
+from mxrun.codegen.jit import compact, inlined
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mxrun.codegen.arguments import Floats, Integer
-from mxrun.codegen.jit import compact, inlined, team_member
+from mxrun.codegen.intrinsics import team_member
+from mxrun.codegen.jit import compact, inlined
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,

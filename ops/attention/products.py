@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer, Real
-from mxrun.codegen.jit import inlined, native, share, team_member
+from mxrun.codegen.intrinsics import share, team_member
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.products import multiply_block
 from mxrun.codegen.vectors import LANES, lanes, transpose_lanes
 from mxrun.ops.attention.blocks import ROWS, copy_rows, rounded_up, write_row

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Floats, Integer, Table
-from mxrun.codegen.jit import float32s, inlined, share
+from mxrun.codegen.intrinsics import float32s, share
+from mxrun.codegen.jit import inlined
 from mxrun.codegen.vectors import add_lanes, load_lanes, store_lanes
 
 

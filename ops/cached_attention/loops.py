@@ -24,7 +24,8 @@ from mxrun.codegen.arguments import (
     Integer,
     Real,
 )
-from mxrun.codegen.jit import call_address, inlined, native, reduced_run, share
+from mxrun.codegen.intrinsics import call_address, reduced_run, share
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,

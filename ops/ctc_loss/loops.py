@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Int32s, Integer
-from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
     exp2_lanes,

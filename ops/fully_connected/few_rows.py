@@ -12,7 +12,8 @@ from typing import Any
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, multiply_lanes, sum_lanes
 from mxrun.operator.kernel import ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, source, target

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Int32s, Integer, Real
-from mxrun.codegen.jit import inlined, native, share, team_member
+from mxrun.codegen.intrinsics import share, team_member
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, wide_lanes
 from mxrun.ops.rows import clear
 from mxrun.ops.vector_stores import put_lanes

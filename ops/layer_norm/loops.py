@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Floats, Integer, Real
-from mxrun.codegen.jit import inlined, native, share, team_member
+from mxrun.codegen.intrinsics import share, team_member
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
     add_lanes,

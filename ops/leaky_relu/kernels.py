@@ -9,7 +9,8 @@ import numpy as np
 
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, TensorSpec, unpacked
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
-from mxrun.codegen.jit import inlined, native, random_words, share
+from mxrun.codegen.intrinsics import random_words, share
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
     above,

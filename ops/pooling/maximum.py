@@ -17,7 +17,8 @@ import numpy as np
 from mxrun.base.dtype import BFLOAT16
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Floats, Int32s, Uint8s
-from mxrun.codegen.jit import NativeCode, NativeFunction, native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import NativeCode, NativeFunction, native
 from mxrun.codegen.vectors import (
     add_lanes,
     choose,

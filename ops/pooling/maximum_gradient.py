@@ -14,7 +14,8 @@ import numpy as np
 
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Floats
-from mxrun.codegen.jit import NativeCode, NativeFunction, inlined, native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import NativeCode, NativeFunction, inlined, native
 from mxrun.codegen.vectors import (
     add_lanes,
     choose,

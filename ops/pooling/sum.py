@@ -9,7 +9,8 @@ import numpy as np
 
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.jit import native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import native
 from mxrun.codegen.vectors import LANES, add_lanes, lanes, load_lanes, store_lanes, wide_lanes
 from mxrun.ops.window import Window
 

@@ -14,7 +14,8 @@ from pydantic import Field
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, PartialShape, Shape
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.jit import find_rows, native, reduced_run, share
+from mxrun.codegen.intrinsics import find_rows, reduced_run, share
+from mxrun.codegen.jit import native
 from mxrun.operator.family import OperatorFamily
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel
 from mxrun.operator.native_kernel import LoopPart, native_kernel, source, target

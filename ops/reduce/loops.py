@@ -18,16 +18,8 @@ from typing import Any
 from mxrun.base.device import DeviceDescription
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align, strides_of
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real, Table
-from mxrun.codegen.jit import (
-    NativeFunction,
-    inlined,
-    integer,
-    join_rows,
-    native,
-    reduced_run,
-    share,
-    team_member,
-)
+from mxrun.codegen.intrinsics import integer, join_rows, reduced_run, share, team_member
+from mxrun.codegen.jit import NativeFunction, inlined, native
 from mxrun.operator.kernel import Handles
 from mxrun.operator.launch import Handle, Launch, LoopLaunch
 from mxrun.operator.native_kernel import Scratch, Slot, bound

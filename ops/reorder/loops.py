@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, Float32s, Integer, Table
-from mxrun.codegen.jit import inlined, integer, native, share
+from mxrun.codegen.intrinsics import integer, share
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
     fetch,

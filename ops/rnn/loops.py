@@ -18,7 +18,8 @@ from mxrun.codegen.arguments import (
     Integer,
     Table,
 )
-from mxrun.codegen.jit import inlined, integer, native, share
+from mxrun.codegen.intrinsics import integer, share
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
     PANEL_COLUMNS,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.jit import inlined, native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import (
     LANES,
     PANEL_COLUMNS,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mxrun.codegen.arguments import Arguments, Floats, Int32s, Integer, Real
-from mxrun.codegen.jit import native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import native
 from mxrun.codegen.vectors import LANES, lanes, load_lanes
 from mxrun.ops.vector_stores import put_lanes
 

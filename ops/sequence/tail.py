@@ -12,7 +12,8 @@ from pydantic import Field
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.codegen.arguments import Arguments, Floats, Int32s, Integer
-from mxrun.codegen.jit import native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import native
 from mxrun.codegen.vectors import LANES, lanes, load_lanes
 from mxrun.operator.kernel import BackwardRequest, ForwardRequest, Kernel, OpReqType
 from mxrun.operator.native_kernel import LoopPart, Slot, native_kernel, source, target

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from mxrun.codegen.arguments import Float32s, Integer, Real
-from mxrun.codegen.jit import native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import native
 from mxrun.ops.labelled_rows import LabelledRows, weight_of
 
 

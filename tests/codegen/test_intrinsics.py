@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mxrun.codegen import jit, products, vectors
+from mxrun.codegen import intrinsics, jit, products, vectors
 from mxrun.codegen.arguments import Arguments, Float64s, Int64s, Table
 from mxrun.codegen.host_loop import HostLoop
 from mxrun.codegen.sequential.arithmetic import Untyped
@@ -18,7 +18,7 @@ from mxrun.codegen.sequential.kinds import NOTHING
 
 DECLARED: list[Callable[..., Any]] = [
     each
-    for module in (jit, products, vectors)
+    for module in (intrinsics, products, vectors)
     for each in vars(module).values()
     if inspect.isfunction(each)
     and each.__module__ == module.__name__
@@ -28,7 +28,7 @@ parametrized = pytest.mark.parametrize("function", DECLARED, ids=lambda each: ea
 
 
 def test_the_declarations_are_those_with_a_generator() -> None:
-    modules = {jit.__name__, products.__name__, vectors.__name__}
+    modules = {intrinsics.__name__, products.__name__, vectors.__name__}
     generated = [each for each in INTRINSICS if getattr(each, "__module__", "") in modules]
     assert set(DECLARED) == set(generated)
     assert len(DECLARED) > 30
@@ -73,7 +73,7 @@ class Member(Arguments):
 @jit.native
 def member_loop(call: Member) -> None:
     """found = number of the thread, size of the team."""
-    call.found[0], call.found[1] = jit.team_member()
+    call.found[0], call.found[1] = intrinsics.team_member()
 
 
 def test_a_loop_on_one_thread_is_the_first_of_a_team_of_one() -> None:
@@ -90,9 +90,12 @@ class Listing(Arguments):
 @jit.native
 def table_loop(call: Listing) -> None:
     """output = entries of a table: an integer, a number, and an element of an array."""
-    call.output[0], call.output[1] = jit.integer(call.values, 0), jit.real(call.values, 1)
-    call.output[2] = jit.float32s(call.values, 2)[1]
-    jit.int64s(call.values, 3)[0] = 8
+    call.output[0], call.output[1] = (
+        intrinsics.integer(call.values, 0),
+        intrinsics.real(call.values, 1),
+    )
+    call.output[2] = intrinsics.float32s(call.values, 2)[1]
+    intrinsics.int64s(call.values, 3)[0] = 8
 
 
 def test_tables_are_read_by_their_entries() -> None:

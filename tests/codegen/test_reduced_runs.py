@@ -12,7 +12,8 @@ import pytest
 
 from mxrun.codegen.arguments import Arguments, Float32s, Float64s, Integer, Real
 from mxrun.codegen.host_loop import HostLoop
-from mxrun.codegen.jit import native, reduced_run
+from mxrun.codegen.intrinsics import reduced_run
+from mxrun.codegen.jit import native
 
 Doubles = npt.NDArray[np.float64]
 Join = Callable[[Any, Any], Any]

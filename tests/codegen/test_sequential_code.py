@@ -309,7 +309,8 @@ HEADER = """\
 import numpy as np
 
 from mxrun.codegen.arguments import Arguments, BFloat16s, Float32s, Int64s, Integer, Table
-from mxrun.codegen.jit import float32s, inlined, integer, native, random_words, reduced_run
+from mxrun.codegen.intrinsics import float32s, integer, random_words, reduced_run
+from mxrun.codegen.jit import inlined, native
 from mxrun.codegen.vectors import lanes, store_lanes
 
 TEXT, BIG, ZERO = "text", 2**64, 0

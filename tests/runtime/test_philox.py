@@ -5,7 +5,8 @@ import pytest
 
 from mxrun.codegen import philox
 from mxrun.codegen.arguments import Arguments, Int32s, Integer
-from mxrun.codegen.jit import native, random_words, share
+from mxrun.codegen.intrinsics import random_words, share
+from mxrun.codegen.jit import native
 from mxrun.device.cpu.team import team
 from mxrun.device.cpu.team_loop import TeamLoop
 from mxrun.runtime.random import Stream

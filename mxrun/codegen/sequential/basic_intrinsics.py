@@ -1,4 +1,4 @@
-"""Code of the intrinsics that are declared in `jit`, and of functions of Python and NumPy."""
+"""Code of basic intrinsics, declared in `intrinsics`, and of functions of Python and NumPy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from mxrun.codegen import jit, llvm_block, philox
+from mxrun.codegen import intrinsics, llvm_block, philox
 from mxrun.codegen.llvm_target import call_function
 from mxrun.codegen.sequential.arithmetic import Untyped, converted, extreme
 from mxrun.codegen.sequential.intrinsic import Intrinsic, number, operand_of, typed
@@ -167,19 +167,19 @@ def _is_nan(builder: Any, value: Any) -> Any:
 
 
 BASIC: dict[Any, Intrinsic] = {
-    jit.bfloat16s: _pointer_reader(BFLOAT16),
-    jit.call_address: call_address,
-    jit.clipped: clipped,
-    jit.float32s: _pointer_reader(FLOAT32),
-    jit.float64s: _pointer_reader(FLOAT64),
-    jit.int32s: _pointer_reader(INT32),
-    jit.int64s: _pointer_reader(INT64),
-    jit.integer: typed(INT64, TABLE, INT64)(_word),
-    jit.random_words: random_words,
-    jit.real: real,
-    jit.share: share,
-    jit.team_member: team_member,
-    jit.uint8s: _pointer_reader(UINT8),
+    intrinsics.bfloat16s: _pointer_reader(BFLOAT16),
+    intrinsics.call_address: call_address,
+    intrinsics.clipped: clipped,
+    intrinsics.float32s: _pointer_reader(FLOAT32),
+    intrinsics.float64s: _pointer_reader(FLOAT64),
+    intrinsics.int32s: _pointer_reader(INT32),
+    intrinsics.int64s: _pointer_reader(INT64),
+    intrinsics.integer: typed(INT64, TABLE, INT64)(_word),
+    intrinsics.random_words: random_words,
+    intrinsics.real: real,
+    intrinsics.share: share,
+    intrinsics.team_member: team_member,
+    intrinsics.uint8s: _pointer_reader(UINT8),
     **{number_type: _cast(kind) for number_type, kind in NUMBERS.items()},
     min: _extreme("<"),
     max: _extreme(">"),

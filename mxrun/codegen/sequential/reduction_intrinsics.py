@@ -1,4 +1,4 @@
-"""Code of the reduction intrinsics that are declared in `jit`."""
+"""Code of the reduction intrinsics that are declared in `intrinsics`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from mxrun.codegen import jit
+from mxrun.codegen import intrinsics
 from mxrun.codegen.llvm_block import smaller
 from mxrun.codegen.llvm_target import (
     adds_and_multiplies_apart,
@@ -139,7 +139,7 @@ class _Reduction:
     has_conditions: bool = False
 
 
-# Indexed by the kinds of `jit.reduced_run`.
+# Indexed by the kinds of `intrinsics.reduced_run`.
 _REDUCTIONS = (
     _Reduction(0.0, _itself, _plus),
     _Reduction(float("-inf"), _itself, _extreme(">"), FLOAT),
@@ -430,4 +430,8 @@ def find_rows(
             _find_rows(builder, sign, block, places, count)
 
 
-REDUCTIONS = {jit.find_rows: find_rows, jit.join_rows: join_rows, jit.reduced_run: reduced_run}
+REDUCTIONS = {
+    intrinsics.find_rows: find_rows,
+    intrinsics.join_rows: join_rows,
+    intrinsics.reduced_run: reduced_run,
+}

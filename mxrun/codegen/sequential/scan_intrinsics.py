@@ -1,4 +1,4 @@
-"""Code of the cumulative-sum intrinsics that are declared in `jit`."""
+"""Code of the cumulative-sum intrinsics that are declared in `intrinsics`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from mxrun.codegen import jit
+from mxrun.codegen import intrinsics
 from mxrun.codegen.sequential.intrinsic import typed
 from mxrun.codegen.sequential.kinds import FLOAT32, FLOAT64, INT64, Pointer
 from mxrun.codegen.sequential.llvm_column import (
@@ -129,4 +129,4 @@ def scan_line(
             _scan_line(builder, _Line(data, output, position, False), count, total)
 
 
-SCANS = {jit.scan_columns: scan_columns, jit.scan_line: scan_line}
+SCANS = {intrinsics.scan_columns: scan_columns, intrinsics.scan_line: scan_line}

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.codegen.arguments import Arguments, Int64s, Integer, Table
-from mxrun.codegen.jit import int64s, native
+from mxrun.codegen.intrinsics import int64s
+from mxrun.codegen.jit import native
 from mxrun.device.cpu.call import (
     Address,
     Failure,

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import HEADER_SLOTS, Arguments, slot_of
-from mxrun.codegen.jit import NativeCode, call_address, inlined, require_arguments
+from mxrun.codegen.intrinsics import call_address
+from mxrun.codegen.jit import NativeCode, inlined, require_arguments
 from mxrun.device.cpu.team import openmp
 
 Failure = npt.NDArray[np.int64]

@@ -19,7 +19,8 @@ from mxrun.base.machine import Bandwidth, Machine
 from mxrun.base.tensor import CHANNELS_LAST, TensorSpec, align
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Table
 from mxrun.codegen.host_loop import HostLoop
-from mxrun.codegen.jit import NativeFunction, call_address, integer, native, share
+from mxrun.codegen.intrinsics import call_address, integer, share
+from mxrun.codegen.jit import NativeFunction, native
 from mxrun.device.cpu.call import NativeCall, loop_call
 from mxrun.device.cpu.onednn import library, operations
 from mxrun.device.cpu.onednn.descriptor import ANY

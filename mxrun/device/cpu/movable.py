@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Int64s, Integer, Table
-from mxrun.codegen.jit import int64s, native
+from mxrun.codegen.intrinsics import int64s
+from mxrun.codegen.jit import native
 from mxrun.device.cpu.binding import PythonCall, calls_of, prepared_body, start_call
 from mxrun.device.cpu.call import MovingWord, NativeCall, made_call, words_of
 from mxrun.device.cpu.tape import Entries, NativeSegment, TapeEntry, segments

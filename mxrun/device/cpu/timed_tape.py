@@ -16,7 +16,8 @@ from functools import partial
 import numpy as np
 
 from mxrun.codegen.arguments import Int64s, Integer
-from mxrun.codegen.jit import call_address, native
+from mxrun.codegen.intrinsics import call_address
+from mxrun.codegen.jit import native
 from mxrun.device.cpu.binding import PythonCall
 from mxrun.device.cpu.call import made_call
 from mxrun.device.cpu.tape import Entries, NativeSegment, Tape, segments

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from mxrun.base.tensor import Shape
 from mxrun.codegen.arguments import Arguments, Int64s, Integer
 from mxrun.codegen.host_loop import HostLoop
-from mxrun.codegen.jit import call_address, native
+from mxrun.codegen.intrinsics import call_address
+from mxrun.codegen.jit import native
 from mxrun.io.formats.byte_file import ByteFile
 
 Int64 = NDArray[np.int64]

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from mxrun.codegen.arguments import Arguments, Float32s, Int64s, Integer, Real, Uint8s
 from mxrun.codegen.host_loop import HostLoops, loop_on_one_thread
-from mxrun.codegen.jit import native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import native
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
 from mxrun.io.loading.batch import SAMPLE_WEIGHT, Batch

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from mxrun.base.errors import InternalError
 from mxrun.codegen.arguments import Arguments, Int32s, Int64s, Integer, Uint8s, Uint16s
 from mxrun.codegen.host_loop import HostLoops
-from mxrun.codegen.jit import native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import native
 from mxrun.io.dataset.fields import Field
 
 _ARGUMENTS = {"uint8": "narrow", "uint16": "wide", "int32": "widest"}

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from mxrun.codegen import philox
 from mxrun.codegen.arguments import Arguments, Float64s, Int64s, Integer
 from mxrun.codegen.host_loop import HostLoop
-from mxrun.codegen.jit import native, random_words
+from mxrun.codegen.intrinsics import random_words
+from mxrun.codegen.jit import native
 from mxrun.runtime.random import key_of
 
 # Function from a shape to uniform float64 in [0, 1); every call starts the same stream anew.
@@ -103,4 +104,5 @@ class Draws:
     def _uniform(self, position: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
         key, first = transform_key(self.seed, position), 4 * self.record << _BLOCK_BITS
         # Processes that run users' transforms need no machine code for it.
-        return philox.words(key, self.epoch, math.prod(shape), first).reshape(shape) * _UNIT
+        words = philox.words(key, self.epoch, math.prod(shape), first).reshape(shape)
+        return words.astype(np.float64) * _UNIT

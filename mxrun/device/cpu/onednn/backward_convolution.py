@@ -18,7 +18,8 @@ from typing import ClassVar
 from mxrun.base.dtype import FLOAT32
 from mxrun.base.tensor import PLAIN, Shape, TensorSpec, align
 from mxrun.codegen.arguments import Arguments, Float32s, Integer
-from mxrun.codegen.jit import native, share
+from mxrun.codegen.intrinsics import share
+from mxrun.codegen.jit import native
 from mxrun.device.cpu.call import NativeCall, loop_call
 from mxrun.device.cpu.onednn import operations
 from mxrun.device.cpu.onednn.descriptor import ANY
