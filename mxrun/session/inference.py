@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from mxrun.io.files import unreadable_error
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.engine.interface import RunContext
 from mxrun.session.array_records import ArraySource, named_arrays
-from mxrun.session.budget import budgeted
 from mxrun.session.data_part import DataPart, open_part
 from mxrun.session.device import describe, kind_of, open_device
 from mxrun.session.inference_outputs import (
@@ -41,7 +40,7 @@ from mxrun.session.inference_outputs import (
 from mxrun.session.max_batch_size import MAX, BatchSize, largest_batch
 from mxrun.session.notes import Notify, ignore_note, note_missing_library
 from mxrun.session.parameter_init import zero_pinned
-from mxrun.session.planning import check_fits, chooser_for, team_size
+from mxrun.session.planning import check_fits, request_for
 from mxrun.session.records import DatasetSource, FileSource, Records, RecordSource
 from mxrun.session.text_records import TextSource
 from mxrun.session.trained_model import TrainedModel
@@ -363,21 +362,13 @@ def _compile_request(
     """Return the symbol and the compile request; work: batch size, and whether to measure."""
     built = trained.built
     batch_size, measured = work
-    threads = team_size(built, training=False, threads=request.threads or team_of(trained))
-    device = describe(built.config, threads)
     losses = built.model.symbol.heads if measured else ()
-    return subgraph(selected, losses), CompileRequest(
+    return subgraph(selected, losses), replace(
+        request_for(built, False, request.threads or team_of(trained), notify),
         inputs=batch_inputs(built, batch_size),
         shapes=known_shapes(built),
         staged=source.staged(batch_size),
-        phases=(EVALUATE,),
-        constant_parameters=True,
-        device=device,
         precision=request.precision or built.config.precision,
-        fuse=built.config.fuse,
-        implementation=built.config.implementation,
-        chooser=chooser_for(built, device, notify),
-        **budgeted(built, False, device),
     )
 
 

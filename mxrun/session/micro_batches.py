@@ -52,8 +52,8 @@ def planned(
 
     If unsplit batches fit without recomputation, they are used. Otherwise each number of
     micro-batches is planned, with recomputation, and the plan with the lowest predicted time is
-    taken. notify, autotuned: as for `plan_for`. Raises OverBudget with the smallest arena found if
-    none fits.
+    taken. notify: as for `plan_for`. autotuned: kernels to use again without timing. Raises
+    OverBudget with the smallest arena found if none fits.
     """
     built = built.on_contexts() if training else built
     try:

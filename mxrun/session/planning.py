@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from mxrun import library
@@ -78,21 +77,23 @@ def plan_for(
     training: bool,
     threads: int | None = None,
     notify: Notify = ignore_note,
-    autotuned: AutotunedKernels | None = None,
 ) -> Plan:
     """Return the plan of a training run (with its evaluation) or of inference.
 
     The batch size is that of `built`; `micro_batches.planned` may split batches. notify: receives
-    notes while kernels are autotuned. autotuned: kernels to use again without timing.
+    notes while kernels are autotuned.
     """
-    request = replace(request_for(built, training, threads, notify), autotuned=autotuned or {})
-    return compile_plan(built.model.symbol, request)
+    return compile_plan(built.model.symbol, request_for(built, training, threads, notify))
 
 
 def request_for(
     built: ModelDefinition, training: bool, threads: int | None = None, notify: Notify = ignore_note
 ) -> CompileRequest:
-    """Return the compile request of a training run or of inference."""
+    """Return the compile request of a training run, or of inference with the whole network.
+
+    This is the only way from a config to a request: what runs a part of the network, or another
+    batch, replaces fields of it. notify: receives notes while kernels are autotuned.
+    """
     settings = built.training
     device = describe(built.config, team_size(built, training, threads))
     phases = [TRAIN] if training else []
@@ -112,9 +113,8 @@ def request_for(
         average=settings.average if training else None,
         staged={
             batch[name]: spec
-            for batch in staged_names(built)
+            for batch in (staged_names(built) if training else ())
             for name, spec in staged_specs(built).items()
-            if training
         },
         phases=tuple(phases),
         device=device,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.compiler.compile import CompileRequest, Prefill, compile_plan
+from mxrun.compiler.compile import Prefill, compile_plan
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.carried import uncarried
 from mxrun.graph.node import NodeEntry
@@ -13,11 +13,9 @@ from mxrun.graph.phases import GENERATE
 from mxrun.graph.symbol import Symbol
 from mxrun.passes.incremental import IncrementalNetwork, incremental
 from mxrun.planner.plan import Plan
-from mxrun.session.budget import budgeted
-from mxrun.session.device import describe
 from mxrun.session.inference_outputs import batch_inputs, known_shapes
 from mxrun.session.notes import Notify, ignore_note
-from mxrun.session.planning import chooser_for, team_size
+from mxrun.session.planning import request_for
 
 # Positions of a prompt that are run together: products of 16 rows take all the time that their
 # multiplications take, so that more would only need more memory.
@@ -122,19 +120,13 @@ def plan_generation(
             )
         )
     prefill = _prefill(built, model, batch, length)
-    device = describe(built.config, team_size(built, training=False, threads=threads))
-    request = CompileRequest(
+    request = replace(
+        request_for(built, False, threads, notify),
         inputs=network.inputs,
         prefill=None if prefill is None else Prefill(prefill.symbol, prefill.inputs),
         shapes=known_shapes(built) | {name: spec.shape for name, spec in network.states.items()},
         phases=(GENERATE,),
-        constant_parameters=True,
-        device=device,
         precision=precision or built.config.precision,
-        fuse=built.config.fuse,
-        implementation=built.config.implementation,
-        chooser=chooser_for(built, device, notify),
-        **budgeted(built, False, device),
     )
     plan = compile_plan(network.symbol, request)
     return PlannedGeneration(model, network, prefill, plan, batch, length)
