@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.waits import WAIT_NOTICE_S
-from mxrun.codegen.compilation import noted_compilations
 from mxrun.config.bundled import find_config
 from mxrun.device.interface import ProgramCost
 from mxrun.frontend import ModelDefinition
@@ -22,8 +21,9 @@ from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
 from mxrun.runtime.profiler import Event, OperatorTime
 from mxrun.session.benchmark_loop import Steps
-from mxrun.session.notes import Notify, note_missing_library
-from mxrun.session.planning import check_fits, load, plan_for
+from mxrun.session.notes import Notify
+from mxrun.session.planning import load, plan_for
+from mxrun.session.prepared import preparing
 from mxrun.session.roofline import Roofline, roofline
 from mxrun.train.quantiles import quantiles
 
@@ -198,7 +198,6 @@ def bench(
     if divided.contexts > 1 and request.against:
         raise UserError(_one_team_only(built))
     compare = _comparison(request, notify)
-    note_missing_library(built.config, notify)
     if divided.contexts > 1:
         return _measured_on_contexts(built, divided, request, notify, started_at)
     return _measured(built, request, compare, notify, started_at)
@@ -225,9 +224,8 @@ def _measured_on_contexts(
     # Imported on demand: without several contexts it would delay the first step.
     from mxrun.session.context_benchmark import ContextSteps, function_times
 
-    plan = plan_for(built, True, request.threads, notify)
-    check_fits(plan, built.contexts)
-    with noted_compilations(notify):
+    with preparing(built.config, notify):
+        plan = plan_for(built, True, request.threads, notify)
         steps = ContextSteps(whole, built, plan)
     steps.run()
     first_step_s = time.monotonic() - started_at
@@ -265,9 +263,8 @@ def _measured(
     notify: Notify,
     started_at: float,
 ) -> BenchReport:
-    plan = plan_for(built, request.phase == "train", request.threads, notify)
-    check_fits(plan)
-    with noted_compilations(notify):
+    with preparing(built.config, notify):
+        plan = plan_for(built, request.phase == "train", request.threads, notify)
         steps = Steps(built, plan, TRAIN if request.phase == "train" else EVALUATE)
     steps.run(steps.executor.run)
     first_step_s = time.monotonic() - started_at

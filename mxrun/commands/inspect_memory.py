@@ -25,8 +25,9 @@ from mxrun.session.generation.network import language_model, plan_generation
 from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.memory_report import MemoryReport, memory_report
 from mxrun.session.micro_batches import Planned, planned
-from mxrun.session.notes import Notify, ignore_note, note_missing_library, notify_once
+from mxrun.session.notes import Notify, ignore_note, notify_once
 from mxrun.session.planning import parse_config, trust_plugins
+from mxrun.session.prepared import preparing
 from mxrun.session.what_if import WhatIfRequest, what_if
 from mxrun.train.run_directory import CONFIG_FILE, config_of
 
@@ -148,16 +149,18 @@ def _planned_memory(
                 hint="add memory.micro_batches=false",
             )
         )
-    note_missing_library(built.config, notify)
-    run = planned(built, training, threads, notify)
-    if changes:
-        notify("--what-if plans other settings, which takes about ten times as long as this plan")
-    what_if_request = WhatIfRequest(parsed, training, threads, run.built, run.plan)
-    return replace(
-        memory_report(run, phase),
-        outside=outside_bytes(run.built.config, run.plan, notify) if measured else {},
-        what_if=what_if(what_if_request) if changes else None,
-    )
+    with preparing(built.config, notify):
+        run = planned(built, training, threads, notify)
+        if changes:
+            notify(
+                "--what-if plans other settings, which takes about ten times as long as this plan"
+            )
+        what_if_request = WhatIfRequest(parsed, training, threads, run.built, run.plan)
+        return replace(
+            memory_report(run, phase),
+            outside=outside_bytes(run.built.config, run.plan, notify) if measured else {},
+            what_if=what_if(what_if_request) if changes else None,
+        )
 
 
 def _generation_memory(
@@ -173,11 +176,11 @@ def _generation_memory(
         raise UserError(Diagnostic("--batch max has no meaning for text", hint="--batch N"))
     rows = batch or 1
     built = build(parsed, rows)
-    note_missing_library(built.config, notify)
-    positions = length or language_model(built).context
-    plan = plan_generation(built, rows, positions, threads, notify=notify).plan
-    report = memory_report(Planned(built, plan, plan.planned_bytes), GENERATE)
-    outside = outside_bytes(built.config, plan, notify) if measured else {}
+    with preparing(built.config, notify):
+        positions = length or language_model(built).context
+        plan = plan_generation(built, rows, positions, threads, notify=notify).plan
+        report = memory_report(Planned(built, plan, plan.planned_bytes), GENERATE)
+        outside = outside_bytes(built.config, plan, notify) if measured else {}
     # Text is generated on one context.
     return replace(report, contexts=1, batch_size=rows, outside=outside)
 

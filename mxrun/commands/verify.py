@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.dtype import BFLOAT16
-from mxrun.codegen.compilation import noted_compilations
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition
@@ -29,7 +28,8 @@ from mxrun.planner.schedule.schedule import ORDERS
 from mxrun.session.benchmark_loop import Steps
 from mxrun.session.fault_injection import freed_early
 from mxrun.session.notes import Notify, ignore_note
-from mxrun.session.planning import check_fits, load, request_for
+from mxrun.session.planning import load, request_for
+from mxrun.session.prepared import preparing
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -97,7 +97,7 @@ def verify(
     built = load(find_config(str(config)), overrides, batch)
     entries: list[dict[str, Any]] = []
     trained: Arrays = {}
-    with noted_compilations(notify):
+    with preparing(built.config, notify):
         for phase in (TRAIN, EVALUATE):
             # Variants with less sharing exceed any budget.
             request = replace(request_for(built, phase == TRAIN, threads, notify), budget=None)
@@ -215,7 +215,6 @@ def results(
     the trained state if that is finite: with initial statistics, the outputs of deep networks
     hardly depend on anything.
     """
-    check_fits(plan)
     loop = Steps(built, plan, variant.phase)
     if variant.phase == EVALUATE:
         for name in built.model.learned.keys() & plan.specs.keys() & trained.keys():

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mxrun.executor.executor import Executor
 from mxrun.executor.switch_interval import short_switch_interval
 from mxrun.frontend import Model, ModelDefinition
 from mxrun.graph.phases import TRAIN, base_phase
@@ -21,8 +20,7 @@ from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.io.loading.batch import SAMPLE_WEIGHT
 from mxrun.operator.optimizer import Optimizer
 from mxrun.planner.plan import Plan
-from mxrun.session.device import open_device
-from mxrun.session.parameter_init import initialise_pinned, zero_pinned
+from mxrun.session.prepared import Prepared
 from mxrun.train.host_arrays import slots
 from mxrun.train.measure import Measure, Phase
 
@@ -45,7 +43,8 @@ class Steps:
     def __init__(self, built: ModelDefinition, plan: Plan, phase: str) -> None:
         """`phase`: one of the plan's, over sequences of the model's length."""
         self.phase = phase
-        self.executor = Executor(plan, open_device(built.config, plan.device))
+        self._prepared = Prepared.of(built, plan)
+        self.executor = self._prepared.executor
         self._built = built
         self._records = synthetic_records(built.model)
         self._iterator = self._new_iterator()
@@ -60,9 +59,7 @@ class Steps:
 
     def restart(self) -> None:
         """Reset to the initial parameters and the first batch."""
-        zero_pinned(self.executor, self._built)
-        initialise_pinned(self.executor, self._built)
-        self.executor.prepare()
+        self._prepared.begin()
         self._iterator.reset(0)
         self._rates = BenchmarkRates(self._built.training.optimizer)
         self._epoch = 0

@@ -19,10 +19,8 @@ from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.profiler import Event
 from mxrun.session.benchmark_loop import BenchmarkRates, synthetic_records
-from mxrun.session.parameter_init import initialise_pinned, zero_pinned
-from mxrun.session.run import context_group
+from mxrun.session.prepared import Prepared
 from mxrun.train.data_parallel import DataParallel
-from mxrun.train.host_arrays import LEARNED, copy_pinned
 from mxrun.train.measure import Phase
 from mxrun.train.replica import Replica
 
@@ -54,7 +52,8 @@ class ContextSteps:
 
     def __init__(self, whole: ModelDefinition, built: ModelDefinition, plan: Plan) -> None:
         """`whole`: the run with undivided batches. `built`, `plan`: for the part of a context."""
-        group = context_group(built, plan)
+        prepared = Prepared.of(built, plan)
+        group = prepared.group
         self._iterator = ArrayIterator(
             synthetic_records(whole.model),
             built.batch_size,
@@ -68,10 +67,7 @@ class ContextSteps:
         first = Replica(group.executors[0], losses, measured, None)
         others = [Replica(each, losses, measured, None, first) for each in group.executors[1:]]
         self._replicas = [first, *others]
-        for executor in group.executors:
-            zero_pinned(executor, built)
-        initialise_pinned(group.executors[0], built)
-        copy_pinned(group.executors[0], group.executors[1:], *LEARNED)
+        prepared.begin()
         for replica in self._replicas:
             replica.begin()
         self._engine = engine_of(built.config.engine)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from mxrun.base.device import DeviceDescription
 from mxrun.base.errors import Diagnostic
 from mxrun.base.foreign_names import hint_for
@@ -30,13 +28,6 @@ def describe(config: RunConfig, threads: int) -> DeviceDescription:
 def open_device(config: RunConfig, description: DeviceDescription) -> Device:
     """Open a device of the config's kind; `description` is that of the plan."""
     return registry.open_device(description, config.device[0])
-
-
-def open_devices(config: RunConfig, description: DeviceDescription) -> tuple[Device, ...]:
-    """Open all devices of the config; `description` is that of the plan, for the first one."""
-    return tuple(
-        open_device(config, replace(description, index=index)) for _, index in config.devices
-    )
 
 
 def context_notes(built: ModelDefinition) -> list[str]:

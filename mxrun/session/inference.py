@@ -14,7 +14,6 @@ import numpy.typing as npt
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.flags import runs_folder
 from mxrun.base.tensor import Shape
-from mxrun.codegen.compilation import noted_compilations
 from mxrun.compiler.compile import CompileRequest, compile_plan
 from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
@@ -26,7 +25,7 @@ from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.engine.interface import RunContext
 from mxrun.session.array_records import ArraySource, named_arrays
 from mxrun.session.data_part import DataPart, open_part
-from mxrun.session.device import describe, kind_of, open_device
+from mxrun.session.device import describe, kind_of
 from mxrun.session.inference_outputs import (
     OutputHead,
     batch_inputs,
@@ -38,9 +37,9 @@ from mxrun.session.inference_outputs import (
     subgraph,
 )
 from mxrun.session.max_batch_size import MAX, BatchSize, largest_batch
-from mxrun.session.notes import Notify, ignore_note, note_missing_library
-from mxrun.session.parameter_init import zero_pinned
-from mxrun.session.planning import check_fits, request_for
+from mxrun.session.notes import Notify, ignore_note
+from mxrun.session.planning import request_for
+from mxrun.session.prepared import Prepared, preparing
 from mxrun.session.records import DatasetSource, FileSource, Records, RecordSource
 from mxrun.session.text_records import TextSource
 from mxrun.session.trained_model import TrainedModel
@@ -308,7 +307,13 @@ def prepare(
     trained: TrainedModel, request: InferRequest, setup: InferenceSetup, notify: Notify
 ) -> Inference:
     """Prepare a network for `setup`; of `request` only how to run is read. Raises UserError."""
-    note_missing_library(trained.built.config, notify)
+    with preparing(trained.built.config, notify):
+        return _prepared(trained, request, setup, notify)
+
+
+def _prepared(
+    trained: TrainedModel, request: InferRequest, setup: InferenceSetup, notify: Notify
+) -> Inference:
     if request.batch == MAX:
         trained = trained.with_batch_size(_largest_batch(trained, request, setup, notify))
     built = trained.built
@@ -322,15 +327,10 @@ def prepare(
     compiled = _compile_request(
         trained, request, selected, source, (batch_size, setup.measured), notify
     )
-    plan = compile_plan(*compiled)
-    check_fits(plan)
-    with noted_compilations(notify):
-        executor = Executor(plan, open_device(built.config, plan.device))
-    zero_pinned(executor, built)
-    trained.copy_into(executor)
-    executor.prepare()
+    prepared = Prepared.of(built, compile_plan(*compiled))
+    prepared.begin(trained.copy_into)
     classes = _names_of_labels(trained, request, outputs)
-    return Inference(trained, source, executor, outputs, classes, batch_size)
+    return Inference(trained, source, prepared.executor, outputs, classes, batch_size)
 
 
 def _largest_batch(

@@ -1,11 +1,8 @@
-"""Notes for the user: the callback that receives them, and notes about this machine."""
+"""Notes for the user: the callback that receives them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from mxrun.config import RunConfig
-from mxrun.session.device import kind_of
 
 # Receives a note, such as how long a wait will be.
 Notify = Callable[[str], None]
@@ -25,10 +22,3 @@ def notify_once(notify: Notify) -> Notify:
             notify(text)
 
     return pass_on
-
-
-def note_missing_library(config: RunConfig, notify: Notify) -> None:
-    """Notify if something is missing here for full speed on the config's device."""
-    why = kind_of(config).missing()
-    if why:
-        notify(why)

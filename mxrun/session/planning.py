@@ -19,7 +19,6 @@ from mxrun.io.loading.order import LastBatch
 from mxrun.io.loading.staging import staging_specs
 from mxrun.passes.autotune_candidates import Chooser
 from mxrun.planner.plan import Plan
-from mxrun.runtime.memory_limits import remaining_bytes
 from mxrun.session.budget import budgeted
 from mxrun.session.device import describe, kind_of, open_device, with_device_checked
 from mxrun.session.notes import Notify, ignore_note
@@ -175,24 +174,6 @@ def last_batch(built: ModelDefinition, role: str) -> LastBatch:
         return "pad"
     coupled = any(node.prop and node.prop.list_state_updates() for node in built.model.symbol.nodes)
     return built.config.data.last_batch or ("discard" if coupled else "pad")
-
-
-def check_fits(plan: Plan, contexts: int = 1) -> None:
-    """Raise UserError, before anything is allocated, if the arenas exceed the available memory.
-
-    contexts: number of arenas. Memory that the process already uses, for libraries and data sets,
-    counts as occupied.
-    """
-    limit, nbytes = remaining_bytes(), plan.planned_bytes * contexts
-    if nbytes > limit:
-        raise UserError(
-            Diagnostic(
-                "the run does not fit into the memory that this process may use",
-                expected=f"at most {limit:,} bytes, which are left of its limit",
-                got=f"{nbytes:,} bytes planned",
-                hint="lower data.batch_size; `mxrun inspect-memory` shows each tensor's memory",
-            )
-        )
 
 
 def team_size(built: ModelDefinition, training: bool, threads: int | None = None) -> int:

@@ -18,7 +18,6 @@ from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.base.validation import Path as KeyPath
 from mxrun.executor.executor import Executor
-from mxrun.executor.gradient_buckets import cuts, gradient_buckets
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, base_phase
@@ -34,10 +33,10 @@ from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
 from mxrun.runtime.memory_limits import remaining_bytes
 from mxrun.session.data_workers import python_transforms
-from mxrun.session.device import open_devices
-from mxrun.session.parameter_init import initialise_pinned, zero_pinned
+from mxrun.session.parameter_init import initialise_pinned
 from mxrun.session.planning import last_batch, staged_names
 from mxrun.session.plugins import plugin_hashes
+from mxrun.session.prepared import Prepared
 from mxrun.session.record_order import shuffle_of
 from mxrun.session.save_copy import SaveCopy
 from mxrun.session.warm_start import WarmStartSource
@@ -53,8 +52,7 @@ from mxrun.train.checkpoint import (
     RunState,
     StartedFrom,
 )
-from mxrun.train.data_parallel import ContextGroup
-from mxrun.train.host_arrays import LEARNED, HostArrays, copy_pinned, pinned, slots
+from mxrun.train.host_arrays import HostArrays, pinned, slots
 from mxrun.train.loop import TrainingLoop
 from mxrun.train.measure import Phase
 from mxrun.train.observer import Observer
@@ -83,13 +81,13 @@ class Run:
         self.built = built
         self.plan = plan
         self.datasets = datasets
-        weighting = built.training.class_weights
-        self.class_weights = None if weighting is None else weighting.of(datasets["train"])
         # Before memory is allocated.
         self._has_room_for_copy = SaveCopy.of(plan, built.contexts).fits(remaining_bytes())
-        self._group = context_group(built, plan)
-        self.executors = self._group.executors
-        self.executor = self.executors[0]
+        self._prepared = Prepared.of(built, plan)
+        self._group = self._prepared.group
+        self.executors, self.executor = self._group.executors, self._prepared.executor
+        weighting = built.training.class_weights
+        self.class_weights = None if weighting is None else weighting.of(datasets["train"])
         # Every arena has room for some of the batches, each of which any context may compute.
         names = [(executor, batch) for batch in staged_names(built) for executor in self.executors]
         self._staged = [HostArrays(executor, batch.values()) for executor, batch in names]
@@ -118,7 +116,6 @@ class Run:
         self.started_from: StartedFrom | None = None
         self._warm_start: WarmStartSource | None = None
         self._runs = runs
-        self._zero_pinned()
 
     def read_warm_start(self) -> WarmStartSource:
         """Return the warm start of `train.start_from`, read once.
@@ -164,25 +161,17 @@ class Run:
 
         start: if false, the warm start is left out.
         """
-        self._zero_pinned()
-        initialise_pinned(self.executor, self.built)
-        if start:
-            for name, value in self.read_warm_start().arrays.items():
-                self.executor.tensor(name).write(value)
-        for name in self.built.training.rules:
-            if averaged(name) in self.plan.specs:
-                value = self.executor.tensor(name).values()
-                self.executor.tensor(averaged(name)).write(value)
-        self._copy_learned()
+        arrays = self.read_warm_start().arrays if start else {}
 
-    def _zero_pinned(self) -> None:
-        """Set the pinned tensors of every context to zero, but for those of `zero_pinned`."""
-        for executor in self.executors:
-            zero_pinned(executor, self.built)
+        def fill(executor: Executor) -> None:
+            initialise_pinned(executor, self.built)
+            for name, value in arrays.items():
+                executor.tensor(name).write(value)
+            for name in self.built.training.rules:
+                if averaged(name) in self.plan.specs:
+                    executor.tensor(averaged(name)).write(executor.tensor(name).values())
 
-    def _copy_learned(self) -> None:
-        """Copy parameters and states from the first context to all others."""
-        copy_pinned(self.executor, self.executors[1:], *LEARNED)
+        self._prepared.begin(fill)
 
     def loop(
         self,
@@ -393,7 +382,6 @@ class Run:
             self.initialise()
             self.started_from = self.read_warm_start().record()
             return
-        self._zero_pinned()
         self.started_from = checkpoint.manifest.started_from
         groups = (
             checkpoint.parameters,
@@ -401,34 +389,19 @@ class Run:
             checkpoint.auxiliary,
             checkpoint.carried,
         )
-        for kind, arrays in zip(_FILE_OF, groups, strict=True):
-            _require_fit(checkpoint, arrays, self._specs(kind))
-            for name, array in arrays.items():
-                self.executor.tensor(name).write(array)
-        self._copy_learned()
+
+        def fill(executor: Executor) -> None:
+            for kind, arrays in zip(_FILE_OF, groups, strict=True):
+                _require_fit(checkpoint, arrays, self._specs(kind))
+                for name, array in arrays.items():
+                    executor.tensor(name).write(array)
+
+        self._prepared.begin(fill)
         measured = loop.measure.state()
         _require_fit(checkpoint, checkpoint.measured, _specs_of(measured))
         for name, array in checkpoint.measured.items():
             np.copyto(measured[name], array)
         loop.progress = checkpoint.manifest.progress
-
-
-def context_group(built: ModelDefinition, plan: Plan) -> ContextGroup:
-    """Return the executors of a plan on the contexts of a run, with cuts at buckets of gradients.
-
-    In a run on one context, updates consume the gradients within the plan.
-    """
-    buckets = gradient_buckets(plan, TRAIN) if built.contexts > 1 else ()
-    pieces = {TRAIN: cuts(buckets, len(plan.phases[TRAIN].steps))}
-    devices = open_devices(built.config, plan.device)[: built.contexts]
-    return ContextGroup(
-        executors=[
-            Executor(replace(plan, device=device.description), device, pieces) for device in devices
-        ],
-        contexts=[Context(*device) for device in built.config.devices[: built.contexts]],
-        buckets=buckets,
-        reduces_on_device=built.config.kvstore == "device",
-    )
 
 
 def _require_fit(checkpoint: Checkpoint, arrays: Arrays, targets: Mapping[str, TensorSpec]) -> None:

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.flags import runs_folder
-from mxrun.codegen.compilation import noted_compilations
 from mxrun.config import Parsed
 from mxrun.frontend import ModelDefinition, build, check_labels
 from mxrun.graph.phases import TRAIN
@@ -23,8 +22,9 @@ from mxrun.session.data_wait import wait_advice
 from mxrun.session.device import context_notes, describe
 from mxrun.session.max_batch_size import MAX, BatchSize, max_batch_size
 from mxrun.session.micro_batches import micro_batch_notes, planned
-from mxrun.session.notes import Notify, ignore_note, note_missing_library
-from mxrun.session.planning import check_fits, is_timed
+from mxrun.session.notes import Notify, ignore_note
+from mxrun.session.planning import is_timed
+from mxrun.session.prepared import preparing
 from mxrun.session.profile import EngineProfile, RunProfile
 from mxrun.session.record_order import carried_notes
 from mxrun.session.resume import RunStart, is_abandoned, resume, saved_manifest
@@ -100,14 +100,13 @@ def train_config(parsed: Parsed, observer: Observer, request: TrainRequest) -> T
     if batch is not None:
         parsed = parsed.with_values({("data", "batch_size"): batch})
     built, is_synthetic = _build_model(parsed)
-    note_missing_library(built.config, observer.note)
-    if is_synthetic:
-        observer.note(NO_PATH)
-    saved = None
-    if request.existing == "resume":
-        manifest = saved_manifest(request.runs / built.config.name)
-        saved = None if manifest is None else manifest.plan
-    with noted_compilations(observer.note):
+    with preparing(built.config, observer.note):
+        if is_synthetic:
+            observer.note(NO_PATH)
+        saved = None
+        if request.existing == "resume":
+            manifest = saved_manifest(request.runs / built.config.name)
+            saved = None if manifest is None else manifest.plan
         run = _open_run(built, request.runs, observer.note, saved)
     if request.initial is not None:
         run.start_from(request.initial)
@@ -175,7 +174,6 @@ def _open_run(
     if saved is not None and is_timed(built):
         autotuned = {TRAIN: saved.implementations, **saved.others}
     planned_run = planned(built, training=True, threads=team, notify=notify, autotuned=autotuned)
-    check_fits(planned_run.plan, planned_run.built.contexts)
     read = dict.fromkeys(note for dataset in datasets.values() for note in dataset.notes)
     plan_notes = (*micro_batch_notes(planned_run), *budget_notes(planned_run.plan))
     built_notes = (

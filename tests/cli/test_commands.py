@@ -242,9 +242,13 @@ def test_without_onednn_everything_runs_and_says_so_once(
     assert plan["library"] == "none"
     assert set(plan["implementations"].values()) == {"numpy", "jit"}
     assert summary["eval"]["loss"] == pytest.approx(trained[1]["eval"]["loss"], rel=1e-3)
-    done = completed("inspect-memory", "digits_lenet", "--json", cwd=tmp_path)
-    assert done.stderr.count("oneDNN") == 1
-    assert done.stderr.startswith(note)
+    for words in (
+        ("inspect-memory", "digits_lenet"),
+        ("verify", "mlp_mnist", "--steps", "1", "--batch", "2"),
+    ):
+        done = completed(*words, "--json", cwd=tmp_path)
+        assert done.stderr.count("oneDNN") == 1
+        assert done.stderr.startswith(note)
 
 
 def test_a_missing_value_is_asked_for(tmp_path: Path) -> None:

@@ -14,12 +14,10 @@ from training import metrics, run_training
 
 from mxrun.commands.inspect_memory import inspect_memory
 from mxrun.commands.verify import verify
-from mxrun.executor.executor import Executor
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.phases import EVALUATE, TRAIN
-from mxrun.session.device import open_device
-from mxrun.session.parameter_init import initialise_pinned, zero_pinned
 from mxrun.session.planning import load, plan_for
+from mxrun.session.prepared import Prepared
 
 LENGTH, BUCKETS, BATCH = 24, (4, 12), 8
 CONFIG = f"""\
@@ -122,9 +120,9 @@ def test_a_step_gives_what_it_gives_with_more_padding(texts: Path) -> None:
     }
     found = []
     for length, phase in ((LENGTH, TRAIN), (BUCKETS[0], f"{TRAIN}:{BUCKETS[0]}")):
-        executor = Executor(plan, open_device(definition.config, plan.device))
-        zero_pinned(executor, definition)
-        initialise_pinned(executor, definition)
+        prepared = Prepared.of(definition, plan)
+        prepared.begin()
+        executor = prepared.executor
         graph = plan.phases[phase].graph
         batch = {"data": data[:, :length], "mask": mask[:, :length], **others}
         for name, array in batch.items():

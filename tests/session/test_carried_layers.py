@@ -14,9 +14,8 @@ from training import NoteRecorder, run_training
 
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN
-from mxrun.session.device import open_device
-from mxrun.session.parameter_init import initialise_pinned, zero_pinned
 from mxrun.session.planning import load, plan_for
+from mxrun.session.prepared import Prepared
 
 BATCH, STEPS, TOKENS = 4, 6, 62
 CONFIG = f"""\
@@ -74,10 +73,9 @@ def executor_of(text: str) -> Executor:
     Path("net.yaml").write_text(text)
     built = load(Path("net.yaml"), ("data.eval={dataset: shakespeare, split: test}",))
     plan = plan_for(built, training=True)
-    executor = Executor(plan, open_device(built.config, plan.device))
-    zero_pinned(executor, built)
-    initialise_pinned(executor, built)
-    return executor
+    prepared = Prepared.of(built, plan)
+    prepared.begin()
+    return prepared.executor
 
 
 def loss_of(executor: Executor, ids: npt.NDArray[np.int32]) -> float:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mxrun.codegen.compilation import noted_compilations
 from mxrun.device.interface import Mirror
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
@@ -18,7 +17,6 @@ from mxrun.io.vocabulary.vocabulary import TokenDecoder
 from mxrun.passes.incremental import PRESENT
 from mxrun.planner.plan import Plan
 from mxrun.runtime.engine.default import engine_of
-from mxrun.session.device import open_device
 from mxrun.session.generation.network import (
     CHUNK,
     PlannedGeneration,
@@ -29,9 +27,8 @@ from mxrun.session.generation.network import (
 from mxrun.session.generation.prompts import Tokens
 from mxrun.session.generation.sampling import RowDraws, TokenSampling
 from mxrun.session.inference import team_of
-from mxrun.session.notes import Notify, ignore_note, note_missing_library
-from mxrun.session.parameter_init import zero_pinned
-from mxrun.session.planning import check_fits
+from mxrun.session.notes import Notify, ignore_note
+from mxrun.session.prepared import Prepared, preparing
 from mxrun.session.trained_model import TrainedModel
 from mxrun.train.operations import LoopOperations
 
@@ -272,27 +269,23 @@ def prepare_generation(
     networks that cannot generate, and for more positions than the network has.
     """
     built = trained.built
-    note_missing_library(built.config, notify)
-    model = language_model(built)
-    tokens = Tokens(trained.vocabulary, model.tokens)
-    longest = max(map(len, tokens.encode_all(request.prompts, request.places)))
-    batch = min(request.batch or _MAX_ROWS, len(request.prompts))
-    length = request.length or _default_length(position_limit(built), longest)
-    planned = plan_generation(
-        built,
-        batch,
-        longest + length,
-        request.threads or team_of(trained),
-        request.precision,
-        notify,
-    )
-    check_fits(planned.plan)
-    with noted_compilations(notify):
-        executor = Executor(planned.plan, open_device(built.config, planned.plan.device))
-    zero_pinned(executor, built)
-    trained.copy_into(executor)
-    executor.prepare()
-    return Generation(trained, request, tokens, planned, length, executor)
+    with preparing(built.config, notify):
+        model = language_model(built)
+        tokens = Tokens(trained.vocabulary, model.tokens)
+        longest = max(map(len, tokens.encode_all(request.prompts, request.places)))
+        batch = min(request.batch or _MAX_ROWS, len(request.prompts))
+        length = request.length or _default_length(position_limit(built), longest)
+        planned = plan_generation(
+            built,
+            batch,
+            longest + length,
+            request.threads or team_of(trained),
+            request.precision,
+            notify,
+        )
+        prepared = Prepared.of(built, planned.plan)
+        prepared.begin(trained.copy_into)
+        return Generation(trained, request, tokens, planned, length, prepared.executor)
 
 
 def chunk_starts(count: int, length: int, carries: bool) -> list[int]:
