@@ -83,6 +83,20 @@ class RunConfig(Settings):
         assert isinstance(values, dict)
         return values
 
+    def with_data(self, sections: Mapping[str, Mapping[str, object]]) -> RunConfig:
+        """Return the config with other data sections: valid ones, as plain values by role.
+
+        A new section has the place of the one that it replaces.
+        """
+        tree, found = self._tree, {}
+        for role, section in sections.items():
+            node = located(section, tree.find("data", role).place)
+            found[role] = DatasetSection.model_validate(_dataset(node, {**section}))
+            tree = _put(tree, ("data", role), node)
+        changed = self.model_copy(update={"data": self.data.model_copy(update=found)})
+        changed._tree = tree
+        return changed
+
     def resolved(self) -> str:
         """Return the expanded config as YAML text; reading it gives an equal config.
 

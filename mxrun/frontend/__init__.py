@@ -86,6 +86,17 @@ class ModelDefinition:
             raise UserError(indivisible(self.config, batch_size))
         return replace(self, model=self.model.resized(batch_size // count), contexts=count)
 
+    def with_data(self, sections: Mapping[str, Mapping[str, object]]) -> ModelDefinition:
+        """Return the same run on other data sections: plain values by role, `train` or `eval`.
+
+        Raises UserError for options that a data set does not have.
+        """
+        config, diagnostics = self.config.with_data(sections), Diagnostics()
+        requests = data_requests(config, config.data, diagnostics)
+        if diagnostics:
+            raise UserError(diagnostics)
+        return replace(self, config=config, data=requests)
+
     @property
     def missing(self) -> tuple[Diagnostic, ...]:
         """One diagnostic for each required value that the config does not give."""

@@ -21,7 +21,7 @@ _ANY_PATH = "path"
 
 
 def data_requests(
-    parsed: Parsed, data: Data, diagnostics: Diagnostics
+    parsed: Parsed | RunConfig, data: Data, diagnostics: Diagnostics
 ) -> dict[str, DatasetRequest]:
     """Return the requests of `data.train` and `data.eval`; add problems to `diagnostics`.
 
@@ -70,7 +70,7 @@ def _split(section: DatasetSection) -> object:
     return written["of"] if written.keys() == {"of"} else written
 
 
-def _divided(parsed: Parsed, role: str, section: DatasetSection, split: Split) -> Split:
+def _divided(parsed: Parsed | RunConfig, role: str, section: DatasetSection, split: Split) -> Split:
     """Return the part of the split that the section reads.
 
     Raises UserError for a part that does not exist, and for sampling that evaluation cannot have.
@@ -95,7 +95,10 @@ def _divided(parsed: Parsed, role: str, section: DatasetSection, split: Split) -
 
 
 def _resolve_rest(
-    parsed: Parsed, data: Data, requests: dict[str, DatasetRequest], diagnostics: Diagnostics
+    parsed: Parsed | RunConfig,
+    data: Data,
+    requests: dict[str, DatasetRequest],
+    diagnostics: Diagnostics,
 ) -> None:
     """Replace `rest` in the split of eval by the records that the split of train leaves.
 
@@ -216,7 +219,7 @@ def _options(data: Data, section: DatasetSection) -> dict[str, SourceNode]:
 
 
 def _places(
-    parsed: Parsed, role: str, options: Mapping[str, SourceNode]
+    parsed: Parsed | RunConfig, role: str, options: Mapping[str, SourceNode]
 ) -> dict[str, SourceLocation]:
     """Return the location of each key of the section, by dotted path as in `request_dataset`."""
     parts = ("of", "range", "share", "seed", "stratify")

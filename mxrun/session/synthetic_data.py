@@ -8,7 +8,6 @@ from pathlib import Path
 
 from mxrun import library
 from mxrun.base.errors import UserError
-from mxrun.base.validation import Path as KeyPath
 from mxrun.config import RunConfig, load_config
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import pathless
@@ -22,8 +21,8 @@ NO_PATH = "no data.train.path: this trains on synthetic data; give data.train.pa
 _DATASET = "synthetic"
 
 
-def synthetic_sections(built: ModelDefinition) -> Mapping[KeyPath, Mapping[str, object]]:
-    """Return the data sections of synthetic data that replace sections without a path, by path.
+def synthetic_sections(built: ModelDefinition) -> Mapping[str, Mapping[str, object]]:
+    """Return the data sections of synthetic data that replace sections without a path, by role.
 
     Empty if either section has its data, because evaluation on other records would be useless.
     Transforms are removed with the data set, because synthetic records already have the network's
@@ -39,9 +38,15 @@ def synthetic_sections(built: ModelDefinition) -> Mapping[KeyPath, Mapping[str, 
     classes = min(count_limits(built.model).values(), default=DEFAULT_LIMIT)
     shared = {"dataset": _DATASET, "records": records, "classes": classes}
     return {
-        ("data", role): {"split": split, "shuffle": shuffle, **shared}
+        role: {"split": split, "shuffle": shuffle, **shared}
         for role, (split, shuffle) in sections.items()
     }
+
+
+def with_synthetic_data(built: ModelDefinition) -> ModelDefinition:
+    """Return the run on `synthetic_sections`, or as it is if it needs none."""
+    sections = synthetic_sections(built)
+    return built.with_data(sections) if sections else built
 
 
 def uses_synthetic_data(config: RunConfig) -> bool:

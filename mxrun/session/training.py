@@ -14,6 +14,7 @@ from mxrun.base.flags import runs_folder
 from mxrun.config import Parsed
 from mxrun.frontend import ModelDefinition, build, check_labels
 from mxrun.graph.phases import TRAIN
+from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets
 from mxrun.runtime.contention import CoreWaits
 from mxrun.runtime.memory_limits import peak_rss_bytes
@@ -30,7 +31,7 @@ from mxrun.session.record_order import carried_notes
 from mxrun.session.resume import RunStart, is_abandoned, resume, saved_manifest
 from mxrun.session.run import Run
 from mxrun.session.storage_counters import StorageCounters
-from mxrun.session.synthetic_data import NO_PATH, synthetic_sections, uses_synthetic_data
+from mxrun.session.synthetic_data import NO_PATH, uses_synthetic_data, with_synthetic_data
 from mxrun.session.train_summary import MemoryUse, SavedBest, StepTimes, TrainSummary
 from mxrun.session.variables import (
     groups_json,
@@ -96,18 +97,19 @@ def train_config(parsed: Parsed, observer: Observer, request: TrainRequest) -> T
     Raises UserError for errors in config, data or run folder, before the first step, and Stopped
     when a signal requested an end and everything is saved.
     """
-    batch = _batch_size(parsed, observer, request)
+    batch, datasets = _batch_size(parsed, observer, request)
     if batch is not None:
         parsed = parsed.with_values({("data", "batch_size"): batch})
-    built, is_synthetic = _build_model(parsed)
+    configured = build(parsed)
+    built = with_synthetic_data(configured)
     with preparing(built.config, observer.note):
-        if is_synthetic:
+        if built is not configured:
             observer.note(NO_PATH)
         saved = None
         if request.existing == "resume":
             manifest = saved_manifest(request.runs / built.config.name)
             saved = None if manifest is None else manifest.plan
-        run = _open_run(built, request.runs, observer.note, saved)
+        run = _open_run(built, request.runs, observer.note, saved, datasets)
     if request.initial is not None:
         run.start_from(request.initial)
     try:
@@ -116,31 +118,30 @@ def train_config(parsed: Parsed, observer: Observer, request: TrainRequest) -> T
         run.close()
 
 
-def _build_model(parsed: Parsed, batch: int | None = None) -> tuple[ModelDefinition, bool]:
-    """Return the model definition, and whether synthetic data replace missing data sections."""
-    built = build(parsed, batch)
-    sections = synthetic_sections(built)
-    return (build(parsed.with_values(sections), batch), True) if sections else (built, False)
-
-
-def _batch_size(parsed: Parsed, observer: Observer, request: TrainRequest) -> int | None:
+def _batch_size(
+    parsed: Parsed, observer: Observer, request: TrainRequest
+) -> tuple[int | None, Mapping[str, Dataset] | None]:
     """Return the requested batch size; `max` is limited to the number of records.
 
-    On several contexts it is a multiple of their number.
+    On several contexts it is a multiple of their number. Also returns the data sets that were
+    opened to count the records, unless the number of these depends on the batch size.
     """
     largest = max_batch_size(request.batch, parsed, training=True, notify=observer.note)
     if largest is None or request.batch != MAX:
-        return largest
-    built, _ = _build_model(parsed, 1)
+        return largest, None
+    configured = build(parsed, 1)
+    built = with_synthetic_data(configured)
     if "train" not in built.data:
-        return largest
-    records = len(open_datasets({"train": built.data["train"]}, built.model.records)["train"])
+        return largest, None
+    datasets = open_datasets(built.data, built.model.records)
+    opened = datasets if built is configured else None
+    records = len(datasets["train"])
     if records >= largest:
-        return largest
+        return largest, opened
     count = len(built.config.devices)
     records = max(records - records % count, count)
     observer.note(f"--batch max: {records} samples, because there are no more records")
-    return records
+    return records, opened
 
 
 def prepare(built: ModelDefinition) -> Run:
@@ -155,16 +156,18 @@ def _open_run(
     runs: Path,
     notify: Notify = ignore_note,
     saved: PlanRecord | None = None,
+    datasets: Mapping[str, Dataset] | None = None,
 ) -> Run:
     """Open the data, plan, and allocate.
 
     runs: the folder of runs. saved: the plan of a resumed run. On the same kind of device its team
     size is used again if the config sets none, and its kernels if they were autotuned, because
-    times may have changed.
+    times may have changed. datasets: the data if they are open already.
     """
     if built.missing:
         raise UserError(built.missing)
-    datasets = open_datasets(built.data, built.model.records)
+    if datasets is None:
+        datasets = open_datasets(built.data, built.model.records)
     check_labels(built, datasets.values())
     if saved is not None and saved.device != describe(built.config, 1).family:
         saved = None

@@ -301,6 +301,34 @@ def test_F3_the_largest_batch_is_one_that_the_records_fill(net: Path) -> None:
     assert "batch_size: 128" in (net.parent / "runs" / "net" / "config.yaml").read_text()
 
 
+OPENED = """\
+import sys
+
+from mxrun.base.params import Parameters
+from mxrun.io.dataset.registry import DATASETS, register
+
+
+@register("noted_digits", Parameters, ("train", "test"))
+def noted_digits(options, split, inputs):
+    \"\"\"Digits, and a line whenever they are opened.\"\"\"
+    print("opened", split, file=sys.stderr)
+    known = DATASETS.get("digits")
+    return known.open(known.options(), split, inputs, None)
+"""
+
+
+def test_F3_the_largest_batch_opens_the_data_once(net: Path) -> None:
+    (net.parent / "noted.py").write_text(OPENED)
+    net.write_text(
+        NET.replace("dataset: digits", "dataset: noted_digits") + "plugins: [noted.py]\n"
+    )
+    words = ("train", "net.yaml", "train.epochs=1", "memory.budget=1 GiB", "--batch", "max")
+    done = succeeded(mxrun(*words, cwd=net.parent))
+    assert "there are no more records" in done.stderr
+    opened = [line for line in done.stderr.splitlines() if line.startswith("opened")]
+    assert opened == ["opened train", "opened test"]
+
+
 def test_F3_infer_takes_no_more_than_the_records(net: Path) -> None:
     result("train", "net.yaml", "train.epochs=1", cwd=net.parent)
     done = succeeded(

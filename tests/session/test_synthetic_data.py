@@ -22,7 +22,7 @@ from mxrun.config.bundled import find_config
 from mxrun.report.progress import EpochLines
 from mxrun.report.tables import train_table
 from mxrun.session.planning import load
-from mxrun.session.synthetic_data import NO_PATH, synthetic_sections
+from mxrun.session.synthetic_data import NO_PATH, synthetic_sections, with_synthetic_data
 from mxrun.session.training import prepare
 
 SMALL = ("data.batch_size=8", "train.epochs=1", "threads=2")
@@ -142,10 +142,24 @@ def test_a_path_left_out_is_a_path_to_be_given(tmp_path: Path, path: str) -> Non
     assert missing.problem == "data.train.path must be given"
     assert missing.expected.lower().startswith("the file")
     assert "data.train.path=VALUE" in missing.hint
-    assert list(synthetic_sections(built)) == [("data", "train"), ("data", "eval")]
+    assert list(synthetic_sections(built)) == ["train", "eval"]
     with pytest.raises(UserError, match=r"data\.train\.path must be given"):
         prepare(built)
     assert check(tmp_path / "net.yaml").parameters == 15
+
+
+@pytest.mark.parametrize("name", ["mlp_mnist", "resnet20_cifar10"])
+def test_a_run_on_synthetic_data_is_the_one_that_its_saved_config_describes(
+    tmp_path: Path, name: str
+) -> None:
+    built = with_synthetic_data(load(find_config(name)))
+    saved = tmp_path / "config.yaml"
+    saved.write_text(built.config.resolved())
+    again = load(saved)
+    assert again.config == built.config
+    assert again.config.sha256() == built.config.sha256()
+    assert again.data == built.data
+    assert with_synthetic_data(again) is again
 
 
 def test_a_path_is_taken_back_by_null(tmp_path: Path) -> None:
