@@ -154,12 +154,12 @@ class LoadedModel(TextGenerator):
     @property
     def name(self) -> str:
         """Name of the config, and of the run that `fit` makes."""
-        return self._built.config.name
+        return self._built.options.name
 
     @property
     def config(self) -> dict[str, Any]:
         """The expanded config as a new dictionary, which `mxrun.load` reads again."""
-        config: dict[str, Any] = _lists(self._built.config.plain())
+        config: dict[str, Any] = _lists(self._built.options.plain())
         return config
 
     @property

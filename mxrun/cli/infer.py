@@ -236,7 +236,7 @@ def _run_and_write(
         from mxrun.report.confusion import confusion_tables
 
         measured = inference.summary()["metrics"] or {}
-        table = inference_table(inference.trained.built.config.name, rows)
+        table = inference_table(inference.trained.built.options.name, rows)
         write_tables([table, *confusion_tables(measured, inference.classes)])
 
 

@@ -205,11 +205,11 @@ def bench(
 
 def _one_team_only(built: ModelDefinition) -> Diagnostic:
     """Return the diagnostic for baselines beside several contexts."""
-    kind, index = built.config.device
+    kind, index = built.options.device
     return Diagnostic(
         "--against compares one team of threads with another: baselines have no contexts",
-        built.config.place("context"),
-        got=f"{len(built.config.devices)} contexts",
+        built.options.place("context"),
+        got=f"{len(built.options.devices)} contexts",
         hint=f"add context={kind}:{index}, or leave out --against",
     )
 
@@ -224,7 +224,7 @@ def _measured_on_contexts(
     # Imported on demand: without several contexts it would delay the first step.
     from mxrun.session.context_benchmark import ContextSteps, function_times
 
-    with preparing(built.config, notify):
+    with preparing(built.options, notify):
         plan = plan_for(built, True, request.threads, notify)
         steps = ContextSteps(whole, built, plan)
     steps.run()
@@ -236,7 +236,7 @@ def _measured_on_contexts(
     core_wait_share, rss_peak_bytes = waits.share(), peak_rss_bytes()
     profiled, functions = steps.profile(count)
     return ContextsReport(
-        name=built.config.name,
+        name=built.options.name,
         request=request,
         batch_size=built.batch_size,
         contexts=built.contexts,
@@ -263,7 +263,7 @@ def _measured(
     notify: Notify,
     started_at: float,
 ) -> BenchReport:
-    with preparing(built.config, notify):
+    with preparing(built.options, notify):
         plan = plan_for(built, request.phase == "train", request.threads, notify)
         steps = Steps(built, plan, TRAIN if request.phase == "train" else EVALUATE)
     steps.run(steps.executor.run)
@@ -287,7 +287,7 @@ def _measured(
     if peaks is not None:
         floors = roofline(steps.executor, steps.phase, calls, float(np.median(step_s)), peaks)
     return BenchReport(
-        name=built.config.name,
+        name=built.options.name,
         request=request,
         batch_size=built.model.batch_size,
         contexts=1,

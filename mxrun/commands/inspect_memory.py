@@ -10,7 +10,7 @@ from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_outputs
-from mxrun.config import Parsed, RunConfig
+from mxrun.config import Parsed, RunOptions
 from mxrun.config.bundled import find_config
 from mxrun.device.interface import Device
 from mxrun.executor.bind import bind
@@ -141,15 +141,15 @@ def _planned_memory(
 ) -> MemoryReport:
     training = phase == "train"
     built = build(parsed, max_batch_size(batch, parsed, training, threads, notify))
-    if changes and built.config.memory.micro_batches:
+    if changes and built.options.memory.micro_batches:
         raise UserError(
             Diagnostic(
                 "--what-if does not support micro-batches",
-                place=built.config.place("memory", "micro_batches"),
+                place=built.options.place("memory", "micro_batches"),
                 hint="add memory.micro_batches=false",
             )
         )
-    with preparing(built.config, notify):
+    with preparing(built.options, notify):
         run = planned(built, training, threads, notify)
         if changes:
             notify(
@@ -158,7 +158,7 @@ def _planned_memory(
         what_if_request = WhatIfRequest(parsed, training, threads, run.built, run.plan)
         return replace(
             memory_report(run, phase),
-            outside=outside_bytes(run.built.config, run.plan, notify) if measured else {},
+            outside=outside_bytes(run.built.options, run.plan, notify) if measured else {},
             what_if=what_if(what_if_request) if changes else None,
         )
 
@@ -176,11 +176,11 @@ def _generation_memory(
         raise UserError(Diagnostic("--batch max has no meaning for text", hint="--batch N"))
     rows = batch or 1
     built = build(parsed, rows)
-    with preparing(built.config, notify):
+    with preparing(built.options, notify):
         positions = length or language_model(built).context
         plan = plan_generation(built, rows, positions, threads, notify=notify).plan
         report = memory_report(Planned(built, plan, plan.planned_bytes), GENERATE)
-        outside = outside_bytes(built.config, plan, notify) if measured else {}
+        outside = outside_bytes(built.options, plan, notify) if measured else {}
     # Text is generated on one context.
     return replace(report, contexts=1, batch_size=rows, outside=outside)
 
@@ -195,12 +195,12 @@ def team_figures(before: int, after: int) -> dict[str, int]:
     return {"team_bytes": team_bytes, "total_bytes": before + team_bytes}
 
 
-def outside_bytes(config: RunConfig, plan: Plan, notify: Notify = ignore_note) -> dict[str, Any]:
+def outside_bytes(options: RunOptions, plan: Plan, notify: Notify = ignore_note) -> dict[str, Any]:
     """Bind the plan's kernels without an arena, start the team, and measure this process.
 
     A run additionally holds the records of its data, and Python's allocations while it runs.
     """
-    device = open_device(config, plan.device)
+    device = open_device(options, plan.device)
     memory = device.unbacked(plan.planned_bytes)
     programs = [bind(phase, device, memory) for phase in plan.phases.values()]
     # An empty loop, which starts the team's threads with their stacks and heaps.

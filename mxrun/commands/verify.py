@@ -97,7 +97,7 @@ def verify(
     built = load(find_config(str(config)), overrides, batch)
     entries: list[dict[str, Any]] = []
     trained: Arrays = {}
-    with preparing(built.config, notify):
+    with preparing(built.options, notify):
         for phase in (TRAIN, EVALUATE):
             # Variants with less sharing exceed any budget.
             request = replace(request_for(built, phase == TRAIN, threads, notify), budget=None)
@@ -128,7 +128,7 @@ def verify(
             if all(np.isfinite(array).all() for array in expected.values()):
                 trained = expected
     return {
-        "name": built.config.name,
+        "name": built.options.name,
         "steps": steps,
         "variants": entries,
         "passed": all(entry["passed"] for entry in entries),

@@ -7,8 +7,9 @@ from mxrun.config.json_schema import json_schema
 from mxrun.config.layers import LayerConfig
 from mxrun.config.marked import SourceNode
 from mxrun.config.names import Names
-from mxrun.config.parse import ConfigSource, Parsed, RunConfig, load_config, parse
+from mxrun.config.parse import ConfigSource, Parsed, load_config, parse
 from mxrun.config.recurrent import RecurrentConfig
+from mxrun.config.run_config import RunConfig, RunOptions
 from mxrun.config.schema import NetworkSection, VariableSection
 from mxrun.config.sources import COMMAND_LINE, PATHLESS, Overrides, overridden
 from mxrun.config.training import StartFrom, Train
@@ -27,6 +28,7 @@ __all__ = [
     "Parsed",
     "RecurrentConfig",
     "RunConfig",
+    "RunOptions",
     "SourceNode",
     "StartFrom",
     "Train",

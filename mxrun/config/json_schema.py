@@ -19,7 +19,7 @@ from mxrun.config.file_keys import (
 )
 from mxrun.config.layer_edits import CHANGE, INSERT_AFTER, INSERT_BEFORE, REMOVE, REPLACE
 from mxrun.config.names import NAME
-from mxrun.config.schema import Settings
+from mxrun.config.run_config import RunConfig
 from mxrun.config.section import Section, sections_in
 
 Schema = dict[str, Any]
@@ -54,10 +54,10 @@ def json_schema(
     `description`, the `properties`, each with a description, and the `required` ones. If Python
     strips docstrings (`-OO`), the descriptions of kinds and sections are empty.
     """
-    schema = Settings.model_json_schema()
+    schema = RunConfig.model_json_schema()
     definitions = schema["$defs"]
     definitions["Train"]["properties"]["metrics"]["anyOf"][0]["items"] = {"$ref": "#/$defs/Metric"}
-    for model in set(sections_in(Settings)):
+    for model in set(sections_in(RunConfig)):
         definitions[model.__name__] = _section(definitions[model.__name__])
     definitions["DatasetSection"]["properties"]["transforms"] = {
         "type": "array",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os.path
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -14,143 +13,32 @@ from pydantic import ValidationError
 
 from mxrun.base.errors import PYTHON, Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.validation import Path as KeyPath
-from mxrun.base.validation import dotted
 from mxrun.config.context import DEFAULT_CONTEXT, Device, split_contexts
-from mxrun.config.data import Data, DatasetSection
-from mxrun.config.dump import dump
+from mxrun.config.data import Data
 from mxrun.config.expand import Expanded, expand
-from mxrun.config.interpolate import depth_of
 from mxrun.config.layers import LayerConfig
-from mxrun.config.load import DEEPEST, LARGEST_FILE, MAX_VALUES
-from mxrun.config.marked import REQUIRED, SourceNode, located
+from mxrun.config.marked import SourceNode, located
 from mxrun.config.recurrent import read_layers
-from mxrun.config.schema import NetworkSection, Settings, are_plugins
-from mxrun.config.section import Section, paths_without_effect
+from mxrun.config.run_config import (
+    TOKENIZER,
+    RunConfig,
+    changed,
+    dataset_inputs,
+    missing_value,
+    put,
+    unfilled_paths,
+)
+from mxrun.config.schema import NetworkSection, are_plugins
+from mxrun.config.section import Section
 from mxrun.config.sources import PATHLESS, Overrides, read_sources
 from mxrun.config.training import Train
 from mxrun.config.translate import translate
 
 S = TypeVar("S", bound=Section)
 
-# Data sets are identified by the checksums of their records, wherever these are.
-_WITHOUT_EFFECT: tuple[KeyPath, ...] = (
-    ("data", "train", "path"),
-    ("data", "eval", "path"),
-    *paths_without_effect(Settings),
-)
 # Name of a config given as plain values.
 _NAME = "model"
-# End of the name of a tokenizer's file.
-_TOKENIZER = ".json"
-_INFERENCE = ("network", "precision", "data")
 _TRAIN_CHOICES = ("optimizer", "schedule", "initializer", "metrics")
-
-
-class RunConfig(Settings):
-    """Validated config with the source locations of its keys and values.
-
-    Equality compares the contents and ignores source locations.
-    """
-
-    _tree: SourceNode
-
-    @property
-    def device(self) -> Device:
-        """Kind of the first device, and its number among those of its kind."""
-        return self.devices[0]
-
-    @property
-    def devices(self) -> tuple[Device, ...]:
-        """Devices that train together, one or more, all of one kind."""
-        return split_contexts(self.context)
-
-    @property
-    def missing(self) -> tuple[Diagnostic, ...]:
-        """Diagnostics for the values that are still `???` and must be given for training."""
-        return tuple(_missing(path, self._tree) for path in _unfilled(self._tree, ()))
-
-    def place(self, *path: str | int) -> SourceLocation:
-        """Return the place of the value at `path`, or of the deepest existing value on the way."""
-        return self._tree.find(*path).place
-
-    def key_place(self, *path: str | int) -> SourceLocation:
-        """Return the place of the key at `path`, or of the deepest existing key on the way."""
-        return self._tree.find(*path).start
-
-    def plain(self) -> dict[str, Any]:
-        """Return the expanded config as plain values; loading them gives an equal config."""
-        values = _escaped(self._tree).plain()
-        assert isinstance(values, dict)
-        return values
-
-    def with_data(self, sections: Mapping[str, Mapping[str, object]]) -> RunConfig:
-        """Return the config with other data sections: valid ones, as plain values by role.
-
-        A new section has the place of the one that it replaces.
-        """
-        tree, found = self._tree, {}
-        for role, section in sections.items():
-            node = located(section, tree.find("data", role).place)
-            found[role] = DatasetSection.model_validate(_dataset(node, {**section}))
-            tree = _put(tree, ("data", role), node)
-        changed = self.model_copy(update={"data": self.data.model_copy(update=found)})
-        changed._tree = tree
-        return changed
-
-    def resolved(self) -> str:
-        """Return the expanded config as YAML text; reading it gives an equal config.
-
-        Raises UserError if it exceeds the limits for reading.
-        """
-        text = dump(self._tree)
-        sizes = {
-            "bytes": (len(text), LARGEST_FILE),
-            "keys and values": (_entries(self._tree), MAX_VALUES),
-            "levels": (depth_of(self._tree), DEEPEST),
-        }
-        beyond = {what: both for what, both in sizes.items() if both[0] > both[1]}
-        if beyond:
-            raise UserError(
-                Diagnostic(
-                    f"the expanded config has too many {what} to be saved",
-                    self._tree.place,
-                    f"at most {most}",
-                    str(found),
-                )
-                for what, (found, most) in beyond.items()
-            )
-        return text
-
-    def identity(self, without: Iterable[KeyPath] = ()) -> str:
-        """Return the resolved text without the keys that do not change results.
-
-        These are the paths of its data, the keys marked `NoEffect` in their sections, and the keys
-        of `without`. Of the contexts only the kind remains: parts
-        of a batch and sums are in the order of the list, whatever its numbers, and how many they
-        are belongs to the plan.
-        """
-        kind = SourceNode(self.device[0], self.place("context"))
-        tree = _put(_without(self._tree, ("context",)), ("context",), kind)
-        for path in (*_WITHOUT_EFFECT, *without):
-            tree = _without(tree, path)
-        return dump(_without_folders(tree))
-
-    def sha256(self, without: Iterable[KeyPath] = ()) -> str:
-        """Return the SHA-256 of the identity, in hexadecimal digits."""
-        return hashlib.sha256(self.identity(without).encode()).hexdigest()
-
-    def inference_sha256(self) -> str:
-        """Return the SHA-256 of the part of the identity that affects inference.
-
-        This is the network, its precision and the treatment of records, but not the training.
-        """
-        tree = self._tree
-        for path in (*_WITHOUT_EFFECT, ("data", "batch_size")):
-            tree = _without(tree, path)
-        tree = _without_folders(tree)
-        assert isinstance(tree.value, Mapping)
-        kept = {key: part for key, part in tree.value.items() if key in _INFERENCE}
-        return hashlib.sha256(dump(replace(tree, value=kept)).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -186,7 +74,7 @@ class Parsed:
             return self
         root = self.expanded.root
         for path, value in values.items():
-            root = _put(root, path, located(value, root.find(*path).place))
+            root = put(root, path, located(value, root.find(*path).place))
         diagnostics = Diagnostics(self.expansion_problems, self.unknown)
         return _validate(replace(self.expanded, root=root), diagnostics)
 
@@ -197,7 +85,7 @@ class Parsed:
         """
         if self.expanded is None:
             return self
-        root = _put(self.expanded.root, ("data", "eval"), section)
+        root = put(self.expanded.root, ("data", "eval"), section)
         diagnostics = Diagnostics(self.expansion_problems, self.unknown)
         return _validate(replace(self.expanded, root=root), diagnostics)
 
@@ -279,74 +167,10 @@ def _located(tree: SourceNode) -> SourceNode:
     Paths in a file are relative to its folder, those on the command line to the working folder.
     """
     for part in ("train", "eval"):
-        tree = _changed(tree, ("data", part, "path"), _absolute)
-        tree = _changed(tree, ("data", part, "path"), _all_absolute)
-        tree = _changed(tree, ("data", part, "tokens"), _absolute_tokenizer)
-    return _changed(tree, ("plugins",), _all_absolute)
-
-
-def _without_folders(tree: SourceNode) -> SourceNode:
-    """Return the tree without the folders of tokenizers' files, whose content counts."""
-    for part in ("train", "eval"):
-        tree = _changed(tree, ("data", part, "tokens"), _without_folder)
-    return tree
-
-
-def _escaped(node: SourceNode) -> SourceNode:
-    """Return the tree with texts in which nothing is interpolated again."""
-    value = node.value
-    if isinstance(value, Mapping):
-        return replace(node, value={key: _escaped(part) for key, part in value.items()})
-    if isinstance(value, tuple):
-        return replace(node, value=tuple(map(_escaped, value)))
-    return replace(node, value=value.replace("${", "$${")) if isinstance(value, str) else node
-
-
-def _entries(node: SourceNode) -> int:
-    """Return the number of keys and values in a value, including itself."""
-    if isinstance(node.value, Mapping):
-        return 1 + sum(1 + _entries(part) for part in node.value.values())
-    if isinstance(node.value, tuple):
-        return 1 + sum(map(_entries, node.value))
-    return 1
-
-
-def _changed(
-    node: SourceNode, path: KeyPath, change: Callable[[SourceNode], SourceNode]
-) -> SourceNode:
-    """Return the tree with `change` applied to the value at `path`, if it exists."""
-    if not path:
-        return change(node)
-    step = str(path[0])
-    if not isinstance(node.value, Mapping) or step not in node.value:
-        return node
-    return replace(node, value={**node.value, step: _changed(node.value[step], path[1:], change)})
-
-
-def _put(node: SourceNode, path: KeyPath, value: SourceNode) -> SourceNode:
-    """Return the tree with `value` at `path`; missing mappings on the way are created.
-
-    A parent of another kind stays as it is, because validation rejects it.
-    """
-    if not path:
-        return replace(value, key_place=node.key_place)
-    if not isinstance(node.value, Mapping):
-        return node
-    step = str(path[0])
-    inner = node.value.get(step, SourceNode({}, node.place))
-    return replace(node, value={**node.value, step: _put(inner, path[1:], value)})
-
-
-def _without(node: SourceNode, path: KeyPath) -> SourceNode:
-    """Return the tree without the key at `path`."""
-
-    def remove(section: SourceNode) -> SourceNode:
-        if not isinstance(section.value, Mapping):
-            return section
-        kept = {key: part for key, part in section.value.items() if key != path[-1]}
-        return replace(section, value=kept)
-
-    return _changed(node, path[:-1], remove)
+        tree = changed(tree, ("data", part, "path"), _absolute)
+        tree = changed(tree, ("data", part, "path"), _all_absolute)
+        tree = changed(tree, ("data", part, "tokens"), _absolute_tokenizer)
+    return changed(tree, ("plugins",), _all_absolute)
 
 
 def _absolute(path: SourceNode) -> SourceNode:
@@ -358,13 +182,7 @@ def _absolute(path: SourceNode) -> SourceNode:
 
 def _absolute_tokenizer(tokens: SourceNode) -> SourceNode:
     """Return the path of a tokenizer's file as an absolute one; the name of tokens as it is."""
-    return _absolute(tokens) if str(tokens.value).endswith(_TOKENIZER) else tokens
-
-
-def _without_folder(tokens: SourceNode) -> SourceNode:
-    """Return the path of a tokenizer's file without its folder."""
-    is_file = isinstance(tokens.value, str) and tokens.value.endswith(_TOKENIZER)
-    return replace(tokens, value=os.path.basename(str(tokens.value))) if is_file else tokens
+    return _absolute(tokens) if str(tokens.value).endswith(TOKENIZER) else tokens
 
 
 def _all_absolute(paths: SourceNode) -> SourceNode:
@@ -377,18 +195,17 @@ def _validate(expanded: Expanded, diagnostics: Diagnostics) -> Parsed:
     tree, expansion_problems = expanded.root, tuple(diagnostics)
     layers = read_layers(expanded.layers, expanded.chains, diagnostics)
     well_formed = not diagnostics
-    unfilled = _unfilled(tree, ())
+    unfilled = unfilled_paths(tree, ())
     reported: list[KeyPath] = [] if well_formed or layers else [("network", "layers")]
     inputs = _inputs(tree, layers)
     config: RunConfig | None = None
     try:
-        config = RunConfig.model_validate(inputs)
+        config = RunConfig.of(inputs, tree)
     except ValidationError as error:
-        diagnostics += [_missing(path, tree) for path in unfilled if _is_needed(path, error)]
+        diagnostics += [missing_value(path, tree) for path in unfilled if _is_needed(path, error)]
         diagnostics += translate(error, tree, RunConfig, without=[*unfilled, *reported])
     else:
-        diagnostics += [_missing(path, tree) for path in unfilled if path[0] == "network"]
-        config._tree = tree
+        diagnostics += [missing_value(path, tree) for path in unfilled if path[0] == "network"]
     return Parsed(
         config=None if diagnostics else config,
         diagnostics=_ordered(diagnostics),
@@ -438,7 +255,7 @@ def _inputs(tree: SourceNode, layers: tuple[LayerConfig, ...]) -> dict[str, Any]
     if isinstance(data, dict):
         for part in ("train", "eval"):
             if isinstance(data.get(part), dict):
-                data[part] = _dataset(tree.find("data", part), data[part])
+                data[part] = dataset_inputs(tree.find("data", part), data[part])
     return inputs
 
 
@@ -451,39 +268,11 @@ def _keep_marked(plain: Any, marked: SourceNode, keys: Sequence[str]) -> None:
                 plain[key] = part.value if isinstance(part.value, tuple) else part
 
 
-def _dataset(marked: SourceNode, plain: dict[str, Any]) -> dict[str, Any]:
-    assert isinstance(marked.value, Mapping)
-    known = {key: plain[key] for key in plain if key in DatasetSection.OWN_KEYS}
-    transforms = marked.find("transforms").value
-    if "transforms" in known and isinstance(transforms, tuple):
-        known["transforms"] = transforms
-    free = {key: part for key, part in marked.value.items() if key not in DatasetSection.OWN_KEYS}
-    return {**known, "options": free}
-
-
 def _filled(node: SourceNode) -> Any:
     """Return the plain value of `node` without keys whose values are still to be given."""
     if isinstance(node.value, Mapping):
         return {key: _filled(part) for key, part in node.value.items() if not part.is_placeholder}
     return node.plain()
-
-
-def _unfilled(node: SourceNode, path: KeyPath) -> list[KeyPath]:
-    """Return the paths of the values that are still `???`."""
-    if node.is_placeholder:
-        return [path]
-    if isinstance(node.value, Mapping):
-        parts: Iterable[tuple[str | int, SourceNode]] = node.value.items()
-    else:
-        parts = enumerate(node.value) if isinstance(node.value, tuple) else ()
-    return [found for key, part in parts for found in _unfilled(part, (*path, key))]
-
-
-def _missing(path: KeyPath, tree: SourceNode) -> Diagnostic:
-    found = tree.find(*path)
-    what = str(found.value)[len(REQUIRED) :].strip() or "a value"
-    hint = f"give it on the command line: {dotted(path)}=VALUE"
-    return Diagnostic(f"{dotted(path)} must be given", found.place, what, "???", hint)
 
 
 def _ordered(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

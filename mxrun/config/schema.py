@@ -6,18 +6,15 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
 from mxrun.base.description import Written
 from mxrun.base.limits import MAX_SEED
 from mxrun.base.params import NotNegative
 from mxrun.base.validation import custom_error
 from mxrun.config.context import DEFAULT_CONTEXT, AnyContexts
-from mxrun.config.data import Data
 from mxrun.config.fields import AnyChoice, AnyLayer, Reference, Shape, Word
-from mxrun.config.memory import MemorySection
 from mxrun.config.section import NoEffect, Section
-from mxrun.config.training import Train
 
 
 class VariableSection(Section):
@@ -98,8 +95,11 @@ def are_plugins(files: Sequence[object]) -> bool:
     return len(names) == len(files)
 
 
-class Settings(Section):
-    """Config of a run."""
+class Execution(Section):
+    """How a run computes."""
+
+    # Sections that are parts of another are not validated by themselves.
+    model_config = ConfigDict(defer_build=True)
 
     name: Annotated[
         str,
@@ -174,6 +174,18 @@ class Settings(Section):
         default=True,
         description="Whether chains of operators are fused if a fused operator exists.",
     )
+
+    @field_validator("plugins")
+    @classmethod
+    def _told_apart(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if not are_plugins(given):
+            raise custom_error("plugins", "files with different names, each listed once")
+        return given
+
+
+class Networked(Execution):
+    """Network, and how a run computes it."""
+
     network: NetworkSection = Field(
         description="The network: its inputs and its layers.",
         examples=[
@@ -186,23 +198,3 @@ class Settings(Section):
             }
         ],
     )
-    data: Data = Field(
-        description="The data of training and evaluation.",
-        examples=[{"batch_size": 64, "train": {"dataset": "digits"}}],
-    )
-    train: Train = Field(
-        description="The training: its length, optimizer, metrics and checkpoints.",
-        examples=[{"epochs": 20, "optimizer": {"sgd": {"lr": 0.1}}}],
-    )
-    memory: Annotated[MemorySection, NoEffect()] = Field(
-        default=MemorySection(),
-        description="The memory that a run may use.",
-        examples=[{"budget": "512 MiB"}],
-    )
-
-    @field_validator("plugins")
-    @classmethod
-    def _told_apart(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        if not are_plugins(given):
-            raise custom_error("plugins", "files with different names, each listed once")
-        return given

@@ -11,7 +11,7 @@ from mxrun.base.foreign_names import keys_for, place_of
 from mxrun.base.near_names import near_names
 from mxrun.base.validation import Path, Source, dotted, explain
 from mxrun.config.marked import SourceNode
-from mxrun.config.schema import Settings
+from mxrun.config.run_config import RunConfig
 from mxrun.config.section import Section, key_paths
 
 
@@ -35,7 +35,7 @@ def key_elsewhere(key: str) -> str:
     """
     if place := place_of(key):
         return place
-    words, places = keys_for(key) or (key,), list(key_paths(Settings))
+    words, places = keys_for(key) or (key,), list(key_paths(RunConfig))
     found = [
         path
         for word in words

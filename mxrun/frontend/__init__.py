@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.once import cached_property
-from mxrun.config import Parsed, RunConfig
+from mxrun.config import Parsed, RunOptions
 from mxrun.frontend.buckets import bucket_models, bucket_problems
 from mxrun.frontend.contexts import context_problems, indivisible
 from mxrun.frontend.data import data_requests, missing_data
@@ -33,14 +33,16 @@ class ModelDefinition:
     """Complete definition of a run: the model, its training and data; no file has been opened.
 
     model: for one computation, which is a batch, or one of its `contexts` * `micro_batches` parts;
-    each context computes `micro_batches` of them. data: the requests of `train` and `eval`, without
-    sections in which a required value is missing.
+    each context computes `micro_batches` of them. options: of the run, whatever the model. data:
+    the requests of `train` and `eval`, without sections in which a required value is missing.
+    missing: one diagnostic for each required value that the options do not give.
     """
 
-    config: RunConfig
     model: Model
+    options: RunOptions
     training: TrainingSetup
     data: Mapping[str, DatasetRequest]
+    missing: tuple[Diagnostic, ...] = ()
     micro_batches: int = 1
     contexts: int = 1
 
@@ -79,11 +81,11 @@ class ModelDefinition:
 
         Raises UserError if their number does not divide the batch size.
         """
-        count, batch_size = len(self.config.devices), self.batch_size
+        count, batch_size = len(self.options.devices), self.batch_size
         if count == 1:
             return self
         if batch_size % count:
-            raise UserError(indivisible(self.config, batch_size))
+            raise UserError(indivisible(self.options, batch_size))
         return replace(self, model=self.model.resized(batch_size // count), contexts=count)
 
     def with_data(self, sections: Mapping[str, Mapping[str, object]]) -> ModelDefinition:
@@ -91,16 +93,12 @@ class ModelDefinition:
 
         Raises UserError for options that a data set does not have.
         """
-        config, diagnostics = self.config.with_data(sections), Diagnostics()
-        requests = data_requests(config, config.data, diagnostics)
+        options, diagnostics = self.options.with_data(sections), Diagnostics()
+        requests = data_requests(options, options.data, diagnostics)
         if diagnostics:
             raise UserError(diagnostics)
-        return replace(self, config=config, data=requests)
-
-    @property
-    def missing(self) -> tuple[Diagnostic, ...]:
-        """One diagnostic for each required value that the config does not give."""
-        return self.config.missing + missing_data(self.config)
+        missing = options.missing + missing_data(options)
+        return replace(self, options=options, data=requests, missing=missing)
 
 
 def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
@@ -129,7 +127,9 @@ def build(parsed: Parsed, batch_size: int | None = None) -> ModelDefinition:
         diagnostics += bucket_problems(parsed.config, model, requests)
     if diagnostics or parsed.config is None or model is None or training is None:
         raise UserError(sorted(diagnostics, key=_place))
-    return ModelDefinition(parsed.config, model, training, requests)
+    options = parsed.config.options
+    missing = options.missing + missing_data(options)
+    return ModelDefinition(model, options, training, requests, missing)
 
 
 def check_labels(built: ModelDefinition, datasets: Iterable[Dataset]) -> None:

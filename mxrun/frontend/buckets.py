@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.config import RunConfig
+from mxrun.config import RunOptions
 from mxrun.frontend.micro_batches import one_size
 from mxrun.frontend.model import Model
 from mxrun.io.dataset.buckets import BucketOptions
@@ -29,14 +29,14 @@ def bucket_models(model: Model, requests: Mapping[str, DatasetRequest]) -> dict[
 
 
 def bucket_problems(
-    config: RunConfig, model: Model, requests: Mapping[str, DatasetRequest]
+    options: RunOptions, model: Model, requests: Mapping[str, DatasetRequest]
 ) -> tuple[Diagnostic, ...]:
     """Return the reasons why data sets in buckets cannot be used."""
     if not _bucketed(requests):
         return ()
     settings = {
-        "a list of contexts": len(config.devices) > 1,
-        "memory.micro_batches": config.memory.micro_batches,
+        "a list of contexts": len(options.devices) > 1,
+        "memory.micro_batches": options.memory.micro_batches,
     }
     place = next(iter(requests.values())).places.get("buckets")
     problems = [

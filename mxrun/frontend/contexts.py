@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.config import RunConfig
+from mxrun.config import RunOptions
 from mxrun.frontend.micro_batches import coupled, coupling, one_batch_size
 from mxrun.frontend.model import Model
 
 
-def context_problems(config: RunConfig, model: Model) -> list[Diagnostic]:
+def context_problems(options: RunOptions, model: Model) -> list[Diagnostic]:
     """Return diagnostics if the contexts cannot compute equal parts of each batch.
 
     They name the first layer that prevents it. Empty for a single context.
     """
-    count, batch_size = len(config.devices), config.data.batch_size
+    count, batch_size = len(options.devices), options.data.batch_size
     if count == 1:
         return []
     if batch_size % count:
-        return [indivisible(config, batch_size)]
-    place, hint = config.key_place("context"), "list a single context"
+        return [indivisible(options, batch_size)]
+    place, hint = options.key_place("context"), "list a single context"
     try:
         part = model.resized(batch_size // count)
         twice = part.resized(2 * part.batch_size)
@@ -28,12 +28,12 @@ def context_problems(config: RunConfig, model: Model) -> list[Diagnostic]:
     return coupled(coupling(part, twice, may_mix=True), Diagnostic(problem, place, hint=hint))
 
 
-def indivisible(config: RunConfig, batch_size: int) -> Diagnostic:
+def indivisible(options: RunOptions, batch_size: int) -> Diagnostic:
     """Return the diagnostic for a batch that the contexts cannot share equally."""
-    count = len(config.devices)
+    count = len(options.devices)
     return Diagnostic(
         f"a batch cannot be divided into {count} equal parts, one for each context",
-        config.place("data", "batch_size"),
+        options.place("data", "batch_size"),
         expected=f"data.batch_size: a multiple of {count}",
         got=str(batch_size),
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation, UserError
 from mxrun.base.keywords import REST
-from mxrun.config import Data, DatasetSection, Parsed, RunConfig, SourceNode
+from mxrun.config import Data, DatasetSection, Parsed, RunOptions, SourceNode
 from mxrun.frontend.instantiate import ParameterPlaces, instantiate
 from mxrun.io.dataset.registry import DATASETS
 from mxrun.io.dataset.request import DatasetRequest, request_dataset
@@ -21,7 +21,7 @@ _ANY_PATH = "path"
 
 
 def data_requests(
-    parsed: Parsed | RunConfig, data: Data, diagnostics: Diagnostics
+    parsed: Parsed | RunOptions, data: Data, diagnostics: Diagnostics
 ) -> dict[str, DatasetRequest]:
     """Return the requests of `data.train` and `data.eval`; add problems to `diagnostics`.
 
@@ -70,7 +70,9 @@ def _split(section: DatasetSection) -> object:
     return written["of"] if written.keys() == {"of"} else written
 
 
-def _divided(parsed: Parsed | RunConfig, role: str, section: DatasetSection, split: Split) -> Split:
+def _divided(
+    parsed: Parsed | RunOptions, role: str, section: DatasetSection, split: Split
+) -> Split:
     """Return the part of the split that the section reads.
 
     Raises UserError for a part that does not exist, and for sampling that evaluation cannot have.
@@ -95,7 +97,7 @@ def _divided(parsed: Parsed | RunConfig, role: str, section: DatasetSection, spl
 
 
 def _resolve_rest(
-    parsed: Parsed | RunConfig,
+    parsed: Parsed | RunOptions,
     data: Data,
     requests: dict[str, DatasetRequest],
     diagnostics: Diagnostics,
@@ -147,18 +149,18 @@ def pathless(data: Data) -> tuple[str, ...]:
     return tuple(found)
 
 
-def missing_data(config: RunConfig) -> tuple[Diagnostic, ...]:
+def missing_data(options: RunOptions) -> tuple[Diagnostic, ...]:
     """Return one diagnostic for each required path that the config omits or sets to null."""
     missing = {}
-    for role in pathless(config.data):
-        section = _sections(config.data)[role]
-        path = _options(config.data, section).get(_PATH)
+    for role in pathless(options.data):
+        section = _sections(options.data)[role]
+        path = _options(options.data, section).get(_PATH)
         # One path in data.train is enough for two sections of the same data set.
         if (path is None or path.value is None) and section.dataset not in missing:
             key = f"data.{role}.{_PATH}"
             missing[section.dataset] = Diagnostic(
                 f"{key} must be given",
-                place=path.place if path is not None else config.key_place("data", role),
+                place=path.place if path is not None else options.key_place("data", role),
                 expected=_path_option(section) or "",
                 got="nothing",
                 hint=f"give it on the command line: {key}=VALUE",
@@ -219,7 +221,7 @@ def _options(data: Data, section: DatasetSection) -> dict[str, SourceNode]:
 
 
 def _places(
-    parsed: Parsed | RunConfig, role: str, options: Mapping[str, SourceNode]
+    parsed: Parsed | RunOptions, role: str, options: Mapping[str, SourceNode]
 ) -> dict[str, SourceLocation]:
     """Return the location of each key of the section, by dotted path as in `request_dataset`."""
     parts = ("of", "range", "share", "seed", "stratify")

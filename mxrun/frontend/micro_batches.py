@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.config import RunConfig
+from mxrun.config import RunOptions
 from mxrun.frontend.model import Model
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.operator.property import ResourceKind
@@ -14,15 +14,15 @@ from mxrun.operator.property import ResourceKind
 _HINT = "leave memory.micro_batches out: memory.budget alone recomputes forward steps"
 
 
-def micro_batch_problems(config: RunConfig, model: Model) -> list[Diagnostic]:
+def micro_batch_problems(options: RunOptions, model: Model) -> list[Diagnostic]:
     """Return diagnostics if gradients of micro-batches would not add up to the batch's.
 
     They name the first layer that prevents it. Empty if the config does not request micro-batches.
     """
-    if not config.memory.micro_batches:
+    if not options.memory.micro_batches:
         return []
-    place = config.key_place("memory", "micro_batches")
-    if config.memory.budget is None:
+    place = options.key_place("memory", "micro_batches")
+    if options.memory.budget is None:
         return [
             Diagnostic(
                 "memory.micro_batches splits batches to fit into memory.budget, which is not given",

@@ -27,7 +27,7 @@ class ArraySource(RecordSource):
 
         arrays: by input, [records, *record] or one record.
         """
-        pipeline = evaluation_pipeline(built.config.data)
+        pipeline = evaluation_pipeline(built.options.data)
         self._rows: dict[str, list[npt.NDArray[Any]]] = {}
         self.remarks: list[str] = []
         for field, array in arrays.items():

@@ -74,7 +74,7 @@ class Steps:
             self._records,
             self._built.model.batch_size,
             shuffle=True,
-            seed=self._built.config.seed,
+            seed=self._built.options.seed,
             loops=self.executor.device.host_loop,
         )
 

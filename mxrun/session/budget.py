@@ -24,15 +24,15 @@ def budgeted(built: ModelDefinition, training: bool, device: DeviceDescription) 
     A share refers to the memory of training and is ignored for inference. Contexts that train
     together share a size equally.
     """
-    configured = built.config.memory.budget
+    configured = built.options.memory.budget
     if configured is None or (configured.nbytes is None and not training):
         return {}
-    place = built.config.place("memory", "budget")
+    place = built.options.place("memory", "budget")
     nbytes = None if configured.nbytes is None else configured.nbytes // built.contexts
     budget = Budget(nbytes, configured.share, place=place)
     # The number of micro-batches changes bits, so it must not depend on measurements.
-    measured = training and not built.config.memory.micro_batches
-    machine = open_device(built.config, device).known_peaks() if measured else None
+    measured = training and not built.options.memory.micro_batches
+    machine = open_device(built.options, device).known_peaks() if measured else None
     return {"budget": budget, "machine": machine}
 
 

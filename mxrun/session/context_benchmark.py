@@ -58,7 +58,7 @@ class ContextSteps:
             synthetic_records(whole.model),
             built.batch_size,
             shuffle=True,
-            seed=built.config.seed,
+            seed=built.options.seed,
             loops=group.executors[0].device.host_loop,
             parts=built.parts,
         )
@@ -70,7 +70,7 @@ class ContextSteps:
         prepared.begin()
         for replica in self._replicas:
             replica.begin()
-        self._engine = engine_of(built.config.engine)
+        self._engine = engine_of(built.options.engine)
         self._runner = DataParallel(self._engine, self._replicas, group)
         self._rates = BenchmarkRates(built.training.optimizer)
         self._epoch, self._left, self._step = 0, self._iterator.batches(0), 0

@@ -97,10 +97,10 @@ def open_part(trained: TrainedModel, part: DataPart) -> OpenedPart:
         return OpenedPart(dataset, "arrays in memory", notes=dataset.notes)
     if part.is_of_run:
         split = EVAL if part.split is None else part.split
-        if part.split is None and built.config.data.eval is None:
+        if part.split is None and built.options.data.eval is None:
             problem = "the config has no evaluation data"
             hint = "evaluate --split train, or write the path of other records behind the run"
-            raise UserError(Diagnostic(problem, built.config.key_place("data"), hint=hint))
+            raise UserError(Diagnostic(problem, built.options.key_place("data"), hint=hint))
         role, request = section_request(built, split)
     else:
         role, request = EVAL, _changed_request(trained, part)
@@ -132,7 +132,7 @@ def section_request(built: ModelDefinition, split: str) -> tuple[str, DatasetReq
     """
     if built.missing:
         raise UserError(built.missing)
-    pipeline = evaluation_pipeline(built.config.data)
+    pipeline = evaluation_pipeline(built.options.data)
     if split in built.data:
         return split, replace(built.data[split], pipeline=pipeline)
     role = EVAL if EVAL in built.data else TRAIN
@@ -143,7 +143,7 @@ def section_request(built: ModelDefinition, split: str) -> tuple[str, DatasetReq
         raise UserError(
             Diagnostic(
                 f"the config has no data called {split!r}",
-                place=built.config.key_place("data"),
+                place=built.options.key_place("data"),
                 expected=f"one of {', '.join(known)}",
                 got=split,
                 hint=nearest(split, known),
@@ -154,8 +154,8 @@ def section_request(built: ModelDefinition, split: str) -> tuple[str, DatasetReq
 
 def _changed_request(trained: TrainedModel, part: DataPart) -> DatasetRequest:
     """Return the request of the run's data section with the changes of `part`."""
-    parsed, config = trained.parsed, trained.built.config
-    role = EVAL if config.data.eval is not None and part.split != TRAIN else TRAIN
+    parsed, options = trained.parsed, trained.built.options
+    role = EVAL if options.data.eval is not None and part.split != TRAIN else TRAIN
     section = _section(trained, part, role)
     changed = parsed.with_evaluation(section)
     if changed.data is None or changed.diagnostics:
@@ -198,7 +198,7 @@ def _with_split(
 
 def _section(trained: TrainedModel, part: DataPart, role: str) -> SourceNode:
     """Return the data section with its changes, without the run's own path and split."""
-    config, parsed = trained.built.config, trained.parsed
+    options, parsed = trained.built.options, trained.parsed
     place = SourceLocation(COMMAND_LINE, 1, 1)
     diagnostics = Diagnostics()
     given = _entries(overridden(SourceNode({}, place), part.settings, diagnostics))
@@ -222,7 +222,7 @@ def _section(trained: TrainedModel, part: DataPart, role: str) -> SourceNode:
     if given.get("dataset", own["dataset"]).value != own["dataset"].value:
         train = _entries(parsed.tree.find("data", TRAIN))
         own = _common_options({**train, **own}, str(given["dataset"].value))
-    elif role == TRAIN or config.data.eval is None:
+    elif role == TRAIN or options.data.eval is None:
         # Options of the data set are inherited from data.train.
         own = {"dataset": own["dataset"]}
     kept = {key: value for key, value in own.items() if key not in _OF_THE_RUN}
@@ -328,7 +328,7 @@ def _of_arrays(built: ModelDefinition, arrays: Mapping[str, Array], manifest: Ma
         problems = [Diagnostic("the arrays do not fit together", expected=expected, got=got)]
     if problems:
         raise UserError(problems)
-    pipeline = evaluation_pipeline(built.config.data)
+    pipeline = evaluation_pipeline(built.options.data)
     source = pipeline.source(inputs)
     fields: dict[str, Field] = {}
     classes: tuple[str, ...] = ()

@@ -117,9 +117,9 @@ def sample_records(sections: DataSections, request: SampleRequest) -> DataSample
     Raises UserError for a section that the config lacks, and for records that cannot be read.
     """
     dataset = sections.section(request.section)
-    config = sections.built.config
-    seed = config.seed if request.seed is None else request.seed
-    shuffle = shuffle_of(getattr(config.data, request.section), dataset)
+    options = sections.built.options
+    seed = options.seed if request.seed is None else request.seed
+    shuffle = shuffle_of(getattr(options.data, request.section), dataset)
     count = min(request.count, len(dataset))
     if request.raw:
         order = BatchOrder(len(dataset), count, shuffle, seed)
@@ -129,7 +129,7 @@ def sample_records(sections: DataSections, request: SampleRequest) -> DataSample
         built = sections.built
         size = built.batch_size if request.section == TRAIN else built.model.batch_size
         staging = Staging([_arrays(dataset, size)])
-        workers = config.data.loader_threads
+        workers = options.data.loader_threads
         iterator = open_iterator(
             dataset, size, shuffle=shuffle, seed=seed, workers=workers, staging=staging
         )

@@ -26,7 +26,7 @@ class DataSections:
     @property
     def name(self) -> str:
         """Name of the run."""
-        return self.built.config.name
+        return self.built.options.name
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ class DataSections:
     def section(self, role: str) -> Dataset:
         """Return the data set of a section; raises UserError if the config has no such section."""
         if role not in self.datasets:
-            place = self.built.config.key_place("data")
+            place = self.built.options.key_place("data")
             problem, expected = f"the config has no data.{role}", "a data set for evaluation"
             raise UserError(Diagnostic(problem, place, expected))
         return self.datasets[role]

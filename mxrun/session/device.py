@@ -6,7 +6,7 @@ from mxrun.base.device import DeviceDescription
 from mxrun.base.errors import Diagnostic
 from mxrun.base.foreign_names import hint_for
 from mxrun.base.near_names import nearest
-from mxrun.config import Parsed, RunConfig
+from mxrun.config import Parsed, RunOptions
 from mxrun.device import registry
 from mxrun.device.interface import Device
 from mxrun.frontend import ModelDefinition
@@ -15,19 +15,19 @@ from mxrun.frontend.contexts import mixing_layers
 _OWN_DEVICE = "the key `plugins` names the file of a device of your own"
 
 
-def kind_of(config: RunConfig) -> type[Device]:
+def kind_of(options: RunOptions) -> type[Device]:
     """Return the kind of device that the config names."""
-    return registry.device_kind(config.device[0])
+    return registry.device_kind(options.device[0])
 
 
-def describe(config: RunConfig, threads: int) -> DeviceDescription:
+def describe(options: RunOptions, threads: int) -> DeviceDescription:
     """Return the description of the config's first device with a team of `threads`."""
-    return kind_of(config).describe(config.device[1], threads)
+    return kind_of(options).describe(options.device[1], threads)
 
 
-def open_device(config: RunConfig, description: DeviceDescription) -> Device:
+def open_device(options: RunOptions, description: DeviceDescription) -> Device:
     """Open a device of the config's kind; `description` is that of the plan."""
-    return registry.open_device(description, config.device[0])
+    return registry.open_device(description, options.device[0])
 
 
 def context_notes(built: ModelDefinition) -> list[str]:

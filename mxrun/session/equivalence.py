@@ -129,7 +129,7 @@ class ReferenceOutputs:
     @property
     def precision(self) -> str:
         """Precision of all runners."""
-        return self.timed_network.config.precision
+        return self.timed_network.options.precision
 
     @property
     def tolerance(self) -> Tolerance:
@@ -194,7 +194,7 @@ def _first_losses(
 
     Raises UserError for losses that are not finite at the config's own rate.
     """
-    rate, tolerance = network.training.optimizer.lr, TOLERANCES[network.config.precision]
+    rate, tolerance = network.training.optimizer.lr, TOLERANCES[network.options.precision]
     losses = tuple(steps.losses(count))
     if not np.isfinite(losses).all():
         problem = "the losses of the first steps are not finite: they cannot be compared"
@@ -279,7 +279,7 @@ def _comparison(built: ModelDefinition, steps: Steps) -> Comparison:
 
 def _mixed(built: ModelDefinition) -> list[Diagnostic]:
     """Return diagnostics for layers with a precision other than the network's."""
-    precision = built.config.precision
+    precision = built.options.precision
     return [
         Diagnostic(
             f"{node.name!r} has a precision of its own: it cannot be compared with peers",

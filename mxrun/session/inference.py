@@ -165,7 +165,7 @@ class Inference:
             output: self._executor.result(EVALUATE, output.head.entry.name).mirror()
             for output in self.outputs
         }
-        operations = LoopOperations(engine_of(self.trained.built.config.engine))
+        operations = LoopOperations(engine_of(self.trained.built.options.engine))
         evaluate = operations.evaluate(lambda _: self._executor.run(EVALUATE), EVALUATE)
         for number, records in enumerate(self._loaded(operations)):
             if random is not None:
@@ -240,7 +240,7 @@ class Inference:
         """Return the run, its speed and its metrics as JSON; complete after the last record."""
         checkpoint = self.trained.checkpoint
         return {
-            "run": self.trained.built.config.name,
+            "run": self.trained.built.options.name,
             "checkpoint": str(checkpoint.folder),
             "step": checkpoint.manifest.progress.step,
             "averaged": self.trained.averaged,
@@ -307,7 +307,7 @@ def prepare(
     trained: TrainedModel, request: InferRequest, setup: InferenceSetup, notify: Notify
 ) -> Inference:
     """Prepare a network for `setup`; of `request` only how to run is read. Raises UserError."""
-    with preparing(trained.built.config, notify):
+    with preparing(trained.built.options, notify):
         return _prepared(trained, request, setup, notify)
 
 
@@ -368,7 +368,7 @@ def _compile_request(
         inputs=batch_inputs(built, batch_size),
         shapes=known_shapes(built),
         staged=source.staged(batch_size),
-        precision=request.precision or built.config.precision,
+        precision=request.precision or built.options.precision,
     )
 
 
@@ -377,10 +377,10 @@ def team_of(trained: TrainedModel) -> int | None:
 
     None if the config sets a team size, and for a run on another kind of device.
     """
-    config, plan = trained.built.config, trained.checkpoint.manifest.plan
-    if config.threads is not None or plan.device != describe(config, 1).family:
+    options, plan = trained.built.options, trained.checkpoint.manifest.plan
+    if options.threads is not None or plan.device != describe(options, 1).family:
         return None
-    kind = kind_of(config)
+    kind = kind_of(options)
     return min(plan.threads, kind.cores(), kind.largest_team())
 
 

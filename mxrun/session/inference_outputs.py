@@ -51,7 +51,7 @@ def heads(built: ModelDefinition, names: Sequence[str]) -> tuple[OutputHead, ...
     internals = symbol.get_internals().heads
     known = {entry.node.name: entry for entry in internals if entry.index == 0}
     known |= {entry.name: entry for entry in internals}
-    file = built.config.key_place("network").file
+    file = built.options.key_place("network").file
     config = "CONFIG" if file in PATHLESS else file
     problems = [
         Diagnostic(

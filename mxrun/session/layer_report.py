@@ -53,8 +53,8 @@ def check_report(built: ModelDefinition) -> CheckReport:
     """Return the layers and totals of a network."""
     rows = tuple(_layer_rows(built))
     return CheckReport(
-        name=built.config.name,
-        batch_size=built.config.data.batch_size,
+        name=built.options.name,
+        batch_size=built.options.data.batch_size,
         rows=rows,
         parameters=sum(row.parameters for row in rows),
         flops=sum(row.flops for row in rows),

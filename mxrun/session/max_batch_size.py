@@ -80,7 +80,7 @@ def largest_batch(
         raise UserError(
             Diagnostic(
                 f"not even a batch of {smallest} fits into memory",
-                place=built.config.place("memory", "budget"),
+                place=built.options.place("memory", "budget"),
                 expected=f"at least {first:,} bytes",
                 got=f"{limit:,} bytes",
             )
@@ -117,14 +117,14 @@ def search(needed: Callable[[int], int], first: int, limit: int, largest: int = 
 
 def _limit(built: ModelDefinition) -> int:
     """Return the limit of the arena in bytes. Raises UserError for a budget given as a share."""
-    budget = built.config.memory.budget
+    budget = built.options.memory.budget
     if budget is None:
         return int(available_bytes() * (1 - _RESERVED_SHARE))
     if budget.nbytes is None:
         raise UserError(
             Diagnostic(
                 "--batch max needs a memory.budget in bytes, or none",
-                place=built.config.place("memory", "budget"),
+                place=built.options.place("memory", "budget"),
                 expected="a size such as 2 GiB",
                 got="a share of what a batch needs that is still to be found",
             )

@@ -172,7 +172,7 @@ def memory_report(run: Planned, phase: str) -> MemoryReport:
     phase: train (including evaluation), infer or generate.
     """
     return MemoryReport(
-        name=run.built.config.name,
+        name=run.built.options.name,
         phase=phase,
         batch_size=run.built.batch_size,
         micro_batches=run.built.micro_batches,

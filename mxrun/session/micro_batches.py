@@ -79,7 +79,7 @@ def _planned(
 
     first = request(built)
     budget = first.budget
-    if not training or budget is None or not built.config.memory.micro_batches:
+    if not training or budget is None or not built.options.memory.micro_batches:
         plan = compile_plan(built.model.symbol, first)
         return Planned(built, plan, plan.planned_bytes)
     unsplit = compile_plan(built.model.symbol, replace(first, budget=None))

@@ -32,8 +32,8 @@ def describe_network(definition: ModelDefinition) -> Report:
     model = definition.model
     return {
         "kind": "network",
-        "name": definition.config.name,
-        "batch_size": definition.config.data.batch_size,
+        "name": definition.options.name,
+        "batch_size": definition.options.data.batch_size,
         "nodes": _described(model.symbol.nodes, model.inference.shapes, model.records),
     }
 

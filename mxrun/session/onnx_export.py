@@ -32,12 +32,12 @@ def onnx_model(
                 "parameters and can be converted with --allow-changes",
             )
         )
-    return to_onnx(built.config.name, heads, model.inputs, arrays, any_batch)
+    return to_onnx(built.options.name, heads, model.inputs, arrays, any_batch)
 
 
 def initial_arrays(built: ModelDefinition) -> dict[str, Array]:
     """Return the initial values of all parameters and auxiliary states of a run."""
     return {
-        name: initial_value(built.training.initializers[name], name, spec.shape, built.config.seed)
+        name: initial_value(built.training.initializers[name], name, spec.shape, built.options.seed)
         for name, spec in built.model.learned.items()
     }

@@ -30,10 +30,10 @@ def onnx_metadata(
     mxrun.synthetic_data: true if the run was trained on synthetic data.
     """
     preprocessing = {name: _preprocessing(built, trained, name) for name in inputs}
-    found = {RUN: built.config.name, PREPROCESSING: json.dumps(preprocessing)}
+    found = {RUN: built.options.name, PREPROCESSING: json.dumps(preprocessing)}
     if trained is not None and trained.classes:
         found[CLASSES] = json.dumps(trained.classes)
-    if trained is not None and trained_on_synthetic_data(built.config):
+    if trained is not None and trained_on_synthetic_data(built.options):
         found[SYNTHETIC] = json.dumps(True)
     return found
 
@@ -51,7 +51,7 @@ def _preprocessing(
     order, each {name: parameters}, as in a config.
     """
     spec = built.model.records[name]
-    pipeline = evaluation_pipeline(built.config.data)
+    pipeline = evaluation_pipeline(built.options.data)
     transforms = [
         {step.transform.name: step.transform.model_dump(mode="json")} for step in pipeline.of(name)
     ]

@@ -19,7 +19,7 @@ def zero_pinned(executor: Executor, built: ModelDefinition) -> None:
     plan = executor.plan
     executor.device.fill(executor.memory, 0, plan.pinned_bytes, 0)
     if RANDOM_STATE in plan.specs:
-        executor.tensor(RANDOM_STATE).write((key_of(f"{built.config.seed}"), 0, 0))
+        executor.tensor(RANDOM_STATE).write((key_of(f"{built.options.seed}"), 0, 0))
     if SCHEDULE in plan.specs:
         executor.tensor(SCHEDULE).write((built.training.optimizer.lr, 1, 1))
     if GRADIENT_SCALE in plan.specs:
@@ -31,11 +31,11 @@ def initialise_pinned(executor: Executor, built: ModelDefinition) -> None:
     for name in built.model.learned.keys() & executor.plan.specs.keys():
         initializer = built.training.initializers[name]
         mirror = executor.tensor(name).mirror()
-        initialise(mirror.array, initializer, name, built.config.seed)
+        initialise(mirror.array, initializer, name, built.options.seed)
         mirror.store()
 
 
 def initial_array(name: str, built: ModelDefinition) -> npt.NDArray[Any]:
     """Return the initialiser's value of a parameter or auxiliary state."""
     initializer, shape = built.training.initializers[name], built.model.learned[name].shape
-    return initial_value(initializer, name, shape, built.config.seed)
+    return initial_value(initializer, name, shape, built.options.seed)

@@ -94,13 +94,13 @@ def request_for(
     batch, replaces fields of it. notify: receives notes while kernels are autotuned.
     """
     settings = built.training
-    device = describe(built.config, team_size(built, training, threads))
+    device = describe(built.options, team_size(built, training, threads))
     phases = [TRAIN] if training else []
     if training and settings.accumulate * built.micro_batches > 1:
         phases.append(ACCUMULATE)
     if training and built.contexts > 1:
         phases.append(UPDATE)
-    if not training or built.config.data.eval is not None:
+    if not training or built.options.data.eval is not None:
         phases.append(EVALUATE)
     shorter = built.buckets if training else {}
     return CompileRequest(
@@ -117,12 +117,12 @@ def request_for(
         },
         phases=tuple(phases),
         device=device,
-        backward=built.config.backward,
-        implementation=built.config.implementation,
+        backward=built.options.backward,
+        implementation=built.options.implementation,
         chooser=chooser_for(built, device, notify),
-        precision=built.config.precision,
+        precision=built.options.precision,
         constant_parameters=not training,
-        fuse=built.config.fuse,
+        fuse=built.options.fuse,
         **budgeted(built, training, device),
     )
 
@@ -136,13 +136,13 @@ def chooser_for(
     # Imported on demand, to start faster without autotuning.
     from mxrun.session.autotune import Autotuner
 
-    return Autotuner(open_device(built.config, device), notify)
+    return Autotuner(open_device(built.options, device), notify)
 
 
 def is_timed(built: ModelDefinition) -> bool:
     """Return whether the kernels of some layers are autotuned."""
     layers = (node.implementation for node in built.model.symbol.nodes)
-    return AUTO in (built.config.implementation, *layers)
+    return AUTO in (built.options.implementation, *layers)
 
 
 def staged_specs(built: ModelDefinition) -> dict[str, TensorSpec]:
@@ -155,7 +155,7 @@ def staged_specs(built: ModelDefinition) -> dict[str, TensorSpec]:
 def staged_names(built: ModelDefinition) -> list[dict[str, str]]:
     """Return the tensors of each batch prefetched in training, by the names of the inputs."""
     specs = staged_specs(built)
-    count = built.config.data.prefetch if specs else 0
+    count = built.options.data.prefetch if specs else 0
     return [{name: staged_name(name, index) for name in specs} for index in range(count)]
 
 
@@ -173,7 +173,7 @@ def last_batch(built: ModelDefinition, role: str) -> LastBatch:
     if role == "eval":
         return "pad"
     coupled = any(node.prop and node.prop.list_state_updates() for node in built.model.symbol.nodes)
-    return built.config.data.last_batch or ("discard" if coupled else "pad")
+    return built.options.data.last_batch or ("discard" if coupled else "pad")
 
 
 def team_size(built: ModelDefinition, training: bool, threads: int | None = None) -> int:
@@ -183,21 +183,21 @@ def team_size(built: ModelDefinition, training: bool, threads: int | None = None
     (`team_for`), which contexts that train together share equally. Raises UserError for a larger
     team than the device provides: kernels prepared for it would wait for threads that do not exist.
     """
-    requested, kind = threads or built.config.threads, kind_of(built.config)
+    requested, kind = threads or built.options.threads, kind_of(built.options)
     if requested is None:
         return team_for(
             built.model.symbol,
             built.model.inference,
             trained=frozenset(built.training.rules) if training else frozenset(),
-            instruction_set=describe(built.config, 1).instruction_set,
-            precision=built.config.precision,
+            instruction_set=describe(built.options, 1).instruction_set,
+            precision=built.options.precision,
             largest=min(max(1, kind.cores() // built.contexts), kind.largest_team()),
         )
     if requested > kind.largest_team():
         raise UserError(
             Diagnostic(
                 f"{requested} threads are not available",
-                place=None if threads else built.config.place("threads"),
+                place=None if threads else built.options.place("threads"),
                 expected=f"at most {kind.largest_team()}, {kind.team_limit()}",
                 got=str(requested),
             )

@@ -10,7 +10,7 @@ from typing import Any
 from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.near_names import nearest
-from mxrun.config import Parsed, RunConfig
+from mxrun.config import Parsed, RunOptions
 from mxrun.operator.register import OPERATORS
 from mxrun.session.trusted_plugins import PluginTrust, remember
 
@@ -35,10 +35,10 @@ def load_plugins(parsed: Parsed, named: Path | Mapping[str, Any], allow: bool = 
         raise UserError([*parsed.diagnostics, *problems])
 
 
-def plugin_hashes(config: RunConfig) -> dict[str, str]:
+def plugin_hashes(options: RunOptions) -> dict[str, str]:
     """Return the SHA-256 of each plugin of a config as it was loaded, by file name."""
-    loaded = (library.loaded_plugin(path) for path in config.plugins)
-    names = (path.replace("\\", "/").rpartition("/")[2] for path in config.plugins)
+    loaded = (library.loaded_plugin(path) for path in options.plugins)
+    names = (path.replace("\\", "/").rpartition("/")[2] for path in options.plugins)
     return dict(zip(names, (plugin.sha256 for plugin in loaded), strict=True))
 
 

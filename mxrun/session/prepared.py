@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.codegen.compilation import noted_compilations
-from mxrun.config import RunConfig
+from mxrun.config import RunOptions
 from mxrun.executor.executor import Executor
 from mxrun.executor.gradient_buckets import cuts, gradient_buckets
 from mxrun.frontend import ModelDefinition
@@ -27,13 +27,13 @@ Fill = Callable[[Executor], None]
 
 
 @contextmanager
-def preparing(config: RunConfig, notify: Notify) -> Iterator[None]:
+def preparing(options: RunOptions, notify: Notify) -> Iterator[None]:
     """Context in which a command plans and binds a network.
 
     notify: receives what is missing here for full speed on the config's device, and a note once
     compilations take longer than a moment.
     """
-    missing = kind_of(config).missing()
+    missing = kind_of(options).missing()
     if missing:
         notify(missing)
     with noted_compilations(notify):
@@ -87,14 +87,14 @@ def _context_group(built: ModelDefinition, plan: Plan) -> ContextGroup:
 
     In a run on one context, updates consume the gradients within the plan.
     """
-    contexts = [Context(*device) for device in built.config.devices[: built.contexts]]
+    contexts = [Context(*device) for device in built.options.devices[: built.contexts]]
     buckets = gradient_buckets(plan, TRAIN) if built.contexts > 1 else ()
     pieces = {TRAIN: cuts(buckets, len(plan.phases[TRAIN].steps))} if buckets else {}
     executors = []
     for context in contexts:
-        device = open_device(built.config, replace(plan.device, index=context.index))
+        device = open_device(built.options, replace(plan.device, index=context.index))
         executors.append(Executor(replace(plan, device=device.description), device, pieces))
-    reduces_on_device = built.config.kvstore == "device"
+    reduces_on_device = built.options.kvstore == "device"
     return ContextGroup(executors, contexts, buckets, reduces_on_device)
 
 

@@ -29,7 +29,7 @@ def carried_notes(built: ModelDefinition, dataset: Dataset) -> list[str]:
 
     dataset: the training data.
     """
-    states, section = [*built.model.carried], built.config.data.train
+    states, section = [*built.model.carried], built.options.data.train
     is_mixed = section.shuffle is not False or section.sampling is not None
     if not states or dataset.is_stream or not (is_mixed or dataset.vocabulary is not None):
         return []

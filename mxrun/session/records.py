@@ -122,7 +122,7 @@ class FileSource(RecordSource):
         columns; encoding: of these. settings: `KEY=VALUE` for the form of tables, such as
         `label=kind`. Raises UserError for missing files and wrong settings.
         """
-        pipeline = evaluation_pipeline(built.config.data)
+        pipeline = evaluation_pipeline(built.options.data)
         size = built.model.records[field].elements
         table = _table_form(built, size, tuple(columns), settings)
         if encoding is not None:
@@ -140,7 +140,7 @@ class FileSource(RecordSource):
         )
         self.tally = None if encoding is None else self._sample.tally
         self.remarks = self._sample.remarks
-        files, data = input_files(inputs), built.config.data
+        files, data = input_files(inputs), built.options.data
         if data.on_bad_record == "skip":
             self.bad_records = BadRecords("the files", len(files), data.max_bad_records)
         self._records = self._read(files)
@@ -292,7 +292,7 @@ class DatasetSource(RecordSource):
         targets: bool = False,
         path: str = "",
     ) -> None:
-        self._model, self._config, self._data = built.model, built.config, built.config.data
+        self._model, self._options, self._data = built.model, built.options, built.options.data
         self._label_inputs = label_inputs(built)
         self._metrics, self._dataset = metrics, dataset
         labels = dict.fromkeys(loss.label for loss in built.model.losses if loss.label)
@@ -321,7 +321,7 @@ class DatasetSource(RecordSource):
         """Yield the batches of the data set."""
         labels = self._labels()
         with (
-            closing(python_transforms(self._config, [self._dataset.pipeline])) as python,
+            closing(python_transforms(self._options, [self._dataset.pipeline])) as python,
             closing(self._iterator(executor, batch_size, python)) as iterator,
         ):
             inputs = slots(executor, iterator)

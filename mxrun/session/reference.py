@@ -35,7 +35,7 @@ from mxrun.config.file_keys import (
     RepeatKeys,
 )
 from mxrun.config.marked import located
-from mxrun.config.schema import Settings
+from mxrun.config.run_config import RunConfig
 from mxrun.config.section import Section
 from mxrun.io.dataset.registry import DATASETS, DatasetFormat
 from mxrun.io.transforms.base import TRANSFORMS
@@ -131,7 +131,7 @@ def first_sentence(text: str) -> str:
 def config_reference() -> ReferenceEntry:
     """Return the reference of a config; its entries are the settings of a run and the sections."""
     library.load()
-    keys = [*_keys(Settings, _KeyPlace()), *_keys(FileKeys, _KeyPlace())]
+    keys = [*_keys(RunConfig, _KeyPlace()), *_keys(FileKeys, _KeyPlace())]
     keys.sort(key=lambda entry: entry.kind == "section")
     return ReferenceEntry((), (), "config", "Config of a run.", entries=tuple(keys))
 

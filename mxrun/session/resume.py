@@ -54,17 +54,17 @@ def resume(run: Run, path: Path, allow_changes: bool, advice: Advice) -> RunStar
     Raises UserError with all differences if config, data, plugins or plan differ from the run's;
     with `allow_changes` they become notes.
     """
-    config = run.built.config
+    options = run.built.options
     directory = RunDirectory.reopen(path)
     if directory is None:
-        create = partial(RunDirectory.create, path, config.resolved(), overwrite=False)
+        create = partial(RunDirectory.create, path, options.resolved(), overwrite=False)
         return RunStart(create, notes=(f"nothing is saved in {path}: starting afresh",))
     directory.clean_up()
     found = newest_checkpoint(path)
     checkpoint = found.checkpoint
     if checkpoint is None:
         # Any config may be replaced, even one torn by a killed process: it has no checkpoint.
-        from_start = partial(_reopen_at, directory, Progress(), config.resolved())
+        from_start = partial(_reopen_at, directory, Progress(), options.resolved())
         return RunStart(from_start, notes=(f"nothing is saved in {path}: starting afresh",))
     # The hint to use another checkpoint is already followed.
     notes = [f"{problem.problem}; an older checkpoint is used" for problem in found.damaged]
@@ -79,9 +79,9 @@ def resume(run: Run, path: Path, allow_changes: bool, advice: Advice) -> RunStar
         checkpoint, replaced = run.with_states(checkpoint)
         notes += replaced
     progress = checkpoint.manifest.progress
-    is_same = saved is not None and saved.resolved() == config.resolved()
+    is_same = saved is not None and saved.resolved() == options.resolved()
     finished = run.pace.is_over(progress) and not differences
-    config_text = None if is_same else config.resolved()
+    config_text = None if is_same else options.resolved()
     commit = partial(_reopen_at, directory, progress, config_text, finished)
     return RunStart(commit, checkpoint, tuple(notes), finished)
 
@@ -122,25 +122,25 @@ def _saved_config(directory: RunDirectory) -> RunConfig | None:
 
 
 def _differences(saved: RunConfig | None, run: Run, manifest: Manifest) -> list[str]:
-    config, without = run.built.config, run.keys_of_length
+    options, without = run.built.options, run.keys_of_length
     found = []
     if saved is not None:
-        found = _config_differences(saved.identity(without), config.identity(without))
-        lengths = [(each.train.epochs, each.train.max_steps) for each in (saved, config)]
+        found = _config_differences(saved.identity(without), options.identity(without))
+        lengths = [(each.train.epochs, each.train.max_steps) for each in (saved, options)]
         if not without and lengths[0] != lengths[1]:
-            schedule = config.train.schedule.kind
+            schedule = options.train.schedule.kind
             found.append(
                 f"train.schedule: {schedule} spreads over the entire run, so that every step of a "
                 "run of another length has another learning rate"
             )
-    if not found and manifest.config_sha256 != config.sha256(without):
+    if not found and manifest.config_sha256 != options.sha256(without):
         # The checkpoint may have been copied from another run.
         found.append("the config is not the one of the checkpoint")
     step = manifest.progress.step
     trained = manifest.progress.epoch - (manifest.progress.batch == 0)
     limits = (
-        ("epochs", f"has reached epoch {trained}", trained, config.train.epochs),
-        ("max_steps", f"has reached step {step}", step, config.train.max_steps),
+        ("epochs", f"has reached epoch {trained}", trained, options.train.epochs),
+        ("max_steps", f"has reached step {step}", step, options.train.max_steps),
     )
     found += [
         f"train.{key}: {limit} now, but the saved run {reached}"

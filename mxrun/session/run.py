@@ -91,7 +91,7 @@ class Run:
         # Every arena has room for some of the batches, each of which any context may compute.
         names = [(executor, batch) for batch in staged_names(built) for executor in self.executors]
         self._staged = [HostArrays(executor, batch.values()) for executor, batch in names]
-        self.engine = engine_of(built.config.engine)
+        self.engine = engine_of(built.options.engine)
         self._staging = Staging(
             [
                 {name: staged.arrays[tensor] for name, tensor in batch.items()}
@@ -100,17 +100,17 @@ class Run:
         )
         # By section, the records that may be left out.
         self.bad_records = {
-            role: BadRecords.of(dataset, built.config.data.max_bad_records)
+            role: BadRecords.of(dataset, built.options.data.max_bad_records)
             for role, dataset in datasets.items()
-            if built.config.data.on_bad_record == "skip"
+            if built.options.data.on_bad_record == "skip"
         }
         self.python = python_transforms(
-            built.config, [dataset.pipeline for dataset in datasets.values()]
+            built.options, [dataset.pipeline for dataset in datasets.values()]
         )
         self.iterators = {role: self._iterator(role) for role in datasets}
         self._fingerprints: dict[str, str] = {}
         # Hashes of the code that was loaded: the files may change during the run.
-        self._plugins = plugin_hashes(built.config)
+        self._plugins = plugin_hashes(built.options)
         # Warm start of the run; it is saved in checkpoints, so that resuming does not read it
         # again.
         self.started_from: StartedFrom | None = None
@@ -140,15 +140,15 @@ class Run:
 
         Training batches are split into micro-batches; evaluation batches have a micro-batch's size.
         """
-        config, training = self.built.config, role == "train"
+        options, training = self.built.options, role == "train"
         return open_iterator(
             self.datasets[role],
             self.built.batch_size if training else self.built.model.batch_size,
-            shuffle=shuffle_of(getattr(config.data, role), self.datasets[role]),
-            seed=config.seed,
+            shuffle=shuffle_of(getattr(options.data, role), self.datasets[role]),
+            seed=options.seed,
             last_batch=last_batch(self.built, role),
             loops=self.executor.device.host_loop,
-            workers=config.data.loader_threads,
+            workers=options.data.loader_threads,
             staging=self._staging,
             parts=self.built.parts if training else 1,
             engine=self.engine.kind,
@@ -271,11 +271,11 @@ class Run:
 
     def state(self, progress: Progress, due: bool) -> RunState:
         """Return the state of the run for a checkpoint's manifest."""
-        config = self.built.config
+        options = self.built.options
         return RunState(
             progress=progress,
             due=due,
-            seed=config.seed,
+            seed=options.seed,
             plan=PlanRecord(
                 device=self.plan.device.family,
                 threads=self.plan.device.threads,
@@ -289,8 +289,8 @@ class Run:
                     if name != TRAIN
                 },
             ),
-            config_sha256=config.sha256(self.keys_of_length),
-            inference_sha256=config.inference_sha256(),
+            config_sha256=options.sha256(self.keys_of_length),
+            inference_sha256=options.inference_sha256(),
             data=self.fingerprints(),
             classes=self.datasets["train"].classes,
             columns=self.datasets["train"].columns,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mxrun import library
 from mxrun.base.errors import UserError
-from mxrun.config import RunConfig, load_config
+from mxrun.config import RunOptions, load_config
 from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import pathless
 from mxrun.io.dataset.registry import DATASETS
@@ -28,7 +28,7 @@ def synthetic_sections(built: ModelDefinition) -> Mapping[str, Mapping[str, obje
     Transforms are removed with the data set, because synthetic records already have the network's
     shapes.
     """
-    data = built.config.data
+    data = built.options.data
     sections = {"train": ("train", data.train.is_shuffled)}
     if data.eval is not None:
         sections["eval"] = ("test", data.eval.is_shuffled)
@@ -49,9 +49,9 @@ def with_synthetic_data(built: ModelDefinition) -> ModelDefinition:
     return built.with_data(sections) if sections else built
 
 
-def uses_synthetic_data(config: RunConfig) -> bool:
+def uses_synthetic_data(options: RunOptions) -> bool:
     """Return whether a run trains or is evaluated on synthetic data, requested or by default."""
-    sections = (config.data.train, config.data.eval)
+    sections = (options.data.train, options.data.eval)
     return any(section is not None and _is_synthetic(section.dataset) for section in sections)
 
 
@@ -69,19 +69,19 @@ def synthetic_notes(run: Path) -> tuple[str, ...]:
     return synthetic_notes_of(folder, config)
 
 
-def synthetic_notes_of(folder: Path, config: RunConfig) -> tuple[str, ...]:
+def synthetic_notes_of(folder: Path, options: RunOptions) -> tuple[str, ...]:
     """Return a note if the run of a folder, whose config is known, trained on synthetic data."""
-    if not trained_on_synthetic_data(config):
+    if not trained_on_synthetic_data(options):
         return ()
-    name = config.data.train.dataset
+    name = options.data.train.dataset
     return (
         f"{folder} was trained on synthetic data (dataset: {name}), not on data of a real task",
     )
 
 
-def trained_on_synthetic_data(config: RunConfig) -> bool:
+def trained_on_synthetic_data(options: RunOptions) -> bool:
     """Return whether a run trains on synthetic data, requested or by default."""
-    return _is_synthetic(config.data.train.dataset)
+    return _is_synthetic(options.data.train.dataset)
 
 
 def _is_synthetic(name: str) -> bool:

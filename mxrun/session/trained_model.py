@@ -89,7 +89,7 @@ class TrainedModel:
         if differences:
             notes.append("this differs from the trained network: " + "; ".join(differences))
         notes.append(_described(checkpoint, bool(means)))
-        notes += synthetic_notes_of(run, built.config)
+        notes += synthetic_notes_of(run, built.options)
         tokens = checkpoint.manifest.vocabulary
         vocabulary = None if tokens is None else read_vocabulary(run, tokens)
         return cls(parsed, built, checkpoint, arrays, bool(means), tuple(notes), vocabulary)
@@ -143,11 +143,11 @@ class TrainedModel:
 
 def _differences(built: ModelDefinition, checkpoint: Checkpoint) -> list[str]:
     """Return the changes since training on which inference depends."""
-    manifest, config = checkpoint.manifest, built.config
+    manifest, options = checkpoint.manifest, built.options
     found = []
-    if manifest.inference_sha256 != config.inference_sha256():
+    if manifest.inference_sha256 != options.inference_sha256():
         found.append("the config's network, precision or data are not those of the checkpoint")
-    return found + plugin_differences(manifest.plugins, plugin_hashes(config))
+    return found + plugin_differences(manifest.plugins, plugin_hashes(options))
 
 
 def _changed(

@@ -102,12 +102,12 @@ def train_config(parsed: Parsed, observer: Observer, request: TrainRequest) -> T
         parsed = parsed.with_values({("data", "batch_size"): batch})
     configured = build(parsed)
     built = with_synthetic_data(configured)
-    with preparing(built.config, observer.note):
+    with preparing(built.options, observer.note):
         if built is not configured:
             observer.note(NO_PATH)
         saved = None
         if request.existing == "resume":
-            manifest = saved_manifest(request.runs / built.config.name)
+            manifest = saved_manifest(request.runs / built.options.name)
             saved = None if manifest is None else manifest.plan
         run = _open_run(built, request.runs, observer.note, saved, datasets)
     if request.initial is not None:
@@ -138,7 +138,7 @@ def _batch_size(
     records = len(datasets["train"])
     if records >= largest:
         return largest, opened
-    count = len(built.config.devices)
+    count = len(built.options.devices)
     records = max(records - records % count, count)
     observer.note(f"--batch max: {records} samples, because there are no more records")
     return records, opened
@@ -169,10 +169,10 @@ def _open_run(
     if datasets is None:
         datasets = open_datasets(built.data, built.model.records)
     check_labels(built, datasets.values())
-    if saved is not None and saved.device != describe(built.config, 1).family:
+    if saved is not None and saved.device != describe(built.options, 1).family:
         saved = None
     team, autotuned = None, None
-    if saved is not None and built.config.threads is None:
+    if saved is not None and built.options.threads is None:
         team = saved.threads
     if saved is not None and is_timed(built):
         autotuned = {TRAIN: saved.implementations, **saved.others}
@@ -197,7 +197,7 @@ class _Training:
 
     def __init__(self, run: Run, observer: Observer, request: TrainRequest) -> None:
         self._run, self._observer, self._request = run, observer, request
-        self._path = request.runs / run.built.config.name
+        self._path = request.runs / run.built.options.name
         # Entered once there is state to save; until then a signal ends the process at once.
         self._interruption = request.interruption
         self._awaited_record = ""
@@ -288,7 +288,7 @@ class _Training:
         run = self._run
         self._observer.run_started(
             RunStarted(
-                name=run.built.config.name,
+                name=run.built.options.name,
                 epoch=loop.progress.epoch,
                 epochs=loop.total_epochs(),
                 total_steps=loop.total_steps(),
@@ -301,11 +301,11 @@ class _Training:
                 resumed_from=resumed_from,
                 trainable=trainable_elements(run.built),
                 warm_start=warm_start(run.built, run.started_from),
-                synthetic_data=uses_synthetic_data(run.built.config),
+                synthetic_data=uses_synthetic_data(run.built.options),
                 same_as_loss=frozenset(_same_as_loss(run.built)),
                 train_numbers=loop.measure.numbers,
                 eval_numbers=loop.evaluation_numbers,
-                logs_steps=run.built.config.train.log_every is not None,
+                logs_steps=run.built.options.train.log_every is not None,
                 values=run.datasets["train"].values_text,
             )
         )
@@ -345,7 +345,7 @@ class _Training:
             data_wait_share=wait_share,
             data_wait_advice=wait_advice(
                 wait_share,
-                run.built.config.data,
+                run.built.options.data,
                 bool(run.datasets["train"].lazy),
                 work,
                 run.python.kind,
@@ -353,7 +353,7 @@ class _Training:
             data_stages={stage: done.to_json() for stage, done in work.items()},
             python_transforms=run.python.kind or None,
             bad_records={role: len(bad.found) for role, bad in run.bad_records.items()},
-            synthetic_data=uses_synthetic_data(run.built.config),
+            synthetic_data=uses_synthetic_data(run.built.options),
             recompute=recompute,
             micro_batches=run.built.micro_batches,
             contexts=run.built.contexts,
@@ -389,7 +389,7 @@ class _Training:
         elif is_abandoned(self._path):
             overwrite = True
             notes = (f"the run in {self._path} ended before its first checkpoint: it is replaced",)
-        text = self._run.built.config.resolved()
+        text = self._run.built.options.resolved()
         hint = self._request.advice.for_existing_run
         create = partial(RunDirectory.create, self._path, text, overwrite, hint)
         return RunStart(create, notes=notes)

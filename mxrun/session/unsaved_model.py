@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mxrun.base.array_file import Arrays
-from mxrun.config import Parsed, RunConfig
+from mxrun.config import Parsed, RunOptions
 from mxrun.frontend import ModelDefinition
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import DATASETS
@@ -60,32 +60,32 @@ def unsaved_model(
 
 def _state(built: ModelDefinition, dataset: Dataset | None) -> RunState:
     """Return the state of a run before its first step."""
-    config, threads = built.config, team_size(built, training=True)
+    options, threads = built.options, team_size(built, training=True)
     vocabulary = None if dataset is None else dataset.vocabulary
-    device = describe(config, threads)
+    device = describe(options, threads)
     return RunState(
         progress=Progress(),
         due=True,
-        seed=config.seed,
+        seed=options.seed,
         plan=PlanRecord(
             device=device.family, threads=threads, library=device.library, implementations={}
         ),
-        config_sha256=config.sha256(),
-        inference_sha256=config.inference_sha256(),
+        config_sha256=options.sha256(),
+        inference_sha256=options.inference_sha256(),
         data={},
         classes=() if dataset is None else dataset.classes,
         columns=() if dataset is None else dataset.columns,
         label_column="" if dataset is None else dataset.label_column,
         encoding=None if dataset is None else dataset.encoding,
         vocabulary=None if vocabulary is None else vocabulary.sha256,
-        plugins=plugin_hashes(config),
-        whites=_usual_whites(config) if dataset is None else dataset.whites,
+        plugins=plugin_hashes(options),
+        whites=_usual_whites(options) if dataset is None else dataset.whites,
     )
 
 
-def _usual_whites(config: RunConfig) -> dict[str, float]:
+def _usual_whites(options: RunOptions) -> dict[str, float]:
     """Return white of training's images without its data: of the kind of its data set."""
-    return dict(DATASETS.get(config.data.train.dataset).images)
+    return dict(DATASETS.get(options.data.train.dataset).images)
 
 
 def _groups(built: ModelDefinition, arrays: Arrays) -> tuple[Arrays, Arrays]:
@@ -104,7 +104,7 @@ def save_model(model: TrainedModel, folder: Path, overwrite: bool = False) -> No
     written.
     """
     hint = "overwrite=True replaces it"
-    directory = RunDirectory.create(folder, model.built.config.resolved(), overwrite, hint)
+    directory = RunDirectory.create(folder, model.built.options.resolved(), overwrite, hint)
     if model.vocabulary is not None:
         directory.write_vocabulary(model.vocabulary)
     manifest = model.checkpoint.manifest

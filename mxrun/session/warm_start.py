@@ -51,7 +51,7 @@ class WarmStartSource:
         Raises UserError with all diagnostics if a checkpoint cannot be used, a pattern matches no
         name, or (strict) a selected parameter is missing or misshapen.
         """
-        section = built.config.train.start_from
+        section = built.options.train.start_from
         if section is None:
             return cls()
         checkpoint = _checkpoint(built, section, runs)
@@ -136,7 +136,7 @@ def _selected(built: ModelDefinition, section: StartFrom) -> tuple[list[str], li
     problems = [
         Diagnostic(
             f"train.start_from.{key}: no parameter of this network matches {pattern!r}",
-            place=built.config.place("train", "start_from", key),
+            place=built.options.place("train", "start_from", key),
             expected=f"patterns of {', '.join(learned)}",
             got=pattern,
         )
@@ -164,7 +164,7 @@ def _incomplete(
     }
     return Diagnostic(
         f"{checkpoint.folder} lacks parameters to load, or has them in other shapes",
-        place=built.config.key_place("train", "start_from"),
+        place=built.options.key_place("train", "start_from"),
         got="; ".join(f"{kind}: {', '.join(them)}" for kind, them in lists.items() if them),
         hint="select parameters with load and skip, or set strict: false",
     )
@@ -177,18 +177,18 @@ def _unmatched(patterns: Sequence[str], matching: Mapping[str, Sequence[str]]) -
 
 
 def _checkpoint(built: ModelDefinition, section: StartFrom, runs: Path) -> Checkpoint:
-    places = _places(built.config.place("train", "start_from", "run"), section.run, runs)
+    places = _places(built.options.place("train", "start_from", "run"), section.run, runs)
     path = next(filter(is_run, places), None)
     if path is None:
         looked = f"looked in {listed([os.path.abspath(each) for each in places])}"
         there = next(filter(os.path.exists, places), places[0])
         problem = not_a_run(there, f"train.start_from: {section.run} is not a run", looked)
-        raise UserError(replace(problem, place=built.config.place("train", "start_from", "run")))
+        raise UserError(replace(problem, place=built.options.place("train", "start_from", "run")))
     try:
         found = select_checkpoint(path, section.checkpoint)
     except UserError as error:
         key = "run" if section.checkpoint is None else "checkpoint"
-        place = built.config.place("train", "start_from", key)
+        place = built.options.place("train", "start_from", key)
         raise UserError(
             replace(problem, place=problem.place or place) for problem in error.diagnostics
         ) from error

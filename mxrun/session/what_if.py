@@ -87,7 +87,7 @@ class _Changes:
         self._plan = request.plan
         self._phase = TRAIN if request.training else EVALUATE
         self._batch, self._contexts = request.built.batch_size, request.built.contexts
-        self.machine = open_device(request.built.config, request.plan.device).known_peaks()
+        self.machine = open_device(request.built.options, request.plan.device).known_peaks()
         self.step_s = self._step_seconds(request.plan)
 
     def _step_seconds(self, plan: Plan) -> float:
@@ -149,12 +149,12 @@ class _Changes:
         for label, size in (("half", self._batch // 2), ("twice", 2 * self._batch)):
             if size:
                 yield from self._planned(f"{label} the batch", f"--batch {size}", {}, size)
-        if self._request.built.config.precision == FLOAT32:
+        if self._request.built.options.precision == FLOAT32:
             values: dict[KeyPath, str] = {("precision",): BFLOAT16}
             setting = f"precision={BFLOAT16}"
             yield from self._planned("activations in bfloat16", setting, values, self._batch)
         if self._contexts > 1:
-            kind, index = self._request.built.config.device
+            kind, index = self._request.built.options.device
             single = f"{kind}:{index}"
             values = {("context",): single}
             yield from self._planned("a single context", f"context={single}", values, self._batch)

@@ -77,7 +77,7 @@ def test_a_sample_is_what_training_reads(photos: Path) -> None:
         for specs in [staging_specs(dataset.inputs, 4)] * 3
     ]
     slots = arrays.pop() | {SAMPLE_WEIGHT: np.zeros(4, np.float32)}
-    seed = sections.built.config.seed
+    seed = sections.built.options.seed
     iterator = open_iterator(
         dataset, 4, shuffle=True, seed=seed, workers=2, staging=Staging(arrays)
     )

@@ -145,7 +145,7 @@ def test_a_folder_with_parts_keeps_them(folder: Path, part: str) -> None:
     result = init(InitRequest("parts", name="run-1", file=Path("other.yaml")))
     assert {role: len(data) for role, data in opened(result).items()} == {"train": 85, "eval": 4}
     assert result.survey.is_imbalanced
-    assert load("other.yaml").config.name == "run-1"
+    assert load("other.yaml").options.name == "run-1"
     assert "best: balanced_accuracy" in result.file.read_text()
     assert any("rare 5" in warning for warning in result.survey.warnings)
     draw_images(folder / "parts" / part, ("cloud",), count=2)
@@ -383,7 +383,7 @@ def test_names_that_yaml_reads_as_other_values_are_quoted(folder: Path, name: st
     draw_images(folder / name, count=2)
     made = init(InitRequest(name))
     assert made.name == name
-    assert load(made.file).config.name == name
+    assert load(made.file).options.name == name
 
 
 @pytest.mark.parametrize("odd", ["a\nb: c", "\x1b[31m", "\u2028x", "con\x85", 'a\'b "c" # d'])
@@ -392,7 +392,7 @@ def test_odd_characters_of_names_leave_the_config_readable(folder: Path, odd: st
     made = init(InitRequest(odd, Path(f"{odd}.yaml"), name="odd"))
     assert "\x1b" not in made.file.read_text()
     built = load(made.file)
-    assert built.config.name == "odd"
+    assert built.options.name == "odd"
 
 
 def test_names_that_a_config_cannot_hold_are_refused(folder: Path) -> None:

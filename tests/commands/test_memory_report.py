@@ -230,7 +230,7 @@ def test_F7_the_reasons_are_those_that_operators_declare() -> None:
 
 def test_F1_a_report_without_the_arena_binds_every_kernel() -> None:
     built = load(find_config("digits_lenet"))
-    outside = outside_bytes(built.config, plan_for(built, training=True, threads=1))
+    outside = outside_bytes(built.options, plan_for(built, training=True, threads=1))
     assert outside["total_bytes"] > 0
     assert outside["compiled_bytes"] > 0
 

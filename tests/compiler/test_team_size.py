@@ -21,7 +21,7 @@ def team(config: str, cores: int, *overrides: str, training: bool = True, isa: s
         built.model.inference,
         trained=frozenset(built.training.rules) if training else frozenset(),
         instruction_set=isa,
-        precision=built.config.precision,
+        precision=built.options.precision,
         largest=cores,
     )
 

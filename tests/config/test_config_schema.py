@@ -8,7 +8,7 @@ import pytest
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.interval import Interval
 from mxrun.config import Choice, SourceNode, load_config, parse
-from mxrun.config.schema import Settings
+from mxrun.config.run_config import RunConfig
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 GOOD = """\
@@ -332,7 +332,7 @@ def test_what_is_missing_is_described_by_its_form_and_an_example(
 
 def test_the_examples_of_the_sections_are_a_config(tmp_path: Path) -> None:
     sections = ("network", "data", "train")
-    examples = {name: Settings.model_fields[name].examples for name in sections}
+    examples = {name: RunConfig.model_fields[name].examples for name in sections}
     # JSON is YAML.
     text = json.dumps({name: found[0] for name, found in examples.items() if found})
     (tmp_path / "net.yaml").write_text(text)

@@ -12,7 +12,7 @@ from doc_pages import LANGUAGES, Reader, blocks_of, compare
 from pydantic import BaseModel
 
 from mxrun.commands.docs import DocsPage, pages
-from mxrun.config.schema import Settings
+from mxrun.config.run_config import RunConfig
 
 PAGES = {page.name: page for page in pages()}
 # Pages generated from the program have blocks that are read, not run.
@@ -48,7 +48,7 @@ def test_links_to_other_pages_exist(page: DocsPage) -> None:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_keys_in_the_text_exist(name: str) -> None:
     for key in re.findall(r"`((?:network|data|train|memory)\.[a-z_.]+)", PAGES[name].text):
-        section: type[BaseModel] | None = Settings
+        section: type[BaseModel] | None = RunConfig
         for word in key.rstrip(".").split("."):
             assert section is None or word in section.model_fields, key
             section = section and model_in(section.model_fields[word].annotation)

@@ -46,7 +46,7 @@ TRAIN = "  train: {dataset: synthetic, split: train, records: 20"
 
 def test_defaults(tmp_path):
     one = built(tmp_path, f"{TRAIN}}}\n  eval: {{dataset: synthetic, split: test}}\n")
-    data = one.config.data
+    data = one.options.data
     assert (data.workers, data.prefetch, data.last_batch) == (None, 2, None)
     assert 1 <= data.loader_threads <= 8
     for request in one.data.values():
@@ -64,11 +64,11 @@ def test_evaluation_inherits_what_is_not_random(tmp_path):
     (kept,) = one.data["eval"].pipeline.steps
     assert kept.transform == CenterCrop(size=8)
     assert str(kept.place).endswith("net.yaml:10:100")
-    assert evaluation_pipeline(one.config.data) == one.data["eval"].pipeline
+    assert evaluation_pipeline(one.options.data) == one.data["eval"].pipeline
     assert one.data["train"].prefetched
     # Without a section for evaluation, its transforms are known all the same.
     alone = built(tmp_path, section)
-    assert evaluation_pipeline(alone.config.data) == one.data["eval"].pipeline
+    assert evaluation_pipeline(alone.options.data) == one.data["eval"].pipeline
 
 
 def test_evaluation_may_have_its_own(tmp_path):

@@ -105,7 +105,7 @@ def test_shares_are_of_every_data_set(tmp_path: Path, split: str) -> None:
     rows = [part.fields["data"].records.reshape(-1, 64) for part in (train, rest)]
     whole = np.unique(np.concatenate(rows), axis=0, return_counts=True)
     assert whole[1].sum() == 1438
-    share = built.config.data.train.split.share
+    share = built.options.data.train.split.share
     assert abs(len(train) - share * 1438) <= (1 if "stratify" not in split else 10)
     if "stratify" in split:
         counts = [np.bincount(part.fields["label"].records) for part in (train, rest)]

@@ -75,7 +75,7 @@ def trained(config: str, folder: Path, *overrides: str) -> tuple[dict[str, Any],
 def test_a_config_says_what_it_is(name: str) -> None:
     first = header(name)[0]
     assert first.endswith(".")
-    assert load(find_config(name)).config.name == name
+    assert load(find_config(name)).options.name == name
 
 
 def test_the_commands_in_comments_are_right() -> None:

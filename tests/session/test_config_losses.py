@@ -242,5 +242,5 @@ def test_a_relative_path_is_relative_to_where_it_is_written(
     given = load("configs/net.yaml", ["data.train.path=files"])
     assert given.data["train"].options.path == str(tmp_path / "files")  # type: ignore[attr-defined]
     saved = tmp_path / "saved.yaml"
-    saved.write_text(load("configs/net.yaml").config.resolved())
-    assert load(saved).config.resolved() == load(path).config.resolved()
+    saved.write_text(load("configs/net.yaml").options.resolved())
+    assert load(saved).options.resolved() == load(path).options.resolved()

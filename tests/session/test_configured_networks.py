@@ -277,7 +277,7 @@ def test_L12_reverse_backward_from_a_config_gives_the_same_bits(name: str) -> No
     explicit, reverse = (
         prepare(built) for built in (bundled(name), bundled(name, "backward=reverse"))
     )
-    assert reverse.built.config.backward == "reverse"
+    assert reverse.built.options.backward == "reverse"
     first = pinned(explicit)
     left, right = trained(explicit, 4), trained(reverse, 4)
     assert same_bits(left, right)

@@ -69,7 +69,7 @@ def full_logits(model: TrainedModel, ids: list[int]) -> np.ndarray:
     """Return the logits [positions, tokens] of the network that reads all ids at once."""
     language = language_model(model.built)
     shapes = {name: array.shape for name, array in model.arrays.items()}
-    device = open_device(model.built.config, describe(model.built.config, 1))
+    device = open_device(model.built.options, describe(model.built.options, 1))
     request = CompileRequest(
         {"data": TensorSpec((1, len(ids)), "int32")},
         shapes=shapes,
@@ -101,7 +101,7 @@ def test_greedy_tokens_and_logits_are_those_of_the_full_network(
         is_new = position + 1 >= len(text.prompt_ids)
         if is_new and best[position, -1] - best[position, -2] > 1e-4:
             assert logits[position].argmax() == token
-    device = open_device(model.built.config, describe(model.built.config, 1))
+    device = open_device(model.built.options, describe(model.built.options, 1))
     symbol = uncarried(Symbol([language_model(model.built).logits]))
     steps, _ = position_by_position(symbol, np.array([ids], np.int32), device, model.arrays)
     np.testing.assert_allclose(steps[0], logits, atol=1e-4)

@@ -67,7 +67,7 @@ def test_a_list_beside_it_gives_the_number_of_axes_and_the_config_is_read_back(
     built = load(write(tmp_path, layers, "[3, 8, 8]"))
     assert parameters(built, "conv")["pad"] == (1, 1)
     saved = tmp_path / "saved.yaml"
-    saved.write_text(built.config.resolved())
+    saved.write_text(built.options.resolved())
     assert parameters(load(saved), "conv") == parameters(built, "conv")
 
 

@@ -188,19 +188,19 @@ def test_F8_a_users_operator_keeps_the_contract(config: Path, tmp_path: Path) ->
 def test_the_hash_is_that_of_the_file_that_was_run(config: Path) -> None:
     built = load(config)
     wanted = hashlib.sha256(plugin_of(config).read_bytes()).hexdigest()
-    assert plugin_hashes(built.config) == {"my_ops.py": wanted}
+    assert plugin_hashes(built.options) == {"my_ops.py": wanted}
 
 
 def test_where_a_plugin_lies_is_no_part_of_what_a_config_says(config: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     config.parent.rename(elsewhere)
-    moved = load(elsewhere / config.name).config
+    moved = load(elsewhere / config.name).options
     config.parent.mkdir()
     (config.parent / "ops").mkdir()
     plugin_of(config).write_text(SWISH)
     config.write_text(CONFIG)
-    assert moved.sha256() == load(config).config.sha256()
-    assert moved.plugins != load(config).config.plugins
+    assert moved.sha256() == load(config).options.sha256()
+    assert moved.plugins != load(config).options.plugins
 
 
 def line_of(text: str, words: str) -> int:

@@ -16,7 +16,7 @@ from training import run_training
 
 from mxrun.base.errors import UserError
 from mxrun.commands.infer import InferRequest, infer
-from mxrun.config.schema import Settings
+from mxrun.config.run_config import RunConfig
 from mxrun.config.section import paths_without_effect
 from mxrun.train.replay import NullObserver
 
@@ -132,7 +132,7 @@ WITHOUT_EFFECT = {
 }
 
 
-@pytest.mark.parametrize("key", [".".join(path) for path in paths_without_effect(Settings)])
+@pytest.mark.parametrize("key", [".".join(path) for path in paths_without_effect(RunConfig)])
 def test_a_key_that_changes_no_bit_may_change(key: str, project: Path) -> None:
     """The last checkpoint has the bytes of the run that was not changed, and so have all files that
     the key is not about; the folder has the config of now.

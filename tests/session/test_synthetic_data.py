@@ -154,10 +154,10 @@ def test_a_run_on_synthetic_data_is_the_one_that_its_saved_config_describes(
 ) -> None:
     built = with_synthetic_data(load(find_config(name)))
     saved = tmp_path / "config.yaml"
-    saved.write_text(built.config.resolved())
+    saved.write_text(built.options.resolved())
     again = load(saved)
-    assert again.config == built.config
-    assert again.config.sha256() == built.config.sha256()
+    assert again.options == built.options
+    assert again.options.sha256() == built.options.sha256()
     assert again.data == built.data
     assert with_synthetic_data(again) is again
 

@@ -139,12 +139,12 @@ def test_a_tokenizers_file_lies_beside_the_config_and_its_folder_does_not_count(
         (tmp_path / name).mkdir()
         config = tmp_path / name / "net.yaml"
         config.write_text(CONFIG.replace("order: stream", "tokens: tokenizer.json"))
-        found = load(config).config
+        found = load(config).options
         assert f"tokens: {tmp_path / name / 'tokenizer.json'}" in found.resolved()
         hashes.add((found.sha256(), found.inference_sha256()))
     assert len(hashes) == 1
     config.write_text(CONFIG.replace("order: stream", "tokens: other.json"))
-    assert load(config).config.sha256() not in {sha256 for sha256, _ in hashes}
+    assert load(config).options.sha256() not in {sha256 for sha256, _ in hashes}
 
 
 def test_killed_runs_on_a_stream_go_on_to_the_same_bytes(tmp_path: Path) -> None:

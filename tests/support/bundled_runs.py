@@ -45,7 +45,7 @@ def executor_of(built: ModelDefinition, **options: Any) -> Executor:
     executor = executor_for(compile_plan(built.model.symbol, request))
     for name, spec in built.model.parameters.items():
         value = initial_value(
-            built.training.initializers[name], name, spec.shape, built.config.seed
+            built.training.initializers[name], name, spec.shape, built.options.seed
         )
         executor.tensor(name).write(value)
     if SCHEDULE in executor.plan.specs:

@@ -40,5 +40,5 @@ def plant(config: Path, pick: Callable[[Sequence[str]], str]) -> Plan:
     """Store times for all selections of a training run, and return the resulting plan."""
     built = load(config)
     request = request_for(built, training=True)
-    device = open_device(built.config, request.device)
+    device = open_device(built.options, request.device)
     return compile_plan(built.model.symbol, replace(request, chooser=Planting(device, pick)))

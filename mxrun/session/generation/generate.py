@@ -119,7 +119,7 @@ class Generation:
         self.planned, self._executor = planned, executor
         self.length = length
         self.texts = [Continuation(text, tokens.encode(text)) for text in request.prompts]
-        self.seed = trained.built.config.seed if request.seed is None else request.seed
+        self.seed = trained.built.options.seed if request.seed is None else request.seed
         self._seconds, self._runs = 0.0, 0
 
     @property
@@ -147,7 +147,7 @@ class Generation:
         checkpoint, sampling = self.trained.checkpoint, self.request.sampling
         made = sum(len(text.ids) for text in self.texts)
         return {
-            "run": self.trained.built.config.name,
+            "run": self.trained.built.options.name,
             "checkpoint": str(checkpoint.folder),
             "step": checkpoint.manifest.progress.step,
             "averaged": self.trained.averaged,
@@ -192,7 +192,7 @@ class _Rows:
     def run(self) -> Iterator[Piece]:
         """Yield the pieces of all rows, position by position."""
         executor, planned = self._executor, self._generation.planned
-        operations = LoopOperations(engine_of(self._generation.trained.built.config.engine))
+        operations = LoopOperations(engine_of(self._generation.trained.built.options.engine))
         compute = operations.train(lambda _: executor.run(GENERATE), GENERATE)
         data = executor.tensor(planned.model.data).mirror()
         position = executor.tensor(PRESENT).mirror() if PRESENT in planned.plan.specs else None
@@ -269,7 +269,7 @@ def prepare_generation(
     networks that cannot generate, and for more positions than the network has.
     """
     built = trained.built
-    with preparing(built.config, notify):
+    with preparing(built.options, notify):
         model = language_model(built)
         tokens = Tokens(trained.vocabulary, model.tokens)
         longest = max(map(len, tokens.encode_all(request.prompts, request.places)))
