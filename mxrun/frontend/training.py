@@ -15,7 +15,7 @@ from mxrun.frontend.instantiate import instantiate
 from mxrun.frontend.model import Model
 from mxrun.graph.lower import lower
 from mxrun.graph.trainability import untrainable
-from mxrun.graph.update_rule import Clipping, UpdateRule
+from mxrun.graph.update_rule import Clipping, Multipliers, UpdateRule, update_rules
 from mxrun.operator.optimizer import BATCH_SIZE, OPTIMIZERS, Optimizer
 from mxrun.train.checkpoint_manager import Policy
 from mxrun.train.early_stopping import EarlyStopping, EvaluationMonitor
@@ -23,7 +23,6 @@ from mxrun.train.gradient_scale import GradientScale
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
 from mxrun.train.metric import METRICS, config_forms, default_metrics, supported_metrics
 from mxrun.train.metric_kind import MetricKind
-from mxrun.train.optimizer import Multipliers, update_rules
 from mxrun.train.schedule import SCHEDULES, Plateau, Schedule
 
 # Beginning of the names of evaluation's figures in other frameworks.

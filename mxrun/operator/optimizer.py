@@ -77,6 +77,13 @@ class Optimizer(Parameters):
         """
         return self.update, {name: bound_of(getattr(self, name)) for name in self.own_fields()}
 
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Names of a parameter's states, in the order of the update operator's arguments."""
+        kind = OPERATORS.get(self.operator()[0])
+        assert issubclass(kind, OptimizerProperty)
+        return kind.states
+
     @classmethod
     def own_fields(cls) -> list[str]:
         """Return the names of the fields that `Optimizer` does not have."""

@@ -66,7 +66,7 @@ def updates(
     for name, grad in gradients.items():
         weight = graph.sources[name]
         spec = graph.spec(weight)
-        prop = create(rules[name].operator, rules[name].parameters)
+        prop = rules[name].create()
         known = {"weight": weight, "grad": grad, **numbers}
         inputs = []
         for argument in prop.list_arguments():

@@ -8,14 +8,13 @@ from pydantic import ValidationError
 from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.params import check
-from mxrun.graph.update_rule import UpdateRule
+from mxrun.graph.update_rule import Multipliers, UpdateRule, update_rule, update_rules
 from mxrun.operator.optimizer import OPTIMIZERS, Optimizer
 from mxrun.operator.register import create
 from mxrun.ops.optimizers.adam import Adam
 from mxrun.ops.optimizers.adamw import AdamW
 from mxrun.ops.optimizers.lamb import Lamb
 from mxrun.ops.optimizers.sgd import Sgd
-from mxrun.train.optimizer import Multipliers, update_rule, update_rules
 
 library.load()
 EACH = Multipliers()

@@ -13,9 +13,9 @@ from operator_harness import all_implementations, forward
 from oracles.peer import MXNet, PyTorch
 from peer_scripts import run_in
 
+from mxrun.graph.update_rule import Multipliers, update_rule
 from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.register import Implementation, create
-from mxrun.train.optimizer import Multipliers, update_rule
 
 Array = npt.NDArray[Any]
 STEPS = 5

@@ -10,22 +10,17 @@ from typing import TypeAlias
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import check
+from mxrun.graph.update_rule import Multipliers, default_decay, update_rule
 from mxrun.imperative.arrays.creation import array, zeros
 from mxrun.imperative.arrays.ndarray import NDArray
 from mxrun.imperative.calls.invoke import invoke
-from mxrun.operator.optimizer import BATCH_SIZE, OPTIMIZERS, bound_of
-from mxrun.operator.optimizer import Optimizer as UpdateRule
-from mxrun.operator.optimizer_property import OptimizerProperty
-from mxrun.operator.register import OPERATORS, AnyProperty
-from mxrun.operator.register import create as create_property
+from mxrun.operator.optimizer import BATCH_SIZE, OPTIMIZERS, Optimizer
+from mxrun.operator.register import AnyProperty
 
 Index: TypeAlias = int | str
 States: TypeAlias = tuple[NDArray, ...]
 Scheduler: TypeAlias = Callable[[int], float]
 
-# Parameters with these suffixes have no weight decay, as in the training command. MXNet 1.9.1
-# decays names that end in _weight or _gamma only.
-_NOT_DECAYED = ("_bias", "_gamma", "_beta")
 # MXNet's names of parameters that have another name in configs.
 _FIELDS = {"learning_rate": "lr", "eps": "epsilon"}
 
@@ -44,7 +39,7 @@ class ImperativeOptimizer:
     def __init__(
         self,
         name: str,
-        rule: UpdateRule,
+        rule: Optimizer,
         lr_scheduler: Scheduler | None = None,
         param_idx2name: Mapping[int, str] | None = None,
         begin_num_update: int = 0,
@@ -85,7 +80,7 @@ class ImperativeOptimizer:
         Others are 1, or 0 for biases, gammas and betas by the names in `idx2name`.
         """
         defaults: dict[Index, float] = {
-            name: 0.0 for name in self.idx2name.values() if name.endswith(_NOT_DECAYED)
+            name: 0.0 for name in self.idx2name.values() if not default_decay(name)
         }
         self.wd_mult = {**defaults, **args_wd_mult}
 
@@ -95,18 +90,11 @@ class ImperativeOptimizer:
         name = self.idx2name.get(index) if isinstance(index, int) else None
         return 1.0 if name is None else factors.get(name, 1.0)
 
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """Names of a weight's states, in the order of the update operator."""
-        kind = OPERATORS.get(self.rule.operator()[0])
-        assert issubclass(kind, OptimizerProperty)
-        return kind.states
-
     # -- updates -------------------------------------------------------------------------------
 
     def create_state(self, index: Index, weight: NDArray) -> States:
         """Return the states of a weight, all zero, in the order of the update operator."""
-        return tuple(zeros(weight.shape, weight.context, weight.dtype) for _ in self.state_names)
+        return tuple(zeros(weight.shape, weight.context, weight.dtype) for _ in self.rule.states)
 
     def update(self, index: Index, weight: NDArray, grad: NDArray, state: States) -> None:
         """Change a weight and its states in place by the gradient."""
@@ -125,15 +113,8 @@ class ImperativeOptimizer:
         key = rate, decay, self.rescale_grad
         found = self._properties.get(key)
         if found is None:
-            operator, parameters = self.rule.operator()
-            common = {
-                **self.rule.rates(rate),
-                "wd": self.rule.wd * decay,
-                "rescale_grad": self.rescale_grad,
-                "clip_gradient": bound_of(self.rule.clip_gradient),
-                "scheduled": True,
-            }
-            found = self._properties[key] = create_property(operator, {**common, **parameters})
+            rule = update_rule(self.rule, str(index), Multipliers(rate, decay), self.rescale_grad)
+            found = self._properties[key] = rule.create()
         return found
 
     def _schedule(self, context: Context, numbers: tuple[float, ...]) -> NDArray:

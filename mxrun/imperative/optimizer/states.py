@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy.typing as npt
 from pydantic import Field
 
-from mxrun.base.array_file import METADATA, file_parts
+from mxrun.base.array_file import UnreadableArrays, file_parts, parse_arrays, parse_metadata
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters, check
@@ -24,7 +24,6 @@ from mxrun.imperative.optimizer.optimizer import ImperativeOptimizer, Index, Sta
 
 _FORMAT: Literal["mxrun optimizer states 1"] = "mxrun optimizer states 1"
 _CONTENT = "optimizer"
-_LENGTH_BYTES = 8
 
 Count = Annotated[int, Field(ge=0)]
 Factors: TypeAlias = tuple[tuple[Index, float], ...]
@@ -63,7 +62,7 @@ def written_states(
     arrays = {
         f"{json.dumps(index)}:{name}": state.asnumpy()
         for index, each in states.items()
-        for name, state in zip(optimizer.state_names, each, strict=True)
+        for name, state in zip(optimizer.rule.states, each, strict=True)
     }
     description = Description(
         format=_FORMAT,
@@ -110,12 +109,12 @@ def read_states(
     for name, value in arrays.items():
         index, state = _named(name, source)
         found.setdefault(index, {})[state] = array(value)
-    expected_names = set(optimizer.state_names)
+    expected_names = set(optimizer.rule.states)
     for index, each in found.items():
         if set(each) != expected_names:
-            expected, got = ", ".join(optimizer.state_names), ", ".join(each)
+            expected, got = ", ".join(optimizer.rule.states), ", ".join(each)
             raise _unusable(source, f"the states of {index!r}", expected, got)
-    names = optimizer.state_names
+    names = optimizer.rule.states
     return optimizer, {key: tuple(each[name] for name in names) for key, each in found.items()}
 
 
@@ -137,19 +136,12 @@ def _restored(description: Description, present: ImperativeOptimizer) -> Imperat
 
 
 def _parsed(content: bytes, source: str) -> tuple[dict[str, npt.NDArray[Any]], Description]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     try:
-        # It checks the header.
-        arrays = load(content)
-    # It looks up types in NumPy, which does not have all of them.
-    except (SafetensorError, ValueError, TypeError, AttributeError, KeyError) as error:
-        raise _unusable(source, f"not a safetensors file: {error}") from error
-    end = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")
-    metadata = json.loads(content[_LENGTH_BYTES:end]).get(METADATA, {})
+        arrays = parse_arrays(content)
+    except UnreadableArrays as error:
+        raise _unusable(source, error.problem, error.expected, error.got) from error
     try:
-        values = json.loads(metadata.get(_CONTENT, "null"))
+        values = json.loads(parse_metadata(content).get(_CONTENT, "null"))
     except (ValueError, RecursionError) as error:
         raise _unusable(source, "its metadata is not JSON") from error
     if not isinstance(values, dict):
