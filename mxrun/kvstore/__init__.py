@@ -1,17 +1,18 @@
-"""Key-value stores that add up the gradients of several devices (`mxrun.kv`)."""
+"""Exchange of gradients between devices: for the training loop, and for programs (`mxrun.kv`)."""
 
 from __future__ import annotations
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.registry import Registry
-from mxrun.kvstore.base import KVStore
-from mxrun.kvstore.local import DeviceKVStore, LocalKVStore
+from mxrun.kvstore.exchange import GradientExchange, borrowed_array
+from mxrun.kvstore.local import DeviceExchange, LocalExchange
+from mxrun.kvstore.store import KVStore
 
-__all__ = ["STORES", "KVStore", "create"]
+__all__ = ["EXCHANGES", "GradientExchange", "KVStore", "borrowed_array", "create"]
 
-STORES: Registry[type[KVStore]] = Registry("kvstore")
-STORES.add("local", LocalKVStore)
-STORES.add("device", DeviceKVStore)
+EXCHANGES: Registry[type[GradientExchange]] = Registry("kvstore")
+EXCHANGES.add("local", LocalExchange)
+EXCHANGES.add("device", DeviceExchange)
 
 
 def create(name: str = "local") -> KVStore:
@@ -25,6 +26,6 @@ def create(name: str = "local") -> KVStore:
     kind = name.lower()
     if kind.startswith("dist"):
         problem = f"there is no store {name!r}: mxrun runs in one process"
-        hint = f"there are {', '.join(STORES)}"
+        hint = f"there are {', '.join(EXCHANGES)}"
         raise UserError(Diagnostic(problem, hint=hint))
-    return STORES.get(kind)()
+    return KVStore(EXCHANGES.get(kind)())

@@ -1,4 +1,4 @@
-"""Key-value stores within one process.
+"""Exchanges within one process.
 
 `local` keeps and reduces every value on the context of its initial value, `device` on the contexts
 that push. The results have the same bits: gradients are added in the order in which the devices are
@@ -11,13 +11,14 @@ from collections.abc import Sequence
 
 from mxrun.base.context import Context
 from mxrun.imperative.arrays.ndarray import NDArray
-from mxrun.kvstore.base import KVStore
+from mxrun.kvstore.exchange import GradientExchange
 from mxrun.kvstore.keys import Key
-from mxrun.kvstore.reduction import new_array, push_copy, push_sum
+from mxrun.kvstore.reduction import new_array, push_copy, push_sum, sum_everywhere
+from mxrun.runtime.engine.interface import EngineOperator
 
 
-class LocalKVStore(KVStore):
-    """Store that keeps and reduces every value where its initial value was."""
+class LocalExchange(GradientExchange):
+    """Exchange that keeps and reduces every value where its initial value was."""
 
     @property
     def type(self) -> str:
@@ -30,15 +31,25 @@ class LocalKVStore(KVStore):
         return 0
 
     @property
-    def num_workers(self) -> int:
+    def size(self) -> int:
         """1."""
         return 1
 
     def barrier(self) -> None:
-        """Return at once: there is no other worker."""
+        """Return at once: there is no other process."""
 
-    def _store(self, key: Key, value: NDArray) -> None:
-        self._values[key] = _copied(value, value.context, f"kvstore init {key}")
+    def init(self, key: Key, value: NDArray) -> None:
+        """Store a copy on the value's context."""
+        self.stored[key] = _copied(value, value.context, f"kvstore init {key}")
+
+    def pull(self, key: Key, target: NDArray, priority: int) -> None:
+        """Push a copy."""
+        push_copy(self.stored[key], target, f"kvstore pull {key}", priority)
+
+    def pushpull(self, key: Key, arrays: Sequence[NDArray], priority: int) -> EngineOperator:
+        """Return the operation that sums on the context of one of the arrays."""
+        home = self._choose(arrays)
+        return sum_everywhere(arrays, home, f"push and pull {key}", priority)
 
     def _reduce(self, key: Key, arrays: Sequence[NDArray], priority: int) -> NDArray:
         home = self._home(key, arrays)
@@ -50,18 +61,19 @@ class LocalKVStore(KVStore):
 
     def _replace(self, key: Key, arrays: Sequence[NDArray], priority: int) -> None:
         self._home(key, arrays)
-        push_sum(arrays, self._values[key], f"kvstore push {key}", priority)
-
-    def _copy(self, key: Key, target: NDArray, priority: int) -> None:
-        push_copy(self._values[key], target, f"kvstore pull {key}", priority)
+        push_sum(arrays, self.stored[key], f"kvstore push {key}", priority)
 
     def _home(self, key: Key, arrays: Sequence[NDArray]) -> Context:
         """Return the context of a key's stored array; `arrays` are pushed to it."""
-        return self._values[key].context
+        return self.stored[key].context
+
+    def _choose(self, arrays: Sequence[NDArray]) -> NDArray:
+        """Return the array on whose context arrays without a stored one are summed."""
+        return arrays[0]
 
 
-class DeviceKVStore(LocalKVStore):
-    """Store that keeps and reduces values on the devices that push them.
+class DeviceExchange(LocalExchange):
+    """Exchange that keeps and reduces values on the devices that push them.
 
     A key belongs to one of the contexts of its first push, that with the fewest bytes so far.
     """
@@ -79,12 +91,16 @@ class DeviceKVStore(LocalKVStore):
     def _home(self, key: Key, arrays: Sequence[NDArray]) -> Context:
         if key not in self._placed:
             self._placed.add(key)
-            stored = self._values[key]
-            home = min((each.context for each in arrays), key=lambda it: self._bytes.get(it, 0))
-            self._bytes[home] = self._bytes.get(home, 0) + stored.nbytes
+            stored, home = self.stored[key], self._choose(arrays).context
             if stored.context != home:
-                self._values[key] = _copied(stored, home, f"kvstore move {key}")
-        return self._values[key].context
+                self.stored[key] = _copied(stored, home, f"kvstore move {key}")
+        return self.stored[key].context
+
+    def _choose(self, arrays: Sequence[NDArray]) -> NDArray:
+        chosen = min(arrays, key=lambda each: self._bytes.get(each.context, 0))
+        home = chosen.context
+        self._bytes[home] = self._bytes.get(home, 0) + chosen.nbytes
+        return chosen
 
 
 def _copied(source: NDArray, context: Context, name: str) -> NDArray:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 from mxrun.base.context import Context
+from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
 from mxrun.device.registry import device_kind
 from mxrun.imperative.arrays.creation import empty
@@ -35,6 +36,36 @@ def push_sum(terms: Sequence[NDArray], total: NDArray, name: str, priority: int)
         summation().run(handles)
 
     _push(run, near, total, name, priority)
+
+
+def sum_everywhere(
+    arrays: Sequence[NDArray], home: NDArray, name: str, priority: int
+) -> EngineOperator:
+    """Return the operation that stores the sum of arrays, in order, in each of them.
+
+    It sums on the context of `home`, one of the arrays, and copies from there. Raises InternalError
+    for arrays in memories of which one program cannot use all.
+    """
+    if not all(_shares_memory(each, home) for each in arrays):
+        raise InternalError(f"arrays on {home.context} and elsewhere cannot be summed in place")
+    total, handles = home.handle, [*(each.handle for each in arrays), home.handle]
+    copies = [[total, each.handle] for each in arrays if each is not home]
+    add = _summation(home.context, home.spec, len(arrays))
+    copy = _summation(home.context, home.spec, 1)
+
+    def run(_: RunContext) -> None:
+        add.run(handles)
+        for pair in copies:
+            copy.run(pair)
+
+    return EngineOperator(
+        run,
+        updates=[each.chunk.variable for each in arrays],
+        name=name,
+        context=home.context,
+        pool=Pool.COMMUNICATION,
+        priority=priority,
+    )
 
 
 def push_copy(source: NDArray, target: NDArray, name: str, priority: int) -> None:

@@ -94,8 +94,7 @@ def _context_group(built: ModelDefinition, plan: Plan) -> ContextGroup:
     for context in contexts:
         device = open_device(built.options, replace(plan.device, index=context.index))
         executors.append(Executor(replace(plan, device=device.description), device, pieces))
-    reduces_on_device = built.options.kvstore == "device"
-    return ContextGroup(executors, contexts, buckets, reduces_on_device)
+    return ContextGroup(executors, contexts, buckets, built.options.kvstore)
 
 
 def _check_fits(plan: Plan, contexts: int) -> None:

@@ -8,13 +8,15 @@ from functools import partial
 from typing import Protocol
 
 from mxrun.base.context import Context
+from mxrun.base.tensor import TensorSpec
 from mxrun.executor.executor import Executor
 from mxrun.executor.gradient_buckets import GradientBucket, cuts
 from mxrun.executor.sequence import ProgramSequence
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
 from mxrun.io.loading.iterator import DataIterator
+from mxrun.operator.launch import Handle
 from mxrun.runtime.engine.failure import Failure, JobError
-from mxrun.runtime.engine.interface import HOST, Engine, EngineOperator, Function, Pool, Variable
+from mxrun.runtime.engine.interface import Engine, EngineOperator, Function, Variable
 from mxrun.train.operations import LoopOperations
 from mxrun.train.replica import Replica
 
@@ -126,14 +128,13 @@ class SingleContext:
 class ContextGroup:
     """Executors of one plan, each on a context of its own, that compute parts of a batch.
 
-    buckets: of the gradients in every arena. reduces_on_device: whether gradients are summed on the
-    workers of the contexts, in turn, and not on one of the host.
+    buckets: of the gradients in every arena. kvstore: kind of exchange that sums them.
     """
 
     executors: Sequence[Executor]
     contexts: Sequence[Context]
     buckets: Sequence[GradientBucket]
-    reduces_on_device: bool = False
+    kvstore: str = "local"
 
 
 class DataParallel:
@@ -154,16 +155,10 @@ class DataParallel:
         self._engine, self._group = engine, group
         contexts = group.contexts
         # By context: what the host writes before a program runs; the arena without that and without
-        # the gradients; the gradients of each bucket.
+        # the gradients.
         self._batches = [engine.new_variable(f"batch of {context}") for context in contexts]
         self._arenas = [engine.new_variable(f"arena of {context}") for context in contexts]
-        self._gradients = [
-            [
-                engine.new_variable(f"bucket {each} of {context}")
-                for each in range(len(group.buckets))
-            ]
-            for context in contexts
-        ]
+        self._gradients, exchanges = self._exchanges()
         self._read = engine.new_variable("position in the data")
         self._measured = engine.new_variable("measured")
         self.saved: Sequence[Variable] = (self._arenas[0], self._measured)
@@ -185,7 +180,6 @@ class DataParallel:
             self._measure(number, replica.measure_evaluation, EVALUATE)
             for number, replica in enumerate(replicas)
         ]
-        exchanges = [self._exchange(number) for number in range(len(group.buckets))]
         scales = [self._scale(number, replica) for number, replica in enumerate(replicas)]
         self._before_update = (exchanges, scales)
 
@@ -310,20 +304,30 @@ class DataParallel:
             context=self._group.contexts[number],
         )
 
-    def _exchange(self, number: int) -> EngineOperator:
-        """Return the operator that sums bucket `number` over all contexts."""
+    def _exchanges(self) -> tuple[list[list[Variable]], list[EngineOperator]]:
+        """Return the variables of each bucket by context, and the operators that sum each bucket
+        over all contexts.
+        """
         # Imported on demand: a run on one context needs nothing of the stores.
-        from mxrun.train.gradient_exchange import exchange_of
+        from mxrun.kvstore import EXCHANGES, borrowed_array
 
-        group = self._group
-        exchange = exchange_of(group.buckets[number], group.executors)
-        on_device = group.reduces_on_device
-        return self._engine.new_operator(
-            lambda _: exchange(),
-            updates=[gradients[number] for gradients in self._gradients],
-            name=f"push and pull bucket {number + 1}",
-            context=group.contexts[number % len(group.contexts)] if on_device else HOST,
-            pool=Pool.COMPUTE if on_device else Pool.COMMUNICATION,
+        group, exchange = self._group, EXCHANGES.get(self._group.kvstore)()
+        variables: list[list[Variable]] = [[] for _ in group.contexts]
+        operators = []
+        for number, bucket in enumerate(group.buckets, 1):
+            arrays = [
+                borrowed_array(
+                    self._engine,
+                    context,
+                    executor.device,
+                    Handle(executor.memory, bucket.begin),
+                    TensorSpec((bucket.elements,)),
+                    f"bucket {number - 1} of {context}",
+                )
+                for context, executor in zip(group.contexts, group.executors, strict=True)
+            ]
+            for own, array in zip(variables, arrays, strict=True):
+                own.append(array.chunk.variable)
             # The parameters of the last bucket are the first that the next step reads.
-            priority=number + 1,
-        )
+            operators.append(exchange.pushpull(f"bucket {number}", arrays, number))
+        return variables, operators

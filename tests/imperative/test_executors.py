@@ -207,10 +207,10 @@ def test_bind_refuses_gradients_that_share_memory() -> None:
 
 def test_simple_bind_plans_one_arena_and_names_unknown_shapes() -> None:
     executor = lenet()
-    arena = executor.arg_dict["data"].chunk.arena
+    arena = executor.arg_dict["data"].chunk.lender
     assert arena.nbytes == executor.planned_bytes
     everything = [*executor.arg_arrays, *executor.grad_arrays, *executor.outputs]
-    inside = [a for a in everything if getattr(a.chunk, "arena", None) is arena]
+    inside = [a for a in everything if getattr(a.chunk, "lender", None) is arena]
     # Only the gradient of the labels, which is zero, lies elsewhere.
     assert len(inside) == len(everything) - 1
     with pytest.raises(UserError, match="shapes are not known: x, fc_weight"):
@@ -238,7 +238,7 @@ def test_an_executor_is_freed_with_its_last_reference() -> None:
     executor.forward(is_train=True)
     executor.backward()
     nd.waitall()
-    arena = weakref.ref(executor.arg_dict["data"].chunk.arena)
+    arena = weakref.ref(executor.arg_dict["data"].chunk.lender)
     gc.disable()
     try:
         del executor

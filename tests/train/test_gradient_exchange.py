@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from executors import cpu
 from networks import VECTORS, dense, plan_of, softmax
 
+from mxrun.base.context import Context
+from mxrun.base.tensor import TensorSpec
 from mxrun.device.cpu.device import CpuDevice
 from mxrun.executor.executor import Executor
 from mxrun.executor.gradient_buckets import GradientBucket, gradient_buckets
 from mxrun.graph.phases import TRAIN, UPDATE
 from mxrun.graph.symbol import fresh_names, variable
-from mxrun.train.gradient_exchange import exchange_of
+from mxrun.kvstore import EXCHANGES, borrowed_array
+from mxrun.operator.launch import Handle
+from mxrun.runtime.engine.default import new_engine
 
 
 def executors(count: int) -> tuple[list[Executor], tuple[GradientBucket, ...]]:
@@ -22,7 +27,8 @@ def executors(count: int) -> tuple[list[Executor], tuple[GradientBucket, ...]]:
     return made, gradient_buckets(plan, TRAIN, nbytes=1)
 
 
-def test_K3_gradients_are_added_from_left_to_right() -> None:
+@pytest.mark.parametrize(("kind", "home"), [("local", 0), ("device", 0), ("device", 2)])
+def test_K3_gradients_are_added_from_left_to_right(kind: str, home: int) -> None:
     """The values are such that any other order gives other sums."""
     contexts, buckets = executors(4)
     assert len(buckets) > 1
@@ -36,7 +42,22 @@ def test_K3_gradients_are_added_from_left_to_right() -> None:
     others = {each: contexts[0].tensor(each).read() for each in buckets[1].names}
     for executor, value in zip(contexts, values, strict=True):
         executor.tensor(name).write(value)
-    exchange_of(buckets[0], contexts)()
+    engine, exchange = new_engine("naive"), EXCHANGES.get(kind)()
+    arrays = [
+        borrowed_array(
+            engine,
+            Context("cpu", number),
+            executor.device,
+            Handle(executor.memory, buckets[0].begin),
+            TensorSpec((buckets[0].elements,)),
+            "gradients",
+        )
+        for number, executor in enumerate(contexts)
+    ]
+    # The operations before it, which are not pushed, decide on which context a sum is computed.
+    *_, operation = [exchange.pushpull(f"bucket {each}", arrays, 0) for each in range(home + 1)]
+    assert operation.context == Context("cpu", home)
+    engine.push(operation)
     expected = ((values[0] + values[1]) + values[2]) + values[3]
     assert not np.array_equal(expected, (values[0] + values[1]) + (values[2] + values[3]))
     for executor in contexts:

@@ -13,7 +13,7 @@ from mxrun.operator.launch import Handle
 from mxrun.runtime.engine.default import engine
 from mxrun.runtime.engine.interface import Engine, Variable
 from mxrun.runtime.engine.interrupts import uninterrupted
-from mxrun.runtime.storage import StorageBlock, StoragePool
+from mxrun.runtime.storage import SizeClass, StorageBlock, StoragePool
 
 
 class Chunk(Variable):
@@ -72,6 +72,38 @@ class Chunk(Variable):
             # A program that calls operators faster than they run is slowed down, not refused.
             self.engine.drain()
         return _new_chunk(self.context, self.device, self.pool, self.engine, nbytes, layout)
+
+
+class BorrowedChunk(Chunk):
+    """Memory that something else owns, with a variable of its own.
+
+    lender: what must not be freed before the chunk; None if that is the memory itself.
+    """
+
+    __slots__ = ("lender",)
+
+    def __init__(
+        self,
+        context: Context,
+        device: Device,
+        pool: StoragePool,
+        owner: Engine,
+        place: Handle,
+        nbytes: int,
+        lender: object,
+    ) -> None:
+        self.lender = lender
+        block = StorageBlock(place.memory, place.offset, SizeClass(nbytes))
+        super().__init__(context, device, pool, owner, block)
+
+    def __del__(self) -> None:
+        """Do nothing: the memory is the owner's."""
+
+    @classmethod
+    def part(cls, arena: Chunk, begin: int, nbytes: int) -> BorrowedChunk:
+        """Return a part of another chunk, which it holds."""
+        place = arena.handle + begin
+        return cls(arena.context, arena.device, arena.pool, arena.engine, place, nbytes, arena)
 
 
 @cache

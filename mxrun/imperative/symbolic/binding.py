@@ -10,7 +10,7 @@ from mxrun.base.tensor import Shape
 from mxrun.compiler.plan_cache import bound_plan
 from mxrun.graph.symbol import Symbol
 from mxrun.imperative.arrays import array as array_module
-from mxrun.imperative.arrays.chunk import allocate
+from mxrun.imperative.arrays.chunk import BorrowedChunk, allocate
 from mxrun.imperative.arrays.creation import zeros
 from mxrun.imperative.symbolic.arguments import (
     GradientRequests,
@@ -18,7 +18,7 @@ from mxrun.imperative.symbolic.arguments import (
     gradient_requests,
 )
 from mxrun.imperative.symbolic.executor import Executor
-from mxrun.imperative.symbolic.memory import ArenaChunk, Region
+from mxrun.imperative.symbolic.memory import Region
 from mxrun.imperative.symbolic.specs import (
     bound_request,
     further_tensors,
@@ -52,7 +52,7 @@ def executor_of_shapes(
     arena.device.fill(arena.handle.memory, arena.handle.offset, arena.handle.offset + nbytes, 0)
     arrays = {
         block.name: array_module.make(
-            ArenaChunk(arena, block.offset, plan.specs[block.name].nbytes),
+            BorrowedChunk.part(arena, block.offset, plan.specs[block.name].nbytes),
             plan.specs[block.name].shape,
             plan.specs[block.name].dtype,
         )
@@ -64,7 +64,7 @@ def executor_of_shapes(
     gradients = {name: arrays[pinned] for name, pinned in bound.gradients.items()}
     for name in bound.zero:
         gradients[name] = zeros(specs[name].shape, context, specs[name].dtype)
-    reusable = ArenaChunk(arena, plan.pinned_bytes, max(nbytes - plan.pinned_bytes, 1))
+    reusable = BorrowedChunk.part(arena, plan.pinned_bytes, max(nbytes - plan.pinned_bytes, 1))
     return Executor(
         request,
         bound,

@@ -1,4 +1,4 @@
-"""Interface of key-value stores, after MXNet's KVStore.
+"""Key-value stores of programs, after MXNet's KVStore.
 
 A store holds one value for each key. Data-parallel training pushes the gradients of all devices to
 a parameter's key, where they are summed, and pulls the new value to every device:
@@ -15,58 +15,51 @@ engine and return at once; whoever reads an array waits for it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TypeAlias
 
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import write_bytes
 from mxrun.imperative.arrays.ndarray import NDArray
-from mxrun.imperative.optimizer import ImperativeOptimizer, Updater, get_updater
+from mxrun.imperative.optimizer import ImperativeOptimizer, Updater
+from mxrun.kvstore.exchange import GradientExchange, UpdaterFunction
 from mxrun.kvstore.keys import Key, KeyedArrays, Keys, Values, keyed_arrays
-
-UpdaterFunction: TypeAlias = Callable[[Key, NDArray, NDArray], object]
 
 OPTIMIZER = "optimizer"
 """Capability of stores on which an optimizer can run."""
 
 
-class KVStore(ABC):
-    """Base of key-value stores: the calls' arguments, the keys' declarations, the updater.
-
-    A kind of store defines what happens to a value: `_store`, `_reduce`, `_replace` and `_copy`.
-    _values: the stored array of each key.
+class KVStore:
+    """Face of an exchange: the calls' arguments, the keys' declarations, the optimizer's files.
 
     Keys are integers, or strings; one store has keys of one type. Values are an array, a list of
     arrays (one of each device), or for a list of keys a list of these.
     """
 
-    def __init__(self) -> None:
-        self._updater: UpdaterFunction | None = None
-        self._values: dict[Key, NDArray] = {}
+    def __init__(self, exchange: GradientExchange) -> None:
+        self._exchange = exchange
 
     # -- facts ---------------------------------------------------------------------------------
 
     @property
-    @abstractmethod
     def type(self) -> str:
         """Name by which `create` makes the store."""
+        return self._exchange.type
 
     @property
-    @abstractmethod
     def rank(self) -> int:
         """Number of this process among the workers, from 0."""
+        return self._exchange.rank
 
     @property
-    @abstractmethod
     def num_workers(self) -> int:
         """Number of processes that push to the store."""
+        return self._exchange.size
 
-    @abstractmethod
     def barrier(self) -> None:
         """Wait until every worker has called this."""
+        self._exchange.barrier()
 
     def is_capable(self, capability: str) -> bool:
         """Return whether the store has a capability; the only known one is `optimizer`.
@@ -76,27 +69,6 @@ class KVStore(ABC):
         if capability.lower() != OPTIMIZER:
             raise UserError(Diagnostic(f"unknown capability {capability!r}", None, OPTIMIZER))
         return True
-
-    # -- what a kind of store does -------------------------------------------------------------
-
-    @abstractmethod
-    def _store(self, key: Key, value: NDArray) -> None:
-        """Set a key's stored array to a copy of its initial value."""
-
-    @abstractmethod
-    def _reduce(self, key: Key, arrays: Sequence[NDArray], priority: int) -> NDArray:
-        """Return the sum of a key's arrays of all devices and workers, beside its stored array.
-
-        The result may be the only array itself.
-        """
-
-    @abstractmethod
-    def _replace(self, key: Key, arrays: Sequence[NDArray], priority: int) -> None:
-        """Replace a key's stored value by the sum of the arrays of all devices and workers."""
-
-    @abstractmethod
-    def _copy(self, key: Key, target: NDArray, priority: int) -> None:
-        """Copy a key's stored value to an array on any device."""
 
     # -- values --------------------------------------------------------------------------------
 
@@ -108,11 +80,11 @@ class KVStore(ABC):
         declared = keyed_arrays(key, value, "value")
         for each in declared:
             self._require_type(each.key)
-            if each.key in self._values or len(each.arrays) > 1:
+            if each.key in self._exchange.stored or len(each.arrays) > 1:
                 hint = "every key is initialised once, by init or by broadcast"
                 raise UserError(Diagnostic(f"duplicate init of the key {each.key!r}", hint=hint))
         for each in declared:
-            self._store(each.key, each.arrays[0])
+            self._exchange.init(each.key, each.arrays[0])
 
     def push(self, key: Keys, value: Values, priority: int = 0) -> None:
         """Push values to keys: their sum replaces the stored value or is given to the updater.
@@ -122,11 +94,7 @@ class KVStore(ABC):
         whatever the updater raises.
         """
         for each in self._checked(key, value, "value"):
-            if self._updater is None:
-                self._replace(each.key, each.arrays, priority)
-            else:
-                total = self._reduce(each.key, each.arrays, priority)
-                self._updater(each.key, total, self._values[each.key])
+            self._exchange.push(each.key, each.arrays, priority)
 
     def pull(
         self,
@@ -142,7 +110,7 @@ class KVStore(ABC):
         """
         for each in self._checked(key, _given(out), "out"):
             for target in each.arrays:
-                self._copy(each.key, target, priority)
+                self._exchange.pull(each.key, target, priority)
 
     def pushpull(
         self, key: Keys, value: Values, out: Values | None = None, priority: int = 0
@@ -187,11 +155,11 @@ class KVStore(ABC):
         It is called by `push`, in the calling thread; operations on the arrays are asynchronous as
         everywhere.
         """
-        self._updater = updater
+        self._exchange.updater = updater
 
     def set_optimizer(self, optimizer: ImperativeOptimizer) -> None:
         """Update the stored values by an optimizer: pushed values are gradients, stored weights."""
-        self.set_updater(get_updater(optimizer))
+        self._exchange.set_optimizer(optimizer)
 
     def save_optimizer_states(
         self, fname: str | PathLike[str], dump_optimizer: bool = False
@@ -218,10 +186,11 @@ class KVStore(ABC):
         updater.set_states(content, str(path))
 
     def _optimizer_updater(self, what: str) -> Updater:
-        if not isinstance(self._updater, Updater):
+        updater = self._exchange.updater
+        if not isinstance(updater, Updater):
             hint = "call set_optimizer first"
             raise UserError(Diagnostic(f"there are no optimizer states to {what}", hint=hint))
-        return self._updater
+        return updater
 
     # -- checks --------------------------------------------------------------------------------
 
@@ -230,7 +199,7 @@ class KVStore(ABC):
         found = keyed_arrays(key, value, argument)
         for each in found:
             self._require_type(each.key)
-            stored = self._values.get(each.key)
+            stored = self._exchange.stored.get(each.key)
             if stored is None:
                 problem = f"the key {each.key!r} has not been initialised"
                 raise UserError(Diagnostic(problem, hint=f"call init({each.key!r}, value) first"))
@@ -246,7 +215,7 @@ class KVStore(ABC):
         return found
 
     def _require_type(self, key: Key) -> None:
-        first = next(iter(self._values), key)
+        first = next(iter(self._exchange.stored), key)
         if type(first) is not type(key):
             raise UserError(
                 Diagnostic(
