@@ -7,8 +7,7 @@ the backward pass with the requested gradients as its results; nothing is update
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -26,7 +25,6 @@ from mxrun.graph.symbol import Symbol
 from mxrun.graph.trainability import reached
 from mxrun.graph.update_rule import accumulated
 from mxrun.operator.kernel import OpReqType
-from mxrun.operator.launch import Handle
 from mxrun.operator.register import create
 from mxrun.passes.batch_norm_state import batch_norm_state
 from mxrun.passes.carried_states import carried_states
@@ -72,23 +70,6 @@ class BoundPlan:
     gradients: Mapping[str, str]
     zero: tuple[str, ...]
 
-    def place(self, handles: Mapping[str, Handle], reusable: Handle) -> Callable[[int], Handle]:
-        """Return the function that gives the handle of an offset in the plan.
-
-        handles: of the pinned tensors by name. reusable: of the beginning of the reusable region.
-        """
-        blocks = [block for block in self.plan.pinned if block.nbytes]
-        starts = [block.offset for block in blocks]
-        end = self.plan.pinned_bytes
-
-        def handle(offset: int) -> Handle:
-            if offset >= end or not blocks:
-                return reusable + (offset - end)
-            block = blocks[bisect_right(starts, offset) - 1]
-            return handles[block.name] + (offset - block.offset)
-
-        return handle
-
     @cached_property
     def repeats_backward(self) -> bool:
         """Whether the backward pass overwrites nothing that it reads from the forward pass.
@@ -96,8 +77,7 @@ class BoundPlan:
         It can then be repeated. Where tensors are parts of others it counts as if it did.
         """
         phase = self.plan.phases[TRAIN]
-        by_name = {step.name: step for step in phase.steps}
-        steps = [by_name[name] for name in self.split()[1]]
+        _, steps = self.passes
         made = {value for step in steps for value in step.writes}
         # Sources are variables, which backward does not change, and running sums, which it shall.
         read = {value for step in steps for value in step.reads} - made
@@ -114,18 +94,17 @@ class BoundPlan:
 
         return not phase.parts and not _overlap(ranges(read), [*ranges(made), *workspaces])
 
-    def split(self) -> tuple[list[str], list[str]]:
-        """Return the names of the steps of TRAIN's forward and of its backward pass, in order."""
+    @cached_property
+    def passes(self) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+        """Steps of TRAIN's forward and of its backward pass, in order."""
         graph = self.plan.phases[TRAIN].graph
         states = {
             value for value in graph.sources.values() if graph.values[value].memory_class in STATES
         }
         entering = {graph.sources[name] for name in self.head_gradients.values()}
-        forward = [step.name for step in forward_steps(graph.steps, states, entering)]
-        others = dict.fromkeys(step.name for step in graph.steps)
-        for name in forward:
-            del others[name]
-        return forward, [*others]
+        forward = forward_steps(graph.steps, states, entering)
+        names = {step.name for step in forward}
+        return forward, tuple(step for step in graph.steps if step.name not in names)
 
 
 def _overlap(some: list[Range], others: list[Range]) -> bool:

@@ -1,14 +1,14 @@
 """Plans whose sources and results are memories outside of the plan: of imperative operators.
 
-A plan places its sources in its pinned region, one block each. Results get a block there too, as
-new versions of sources with undefined content. What is left, the reusable region, is temporary
-space. A program of such a plan is bound to other memories in every run.
+A plan of one phase, TRAIN, places its sources in its pinned region, one block each. Results get a
+block there too, as new versions of sources with undefined content. What is left, the reusable
+region, is temporary space. A program of such a plan takes the memories in the order of the blocks,
+then the temporary space, if there is any; it is bound to others in every run.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from mxrun.base import flags
@@ -28,7 +28,6 @@ from mxrun.graph.graph import (
     writes,
 )
 from mxrun.graph.phases import TRAIN
-from mxrun.operator.launch import Handle
 from mxrun.operator.register import create
 from mxrun.passes.batch_norm_state import batch_norm_state
 from mxrun.passes.carried_states import carried_states
@@ -38,12 +37,12 @@ from mxrun.passes.select_recorded import select_backward, select_forward, source
 from mxrun.passes.split_backward import split_backward
 from mxrun.passes.updates import append_update
 from mxrun.planner.place import place, place_pinned
-from mxrun.planner.plan import PhasePlan
+from mxrun.planner.plan import Plan
 from mxrun.planner.storage import Sharing, assign_storage
 
 __all__ = [
-    "ExternalPlan",
     "ForwardPlan",
+    "Plan",
     "SelectedKernel",
     "plan_backward",
     "plan_forward",
@@ -55,39 +54,6 @@ _COPY = "_copy"
 
 
 @dataclass(frozen=True)
-class ExternalPlan:
-    """Planned phase, and the names of its external memories.
-
-    memories: names of the sources and results, in the order in which a program takes them; after
-    them comes temporary space of `temporary_bytes`, if that is not 0. specs: theirs.
-    """
-
-    phase: PhasePlan
-    memories: tuple[str, ...]
-    specs: Mapping[str, TensorSpec]
-    starts: tuple[int, ...]
-
-    @property
-    def temporary_bytes(self) -> int:
-        """Bytes of temporary space that a run needs."""
-        return self.phase.reusable_bytes
-
-    @property
-    def count(self) -> int:
-        """Number of memories that a program takes."""
-        return len(self.memories) + (self.temporary_bytes > 0)
-
-    def place(self, handles: Sequence[Handle]) -> Callable[[int], Handle]:
-        """Return the function that gives the handle of an offset in the plan."""
-
-        def handle(offset: int) -> Handle:
-            index = bisect_right(self.starts, offset) - 1
-            return handles[index] + (offset - self.starts[index])
-
-        return handle
-
-
-@dataclass(frozen=True)
 class ForwardPlan:
     """Plan of one forward step.
 
@@ -96,7 +62,7 @@ class ForwardPlan:
     place. selected: the kernel, for the backward step; None for a view.
     """
 
-    plan: ExternalPlan
+    plan: Plan
     outputs: tuple[str | None, ...]
     extra: tuple[str, ...]
     in_place: frozenset[tuple[str, str]]
@@ -152,7 +118,7 @@ def plan_forward(
         graph = graph.with_results(results)
     extra = tuple(name for name in graph.results if name.startswith("extra:"))
     return ForwardPlan(
-        _planned(graph),
+        _planned(graph, device),
         tuple(
             _result(position) if position in kept else None for position in range(len(step.outputs))
         ),
@@ -169,7 +135,7 @@ def plan_backward(
     gradients: Mapping[str, str],
     heads: Mapping[ValueId, ValueId],
     added: Collection[str] = (),
-) -> ExternalPlan:
+) -> Plan:
     """Plan the backward steps of forward steps that have run.
 
     graph: the forward steps. forward: their kernels. gradients: the name of the result by the name
@@ -201,17 +167,18 @@ def plan_backward(
         *(step for step in graph.steps if step.kind is StepKind.FORWARD),
         *(step for step in live.steps if step.kind is not StepKind.FORWARD),
     ]
-    return _planned(select_backward(replace(live, steps=tuple(steps)), device, forward))
+    live = select_backward(replace(live, steps=tuple(steps)), device, forward)
+    return _planned(live, device)
 
 
-def plan_reorder(spec: TensorSpec, device: DeviceDescription) -> ExternalPlan:
+def plan_reorder(spec: TensorSpec, device: DeviceDescription) -> Plan:
     """Plan the conversion of a tensor `data` to plain layout, the result `output:0`."""
     data = Value("data", spec, MemoryClass.IO)
     graph = Graph((data,), (), {data.name: 0}, {_result(0): 0})
-    return _planned(select(graph, device, KernelSelection(), fixed=False))
+    return _planned(select(graph, device, KernelSelection(), fixed=False), device)
 
 
-def _planned(graph: Graph) -> ExternalPlan:
+def _planned(graph: Graph, device: DeviceDescription) -> Plan:
     """Place a graph with kernels; its results become new versions of further sources."""
     builder = GraphBuilder(graph)
     for name, value in graph.results.items():
@@ -223,12 +190,8 @@ def _planned(graph: Graph) -> ExternalPlan:
     pinned = place_pinned([graph])
     placed, storage = assign_storage(graph, Sharing())
     phase = place(TRAIN, placed, storage, pinned)
-    starts = [block.offset for block in pinned]
-    if phase.reusable_bytes:
-        starts.append(sum(block.nbytes for block in pinned))
-    names = tuple(block.name for block in pinned)
-    specs = {name: graph.spec(graph.sources[name]) for name in names}
-    return ExternalPlan(phase, names, specs, tuple(starts))
+    specs = {block.name: graph.spec(graph.sources[block.name]) for block in pinned}
+    return Plan({TRAIN: phase}, pinned, specs, device, planning_ms=0.0)
 
 
 def _in_place(graph: Graph) -> frozenset[tuple[str, str]]:

@@ -2,62 +2,47 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from mxrun.base.errors import OperatorErrorContext
-from mxrun.compiler.external import ExternalPlan
 from mxrun.device.interface import Device, Program, ProgramStep
-from mxrun.executor.sequence import ProgramSequence
 from mxrun.graph.graph import Step
 from mxrun.operator.launch import Handle, Launch, Memory, PythonLaunch, Repeat, Views, runs_python
-from mxrun.planner.plan import PhasePlan
+from mxrun.planner.plan import PhasePlan, Plan
 from mxrun.runtime.numpy_threads import limit_numpy_threads
 
 
-def bind(phase: PhasePlan, device: Device, memory: Memory, cuts: Sequence[int] = ()) -> Program:
-    """Bind every step of a phase to the device's memory.
-
-    cuts: ascending numbers of steps after which the program is cut, so that its pieces can be run
-    one by one (`ProgramSequence`); without them it is one piece.
+def bind(phase: PhasePlan, device: Device, memory: Memory) -> Program:
+    """Bind every step of a phase to an arena.
 
     If any runs a NumPy body, the process's matrix products in NumPy run on as many threads as the
     plan's team from now on.
     """
-    steps = placed_steps(phase, device, partial(Handle, memory))
-    if not cuts:
-        return device.bind(steps)
-    bounds = itertools.pairwise((0, *cuts, len(steps)))
-    return ProgramSequence([device.bind(steps[begin:end]) for begin, end in bounds])
+    return device.bind(placed_steps(phase, phase.steps, device, partial(Handle, memory)))
 
 
-def program_steps(
-    plan: ExternalPlan, device: Device, handles: Sequence[Handle]
-) -> list[ProgramStep]:
-    """Return the launches of a plan whose memories are at `handles`, temporary space last.
+def program_steps(plan: Plan, device: Device, handles: Sequence[Handle]) -> list[ProgramStep]:
+    """Return the launches of a plan of one phase whose pinned blocks are at `handles`.
 
-    NumPy's threads are limited as by `bind`.
+    Behind them is the handle of the reusable region, if there is one. NumPy's threads are limited
+    as by `bind`.
     """
-    return placed_steps(plan.phase, device, plan.place(handles))
+    (phase,) = plan.phases.values()
+    names = [block.name for block in plan.pinned]
+    # Without a reusable region only a block of no bytes at the end is there.
+    place = plan.place(dict(zip(names, handles, strict=False)), handles[-1])
+    return placed_steps(phase, phase.steps, device, place)
 
 
 def placed_steps(
-    phase: PhasePlan,
-    device: Device,
-    place: Callable[[int], Handle],
-    only: Sequence[str] | None = None,
+    phase: PhasePlan, selected: Sequence[Step], device: Device, place: Callable[[int], Handle]
 ) -> list[ProgramStep]:
-    """Return the launches of a phase; `place` gives the handle of an offset in the plan.
+    """Return the launches of steps of a phase; `place` gives the handle of an offset in the plan.
 
-    only: names of steps, in whose order these alone are placed. NumPy's threads are limited as by
-    `bind`.
+    NumPy's threads are limited as by `bind`.
     """
-    selected: Sequence[Step] = phase.steps
-    if only is not None:
-        by_name = {step.name: step for step in phase.steps}
-        selected = [by_name[name] for name in only]
     steps: list[ProgramStep] = []
     for step in selected:
         assert step.kernel is not None

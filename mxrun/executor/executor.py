@@ -3,40 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
 
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.device.interface import Device, DeviceTensor, Program
-from mxrun.executor.bind import bind
+from mxrun.executor.bind import placed_steps
 from mxrun.executor.profile import Profile
+from mxrun.executor.sequence import ProgramSequence
 from mxrun.graph.carried import state_of
-from mxrun.graph.graph import MemoryClass
+from mxrun.graph.graph import MemoryClass, Step
 from mxrun.graph.phases import PREPARE, base_phase
-from mxrun.operator.launch import Handle
+from mxrun.operator.launch import Handle, Memory
 from mxrun.planner.plan import Block, Plan
 
+Place: TypeAlias = Callable[[int], Handle]
 # All bits set: NaN in every floating type, and no valid index in any integer one.
 _POISON = 0xFF
 
 
 class Executor:
-    """Runs the phases of one plan; allocates everything at construction and nothing afterwards."""
+    """Runs the phases of one plan; allocates everything at construction and nothing afterwards.
+
+    memory: the arena, if the tensors are not placed elsewhere.
+    """
+
+    memory: Memory
 
     def __init__(
-        self, plan: Plan, device: Device, cuts: Mapping[str, Sequence[int]] | None = None
+        self,
+        plan: Plan,
+        device: Device,
+        pieces: Mapping[str, Sequence[Sequence[Step]]] | None = None,
+        place: Place | None = None,
     ) -> None:
-        """`cuts`: by phase, the steps after which its program is cut into pieces (`bind`)."""
-        cuts = cuts or {}
+        """Bind every program to an arena, or each when it first runs where `place` says.
+
+        pieces: by phase, the steps of each piece of its program (`ProgramSequence`); in one piece
+        by default. place: the handle of an offset in the plan, for tensors in memory that others
+        own (`Plan.place`).
+        """
         self.plan, self.device = plan, device
         if device.description != plan.device:
             raise InternalError(f"a plan for {plan.device} cannot run on {device.description}")
-        self.memory = device.allocate(plan.planned_bytes)
-        self.programs: dict[str, Program] = {
-            name: bind(phase, device, self.memory, cuts.get(name, ()))
-            for name, phase in plan.phases.items()
-        }
+        self._pieces = pieces or {}
+        self.programs: dict[str, Program] = {}
+        if place is None:
+            self.memory = device.allocate(plan.planned_bytes)
+            self._place: Place = partial(Handle, self.memory)
+            for name in plan.phases:
+                self.program(name)
+        else:
+            self._place = place
         self._preparing = [name for name in plan.phases if base_phase(name) == PREPARE]
         self._prepared = not self._preparing
+
+    def program(self, phase: str) -> Program:
+        """Return the program of a phase, bound if it has not run."""
+        found = self.programs.get(phase)
+        if found is None:
+            planned = self.plan.phases[phase]
+            bound = [
+                self.device.bind(placed_steps(planned, steps, self.device, self._place))
+                for steps in self._pieces.get(phase, (planned.steps,))
+            ]
+            found = bound[0] if len(bound) == 1 else ProgramSequence(bound)
+            self.programs[phase] = found
+        return found
 
     def tensor(self, name: str) -> DeviceTensor:
         """Return a pinned tensor: an input, a parameter or a state."""
@@ -54,7 +88,7 @@ class Executor:
 
     def tensor_at(self, offset: int, spec: TensorSpec) -> DeviceTensor:
         """Return the tensor of `spec` at a byte offset."""
-        return self.device.tensor(Handle(self.memory, offset), spec)
+        return self.device.tensor(self._place(offset), spec)
 
     def carried(self, phase: str) -> dict[str, DeviceTensor]:
         """Return the states that a phase carries from run to run, by their names in the network.
@@ -111,7 +145,7 @@ class Executor:
                 if block.last == over < len(planned.steps):
                     self._poison(block.offset, block.end)
 
-        self._run_by_steps(phase, poison_dead)
+        run_by_steps(self.programs[phase], planned.steps, poison_dead)
 
     def run_overwriting(self, phase: str, block: Block) -> None:
         """Run one phase and poison a single block after its last step.
@@ -123,30 +157,10 @@ class Executor:
             if block.last == over:
                 self._poison(block.offset, block.end)
 
-        self._run_by_steps(phase, poison)
+        run_by_steps(self.programs[phase], self.plan.phases[phase].steps, poison)
 
     def _poison(self, begin: int, end: int) -> None:
         self.device.fill(self.memory, begin, end, _POISON)
-
-    def _run_by_steps(self, phase: str, after: Callable[[int], None]) -> None:
-        """Run one phase's calls one by one; call `after` with the number of finished steps.
-
-        Steps that make no call (views) finish with the step before them.
-        """
-        steps, program = self.plan.phases[phase].steps, self.programs[phase]
-        last_call = {name: index for index, name in enumerate(program.names)}
-        calling = [index for index, step in enumerate(steps) if step.name in last_call]
-        until = dict(zip(calling, [*calling[1:], len(steps)], strict=True))
-        position = {steps[index].name: index for index in calling}
-
-        def look(index: int) -> None:
-            name = program.names[index]
-            if last_call[name] == index:
-                step = position[name]
-                for over in range(step + 1, until[step] + 1):
-                    after(over)
-
-        program.run_watched(look)
 
     def touched_bytes(self, exercise: Callable[[], None]) -> int:
         """Measure the arena bytes that a run uses: the end of the highest block that changed.
@@ -172,3 +186,22 @@ class Executor:
             if (content != sentinel).any():
                 return block.end
         return 0
+
+
+def run_by_steps(program: Program, steps: Sequence[Step], after: Callable[[int], None]) -> None:
+    """Run the calls of steps one by one; call `after` with each number of finished steps.
+
+    Steps that make no call (views) finish with the step before them.
+    """
+    last_call = {name: index for index, name in enumerate(program.names)}
+    calling = [index for index, step in enumerate(steps) if step.name in last_call]
+    ends = dict(zip(calling, [*calling[1:], len(steps)], strict=True))
+    finished = {last_call[steps[index].name]: range(index, end) for index, end in ends.items()}
+
+    def follow(call: int) -> None:
+        for index in finished.get(call, ()):
+            after(index + 1)
+
+    for index in range(calling[0] if calling else len(steps)):
+        after(index + 1)
+    program.run_watched(follow)

@@ -11,13 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from mxrun.base.context import Context
-from mxrun.base.tensor import TensorSpec
-from mxrun.device.interface import Device
+from mxrun.device.interface import DeviceTensor
 from mxrun.imperative.arrays.chunk import BorrowedChunk
 from mxrun.imperative.arrays.ndarray import NDArray
 from mxrun.imperative.optimizer import ImperativeOptimizer, get_updater
 from mxrun.kvstore.keys import Key
-from mxrun.operator.launch import Handle
 from mxrun.runtime.engine.interface import Engine, EngineOperator
 from mxrun.runtime.storage import StoragePool
 
@@ -102,11 +100,10 @@ class GradientExchange(ABC):
         """Replace a key's stored value by the sum of the arrays of all devices and processes."""
 
 
-def borrowed_array(
-    engine: Engine, context: Context, device: Device, place: Handle, spec: TensorSpec, name: str
-) -> NDArray:
-    """Return an array at a place in memory that has an owner, with a new variable named `name`."""
+def borrowed_array(engine: Engine, context: Context, tensor: DeviceTensor, name: str) -> NDArray:
+    """Return a tensor in memory that has an owner as an array, with a new variable named `name`."""
+    device, spec = tensor.device, tensor.spec
     pool = StoragePool(context, device.allocate)
-    chunk = BorrowedChunk(context, device, pool, engine, place, spec.nbytes, None)
+    chunk = BorrowedChunk(context, device, pool, engine, tensor.handle, spec.nbytes, None)
     chunk.name = name
     return NDArray(chunk, spec.shape, spec.dtype)

@@ -6,6 +6,7 @@ of the phases]. Offsets and block sizes are multiples of 64 bytes.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -248,6 +249,23 @@ class Plan:
             for block in self.pinned
             if block.memory_class in kinds and not is_evaluation_state(block.name)
         ]
+
+    def place(self, handles: Mapping[str, Handle], reusable: Handle) -> Callable[[int], Handle]:
+        """Return the function that gives the handle of an offset where there is no arena.
+
+        handles: of the pinned tensors by name. reusable: of the beginning of the reusable region.
+        """
+        blocks = [block for block in self.pinned if block.nbytes]
+        starts = [block.offset for block in blocks]
+        end = self.pinned_bytes
+
+        def handle(offset: int) -> Handle:
+            if offset >= end:
+                return reusable + (offset - end)
+            block = blocks[bisect_right(starts, offset) - 1]
+            return handles[block.name] + (offset - block.offset)
+
+        return handle
 
     @cached_property
     def _offsets(self) -> dict[str, int]:

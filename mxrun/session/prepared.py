@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from mxrun.base.context import Context
 from mxrun.base.errors import Diagnostic, UserError
@@ -89,7 +90,11 @@ def _context_group(built: ModelDefinition, plan: Plan) -> ContextGroup:
     """
     contexts = [Context(*device) for device in built.options.devices[: built.contexts]]
     buckets = gradient_buckets(plan, TRAIN) if built.contexts > 1 else ()
-    pieces = {TRAIN: cuts(buckets, len(plan.phases[TRAIN].steps))} if buckets else {}
+    pieces = {}
+    if buckets:
+        steps = plan.phases[TRAIN].steps
+        bounds = pairwise((0, *cuts(buckets, len(steps)), len(steps)))
+        pieces = {TRAIN: [steps[begin:end] for begin, end in bounds]}
     executors = []
     for context in contexts:
         device = open_device(built.options, replace(plan.device, index=context.index))

@@ -14,7 +14,6 @@ from mxrun.executor.gradient_buckets import GradientBucket, cuts
 from mxrun.executor.sequence import ProgramSequence
 from mxrun.graph.phases import ACCUMULATE, EVALUATE, TRAIN, UPDATE
 from mxrun.io.loading.iterator import DataIterator
-from mxrun.operator.launch import Handle
 from mxrun.runtime.engine.failure import Failure, JobError
 from mxrun.runtime.engine.interface import Engine, EngineOperator, Function, Variable
 from mxrun.train.operations import LoopOperations
@@ -315,13 +314,12 @@ class DataParallel:
         variables: list[list[Variable]] = [[] for _ in group.contexts]
         operators = []
         for number, bucket in enumerate(group.buckets, 1):
+            spec = TensorSpec((bucket.elements,))
             arrays = [
                 borrowed_array(
                     self._engine,
                     context,
-                    executor.device,
-                    Handle(executor.memory, bucket.begin),
-                    TensorSpec((bucket.elements,)),
+                    executor.tensor_at(bucket.begin, spec),
                     f"bucket {number - 1} of {context}",
                 )
                 for context, executor in zip(group.contexts, group.executors, strict=True)

@@ -15,7 +15,6 @@ from mxrun.executor.gradient_buckets import GradientBucket, gradient_buckets
 from mxrun.graph.phases import TRAIN, UPDATE
 from mxrun.graph.symbol import fresh_names, variable
 from mxrun.kvstore import EXCHANGES, borrowed_array
-from mxrun.operator.launch import Handle
 from mxrun.runtime.engine.default import new_engine
 
 
@@ -43,15 +42,9 @@ def test_K3_gradients_are_added_from_left_to_right(kind: str, home: int) -> None
     for executor, value in zip(contexts, values, strict=True):
         executor.tensor(name).write(value)
     engine, exchange = new_engine("naive"), EXCHANGES.get(kind)()
+    begin, spec = buckets[0].begin, TensorSpec((buckets[0].elements,))
     arrays = [
-        borrowed_array(
-            engine,
-            Context("cpu", number),
-            executor.device,
-            Handle(executor.memory, buckets[0].begin),
-            TensorSpec((buckets[0].elements,)),
-            "gradients",
-        )
+        borrowed_array(engine, Context("cpu", number), executor.tensor_at(begin, spec), "")
         for number, executor in enumerate(contexts)
     ]
     # The operations before it, which are not pushed, decide on which context a sum is computed.

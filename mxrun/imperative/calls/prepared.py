@@ -13,7 +13,7 @@ from mxrun.base.context import Context
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import PLAIN, Layout, Shape, TensorSpec
-from mxrun.compiler.external import ExternalPlan, ForwardPlan, plan_forward
+from mxrun.compiler.external import ForwardPlan, Plan, plan_forward
 from mxrun.device.interface import Device, MovableProgram
 from mxrun.device.resources import temp_space_of
 from mxrun.executor.bind import program_steps
@@ -21,6 +21,7 @@ from mxrun.graph.graph import Graph
 from mxrun.graph.infer import infer
 from mxrun.graph.lower import RANDOM_STATE, lower
 from mxrun.graph.node import Node, NodeEntry
+from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import Symbol
 from mxrun.operator.kernel import Kernel
 from mxrun.operator.launch import TensorPlace
@@ -46,11 +47,11 @@ class PreparedProgram:
     """
 
     def __init__(
-        self, plan: ExternalPlan, device: Device, context: Context, is_short: bool = False
+        self, plan: Plan, device: Device, context: Context, is_short: bool = False
     ) -> None:
         self.plan, self.device, self.is_short = plan, device, is_short
         self._space = temp_space_of(context)
-        self._temporary_bytes = plan.temporary_bytes
+        self._temporary_bytes = plan.reusable_bytes
         self._is_asynchronous = not device.has_host_memory
         self._idle: list[MovableProgram] = []
 
@@ -81,7 +82,8 @@ class PreparedProgram:
 
     def _instance(self) -> MovableProgram:
         make = partial(program_steps, self.plan, self.device)
-        return self.device.bind_movable(make, self.plan.count, self.is_short)
+        count = len(self.plan.pinned) + (self._temporary_bytes > 0)
+        return self.device.bind_movable(make, count, self.is_short)
 
 
 class OutputSpec:
@@ -170,10 +172,10 @@ class PreparedOperator:
             self.graph.spec(value) if name is None else plan.specs[name]
             for value, name in zip(self.step.writes, forward.outputs, strict=True)
         )
-        self.is_random = RANDOM_STATE in plan.memories
+        self.is_random = RANDOM_STATE in plan.specs
         results = [name for name in forward.outputs if name is not None]
         call = [*names, *([RANDOM_STATE] if self.is_random else ()), *results, *forward.extra]
-        order = tuple(call.index(name) for name in plan.memories)
+        order = tuple(call.index(name) for name in plan.specs)
         self.order = None if order == tuple(range(len(call))) else order
         self.outputs = tuple(OutputSpec(plan.specs[name]) for name in (*results, *forward.extra))
         self.visible_outputs = self.outputs[: self.visible]
@@ -317,25 +319,25 @@ def _in_place(
     )
 
 
-def _is_short(plan: ExternalPlan) -> bool:
+def _is_short(plan: Plan) -> bool:
     nbytes, flops = _work_of(plan)
     return nbytes < _SHORT_BYTES and flops < _SHORT_FLOPS and _is_native(plan)
 
 
-def _is_brief(plan: ExternalPlan) -> bool:
+def _is_brief(plan: Plan) -> bool:
     nbytes, flops = _work_of(plan)
     return flops <= nbytes < _BRIEF_BYTES and _is_native(plan)
 
 
-def _work_of(plan: ExternalPlan) -> tuple[int, int]:
+def _work_of(plan: Plan) -> tuple[int, int]:
     """Return the bytes that the kernels move, and their floating-point operations."""
     kernels = _kernels_of(plan)
     return sum(kernel.bytes_moved for kernel in kernels), sum(kernel.flops for kernel in kernels)
 
 
-def _is_native(plan: ExternalPlan) -> bool:
+def _is_native(plan: Plan) -> bool:
     return all(kernel.implementation != "numpy" for kernel in _kernels_of(plan))
 
 
-def _kernels_of(plan: ExternalPlan) -> list[Kernel]:
-    return [step.kernel for step in plan.phase.steps if step.kernel is not None]
+def _kernels_of(plan: Plan) -> list[Kernel]:
+    return [step.kernel for step in plan.phases[TRAIN].steps if step.kernel is not None]

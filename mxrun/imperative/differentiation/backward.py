@@ -116,7 +116,7 @@ class BackwardProgram:
             graph, device.description, forward.kernels, gradients, forward.heads, added
         )
         known = {_gradient(i): Location(GRADIENT, i) for i in self.reached} | forward.locations
-        self.locations = tuple(known[name] for name in plan.memories)
+        self.locations = tuple(known[name] for name in plan.specs)
         self.program = PreparedProgram(plan, device, context)
 
 

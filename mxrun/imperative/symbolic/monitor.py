@@ -16,6 +16,7 @@ from mxrun.compiler.bound import BoundRequest
 from mxrun.compiler.plan_cache import bound_plan
 from mxrun.device.interface import Program
 from mxrun.device.layouts import logical
+from mxrun.executor.executor import run_by_steps
 from mxrun.graph.compose import input_names
 from mxrun.graph.graph import Step, ValueId
 from mxrun.graph.node import Node, NodeEntry
@@ -62,37 +63,30 @@ class Monitor:
         """Run a forward pass, wait for it and call the callback for its tensors in their order."""
         phase = TRAIN if is_train else EVALUATE
         values: dict[NodeEntry, Array] = {}
-        names = self.programs.steps[0] if is_train else None
-        watch = _Watch(
-            self._steps(phase, names), partial(self._tensors, values, self._reader(phase))
-        )
+        bound = self.programs.bound
+        steps = bound.passes[0] if is_train else bound.plan.phases[EVALUATE].steps
+        watch = _Watch(steps, partial(self._tensors, values, self._reader(phase)))
         self._run(self.programs.forward_operator(is_train, watch.run), watch)
 
     def backward(
         self, requests: Mapping[str, OpReqType], copies: Copies, zeroed: Sequence[NDArrayBase]
     ) -> None:
         """Run a backward pass likewise, with the gradients that its nodes compute."""
-        steps = self._steps(TRAIN, self.programs.steps[1])
+        _, steps = self.programs.bound.passes
         watch = _Watch(steps, partial(self._gradients, self._reader(TRAIN)))
         operator = self.programs.backward_operator(requests, copies, zeroed, watch.run)
         self._run(operator, watch)
 
-    def _steps(self, phase: str, names: Sequence[str] | None) -> list[Step]:
-        """Return the steps of a phase, or those of these names in their order."""
-        by_name = {step.name: step for step in self.programs.bound.plan.phases[phase].steps}
-        return list(by_name.values()) if names is None else [by_name[name] for name in names]
-
     def _reader(self, phase: str) -> Callable[[ValueId], Array]:
         """Return the function that reads a tensor of a phase."""
-        programs = self.programs
-        planned, device = programs.bound.plan.phases[phase], programs.device
+        executor = self.programs.executor
+        planned, device = executor.plan.phases[phase], executor.device
 
         def read(value: ValueId) -> Array:
             spec = planned.graph.spec(value)
-            count = spec.nbytes // item_size(spec.dtype)
-            place = programs.place(planned.offsets.get(value, 0))
-            flat = device.read(place, TensorSpec((count,), spec.dtype))
-            return np.array(logical(device, flat, spec))
+            flat = TensorSpec((spec.nbytes // item_size(spec.dtype),), spec.dtype)
+            values = executor.tensor_at(planned.offsets.get(value, 0), flat).read()
+            return np.array(logical(device, values, spec))
 
         return read
 
@@ -156,20 +150,8 @@ class _Watch:
 
     def run(self, program: Program) -> None:
         """Run a program call by call."""
-        steps = list(self._steps)
-        last_call = {name: index for index, name in enumerate(program.names)}
 
-        def look(index: int) -> None:
-            name = program.names[index]
-            if last_call[name] != index:
-                return
-            while steps:
-                # Steps that make no call, such as views, are complete with the step before them.
-                step = steps.pop(0)
-                self.found.extend(self._tensors(step))
-                if step.name == name:
-                    break
+        def look(finished: int) -> None:
+            self.found.extend(self._tensors(self._steps[finished - 1]))
 
-        program.run_watched(look)
-        for step in steps:
-            self.found.extend(self._tensors(step))
+        run_by_steps(program, self._steps, look)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from mxrun.base.once import cached_property
 from mxrun.compiler.bound import BoundPlan
 from mxrun.device.interface import Device, Program
-from mxrun.executor.bind import placed_steps
+from mxrun.executor.executor import Executor
+from mxrun.executor.sequence import ProgramSequence
 from mxrun.graph.graph import STATES, MemoryClass
 from mxrun.graph.lower import RANDOM_STATE
 from mxrun.graph.phases import EVALUATE, TRAIN
@@ -85,32 +85,19 @@ class Programs:
         self.device: Device = reusable.device
         self.is_random = RANDOM_STATE in bound.plan.specs
         handles = {key: array.handle for key, array in arrays.items()}
-        self.place = bound.place(handles, reusable.handle)
+        self.executor = Executor(
+            bound.plan,
+            self.device,
+            {TRAIN: bound.passes},
+            bound.plan.place(handles, reusable.handle),
+        )
         self._operators: dict[bool, EngineOperator] = {}
 
-    @cached_property
-    def steps(self) -> tuple[list[str], list[str]]:
-        """Names of the steps of the forward and of the backward pass in training."""
-        return self.bound.split()
-
-    @cached_property
-    def forward_in_training(self) -> Program:
-        """Forward pass of the training phase."""
-        return self._program(TRAIN, self.steps[0])
-
-    @cached_property
-    def backward(self) -> Program:
-        """Backward pass of the training phase."""
-        return self._program(TRAIN, self.steps[1])
-
-    @cached_property
-    def evaluation(self) -> Program:
-        """Forward pass outside of training."""
-        return self._program(EVALUATE)
-
-    def _program(self, phase: str, names: Sequence[str] | None = None) -> Program:
-        steps = placed_steps(self.bound.plan.phases[phase], self.device, self.place, names)
-        return self.device.bind(steps)
+    def _pass(self, number: int) -> Program:
+        """Return the forward (0) or the backward pass (1) of the training phase."""
+        program = self.executor.program(TRAIN)
+        assert isinstance(program, ProgramSequence)
+        return program.pieces[number]
 
     def forward_operator(self, is_train: bool, runner: Runner = _plain_run) -> EngineOperator:
         """Return the engine's operator of a forward pass; random operators draw anew.
@@ -130,7 +117,7 @@ class Programs:
     def _forward(
         self, is_train: bool, copies: Copies, runner: Runner = _plain_run
     ) -> EngineOperator:
-        program = self.forward_in_training if is_train else self.evaluation
+        program = self._pass(0) if is_train else self.executor.program(EVALUATE)
         function = partial(_run, self.device, partial(runner, program), copies, ())
         return self.forward_access(is_train, copies).operator(
             function, f"forward of {self.name}", self.reusable
@@ -172,7 +159,7 @@ class Programs:
             (access.update if is_added else access.write)([self.arrays[pinned]])
         access.write(zeroed)
         access.updates[self.reusable.variable] = None
-        function = partial(_run, self.device, partial(runner, self.backward), copies, zeroed)
+        function = partial(_run, self.device, partial(runner, self._pass(1)), copies, zeroed)
         return access.operator(function, f"backward of {self.name}", self.reusable)
 
     def _variables(self) -> list[NDArrayBase]:
