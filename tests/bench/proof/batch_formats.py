@@ -212,7 +212,7 @@ PUBLISHED = {
                        records=80, noise=0.1, seed=2),
 }  # fmt: skip
 
-_BOOK = {"path": "book.txt"}
+_BOOK: dict[str, Any] = {"path": "book.txt"}
 TEXTS = {
     "text characters": case(TEXT, "text", {"split": "test"}, **_BOOK, stride=7, held_out=0.2),
     "text bytes": case(TEXT, "text", path=["book2.txt", "book.txt"], tokens="bytes", split="all"),
