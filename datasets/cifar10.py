@@ -45,7 +45,13 @@ class Cifar10Options(Parameters):
     )
 
 
-@register("cifar10", Cifar10Options, ("train", "test"), images=IMAGES)
+@register(
+    "cifar10",
+    Cifar10Options,
+    ("train", "test"),
+    images=IMAGES,
+    files={"train": "data_batch_1.bin", "test": "test_batch.bin"},
+)
 def read(options: Cifar10Options, split: str, inputs: Inputs) -> Dataset:
     """Colour images of 32x32; data float32 [3, 32, 32] in 0..1, label int32 of 10 classes."""
     folder = user_path(options.path)

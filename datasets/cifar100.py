@@ -38,7 +38,13 @@ class Cifar100Options(Parameters):
     )
 
 
-@register("cifar100", Cifar100Options, ("train", "test"), images=IMAGES)
+@register(
+    "cifar100",
+    Cifar100Options,
+    ("train", "test"),
+    images=IMAGES,
+    files={"train": "train.bin", "test": "test.bin"},
+)
 def read(options: Cifar100Options, split: str, inputs: Inputs) -> Dataset:
     """Colour images of 32x32; data float32 [3, 32, 32] in 0..1, label int32 of 100 or 20 classes.
 

@@ -118,7 +118,14 @@ def follow(
     return options.model_copy(update=found)
 
 
-@register("csv", CsvOptions, ("all",), follow=follow)
+@register(
+    "csv",
+    CsvOptions,
+    ("all",),
+    follow=follow,
+    suffixes=[".csv", ".tsv", ".txt", ".tab", ".dat", ".data"],
+    foreign={"csv": "table tsv dataframe"},
+)
 def read(options: CsvOptions, split: str, inputs: Inputs) -> Dataset:
     """Rows of a table; data float32 in the network's input shape, label int32 or float32 as its
     input.

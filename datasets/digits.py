@@ -33,7 +33,15 @@ class DigitsOptions(Parameters):
 WHITE = 16
 
 
-@register("digits", DigitsOptions, ("train", "test", "all"), images={"data": WHITE})
+@register(
+    "digits",
+    DigitsOptions,
+    ("train", "test", "all"),
+    images={"data": WHITE},
+    parts=["train", "test"],
+    licence="CC BY 4.0 (E. Alpaydin, C. Kaynak, UCI Machine Learning Repository, 1998, "
+    "https://doi.org/10.24432/C50P49)",
+)
 def read(options: DigitsOptions, split: str, inputs: Inputs) -> Dataset:
     """1,797 handwritten digits of 8x8, bundled; data float32 [1, 8, 8] in 0..1, label int32.
 

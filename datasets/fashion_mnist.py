@@ -42,7 +42,7 @@ class FashionMnistOptions(Parameters):
     )
 
 
-@register("fashion_mnist", FashionMnistOptions, MNIST_SPLITS, images=IMAGES)
+@register("fashion_mnist", FashionMnistOptions, MNIST_SPLITS, images=IMAGES, same_files="mnist")
 def read(options: FashionMnistOptions, split: str, inputs: Inputs) -> Dataset:
     """Pictures of clothes of 28x28 from IDX files; data float32 [1, 28, 28] in 0..1, label int32.
 

@@ -96,7 +96,15 @@ def find_split(options: ImageFolderOptions, named: str, role: str) -> str:
     return found
 
 
-@register("image_folder", ImageFolderOptions, (), lazy=True, find_split=find_split, images=IMAGES)
+@register(
+    "image_folder",
+    ImageFolderOptions,
+    (),
+    lazy=True,
+    find_split=find_split,
+    images=IMAGES,
+    foreign={"image_folder": "images imagedirectory folder"},
+)
 def read(options: ImageFolderOptions, split: str, inputs: Inputs) -> Dataset:
     """Images by class; data [channels, any, any] in 0..1, grey or colour as the network's input.
 

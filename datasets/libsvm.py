@@ -43,7 +43,7 @@ class LibsvmOptions(Parameters):
     )
 
 
-@register("libsvm", LibsvmOptions, ("all",))
+@register("libsvm", LibsvmOptions, ("all",), suffixes=[".svm", ".libsvm"])
 def read(options: LibsvmOptions, split: str, inputs: Inputs) -> Dataset:
     """Records of numbers; data float32 in the network's input shape, zero where none is written.
 

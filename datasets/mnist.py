@@ -29,7 +29,13 @@ class MnistOptions(Parameters):
     )
 
 
-@register("mnist", MnistOptions, MNIST_SPLITS, images=IMAGES)
+@register(
+    "mnist",
+    MnistOptions,
+    MNIST_SPLITS,
+    images=IMAGES,
+    files={"train": "train-images-idx3-ubyte", "test": "t10k-images-idx3-ubyte"},
+)
 def read(options: MnistOptions, split: str, inputs: Inputs) -> Dataset:
     """Handwritten digits of 28x28 from IDX files; data float32 [1, 28, 28] in 0..1, label int32."""
     fields = read_mnist(user_path(options.path), split, "digit")

@@ -24,7 +24,14 @@ class NpzOptions(ArrayOptions):
     )
 
 
-@register("npz", NpzOptions, ("all",), lazy=are_lazy)
+@register(
+    "npz",
+    NpzOptions,
+    ("all",),
+    lazy=are_lazy,
+    suffixes=[".npz"],
+    foreign={"npz": "numpy arrays tensordataset"},
+)
 def read(options: NpzOptions, split: str, inputs: Inputs) -> Dataset:
     """Arrays [records, ...]; numbers in the input's dtype, those of images in 0..1.
 

@@ -49,7 +49,14 @@ class ParquetOptions(Parameters):
     exif_orientation: ExifOrientation = True
 
 
-@register("parquet", ParquetOptions, ("all",), lazy=True)
+@register(
+    "parquet",
+    ParquetOptions,
+    ("all",),
+    lazy=True,
+    suffixes=[".parquet", ".arrow", ".feather"],
+    image_options={".parquet": {"columns": {"data": "image"}}},
+)
 def read(options: ParquetOptions, split: str, inputs: Inputs) -> Dataset:
     """Columns of numbers, of lists of numbers, of words, which are classes, or of image files.
 

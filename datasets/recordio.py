@@ -39,7 +39,15 @@ class RecordioOptions(Parameters):
     exif_orientation: ExifOrientation = True
 
 
-@register("recordio", RecordioOptions, ("all",), lazy=True, images=IMAGES)
+@register(
+    "recordio",
+    RecordioOptions,
+    ("all",),
+    lazy=True,
+    images=IMAGES,
+    suffixes=[".rec"],
+    image_options={".rec": {}},
+)
 def read(options: RecordioOptions, split: str, inputs: Inputs) -> Dataset:
     """Image records; data [channels, any, any] in 0..1, grey or colour as the network's input.
 

@@ -25,7 +25,14 @@ class ShakespeareOptions(TextOptions):
     """Tokens and windows of the bundled plays."""
 
 
-@register("shakespeare", ShakespeareOptions, SPLITS, learns_vocabulary=True, of_files="text")
+@register(
+    "shakespeare",
+    ShakespeareOptions,
+    SPLITS,
+    learns_vocabulary=True,
+    of_files="text",
+    licence="public domain (W. Shakespeare)",
+)
 def read(
     options: ShakespeareOptions, split: str, inputs: Inputs, vocabulary: Vocabulary | None = None
 ) -> Dataset:

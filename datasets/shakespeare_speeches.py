@@ -24,6 +24,7 @@ class ShakespeareSpeechesOptions(LabelledTextOptions):
     ShakespeareSpeechesOptions,
     ("train", "test", ALL),
     of_files="text_lines",
+    licence="public domain (W. Shakespeare)",
 )
 def read(options: ShakespeareSpeechesOptions, split: str, inputs: Inputs) -> Dataset:
     """Speeches of three plays, bundled; data int32 [length], ids of tokens, label int32, the play.

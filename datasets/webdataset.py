@@ -55,7 +55,15 @@ class WebdatasetOptions(Parameters):
     exif_orientation: ExifOrientation = True
 
 
-@register("webdataset", WebdatasetOptions, ("all",), lazy=True, images=IMAGES)
+@register(
+    "webdataset",
+    WebdatasetOptions,
+    ("all",),
+    lazy=True,
+    images=IMAGES,
+    suffixes=[".tar"],
+    image_options={".tar": {}},
+)
 def read(options: WebdatasetOptions, split: str, inputs: Inputs) -> Dataset:
     """Images in tar files; data [channels, any, any] in 0..1, grey or colour as the network's
     input.

@@ -1,20 +1,48 @@
-"""Registry: a named table that rejects duplicates and suggests names near an unknown one."""
+"""Registry: a named table that rejects duplicates and suggests names near an unknown one.
+
+The file `index.json` lists names whose modules are imported on their first look-up. It is generated
+(`tests/support/registry_index.py`) from the modules that register them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from mxrun.base.errors import Diagnostic, InternalError, UserError
 from mxrun.base.foreign_names import hint_for
-from mxrun.base.near_names import listed, nearest
+from mxrun.base.near_names import folded, listed, nearest
 
 T = TypeVar("T")
+E = TypeVar("E")
+# By attribute, what is known of an entry before its module is imported; as in JSON.
+Attributes = Mapping[str, Any]
+
+INDEX = Path(__file__).with_name("index.json")
+# Attribute of the index: the module that registers a name.
+MODULE = "module"
+# Attribute of an entry: by its form in a config, names of other frameworks, separated by spaces.
+FOREIGN = "foreign"
+
+
+@cache
+def index() -> Mapping[str, Mapping[str, Attributes]]:
+    """Return the attributes of every name that can be imported, by kind and name."""
+    found: Mapping[str, Mapping[str, Attributes]] = json.loads(INDEX.read_bytes())
+    return found
 
 
 class Registry(Generic[T]):
-    """Map from names and aliases to entries of one kind; messages use `kind`."""
+    """Map from names and aliases to entries of one kind; messages use `kind`.
+
+    The index declares further names, whose entries are imported when they are looked up.
+    """
 
     _all: ClassVar[list[Registry[Any]]] = []
 
@@ -23,14 +51,31 @@ class Registry(Generic[T]):
         self.kind = kind
         self._entries: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
+        self._attributes: dict[str, Attributes] = {}
+        self._declared = index().get(kind, {})
 
-    def add(self, name: str, entry: T, *aliases: str) -> None:
-        """Register `entry`; raises InternalError if a name or alias is already taken."""
+    def add(self, name: str, entry: T, *aliases: str, **attributes: Any) -> None:
+        """Register `entry`; raises InternalError if a name or alias is already taken.
+
+        attributes: what `attribute` returns of it; None and empty ones are left out.
+        """
         for key in (name, *aliases):
-            if key in self._entries or key in self._aliases:
+            declared = self._declared.get(key)
+            is_declared = declared is not None and declared[MODULE] not in sys.modules
+            if is_declared or key in self._entries or key in self._aliases:
                 raise InternalError(f"{self.kind} {key!r} is registered twice")
         self._entries[name] = entry
         self._aliases.update(dict.fromkeys(aliases, name))
+        self._attributes[name] = {key: value for key, value in attributes.items() if value}
+
+    def register(self, name: str, **attributes: Any) -> Callable[[E], E]:
+        """Return a decorator that registers a class or function as `name`; see `add`."""
+
+        def add(entry: Any) -> Any:
+            self.add(name, entry, **attributes)
+            return entry
+
+        return add
 
     def put(self, name: str, entry: T) -> None:
         """Register `entry`, replacing an entry of that name."""
@@ -51,17 +96,23 @@ class Registry(Generic[T]):
                     each._undo(entries, aliases)
 
     def _undo(self, entries: dict[str, T], aliases: dict[str, str]) -> None:
-        """Go back to what was registered before."""
-        self._entries, self._aliases = entries, aliases
+        """Go back to what was registered before.
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._entries or name in self._aliases
+        Declared names are kept: their modules stay imported and would not register them again.
+        """
+        kept = {name: each for name, each in self._entries.items() if name in self._declared}
+        self._entries, self._aliases = {**entries, **kept}, aliases
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries or name in self._aliases or name in self._declared
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._entries))
+        return iter(sorted({*self._entries, *self._declared}))
 
     def get(self, name: str) -> T:
         """Look up a name or alias; raises UserError naming the nearest known names."""
+        if name in self._declared and name not in self._entries:
+            importlib.import_module(self._declared[name][MODULE])
         entry = self._entries.get(self._aliases.get(name, name))
         if entry is None:
             raise UserError(self.unknown(name))
@@ -69,16 +120,32 @@ class Registry(Generic[T]):
 
     def names(self) -> Iterator[str]:
         """Yield every name and alias."""
-        yield from self._entries
+        yield from dict.fromkeys((*self._entries, *self._declared))
         yield from self._aliases
 
     def aliases(self, name: str) -> tuple[str, ...]:
         """Return the aliases of the entry registered as `name`, sorted."""
         return tuple(sorted(alias for alias, entry in self._aliases.items() if entry == name))
 
+    def attribute(self, key: str) -> dict[str, Any]:
+        """Return an attribute of every entry that has it, by name; imports no module."""
+        known = {
+            **self._declared,
+            **{name: self._attributes.get(name, {}) for name in self._entries},
+        }
+        return {name: known[name][key] for name in sorted(known) if key in known[name]}
+
+    def foreign(self) -> dict[str, str]:
+        """Return the forms in a config by the folded name that another framework has for each."""
+        forms = self.attribute(FOREIGN).values()
+        return {
+            word: form for each in forms for form, words in each.items() for word in words.split()
+        }
+
     def unknown(self, name: str) -> Diagnostic:
         """Return the diagnostic for a name that is not registered."""
         names = list(self.names())
-        hint = hint_for(self.kind, name) or nearest(name, names)
-        hint = hint or f"known: {listed(sorted(names))}"
+        form = self.foreign().get(folded(name))
+        hint = hint_for(self.kind, name) or (f"mxrun calls it {form}" if form else "")
+        hint = hint or nearest(name, names) or f"known: {listed(sorted(names))}"
         return Diagnostic(f"unknown {self.kind} {name!r}", hint=hint)

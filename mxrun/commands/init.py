@@ -13,6 +13,7 @@ from typing import Any
 from mxrun import library
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.files import check_writable, is_replaceable, write_text
+from mxrun.io.dataset.registry import DATASETS, TABLE
 from mxrun.io.files import unreadable_error, user_path
 from mxrun.io.images.kinds import SUFFIXES
 from mxrun.io.paths import find_files, is_pattern
@@ -24,16 +25,6 @@ from mxrun.session.table_survey import survey_table
 from mxrun.session.text_draft import draft_text_config
 from mxrun.session.text_survey import TEXT, survey_text, survey_text_lines, text_dataset_of
 
-# Data sets that need no path.
-_BUNDLED = {"digits": ("train", "test")}
-# Files of many images: the data set that reads them, and its options beside the path.
-_STORED_IMAGES: Mapping[str, tuple[str, Mapping[str, object]]] = {
-    ".rec": ("recordio", {}),
-    ".tar": ("webdataset", {}),
-    # The columns of Hugging Face's data sets of images.
-    ".parquet": ("parquet", {"columns": {"data": "image"}}),
-}
-_TABLES = (".csv", ".tsv", ".txt", ".tab", ".dat", ".data")
 _SEPARATORS = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_NAME = 100
 
@@ -170,9 +161,10 @@ def _survey(source: str, label: str | None) -> DataSurvey:
     if kind == "nothing" and is_pattern(source):
         path = find_files(source)[0]
         kind, suffix = "file", path.suffix.lower()
-    if kind == "nothing" and source in _BUNDLED:
+    bundled = DATASETS.attribute("parts")
+    if kind == "nothing" and source in bundled:
         _refuse_label(label, source)
-        return survey_files("", source, _BUNDLED[source])
+        return survey_files("", source, tuple(bundled[source]))
     if kind == "nothing":
         hint = "`mxrun init digits` uses the bundled digits" if not path.suffix else ""
         problem = f"{path}: there is no such file or folder"
@@ -187,13 +179,19 @@ def _survey(source: str, label: str | None) -> DataSurvey:
         if texts == TEXT:
             _refuse_label(label, source)
         return survey_text(source) if texts == TEXT else survey_text_lines(source, label)
-    if suffix in _TABLES or (suffix == ".gz" and Path(path.stem).suffix.lower() in _TABLES):
+    tables = DATASETS.attribute("suffixes")[TABLE]
+    if suffix in tables or (suffix == ".gz" and Path(path.stem).suffix.lower() in tables):
         return survey_table(source, label)
-    if suffix in _STORED_IMAGES:
+    images = {
+        suffix: (dataset, options)
+        for dataset, by_suffix in DATASETS.attribute("image_options").items()
+        for suffix, options in by_suffix.items()
+    }
+    if suffix in images:
         _refuse_label(label, source)
-        return survey_stored_images(source, *_STORED_IMAGES[suffix])
-    others = ", ".join((".npz", *_STORED_IMAGES))
-    expected = f"a folder, a table ({', '.join(_TABLES)}), a text, or images or arrays ({others})"
+        return survey_stored_images(source, *images[suffix])
+    others = ", ".join((".npz", *images))
+    expected = f"a folder, a table ({', '.join(tables)}), a text, or images or arrays ({others})"
     hint = ""
     if suffix in SUFFIXES:
         hint = "give the folder that has a folder for each class"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mxrun.base.errors import Diagnostic, UserError
+from mxrun.io.dataset.registry import dataset_of_suffix
 from mxrun.io.files import user_path
 from mxrun.io.pack.encode import default_encoding
 from mxrun.io.pack.options import PackEncoding, PackForm, PackOptions, PackTarget
@@ -19,8 +20,6 @@ from mxrun.train.interruption import Interruption
 
 __all__ = ["PackJob", "PackSettings", "prepare"]
 
-# Data sets that read the files of a form.
-_DATASETS: dict[PackForm, str] = {"rec": "recordio", "tar": "webdataset"}
 _SUFFIXES: dict[str, PackForm] = {".rec": "rec", ".tar": "tar"}
 
 
@@ -79,6 +78,7 @@ class PackReport:
         """Return the result as JSON."""
         result, options = self.result, self.target.options
         skipped = [each.to_json() for each in result.skipped]
+        dataset = dataset_of_suffix(f".{options.form}")
         return {
             "folder": str(result.folder),
             "files": [asdict(file) for file in result.files],
@@ -88,7 +88,7 @@ class PackReport:
             "resumed": result.resumed,
             "options": asdict(options),
             "sha256": result.digest,
-            "config": f"{{dataset: {_DATASETS[options.form]}, path: {self._path()}}}",
+            "config": f"{{dataset: {dataset}, path: {self._path()}}}",
         }
 
     def _path(self) -> str:

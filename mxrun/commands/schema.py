@@ -12,7 +12,7 @@ from mxrun.io.transforms.base import TRANSFORMS
 from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.register import OPERATORS
 from mxrun.train.initializer import INITIALIZERS
-from mxrun.train.metric import METRICS
+from mxrun.train.metric_kind import METRICS
 from mxrun.train.schedule import SCHEDULES
 
 

@@ -174,7 +174,7 @@ def _sections(data: Data) -> dict[str, DatasetSection]:
 
 def _path_option(section: DatasetSection) -> str | None:
     """Return the description of the data set's path option; None if it requires no path."""
-    if section.dataset not in list(DATASETS):
+    if section.dataset not in DATASETS:
         return None
     field = DATASETS.get(section.dataset).options.model_fields.get(_PATH)
     return field.description if field is not None and field.is_required() else None

@@ -64,7 +64,7 @@ def soft_label_problems(model: Model, datasets: Iterable[Dataset]) -> tuple[Diag
 
 def _is_drawn(dataset: Dataset) -> bool:
     """Return whether the records are synthetic data, generated without regard to the loss."""
-    return dataset.name in list(DATASETS) and DATASETS.get(dataset.name).synthetic
+    return dataset.name in DATASETS and DATASETS.get(dataset.name).synthetic
 
 
 def _first_invalid(loss: LossTensors, column: Field, batch_size: int) -> _Invalid | None:

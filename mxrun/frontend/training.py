@@ -21,8 +21,8 @@ from mxrun.train.checkpoint_manager import Policy
 from mxrun.train.early_stopping import EarlyStopping, EvaluationMonitor
 from mxrun.train.gradient_scale import GradientScale
 from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
-from mxrun.train.metric import METRICS, config_forms, default_metrics, supported_metrics
-from mxrun.train.metric_kind import MetricKind
+from mxrun.train.metric import config_forms, default_metrics, supported_metrics
+from mxrun.train.metric_kind import METRICS, MetricKind
 from mxrun.train.schedule import SCHEDULES, Plateau, Schedule
 
 # Beginning of the names of evaluation's figures in other frameworks.

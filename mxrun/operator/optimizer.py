@@ -108,8 +108,12 @@ OPTIMIZERS: Registry[type[Optimizer]] = Registry("optimizer")
 OptimizerClass = TypeVar("OptimizerClass", bound=type[Optimizer])
 
 
-def register_optimizer(name: str) -> Callable[[OptimizerClass], OptimizerClass]:
+def register_optimizer(
+    name: str, foreign: Mapping[str, str] | None = None
+) -> Callable[[OptimizerClass], OptimizerClass]:
     """Class decorator: register an optimizer under the name that a config uses.
+
+    foreign: by its form in a config, names of other frameworks, separated by spaces.
 
     Raises UserError if `update` is no registered operator, or if that has no parameter of the name
     of a field; an optimizer with an `operator` of its own may have other fields.
@@ -117,7 +121,7 @@ def register_optimizer(name: str) -> Callable[[OptimizerClass], OptimizerClass]:
 
     def add(optimizer: OptimizerClass) -> OptimizerClass:
         _require_operator(optimizer)
-        OPTIMIZERS.add(name, optimizer)
+        OPTIMIZERS.add(name, optimizer, foreign=foreign)
         return optimizer
 
     return add

@@ -29,14 +29,6 @@ from mxrun.session.data_survey import (
     statistics,
 )
 
-# The file that shows each data set and part, plain or .gz.
-_FILES: Mapping[str, Mapping[str, str]] = {
-    "mnist": {"train": "train-images-idx3-ubyte", "test": "t10k-images-idx3-ubyte"},
-    "cifar10": {"train": "data_batch_1.bin", "test": "test_batch.bin"},
-    "cifar100": {"train": "train.bin", "test": "test.bin"},
-}
-# Data sets with the same names of files; the record of a fetch tells them apart.
-_SAME_FILES: Mapping[str, str] = {"fashion_mnist": "mnist"}
 # Names of arrays in archives, in the form that `folded` returns; the most usual first.
 _DATA = (
     "data",
@@ -74,7 +66,8 @@ Arrays = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 
 def known_files(folder: Path) -> tuple[str, tuple[str, ...]] | None:
     """Return the data set whose files are in a folder, and the parts that are there."""
-    for dataset, files in _FILES.items():
+    same = DATASETS.attribute("same_files")
+    for dataset, files in DATASETS.attribute("files").items():
         parts = [
             part
             for part, name in files.items()
@@ -82,7 +75,7 @@ def known_files(folder: Path) -> tuple[str, tuple[str, ...]] | None:
         ]
         if parts:
             recorded = recorded_dataset(folder)
-            named = recorded if _SAME_FILES.get(recorded) == dataset else dataset
+            named = recorded if same.get(recorded) == dataset else dataset
             return named, tuple(parts)
     return None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from mxrun.base.tensor import Shape
 from mxrun.config.dump import flow
+from mxrun.io.dataset.registry import TABLE
 from mxrun.report.printable import printable
 from mxrun.session.data_survey import DataSurvey
 from mxrun.session.network_draft import describe_network, network_lines, uses_batch_norm
@@ -134,7 +135,7 @@ def _data_lines(survey: DataSurvey, transforms: Sequence[str], batch: int) -> It
     yield "  train:"
     yield f"    dataset: {survey.dataset}"
     for key, value in survey.options.items():
-        if isinstance(value, Mapping) and survey.dataset == "csv":
+        if isinstance(value, Mapping) and survey.dataset == TABLE:
             yield from _columns(key, value, survey.comments)
         else:
             yield from option_lines(key, value, survey.comments.get(key, ""))

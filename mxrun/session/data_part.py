@@ -16,7 +16,7 @@ from mxrun.frontend.data import data_requests, evaluation_pipeline
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Field
 from mxrun.io.dataset.fingerprint import fingerprint
-from mxrun.io.dataset.registry import DATASETS
+from mxrun.io.dataset.registry import DATASETS, IMAGE_LIST, TABLE, dataset_of_suffix
 from mxrun.io.dataset.request import DatasetRequest, open_datasets
 from mxrun.io.dataset.split import ALL, Split, UnknownSplit
 from mxrun.io.files import user_path
@@ -36,19 +36,6 @@ TRAIN, EVAL = "train", "eval"
 _IN_MEMORY = "in memory"
 # Keys of a section that its changes replace, or that evaluation does not read.
 _OF_THE_RUN = ("split", "part_index", "num_parts", "shuffle", "sampling", "transforms")
-# Data set that reads a file with this ending.
-_FORMATS = {
-    ".npz": "npz",
-    ".rec": "recordio",
-    ".tar": "webdataset",
-    ".parquet": "parquet",
-    ".arrow": "parquet",
-    ".feather": "parquet",
-    ".svm": "libsvm",
-    ".libsvm": "libsvm",
-}
-# Data sets that read one kind of file, so that another kind of path needs another one.
-_OF_FILES = frozenset({"csv", "image_list", *_FORMATS.values()})
 
 
 @dataclass(frozen=True)
@@ -236,11 +223,11 @@ def _common_options(own: Mapping[str, SourceNode], dataset: str) -> dict[str, So
     They are those that say how image files are decoded, and all of a bundled data set if `dataset`
     reads files of the same kind.
     """
-    if dataset not in list(DATASETS):
+    if dataset not in DATASETS:
         # It is reported with the rest of its section.
         return {}
     known, fields = str(own["dataset"].value), DATASETS.get(dataset).options.model_fields
-    is_alike = known in list(DATASETS) and DATASETS.get(known).of_files == dataset
+    is_alike = known in DATASETS and DATASETS.get(known).of_files == dataset
     keys = fields if is_alike else fields.keys() & {EXIF_ORIENTATION}
     return {key: value for key, value in own.items() if key in keys}
 
@@ -256,7 +243,7 @@ def _absolute(path: SourceNode) -> SourceNode:
 
 def _is_whole(name: object) -> bool:
     """Return whether a data set has no parts, such as a table."""
-    if name not in list(DATASETS):
+    if name not in DATASETS:
         # An unknown one is reported with the rest of its section.
         return False
     known = DATASETS.get(str(name))
@@ -292,15 +279,17 @@ def dataset_for(built: ModelDefinition, path: str, own: object) -> str:
         raise UserError(Diagnostic(problem, hint="write KEY=VALUE to change another key"))
     images = any(map(takes_images, built.model.records.values()))
     own = str(own)
-    reads_path = own in list(DATASETS) and "path" in DATASETS.get(own).options.model_fields
-    if own in list(DATASETS) and (files := DATASETS.get(own).of_files) and place.is_file():
+    reads_path = own in DATASETS and "path" in DATASETS.get(own).options.model_fields
+    if own in DATASETS and (files := DATASETS.get(own).of_files) and place.is_file():
         return files
+    # Those that read one kind of file, so that another kind of path needs another one.
+    of_files = {IMAGE_LIST, *DATASETS.attribute("suffixes")}
     if place.is_dir():
-        return own if reads_path and own not in _OF_FILES else "image_folder"
-    found = _FORMATS.get(place.suffix.lower())
-    if found is None:
-        found = "image_list" if images and is_image_list(place) else "csv"
-    return own if reads_path and own not in _OF_FILES | {"image_folder", "npy"} else found
+        return own if reads_path and own not in of_files else "image_folder"
+    found = dataset_of_suffix(place.suffix) or TABLE
+    if found == TABLE and images and is_image_list(place):
+        found = IMAGE_LIST
+    return own if reads_path and own not in of_files | {"image_folder", "npy"} else found
 
 
 def _of_arrays(built: ModelDefinition, arrays: Mapping[str, Array], manifest: Manifest) -> Dataset:

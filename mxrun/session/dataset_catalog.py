@@ -13,12 +13,6 @@ from mxrun.io.fetch.published import PUBLISHED, PublishedDataset
 from mxrun.session.reference import ReferenceEntry, config_reference, find
 
 Report = dict[str, Any]
-_LICENCES = {
-    "digits": "CC BY 4.0 (E. Alpaydin, C. Kaynak, UCI Machine Learning Repository, 1998, "
-    "https://doi.org/10.24432/C50P49)",
-    "shakespeare": "public domain (W. Shakespeare)",
-    "shakespeare_speeches": "public domain (W. Shakespeare)",
-}
 
 
 def dataset_rows() -> list[Report]:
@@ -40,6 +34,7 @@ def dataset_description(name: str) -> Report:
         raise UserError(Diagnostic(problem, got=name, hint=hint))
     entry, known = entries[name], DATASETS.get(name)
     published = PUBLISHED.get(name)
+    licence = DATASETS.attribute("licence").get(name, "")
     return {
         **_row(entry),
         "description": entry.description,
@@ -54,7 +49,7 @@ def dataset_description(name: str) -> Report:
             }
             for option in entry.entries
         ],
-        "licence": _LICENCES.get(name, "") if published is None else published.licence,
+        "licence": licence if published is None else published.licence,
         "files": None if published is None else _files(published),
         "example": entry.example,
     }

@@ -11,7 +11,7 @@ from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.config.bundled import bundled_configs
 from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.dataset.registry import DATASETS
+from mxrun.io.dataset.registry import DATASETS, IMAGE_LIST
 from mxrun.io.files import user_path
 from mxrun.io.formats.image_list import is_image_list
 from mxrun.session.data_sections import TRAIN, open_sections
@@ -52,7 +52,7 @@ def open_source(
     if path.is_dir():
         return PackSource(_read("image_folder", source, split, channels), path)
     if path.is_file() and is_image_list(path):
-        return PackSource(_read("image_list", source, split, channels), path.parent)
+        return PackSource(_read(IMAGE_LIST, source, split, channels), path.parent)
     there = "a file of another kind" if path.exists() else "no such file or folder"
     expected = "a folder of images, a list of images or a config"
     raise UserError(Diagnostic(f"{source}: cannot be packed", None, expected, there))

@@ -24,7 +24,7 @@ from mxrun.frontend import ModelDefinition
 from mxrun.frontend.data import evaluation_pipeline
 from mxrun.graph.phases import EVALUATE
 from mxrun.io.dataset.dataset import Dataset
-from mxrun.io.dataset.registry import DATASETS
+from mxrun.io.dataset.registry import DATASETS, TABLE
 from mxrun.io.files import MAXIMUM_BYTES, user_path, visible_below
 from mxrun.io.images.kinds import SUFFIXES
 from mxrun.io.images.options import reads_as_stored
@@ -47,8 +47,6 @@ from mxrun.train.metric_kind import MetricKind
 
 STANDARD_INPUT = "-"
 STANDARD_INPUT_NAME = "<standard input>"
-# Data set whose options are the settings of tables if training read no tables.
-_TABLE = "csv"
 _FOLDER_SUFFIXES = (*SUFFIXES, ".npy", ".csv", ".csv.gz")
 
 
@@ -200,7 +198,8 @@ def _table_form(
     request = built.data.get("train")
     options = None if request is None else request.options
     if not hasattr(options, "form"):
-        options = DATASETS.get(_TABLE).options(**{PATH: STANDARD_INPUT}) if settings else None
+        # If training read no tables, the settings are those of this data set.
+        options = DATASETS.get(TABLE).options(**{PATH: STANDARD_INPUT}) if settings else None
     given: Mapping[str, SourceNode] = {}
     if options is not None and settings:
         given = given_settings(settings)

@@ -43,7 +43,7 @@ from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.optimizer_property import OptimizerProperty
 from mxrun.operator.register import OPERATORS
 from mxrun.train.initializer import INITIALIZERS
-from mxrun.train.metric import METRICS
+from mxrun.train.metric_kind import METRICS
 from mxrun.train.schedule import SCHEDULES
 
 EntryKind = Literal["config", "section", "key", "choice", "kind", "operator"]

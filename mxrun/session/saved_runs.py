@@ -18,8 +18,7 @@ from mxrun.session.learning_curves import PARTS, figure_names, read_records
 from mxrun.session.train_summary import TrainSummary
 from mxrun.train.checkpoint import PARAMETERS_FILE, checkpoint_folder
 from mxrun.train.checkpoint_manager import saved_steps
-from mxrun.train.metric import METRICS
-from mxrun.train.metric_kind import MetricKind
+from mxrun.train.metric_kind import METRICS, MetricKind
 from mxrun.train.progress import Rank, rank
 from mxrun.train.run_directory import CONFIG_FILE, SUMMARY_FILE, is_run
 from mxrun.train.run_lock import is_being_written
@@ -260,7 +259,7 @@ def _higher(train: Plain) -> frozenset[str]:
 
 def _kinds(name: str, parameters: Plain) -> Iterator[MetricKind]:
     """Yield the metric; nothing if it is unknown, as are those of plugins."""
-    if name in list(METRICS):
+    if name in METRICS:
         with suppress(ValueError):
             yield METRICS.get(name)(**parameters)
 

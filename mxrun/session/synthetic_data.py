@@ -86,7 +86,7 @@ def trained_on_synthetic_data(options: RunOptions) -> bool:
 
 def _is_synthetic(name: str) -> bool:
     """Return whether a data set generates its records; plugins must be loaded before."""
-    return name in list(DATASETS) and DATASETS.get(name).synthetic
+    return name in DATASETS and DATASETS.get(name).synthetic
 
 
 def _records(built: ModelDefinition) -> int:

@@ -15,6 +15,7 @@ from mxrun.base.near_names import folded, listed, nearest
 from mxrun.base.tensor import TensorSpec
 from mxrun.datasets.csv import CsvOptions, read
 from mxrun.io.dataset.dataset import Dataset
+from mxrun.io.dataset.registry import TABLE
 from mxrun.io.paths import find_files
 from mxrun.io.tables.cells import POINT_HINT
 from mxrun.io.tables.columns import MAX_KINDS, TableColumn, TableOutline, outline_table
@@ -88,7 +89,7 @@ def survey_table(source: str, label: str | None = None) -> DataSurvey:
     assert measured.features is not None
     encoding = learn_encoding(measured.features)
     return DataSurvey(
-        "csv",
+        TABLE,
         options,
         train,
         evaluation,

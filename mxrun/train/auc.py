@@ -9,7 +9,7 @@ import numpy as np
 
 from mxrun.train.class_loop import BEST
 from mxrun.train.classification_metrics import ClassMetricKind, counted
-from mxrun.train.metric_kind import Metric
+from mxrun.train.metric_kind import METRICS, Metric
 from mxrun.train.predictions import ClassPredictions, LossPredictions
 from mxrun.train.ranked_groups import RankedGroups
 
@@ -22,6 +22,7 @@ EXACT = 1_000_000
 EXACT_IN_TRAINING = 6000
 
 
+@METRICS.register("auc", foreign={"auc": "auroc rocauc rocaucscore"})
 class AreaUnderCurve(ClassMetricKind):
     """Area under the ROC curve: the probability that a record of a class ranks above another one.
 

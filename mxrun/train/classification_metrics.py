@@ -16,6 +16,7 @@ from mxrun.base.params import Int32
 from mxrun.train.class_loop import BEST, LIMITED_LOG, LOG
 from mxrun.train.metric_kind import (
     CROSS_ENTROPY,
+    METRICS,
     Figure,
     MeanOfValues,
     Metric,
@@ -57,6 +58,10 @@ class ClassMetricKind(MetricKind):
         return ""
 
 
+@METRICS.register(
+    "accuracy",
+    foreign={"accuracy": "acc categoricalaccuracy sparsecategoricalaccuracy multiclassaccuracy"},
+)
 class Accuracy(ClassMetricKind):
     """Fraction of predictions whose most probable class is the label.
 
@@ -76,6 +81,13 @@ class Accuracy(ClassMetricKind):
         return SummedMean(predictions.classes, BEST)
 
 
+@METRICS.register(
+    "top_k",
+    foreign={
+        "{top_k: {k: 5}}": "top5 top5accuracy topkaccuracy topkcategoricalaccuracy "
+        "sparsetopkcategoricalaccuracy"
+    },
+)
 class TopK(ClassMetricKind):
     """Fraction of predictions whose label is among the k most probable classes.
 
@@ -105,6 +117,13 @@ class TopK(ClassMetricKind):
         return MeanTopK(predictions.classes, self.k)
 
 
+@METRICS.register(
+    "cross_entropy",
+    foreign={
+        "cross_entropy": "crossentropyloss categoricalcrossentropy "
+        "sparsecategoricalcrossentropy logloss nll negativeloglikelihood ce"
+    },
+)
 class CrossEntropy(ClassMetricKind):
     """Mean of -ln(probability of the label + 1e-12)."""
 
@@ -124,6 +143,7 @@ class CrossEntropy(ClassMetricKind):
         return loss
 
 
+@METRICS.register("bits_per_character")
 class BitsPerCharacter(ClassMetricKind):
     """Mean of -log2(probability of the label + 1e-12).
 
@@ -148,6 +168,7 @@ class BitsPerCharacter(ClassMetricKind):
         return loss / math.log(2)
 
 
+@METRICS.register("perplexity")
 class Perplexity(ClassMetricKind):
     """Exponential of the mean of -ln(max(probability of the label, 1e-10)).
 
@@ -174,6 +195,9 @@ class Perplexity(ClassMetricKind):
             return math.inf
 
 
+@METRICS.register(
+    "confusion_matrix", foreign={"confusion_matrix": "confusion multiclassconfusionmatrix"}
+)
 class ConfusionMatrix(ClassMetricKind):
     """Number of predictions by label (row) and predicted class (column): a table, not a number."""
 

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field
 
 from mxrun.train.class_loop import BEST
 from mxrun.train.classification_metrics import ClassMetricKind, counted
-from mxrun.train.metric_kind import Metric
+from mxrun.train.metric_kind import METRICS, Metric
 from mxrun.train.predictions import Array, ClassPredictions, LossPredictions
 
 Average = Literal["binary", "macro", "micro"]
@@ -74,6 +74,7 @@ class AveragedKind(CountKind):
         """Return the ratio of each class."""
 
 
+@METRICS.register("precision")
 class PositivePredictiveValue(AveragedKind):
     """Fraction of the predictions of a class that are right: h / p."""
 
@@ -84,6 +85,7 @@ class PositivePredictiveValue(AveragedKind):
         return quotient(hits, predictions)
 
 
+@METRICS.register("recall")
 class Sensitivity(AveragedKind):
     """Fraction of the records of a class that are found: h / l."""
 
@@ -94,6 +96,7 @@ class Sensitivity(AveragedKind):
         return quotient(hits, labels)
 
 
+@METRICS.register("f1", foreign={"f1": "f1score binaryf1score multiclassf1score"})
 class F1(AveragedKind):
     """Harmonic mean of precision and recall: 2 h / (l + p) of a class."""
 
@@ -104,6 +107,7 @@ class F1(AveragedKind):
         return quotient(2 * hits, labels + predictions)
 
 
+@METRICS.register("fbeta", foreign={"fbeta": "fbetascore"})
 class FBeta(AveragedKind):
     """Weighted harmonic mean of precision and recall: (1 + b^2) h / (b^2 l + p), b = beta.
 
@@ -123,6 +127,7 @@ class FBeta(AveragedKind):
         return quotient((1 + squared) * hits, squared * labels + predictions)
 
 
+@METRICS.register("balanced_accuracy")
 class BalancedAccuracy(CountKind):
     """Mean of the recalls h / l of all classes that have records: each class counts alike."""
 
@@ -136,6 +141,7 @@ class BalancedAccuracy(CountKind):
         return float(np.mean(quotient(hits, labels)[labels > 0]))
 
 
+@METRICS.register("mcc", foreign={"mcc": "matthewscorrcoef matthews pcc"})
 class MatthewsCorrelation(CountKind):
     """Matthews correlation coefficient: of the labels with the predictions, -1 to 1.
 

@@ -50,15 +50,16 @@ class Initializer(Parameters):
         """
 
 
+INITIALIZERS: Registry[type[Initializer]] = Registry("initializer")
+
+
 def _ranges(count: int) -> Iterator[tuple[int, int]]:
     """Yield the first index and the size of each piece of `count` values."""
     for first in range(0, count, CHUNK):
         yield first, min(CHUNK, count - first)
 
 
-INITIALIZERS: Registry[type[Initializer]] = Registry("initializer")
-
-
+@INITIALIZERS.register("uniform", foreign={"uniform": "randomuniform"})
 class Uniform(Initializer):
     """Uniform values between -scale and scale."""
 
@@ -73,6 +74,7 @@ class Uniform(Initializer):
             yield first, values
 
 
+@INITIALIZERS.register("normal", foreign={"normal": "randomnormal gaussian truncatednormal"})
 class Normal(Initializer):
     """Normal values with mean 0."""
 
@@ -86,6 +88,9 @@ class Normal(Initializer):
             yield first, values
 
 
+@INITIALIZERS.register(
+    "constant", foreign={"constant: {value: 0}": "zero zeros", "constant: {value: 1}": "one ones"}
+)
 class ConstantInitializer(Initializer):
     """One value for all elements."""
 
@@ -131,6 +136,9 @@ class FanScaled(Initializer):
         return math.sqrt(magnitude / factors[self.factor_type])
 
 
+@INITIALIZERS.register(
+    "xavier", foreign={"xavier": "xavieruniform glorot glorotuniform xaviernormal glorotnormal"}
+)
 class Xavier(FanScaled):
     """Uniform or normal values by Glorot and Bengio (2010), for tanh and sigmoid networks."""
 
@@ -145,6 +153,9 @@ class Xavier(FanScaled):
         return Normal(sigma=scale).chunks(seed, stream, shape)
 
 
+@INITIALIZERS.register(
+    "msra", foreign={"msra": "kaiming kaimingnormal kaiminguniform he henormal heuniform msraprelu"}
+)
 class Msra(FanScaled):
     """Normal values by He et al. (2015), for networks of (leaky) ReLUs; MXNet's MSRAPrelu."""
 
@@ -156,6 +167,7 @@ class Msra(FanScaled):
         return Normal(sigma=scale).chunks(seed, stream, shape)
 
 
+@INITIALIZERS.register("lstm_bias")
 class LSTMBias(Initializer):
     """Biases of an LSTM: 0, but `forget_bias` for the forget gate, which is the second of four.
 
@@ -203,14 +215,6 @@ class PackedInitializer(Initializer):
             for first, values in rule.chunks(seed, f"{stream}/{name}", own):
                 yield at + first, values
             at += math.prod(own)
-
-
-INITIALIZERS.add("xavier", Xavier)
-INITIALIZERS.add("msra", Msra)
-INITIALIZERS.add("normal", Normal)
-INITIALIZERS.add("uniform", Uniform)
-INITIALIZERS.add("constant", ConstantInitializer)
-INITIALIZERS.add("lstm_bias", LSTMBias)
 
 
 def initializer_for(

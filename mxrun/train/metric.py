@@ -1,60 +1,15 @@
-"""Registry of metrics, the default metrics, and their spellings in a config."""
+"""The default metrics, and the spellings of metrics in a config."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from mxrun.base.classification import Likelihood
-from mxrun.base.registry import Registry
 from mxrun.base.regression import Regression
-from mxrun.train.auc import AreaUnderCurve
-from mxrun.train.classification_metrics import (
-    Accuracy,
-    BitsPerCharacter,
-    ConfusionMatrix,
-    CrossEntropy,
-    Perplexity,
-    TopK,
-)
-from mxrun.train.count_metrics import (
-    F1,
-    BalancedAccuracy,
-    FBeta,
-    MatthewsCorrelation,
-    PositivePredictiveValue,
-    Sensitivity,
-)
-from mxrun.train.metric_kind import MetricKind
+from mxrun.train.classification_metrics import Accuracy, CrossEntropy
+from mxrun.train.metric_kind import METRICS, MetricKind
 from mxrun.train.predictions import Task
-from mxrun.train.regression_metrics import (
-    BinaryAccuracyKind,
-    DeterminationKind,
-    MeanAbsoluteErrorKind,
-    MeanSquaredErrorKind,
-    PearsonKind,
-    RootMeanSquaredErrorKind,
-)
-
-METRICS: Registry[type[MetricKind]] = Registry("metric")
-METRICS.add("accuracy", Accuracy)
-METRICS.add("top_k", TopK)
-METRICS.add("cross_entropy", CrossEntropy)
-METRICS.add("perplexity", Perplexity)
-METRICS.add("bits_per_character", BitsPerCharacter)
-METRICS.add("precision", PositivePredictiveValue)
-METRICS.add("recall", Sensitivity)
-METRICS.add("f1", F1)
-METRICS.add("fbeta", FBeta)
-METRICS.add("balanced_accuracy", BalancedAccuracy)
-METRICS.add("mcc", MatthewsCorrelation)
-METRICS.add("auc", AreaUnderCurve)
-METRICS.add("confusion_matrix", ConfusionMatrix)
-METRICS.add("mse", MeanSquaredErrorKind)
-METRICS.add("mae", MeanAbsoluteErrorKind)
-METRICS.add("rmse", RootMeanSquaredErrorKind)
-METRICS.add("r2", DeterminationKind)
-METRICS.add("pearson_correlation", PearsonKind)
-METRICS.add("binary_accuracy", BinaryAccuracyKind)
+from mxrun.train.regression_metrics import MeanSquaredErrorKind
 
 
 def default_metrics(losses: Iterable[Task]) -> tuple[MetricKind, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from mxrun.base.classification import Likelihood
 from mxrun.base.errors import Diagnostic, UserError
 from mxrun.base.params import Parameters
+from mxrun.base.registry import Registry
 from mxrun.train.predictions import (
     Array,
     ClassPredictions,
@@ -125,6 +126,9 @@ class MetricKind(Parameters):
     def of_mean(self, loss: float) -> float:
         """Return the figure for the mean `loss` of a cross-entropy without stored predictions."""
         raise NotImplementedError
+
+
+METRICS: Registry[type[MetricKind]] = Registry("metric")
 
 
 class OfLoss(Mean):

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from mxrun.base.regression import Regression
-from mxrun.train.metric_kind import MeanOfValues, Metric, MetricKind
+from mxrun.train.metric_kind import METRICS, MeanOfValues, Metric, MetricKind
 from mxrun.train.predictions import Array, LossPredictions, NumberPredictions, Task
 
 # Relative error of a sum of float64 numbers, with a margin for millions of them.
@@ -31,6 +31,7 @@ class NumberMetricKind(MetricKind):
         return "" if isinstance(task, Regression) else "predicts classes, not numbers"
 
 
+@METRICS.register("mse", foreign={"mse": "meansquarederror l2"})
 class MeanSquaredErrorKind(NumberMetricKind):
     """Mean of (output - label)^2 over all elements."""
 
@@ -44,6 +45,7 @@ class MeanSquaredErrorKind(NumberMetricKind):
         return MeanSquaredError(predictions.numbers)
 
 
+@METRICS.register("mae", foreign={"mae": "meanabsoluteerror l1"})
 class MeanAbsoluteErrorKind(NumberMetricKind):
     """Mean of |output - label| over all elements."""
 
@@ -57,6 +59,7 @@ class MeanAbsoluteErrorKind(NumberMetricKind):
         return MeanAbsoluteError(predictions.numbers)
 
 
+@METRICS.register("rmse", foreign={"rmse": "rootmeansquarederror"})
 class RootMeanSquaredErrorKind(NumberMetricKind):
     """Root of the mean of (output - label)^2 over all elements."""
 
@@ -70,6 +73,7 @@ class RootMeanSquaredErrorKind(NumberMetricKind):
         return RootMeanSquaredError(predictions.numbers)
 
 
+@METRICS.register("r2", foreign={"r2": "r2score rsquared"})
 class DeterminationKind(NumberMetricKind):
     """Coefficient of determination R^2: 1 - sum (output - label)^2 / sum (label - mean label)^2.
 
@@ -90,6 +94,9 @@ class DeterminationKind(NumberMetricKind):
         return Determination(predictions.numbers)
 
 
+@METRICS.register(
+    "pearson_correlation", foreign={"pearson_correlation": "pearsonr pearsoncorrcoef pearson"}
+)
 class PearsonKind(NumberMetricKind):
     """Pearson's correlation of all outputs with their labels, -1 to 1."""
 
@@ -106,6 +113,7 @@ class PearsonKind(NumberMetricKind):
         return Correlation(predictions.numbers)
 
 
+@METRICS.register("binary_accuracy")
 class BinaryAccuracyKind(NumberMetricKind):
     """Fraction of all outputs, each a probability, that are on the label's side of a threshold."""
 

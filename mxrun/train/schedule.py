@@ -102,6 +102,16 @@ class Schedule(Parameters):
         """Return the rate after the warm-up as a factor of the optimiser's lr."""
 
 
+SCHEDULES: Registry[type[Schedule]] = Registry("schedule")
+
+
+@SCHEDULES.register(
+    "constant",
+    foreign={
+        "constant": "constantlr none fixed",
+        "{constant: {warmup_steps: 500}}, as every schedule has": "warmup",
+    },
+)
 class ConstantSchedule(Schedule):
     """The optimizer's lr at every step: factor = 1."""
 
@@ -112,6 +122,9 @@ class ConstantSchedule(Schedule):
         return 1.0
 
 
+@SCHEDULES.register(
+    "step", foreign={"step: {epochs: 10, factor: 0.1}": "steplr factorscheduler stepdecay"}
+)
 class StepDecay(Schedule):
     """Reduction at a fixed interval of steps or epochs: factor^floor((step - 1) / interval).
 
@@ -153,6 +166,13 @@ class StepDecay(Schedule):
         return (moment.step - 1) // interval
 
 
+@SCHEDULES.register(
+    "multistep",
+    foreign={
+        "multistep: {epochs: [10, 20], factor: 0.1}": "multisteplr multifactorscheduler "
+        "piecewiseconstantdecay",
+    },
+)
 class MultiStep(Schedule):
     """Reduction after each of the given steps or epochs: factor^(number of those completed).
 
@@ -192,6 +212,9 @@ class MultiStep(Schedule):
         return self.factor ** sum(milestone < moment.step for milestone in milestones)
 
 
+@SCHEDULES.register(
+    "cosine", foreign={"cosine": "cosineannealinglr cosineannealing cosinedecay cosinescheduler"}
+)
 class Cosine(Schedule):
     """Cosine decay: final + (1 - final) * (1 + cos(pi * progress)) / 2.
 
@@ -207,6 +230,7 @@ class Cosine(Schedule):
         return self.final + (1 - self.final) * (1 + math.cos(math.pi * moment.progress)) / 2
 
 
+@SCHEDULES.register("linear", foreign={"linear": "linearlr lineardecay"})
 class Linear(Schedule):
     """Linear decay: final + (1 - final) * (1 - progress).
 
@@ -222,6 +246,9 @@ class Linear(Schedule):
         return self.final + (1 - self.final) * (1 - moment.progress)
 
 
+@SCHEDULES.register(
+    "polynomial", foreign={"polynomial": "polynomiallr polynomialdecay polyscheduler"}
+)
 class Polynomial(Schedule):
     """Polynomial decay: final + (1 - final) * (1 - progress)^power.
 
@@ -238,6 +265,9 @@ class Polynomial(Schedule):
         return self.final + (1 - self.final) * math.pow(1 - moment.progress, self.power)
 
 
+@SCHEDULES.register(
+    "exponential", foreign={"exponential: {factor: 0.95}": "exponentiallr exponentialdecay"}
+)
 class Exponential(Schedule):
     """Exponential decay, a little at every step: factor^(epochs since the warm-up).
 
@@ -256,6 +286,7 @@ class Exponential(Schedule):
         return math.pow(self.factor, moment.elapsed / moment.steps_per_epoch)
 
 
+@SCHEDULES.register("one_cycle", foreign={"one_cycle: {peak: 0.1}": "onecyclelr"})
 class OneCycle(Schedule):
     """Rise from peak / start_divisor to peak, then decay to the first rate / final_divisor.
 
@@ -296,6 +327,7 @@ class OneCycle(Schedule):
         return last + (first - last) * (1 + math.cos(math.pi * progress)) / 2
 
 
+@SCHEDULES.register("plateau", foreign={"plateau": "reducelronplateau reduceonplateau"})
 class Plateau(Schedule):
     """Reduction whenever a metric has not improved for more than `patience` observations.
 
@@ -423,15 +455,3 @@ def _between(position: float, first: float, last: float) -> float:
     if position >= last:
         return 1.0
     return max(0.0, (position - first) / (last - first))
-
-
-SCHEDULES: Registry[type[Schedule]] = Registry("schedule")
-SCHEDULES.add("constant", ConstantSchedule)
-SCHEDULES.add("step", StepDecay)
-SCHEDULES.add("multistep", MultiStep)
-SCHEDULES.add("cosine", Cosine)
-SCHEDULES.add("linear", Linear)
-SCHEDULES.add("polynomial", Polynomial)
-SCHEDULES.add("exponential", Exponential)
-SCHEDULES.add("one_cycle", OneCycle)
-SCHEDULES.add("plateau", Plateau)

@@ -44,7 +44,7 @@ class NagMomUpdateProperty(OptimizerProperty):
     update = staticmethod(nag_mom_update)
 
 
-@register_optimizer("nag")
+@register_optimizer("nag", foreign={"nag: {momentum: 0.9}": "nesterov nesterovmomentum"})
 class Nag(Sgd):
     """Nesterov's accelerated gradient; without momentum it is stochastic gradient descent."""
 

@@ -103,7 +103,7 @@ class RmspropalexUpdateProperty(OptimizerProperty):
     update = staticmethod(rmspropalex_update)
 
 
-@register_optimizer("rmsprop")
+@register_optimizer("rmsprop", foreign={"rmsprop: {centered: true}": "rmspropalex"})
 class RMSProp(Optimizer):
     """Steps divided by the root of the squared gradients' average (Tieleman and Hinton, 2012).
 

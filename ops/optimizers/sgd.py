@@ -66,7 +66,7 @@ class SgdMomUpdateProperty(OptimizerProperty):
     update = staticmethod(sgd_mom_update)
 
 
-@register_optimizer("sgd")
+@register_optimizer("sgd", foreign={"sgd: {momentum: 0.9}": "momentum sgdmomentum momentumsgd"})
 class Sgd(Optimizer):
     """Stochastic gradient descent; with momentum, the last step is stored in a state `mom`."""
 

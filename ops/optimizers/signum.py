@@ -72,7 +72,7 @@ class SignumUpdateProperty(OptimizerProperty):
     update = staticmethod(signum_update)
 
 
-@register_optimizer("signum")
+@register_optimizer("signum", foreign={"signum: {momentum: 0}": "signsgd"})
 class Signum(Optimizer):
     """Steps by the sign of the averaged gradient; without momentum, of the gradient itself."""
 

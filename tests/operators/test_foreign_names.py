@@ -31,7 +31,7 @@ from mxrun.operator.foreign_names import (
 from mxrun.operator.optimizer import OPTIMIZERS
 from mxrun.operator.register import OPERATORS, create
 from mxrun.train.initializer import INITIALIZERS
-from mxrun.train.metric import METRICS
+from mxrun.train.metric_kind import METRICS
 from mxrun.train.schedule import SCHEDULES
 
 library.load()
@@ -185,10 +185,15 @@ def test_names_of_the_training_section_are_translated(
     "registry", [OPTIMIZERS, SCHEDULES, INITIALIZERS, METRICS, TRANSFORMS, DATASETS]
 )
 def test_every_translation_is_a_choice_as_it_is_written(registry: Registry[Any]) -> None:
-    hints = other_names._HINTS[registry.kind]
-    assert not [name for name in hints if name in list(registry)]
-    for hint in {hint for hint in hints.values() if hint.startswith("mxrun calls it ")}:
-        form = re.split(", (?:which|as)", hint.removeprefix("mxrun calls it "))[0]
+    for name in registry:
+        registry.get(name)
+    foreign = registry.foreign()
+    assert foreign
+    assert not foreign.keys() & {folded(name) for name in registry}
+    assert not foreign.keys() & other_names._HINTS[registry.kind].keys()
+    assert all(len(name) > 1 for name in foreign)
+    for written in set(foreign.values()):
+        form = re.split(", (?:which|as)", written)[0]
         choice = read_choice(load_text(form, SourceLocation("", 1, 1), Diagnostics()))
         assert isinstance(choice, Choice)
         if registry is DATASETS:

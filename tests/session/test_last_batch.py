@@ -16,8 +16,7 @@ from mxrun.io.dataset.request import open_datasets
 from mxrun.io.loading.array_iterator import ArrayIterator
 from mxrun.session.training import prepare
 from mxrun.train.host_arrays import slots
-from mxrun.train.metric import METRICS
-from mxrun.train.metric_kind import Metrics
+from mxrun.train.metric_kind import METRICS, Metrics
 
 BATCH, VALID, COUNT = 64, 40, 1000
 DATA = f"data.train={{dataset: synthetic, split: train, records: {COUNT}, shuffle: true}}"

@@ -14,7 +14,7 @@ from mxrun.config.load import load_text
 from mxrun.frontend import build
 from mxrun.operator.register import OPERATORS
 from mxrun.session.reference import CHOICES, LAYERS, ReferenceEntry, config_reference, find
-from mxrun.train.metric import METRICS
+from mxrun.train.metric_kind import METRICS
 
 ROOT = config_reference()
 ENTRIES = [entry for entry in ROOT.walk() if entry.path and entry.path == entry.shared]

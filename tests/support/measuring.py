@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from mxrun.base.classification import Classification
 from mxrun.base.regression import Regression
-from mxrun.train.metric import METRICS
-from mxrun.train.metric_kind import Figure, Metric, MetricKind, Metrics
+from mxrun.train.metric_kind import METRICS, Figure, Metric, MetricKind, Metrics
 
 Array = npt.NDArray[Any]
 # Labels, output, and the weights of rows.

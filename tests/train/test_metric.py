@@ -14,8 +14,8 @@ from metric_formulas import expected
 from mxrun.base.classification import Classification, Likelihood
 from mxrun.base.regression import Regression
 from mxrun.train.class_loop import BEST
-from mxrun.train.metric import METRICS, default_metrics, supported_metrics
-from mxrun.train.metric_kind import Figure, Metrics
+from mxrun.train.metric import default_metrics, supported_metrics
+from mxrun.train.metric_kind import METRICS, Figure, Metrics
 from mxrun.train.predictions import LossPredictions
 
 CLASS_METRICS: list[tuple[str, dict[str, Any]]] = [

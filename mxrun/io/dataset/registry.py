@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from mxrun.base.params import Parameters
+from mxrun.base.registry import Registry
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.fields import Inputs
 from mxrun.io.dataset.pixels import Whites
-from mxrun.io.declared import DeclaredRegistry
 from mxrun.io.images.options import reads_as_stored
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.vocabulary.vocabulary import Vocabulary
@@ -76,7 +76,16 @@ class DatasetFormat:
         return self.lazy if isinstance(self.lazy, bool) else self.lazy(options)
 
 
-DATASETS: DeclaredRegistry[DatasetFormat] = DeclaredRegistry("data set")
+DATASETS: Registry[DatasetFormat] = Registry("data set")
+# Data sets of text files, which no suffix tells for certain.
+TABLE, IMAGE_LIST = "csv", "image_list"
+
+
+def dataset_of_suffix(suffix: str) -> str:
+    """Return the data set that reads files with a suffix, such as `.npz`; empty if none does."""
+    known = DATASETS.attribute("suffixes").items()
+    return next((name for name, suffixes in known if suffix.lower() in suffixes), "")
+
 
 R = TypeVar("R", bound=Callable[..., Dataset])
 
@@ -93,13 +102,22 @@ def register(
     learns_vocabulary: bool = False,
     of_files: str = "",
     images: Whites | None = None,
+    **attributes: Any,
 ) -> Callable[[R], R]:
-    """Return a decorator that registers the reading function of the data set `name`."""
+    """Return a decorator that registers the reading function of the data set `name`.
+
+    attributes: what is known of it before its module is imported: `foreign`, by its form in a
+    config, names of other frameworks, separated by spaces; `suffixes` of its files; `licence` of
+    bundled records; and how `mxrun init` knows its data: `parts`, splits that need no path,
+    `files`, by split the file that shows it, `same_files`, the data set that has these files unless
+    the record of a fetch names this one, or `image_options`, by suffix of its files of images.
+    """
 
     def add(read: R) -> R:
         doc = read.__doc__ or ""
         kinds = (lazy, synthetic, find_split, follow, learns_vocabulary, of_files, images or {})
-        DATASETS.add(name, DatasetFormat(name, doc, options, splits, read, *kinds))
+        format = DatasetFormat(name, doc, options, splits, read, *kinds)
+        DATASETS.add(name, format, **attributes)
         return read
 
     return add

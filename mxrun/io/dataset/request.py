@@ -74,7 +74,7 @@ def request_dataset(
     `role`, `train` or `eval`, may omit. Raises UserError with all problems, each with its place.
     """
     keys: Places = places or {}
-    if name not in list(DATASETS):
+    if name not in DATASETS:
         raise UserError(replace(DATASETS.unknown(name), place=place_of(keys, "dataset")))
     format = DATASETS.get(name)
     model, problems = check(format.options, options, locator or OptionPlaces(keys))

@@ -13,8 +13,8 @@ from pydantic import ConfigDict, Field
 
 from mxrun.base.errors import UserError
 from mxrun.base.params import Parameters
+from mxrun.base.registry import Registry
 from mxrun.base.tensor import TensorSpec
-from mxrun.io.declared import DeclaredRegistry
 from mxrun.io.transforms.draws import Draw
 from mxrun.io.transforms.windows import ImageWindows, Int64
 
@@ -164,23 +164,7 @@ class BatchTransform(Transform):
         """
 
 
-TRANSFORMS: DeclaredRegistry[type[Transform]] = DeclaredRegistry("transform")
-for _module, _names in {
-    "geometry": (
-        "resize",
-        "center_crop",
-        "random_crop",
-        "random_resized_crop",
-        "flip",
-        "pad_crop",
-    ),
-    "pixels": ("cutout", "rotation", "affine"),
-    "color": ("normalize", "color_jitter", "grayscale", "lighting"),
-    "label": ("one_hot",),
-    "mixing": ("mixup",),
-}.items():
-    for _name in _names:
-        TRANSFORMS.declare(_name, f"mxrun.io.transforms.{_module}")
+TRANSFORMS: Registry[type[Transform]] = Registry("transform")
 
 
 def loop_shape(values: Values) -> dict[str, Any]:
@@ -195,12 +179,15 @@ def loop_shape(values: Values) -> dict[str, Any]:
 T = TypeVar("T", bound=Transform)
 
 
-def register(name: str) -> Callable[[type[T]], type[T]]:
-    """Return a decorator that registers the transform `name`."""
+def register(name: str, foreign: Mapping[str, str] | None = None) -> Callable[[type[T]], type[T]]:
+    """Return a decorator that registers the transform `name`.
+
+    foreign: by its form in a config, names of other frameworks, separated by spaces.
+    """
 
     def add(transform: type[T]) -> type[T]:
         transform.name = name
-        TRANSFORMS.add(name, transform)
+        TRANSFORMS.add(name, transform, foreign=foreign)
         return transform
 
     return add

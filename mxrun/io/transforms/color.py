@@ -35,7 +35,12 @@ _EIGENVALUES = np.array([55.46, 4.794, 1.148]) / 255
 Strength = Annotated[float, Field(ge=0, le=1)]
 
 
-@register("normalize")
+@register(
+    "normalize",
+    foreign={
+        "{normalize: {mean: 0.5, std: 0.25}}": "standardize normalization",
+    },
+)
 class Normalize(ValueTransform):
     """Compute (value - mean) / std per channel.
 
@@ -125,7 +130,12 @@ class _ColorChange(ValueTransform):
         return True
 
 
-@register("color_jitter")
+@register(
+    "color_jitter",
+    foreign={
+        "color_jitter": "randombrightness randomcontrast randomsaturation",
+    },
+)
 class ColorJitter(_ColorChange):
     """Change brightness, contrast, saturation and hue, in this order; in evaluation nothing.
 

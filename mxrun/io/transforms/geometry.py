@@ -29,7 +29,12 @@ _EVALUATED_PART = 0.875
 _ATTEMPTS = 10
 
 
-@register("resize")
+@register(
+    "resize",
+    foreign={
+        "{resize: {size: [32, 32]}}": "resizing scale",
+    },
+)
 class Resize(WindowTransform):
     """Resize by bilinear interpolation, which averages where the image shrinks.
 
@@ -110,7 +115,12 @@ class CenterCrop(_Crop):
         windows.crop((windows.y.out - height) // 2, (windows.x.out - width) // 2, height, width)
 
 
-@register("random_crop")
+@register(
+    "random_crop",
+    foreign={
+        "random_crop: {size: [24, 24]}": "crop",
+    },
+)
 class RandomCrop(_Crop):
     """Cut out a part at a uniformly random position; in evaluation the centre."""
 
@@ -225,7 +235,12 @@ class Augmentation(Transform):
         return image_shape(shape)
 
 
-@register("flip")
+@register(
+    "flip",
+    foreign={
+        "flip": "randomhorizontalflip randomflip horizontalflip randomleftright",
+    },
+)
 class Flip(Augmentation, WindowTransform):
     """Mirror left and right with a probability; in evaluation nothing."""
 
@@ -245,7 +260,12 @@ class Flip(Augmentation, WindowTransform):
         windows.flip(uniform[:, 0] < self.probability)
 
 
-@register("pad_crop")
+@register(
+    "pad_crop",
+    foreign={
+        "{pad_crop: {pad: 4}}, which pads and then crops at random": "pad zeropadding2d",
+    },
+)
 class PadCrop(Augmentation, WindowTransform):
     """Pad with zeros, then crop to the original size at random; in evaluation nothing."""
 

@@ -13,7 +13,12 @@ from mxrun.base.tensor import TensorSpec
 from mxrun.io.transforms.base import ChunkTransform, Record, RecordShape, register
 
 
-@register("one_hot")
+@register(
+    "one_hot",
+    foreign={
+        "{one_hot: {classes: 10}}": "tocategorical categoryencoding",
+    },
+)
 class OneHot(ChunkTransform):
     """Convert a class number to float32 [classes]: 1 at the class, 0 elsewhere."""
 

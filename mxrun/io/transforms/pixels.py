@@ -25,7 +25,12 @@ Angle = Annotated[float, Field(ge=0, le=180)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-@register("cutout")
+@register(
+    "cutout",
+    foreign={
+        "{cutout: {size: 8}}": "randomerasing randomcutout",
+    },
+)
 class Cutout(Augmentation, ValueTransform):
     """Set a square around a random pixel to zero, clipped at the borders; in evaluation nothing.
 
@@ -74,7 +79,12 @@ class _Warp(Augmentation, ValueTransform):
         raise NotImplementedError
 
 
-@register("rotation")
+@register(
+    "rotation",
+    foreign={
+        "{rotation: {degrees: 15}}": "randomrotation rotate",
+    },
+)
 class Rotation(_Warp):
     """Rotate around the centre by an angle drawn uniformly from -degrees .. degrees.
 
@@ -93,7 +103,12 @@ class Rotation(_Warp):
         return np.stack([cos, sin, zero, -sin, cos, zero], axis=1)
 
 
-@register("affine")
+@register(
+    "affine",
+    foreign={
+        "{affine: {degrees: 10, translate: 0.1}}": "randomaffine",
+    },
+)
 class Affine(_Warp):
     """Rotate, shear, scale and translate, in one random affine map around the centre.
 
