@@ -13,15 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.dtype import BFLOAT16
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.passes import fusion_names
+from mxrun.compiler.request import CompileRequest
 from mxrun.config.bundled import find_config
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.graph import STATES, MemoryClass
 from mxrun.graph.phases import EVALUATE, TRAIN, base_phase, bucket_phase
-from mxrun.operator.fusion import FUSIONS
-from mxrun.passes.bias_activation import BIAS_ACTIVATION
-from mxrun.passes.commute_maxpool import COMMUTE_MAXPOOL
-from mxrun.passes.fold_batch_norm import FOLDING
 from mxrun.planner.plan import Block, PhasePlan, Plan
 from mxrun.planner.remat.budget import Budget
 from mxrun.planner.schedule.schedule import ORDERS
@@ -194,7 +192,7 @@ def _unfused(built: ModelDefinition, request: CompileRequest, phase: str) -> lis
         return [step.name for step in plan.phases[phase].steps]
 
     variants, all_steps = [], names(())
-    for fusion in (*FUSIONS, FOLDING, COMMUTE_MAXPOOL, BIAS_ACTIVATION):
+    for fusion in fusion_names():
         if names((fusion,)) != all_steps:
             name = f"{'inference: ' if phase == EVALUATE else ''}without {fusion}"
             variants.append(PlanVariant(name, phase, {"unfused": (fusion,)}, exact=phase == TRAIN))

@@ -15,7 +15,8 @@ from typing import TypeAlias
 from mxrun.base.device import DeviceDescription
 from mxrun.base.once import cached_property
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_graphs, forward_graph
+from mxrun.compiler.compile import compile_graphs, forward_graph
+from mxrun.compiler.request import CompileRequest
 from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import STATES, Graph, GraphBuilder, MemoryClass, Step, StepKind, ValueId
 from mxrun.graph.infer import infer

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Literal
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.config import Parsed
 from mxrun.frontend import ModelDefinition, build
 from mxrun.graph.symbol import Symbol

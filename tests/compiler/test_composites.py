@@ -14,7 +14,8 @@ from executors import cpu, executor_for
 from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import Shape, TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.graph.graph import GraphLoop
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.phases import EVALUATE, TRAIN

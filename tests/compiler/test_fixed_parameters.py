@@ -12,7 +12,8 @@ from executors import cpu, executor_for
 
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.device.cpu.onednn import library as onednn
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass

@@ -13,7 +13,8 @@ from loop_graphs import Place, executor_of, loop_graph, run_on
 from mxrun.base.dtype import BFLOAT16, FLOAT32
 from mxrun.base.errors import InternalError
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_graphs
+from mxrun.compiler.compile import compile_graphs
+from mxrun.compiler.request import CompileRequest
 from mxrun.device.registry import device_kind
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import (

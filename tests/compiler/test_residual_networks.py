@@ -25,7 +25,8 @@ from oracles.peer import MXNet, Peer, PyTorch
 from oracles.sgd import SGD
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.config.bundled import find_config
 from mxrun.device.cpu.onednn import library as onednn
 from mxrun.executor.executor import Executor

@@ -17,7 +17,8 @@ from onnx_environment import checked, outputs_of, started
 from mxrun import library
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.convert.onnx import to_onnx
 from mxrun.convert.onnx_writer import TRANSLATORS
 from mxrun.graph.phases import EVALUATE

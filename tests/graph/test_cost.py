@@ -10,7 +10,8 @@ from networks import chain, parameters, rule, softmax
 
 from mxrun.base.machine import Bandwidth, Machine
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.graph.cost import Bound, Cost, Traffic, cost_of, traffic_of
 from mxrun.graph.graph import Step, StepKind
 from mxrun.graph.phases import EVALUATE, TRAIN

@@ -23,7 +23,8 @@ from networks import (
 
 from mxrun.base.errors import InternalError, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_graphs, compile_plan
+from mxrun.compiler.compile import compile_graphs, compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.graph.gradient import gradient
 from mxrun.graph.graph import Graph, GraphBuilder, MemoryClass, StepKind
 from mxrun.graph.infer import infer

@@ -20,7 +20,8 @@ from networks import (
 )
 
 from mxrun.base.context import cpu
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.device.storage import device_of
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import TRAIN

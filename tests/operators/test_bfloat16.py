@@ -13,7 +13,8 @@ from operator_row import Row
 from operator_rows import ROWS
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.graph.graph import Step
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.phases import TRAIN

@@ -12,7 +12,8 @@ from executors import cpu, executor_for
 
 from mxrun import library
 from mxrun.base.tensor import PLAIN, TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.device.cpu.measurement import has_bfloat16
 from mxrun.device.cpu.onednn import library as onednn_library
 from mxrun.executor.executor import Executor

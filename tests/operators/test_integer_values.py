@@ -12,7 +12,8 @@ from operator_harness import all_implementations, forward
 
 from mxrun.base.errors import SourceLocation, UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.graph.infer import infer
 from mxrun.graph.node import Node, NodeEntry
 from mxrun.graph.symbol import Symbol, apply, variable

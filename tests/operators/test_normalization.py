@@ -28,7 +28,8 @@ from oracles.peer import MXNet, Peer, PyTorch
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import CHANNELS_LAST, PLAIN, Layout, TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.device.cpu.onednn import library as onednn
 from mxrun.graph.phases import EVALUATE, TRAIN
 from mxrun.graph.symbol import apply, fresh_names, variable

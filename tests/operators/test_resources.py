@@ -13,7 +13,8 @@ from operator_harness import RANDOM, STREAM, forward
 
 from mxrun.base.params import Parameters
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.executor.executor import Executor
 from mxrun.graph.lower import RANDOM_STATE
 from mxrun.graph.phases import EVALUATE, TRAIN

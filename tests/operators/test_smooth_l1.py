@@ -11,7 +11,8 @@ from networks import rule
 from simple_registration import run_alone
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import apply, fresh_names, variable
 

@@ -9,7 +9,8 @@ from executors import cpu, executor_for
 from networks import chain, softmax
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.device.cpu.onednn import library
 from mxrun.graph.phases import TRAIN
 from mxrun.graph.symbol import fresh_names, variable

@@ -8,7 +8,8 @@ from bundled_runs import executor_of
 from executors import cpu
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.config.bundled import find_config
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import StepKind

@@ -11,7 +11,8 @@ from executors import cpu, executor_for
 from networks import INPUTS, NETWORKS, VECTORS, Arrays, parameters, set_first_values, softmax
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.executor.executor import Executor
 from mxrun.executor.gradient_buckets import cuts, gradient_buckets
 from mxrun.graph.graph import MemoryClass

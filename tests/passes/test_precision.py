@@ -18,7 +18,8 @@ from networks import chain, set_first_values, softmax, with_precisions
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass, StepKind
 from mxrun.graph.phases import EVALUATE, TRAIN

@@ -14,7 +14,8 @@ from training import run_training
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
 from mxrun.commands.inspect_memory import inspect_memory
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.executor.executor import Executor
 from mxrun.graph.carried import uncarried
 from mxrun.graph.graph import MemoryClass

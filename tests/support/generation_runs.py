@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, Prefill, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest, Prefill
 from mxrun.device.interface import Device
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass

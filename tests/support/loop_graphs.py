@@ -13,7 +13,8 @@ import numpy.typing as npt
 from mxrun import library
 from mxrun.base.dtype import numpy_dtype
 from mxrun.base.tensor import TensorSpec, align
-from mxrun.compiler.compile import CompileRequest, compile_graphs
+from mxrun.compiler.compile import compile_graphs
+from mxrun.compiler.request import CompileRequest
 from mxrun.device.interface import ProgramStep
 from mxrun.device.registry import device_kind
 from mxrun.executor.executor import Executor

@@ -12,7 +12,8 @@ from executors import cpu, executor_for
 from mxrun import library
 from mxrun.base.errors import SourceLocation
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.executor.executor import Executor
 from mxrun.graph.graph import MemoryClass
 from mxrun.graph.node import Node, NodeEntry

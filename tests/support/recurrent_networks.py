@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mxrun.base.tensor import TensorSpec
-from mxrun.compiler.compile import CompileRequest, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import CompileRequest
 from mxrun.device.registry import device_kind
 from mxrun.executor.executor import Executor
 from mxrun.graph.phases import EVALUATE, TRAIN

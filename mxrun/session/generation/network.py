@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mxrun.base.errors import Diagnostic, UserError
-from mxrun.compiler.compile import Prefill, compile_plan
+from mxrun.compiler.compile import compile_plan
+from mxrun.compiler.request import Prefill
 from mxrun.frontend import ModelDefinition
 from mxrun.graph.carried import uncarried
 from mxrun.graph.node import NodeEntry
