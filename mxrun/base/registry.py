@@ -7,7 +7,6 @@ The file `index.json` lists names whose modules are imported on their first look
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +33,9 @@ FOREIGN = "foreign"
 @cache
 def index() -> Mapping[str, Mapping[str, Attributes]]:
     """Return the attributes of every name that can be imported, by kind and name."""
+    # The program starts without registries.
+    import json
+
     found: Mapping[str, Mapping[str, Attributes]] = json.loads(INDEX.read_bytes())
     return found
 

@@ -1,4 +1,4 @@
-"""Formulas of metrics, one prediction at a time."""
+"""Every metric with parameters, and its formula, one prediction at a time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,33 @@ from measuring import Array, Batch
 
 from mxrun.base.classification import Classification
 from mxrun.base.regression import Regression
+
+# Metrics of classes, of single probabilities and of numbers, each with its parameters.
+CLASS_METRICS: list[tuple[str, dict[str, Any]]] = [
+    ("accuracy", {}),
+    ("top_k", {"k": 2}),
+    ("cross_entropy", {}),
+    ("perplexity", {}),
+    ("bits_per_character", {}),
+    ("f1", {"average": "macro"}),
+    ("f1", {"average": "micro"}),
+    ("precision", {"average": "macro"}),
+    ("precision", {"average": "micro"}),
+    ("recall", {"average": "macro"}),
+    ("recall", {"average": "micro"}),
+    ("fbeta", {"average": "macro", "beta": 0.5}),
+    ("balanced_accuracy", {}),
+    ("mcc", {}),
+    ("auc", {}),
+    ("confusion_matrix", {}),
+]
+BINARY_METRICS: list[tuple[str, dict[str, Any]]] = [
+    *((name, given) for name, given in CLASS_METRICS if name != "top_k"),
+    *((name, {}) for name in ("f1", "precision", "recall", "fbeta")),
+]
+NUMBER_METRICS: list[tuple[str, dict[str, Any]]] = [
+    (name, {}) for name in ("mse", "mae", "rmse", "r2", "pearson_correlation")
+]
 
 
 def counted(
