@@ -45,6 +45,7 @@ _ORDER = (
     "questions",
     "architecture",
     "contributing",
+    "promises",
     "changes",
 )
 

@@ -324,7 +324,7 @@ for path in sys.argv[1:]:
 
 
 @pytest.mark.full
-def test_D14_reading_takes_little_more_than_the_numbers(tmp_path):
+def test_reading_takes_little_more_than_the_numbers(tmp_path):
     cells = ",".join(f"{number}.{number:03}" for number in range(20))
     # The first table pays for what is imported and allocated once.
     for name, rows in (("small.csv", 5_000), ("large.csv", 60_000)):

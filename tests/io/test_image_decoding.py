@@ -190,7 +190,7 @@ def segment(marker: int, body: bytes) -> bytes:
     return bytes([0xFF, marker]) + (len(body) + 2).to_bytes(2, "big") + body
 
 
-def test_D18_arithmetic_coding_is_refused_before_decoding():
+def test_arithmetic_coding_is_refused_before_decoding():
     """Such a scan costs as much as any other, and needs no more than its header."""
     side, components = 8192, 3
     numbers = range(1, components + 1)
@@ -228,7 +228,7 @@ def png(width: int, height: int, data: bytes, color: int = 2, interlaced: int = 
 
 
 @pytest.mark.parametrize(("color", "channels"), [(0, 1), (2, 3), (4, 2), (6, 4)])
-def test_D18_a_png_file_with_rows_missing_is_refused(color, channels):
+def test_a_png_file_with_rows_missing_is_refused(color, channels):
     width, height = 300, 280
     whole = (b"\0" + bytes(range(100)) * (3 * channels)) * height
     assert decode_image(image_of(png(width, height, whole, color)), 3).shape == (3, height, width)

@@ -89,7 +89,7 @@ def test_a_run_that_is_over_stays_as_it_is(uninterrupted: dict[str, str], tmp_pa
     assert left(tmp_path) == uninterrupted
 
 
-def test_C15_a_finished_run_without_its_summary_gets_one(
+def test_a_finished_run_without_its_summary_gets_one(
     uninterrupted: dict[str, str], tmp_path: Path
 ) -> None:
     """The new summary has no step times; the next process finds the same state."""
@@ -103,7 +103,7 @@ def test_C15_a_finished_run_without_its_summary_gets_one(
     assert left(tmp_path) == uninterrupted
 
 
-def test_C28_a_run_that_goes_on_has_no_summary(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_has_no_summary(tmp_path: Path) -> None:
     go_on(tmp_path)
     run = tmp_path / "runs/killed"
     *before, last = saved_steps(run)

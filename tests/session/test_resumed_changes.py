@@ -192,7 +192,7 @@ def test_another_network_is_refused_even_so(project: Path) -> None:
     assert digests(project / "runs/one") == before
 
 
-def test_A5_another_optimizer_begins_anew(project: Path) -> None:
+def test_another_optimizer_begins_anew(project: Path) -> None:
     adam = "train.optimizer={adam: {lr: 0.01}}"
     assert "momentum" in refused("train", "net.yaml", "--resume", adam, cwd=project)
     said = resume(project, "--allow-changes", adam)
@@ -205,7 +205,7 @@ import numpy as np
 """
 
 
-def test_A10_plugin_code_that_changed_is_refused(project: Path) -> None:
+def test_plugin_code_that_changed_is_refused(project: Path) -> None:
     (project / "ops.py").write_text(PLUGIN)
     config = (project / "net.yaml").read_text()
     (project / "net.yaml").write_text(config.replace("threads: 1", "threads: 1\nplugins: [ops.py]"))
@@ -221,7 +221,7 @@ def test_A10_plugin_code_that_changed_is_refused(project: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "torn"])
-def test_C20_a_config_that_is_lost_is_written_anew(damage: str, project: Path) -> None:
+def test_a_config_that_is_lost_is_written_anew(damage: str, project: Path) -> None:
     config = project / "runs/one/config.yaml"
     before = config.read_bytes()
     config.write_bytes(b"" if damage == "empty" else before[:40])
@@ -289,7 +289,7 @@ def test_fewer_epochs_than_were_made_are_the_end(
     )
 
 
-def test_D39_a_damaged_checkpoint_does_not_hide_that_a_run_diverged(
+def test_a_damaged_checkpoint_does_not_hide_that_a_run_diverged(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training diverges after the checkpoints for its replay were damaged."""

@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_be_made_is_one_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--resume", "--overwrite"])
-def test_A4_two_processes_do_not_write_one_run(option: str, tmp_path: Path) -> None:
+def test_two_processes_do_not_write_one_run(option: str, tmp_path: Path) -> None:
     run = tmp_path / "runs/digits_lenet"
     long = ("train", "digits_lenet", "train.epochs=100000", "threads=1")
     with subprocess.Popen(
@@ -174,7 +174,7 @@ def image_network(folder: Path, seed: int = 0) -> None:
     (folder / "net.yaml").write_text(IMAGES)
 
 
-def test_C27_a_run_is_replaced_only_by_one_that_can_begin(tmp_path: Path) -> None:
+def test_a_run_is_replaced_only_by_one_that_can_begin(tmp_path: Path) -> None:
     image_network(tmp_path)
     result("train", "net.yaml", cwd=tmp_path)
     before = digests(tmp_path / "runs/images")
@@ -185,7 +185,7 @@ def test_C27_a_run_is_replaced_only_by_one_that_can_begin(tmp_path: Path) -> Non
     assert (tmp_path / "runs/images/summary.json").exists()
 
 
-def test_A11_other_images_of_the_same_size_are_other_records(tmp_path: Path) -> None:
+def test_other_images_of_the_same_size_are_other_records(tmp_path: Path) -> None:
     image_network(tmp_path)
     result("train", "net.yaml", cwd=tmp_path)
     image_network(tmp_path)
@@ -195,7 +195,7 @@ def test_A11_other_images_of_the_same_size_are_other_records(tmp_path: Path) -> 
     assert "data.train: its records have changed" in text
 
 
-def test_D38_a_run_that_is_over_needs_its_data_no_more(tmp_path: Path) -> None:
+def test_a_run_that_is_over_needs_its_data_no_more(tmp_path: Path) -> None:
     """The images are removed while the last epoch's checkpoint is written."""
     image_network(tmp_path)
 

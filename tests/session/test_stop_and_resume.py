@@ -144,7 +144,7 @@ def test_F4_numbers_drawn_in_evaluation_do_not_depend_on_how_it_is_asked_for(
     assert plain["metrics"]["loss"] == pytest.approx(evaluation["loss"], rel=1e-6)
 
 
-def test_A3_an_evaluation_is_stopped_and_what_was_saved_before_is_kept(tmp_path: Path) -> None:
+def test_an_evaluation_is_stopped_and_what_was_saved_before_is_kept(tmp_path: Path) -> None:
     """The checkpoint that is due is saved after the evaluation; only then are others removed."""
     policy = f"train.checkpoint={{every: {EPOCH} steps, keep: 1}}"
     run = tmp_path / "runs/killed"
@@ -158,7 +158,7 @@ def test_A3_an_evaluation_is_stopped_and_what_was_saved_before_is_kept(tmp_path:
     assert saved_steps(run) == [STEPS]
 
 
-def test_C17_a_terminal_that_goes_away_stops_a_run_unless_nohup_says_otherwise(
+def test_a_terminal_that_goes_away_stops_a_run_unless_nohup_says_otherwise(
     tmp_path: Path,
 ) -> None:
     # Long enough for the signal to arrive before the end; the tests may run under nohup themselves.

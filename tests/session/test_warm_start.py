@@ -65,7 +65,7 @@ def refusal(*overrides: str) -> UserError:
 
 
 @pytest.mark.usefixtures("_first")
-def test_C21_a_run_begins_with_what_evaluations_used(tmp_path: Path) -> None:
+def test_a_run_begins_with_what_evaluations_used(tmp_path: Path) -> None:
     """By default from the best checkpoint and the moving averages, as in `infer`."""
     run_training(
         *("name=other", "train.average=0.5", "train.epochs=3", "train.optimizer.sgd.lr=0"),

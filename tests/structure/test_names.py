@@ -1,8 +1,9 @@
-"""Names of classes: each has one meaning in the entire package."""
+"""Names: each class has one meaning in the entire package; labels of tests are documented."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -27,3 +28,15 @@ def test_a_class_name_is_defined_once() -> None:
                     places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert len(places) > 500
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_labels_of_tests_are_those_of_the_table() -> None:
+    page = (ROOT / "mxrun" / "docs" / "promises.md").read_text()
+    used = {
+        label
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for labels in re.findall(r"def test((?:_[A-Z]\d+)+)_", path.read_text())
+        for label in labels.split("_")[1:]
+    }
+    assert len(used) > 100
+    assert sorted(re.findall(r"^\| ([A-Z]\d+) \|", page, re.M)) == sorted(used)

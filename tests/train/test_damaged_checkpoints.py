@@ -225,7 +225,7 @@ def test_arrays_of_another_network_are_one_error(complete_run: Path, tmp_path: P
     assert "checkpoint-69 is of another network: 'conv1_bias' is missing there" in done.stderr
 
 
-def test_C32_a_folder_of_another_step_is_damaged(tmp_path: Path) -> None:
+def test_a_folder_of_another_step_is_damaged(tmp_path: Path) -> None:
     folder = saved(tmp_path, 12).rename(tmp_path / "checkpoint-99")
     with pytest.raises(
         UserError, match="its step differs from that in the folder's name"

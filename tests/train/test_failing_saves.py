@@ -99,7 +99,7 @@ def test_F5_a_full_file_system(tmp_path: Path) -> None:
     assert digests(kept / "runs/digits_lenet") == digests(whole / "runs/digits_lenet")
 
 
-def test_C18_an_evaluation_that_is_no_number_is_told_once(tmp_path: Path) -> None:
+def test_an_evaluation_that_is_no_number_is_told_once(tmp_path: Path) -> None:
     run = RunDirectory.create(tmp_path / "run", "name: run\n", False)
     keeper = CheckpointManager(run.path, Policy(Interval(9, "epochs"), keep=1))
     said: list[str] = []

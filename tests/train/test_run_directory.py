@@ -256,7 +256,7 @@ save_checkpoint(run, RunState(**fields), {PARAMETERS_FILE: held.parameters})
 """
 
 
-def test_A3_a_checkpoint_about_to_be_replaced_comes_back(tmp_path: Path) -> None:
+def test_a_checkpoint_about_to_be_replaced_comes_back(tmp_path: Path) -> None:
     """The state after a kill between the two renames of a save."""
     run = start(tmp_path)
     finish(run)
@@ -269,7 +269,7 @@ def test_A3_a_checkpoint_about_to_be_replaced_comes_back(tmp_path: Path) -> None
     assert not [name for name in names(run.path) if name.startswith(".")]
 
 
-def test_A3_what_was_replaced_goes_where_another_has_its_name(tmp_path: Path) -> None:
+def test_what_was_replaced_goes_where_another_has_its_name(tmp_path: Path) -> None:
     run = start(tmp_path)
     finish(run)
     before = names(run.path)

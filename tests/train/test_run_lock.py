@@ -12,7 +12,7 @@ from mxrun.base.errors import UserError
 from mxrun.train.run_lock import only_writer
 
 
-def test_A4_a_folder_has_one_writer(tmp_path: Path) -> None:
+def test_a_folder_has_one_writer(tmp_path: Path) -> None:
     with (
         only_writer(tmp_path / "one"),
         pytest.raises(UserError, match="another process is writing") as caught,
