@@ -8,6 +8,7 @@ import pytest
 from networks import convolutional, plan_of
 
 from mxrun.base.errors import InternalError
+from mxrun.compiler.passes import PASSES, fusion_names
 from mxrun.compiler.verify import verify_graph, verify_plan
 from mxrun.graph.graph import Graph
 from mxrun.graph.phases import TRAIN
@@ -22,6 +23,11 @@ def test_a_compiled_graph_and_plan_are_whole(graph: Graph) -> None:
     assert verify_graph(graph, "select") is graph
     plan = plan_of(convolutional())
     assert verify_plan(plan) is plan
+
+
+def test_a_name_is_that_of_one_pass() -> None:
+    names = [each.name for each in PASSES if not each.is_fusion]
+    assert len({*names, *fusion_names()}) == len(names) + len(fusion_names())
 
 
 def test_X7_two_writers_of_one_value(graph: Graph) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -102,16 +102,31 @@ def register(
     learns_vocabulary: bool = False,
     of_files: str = "",
     images: Whites | None = None,
-    **attributes: Any,
+    foreign: Mapping[str, str] | None = None,
+    suffixes: Sequence[str] = (),
+    licence: str = "",
+    parts: Sequence[str] = (),
+    files: Mapping[str, str] | None = None,
+    same_files: str = "",
+    image_options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Callable[[R], R]:
     """Return a decorator that registers the reading function of the data set `name`.
 
-    attributes: what is known of it before its module is imported: `foreign`, by its form in a
-    config, names of other frameworks, separated by spaces; `suffixes` of its files; `licence` of
-    bundled records; and how `mxrun init` knows its data: `parts`, splits that need no path,
-    `files`, by split the file that shows it, `same_files`, the data set that has these files unless
-    the record of a fetch names this one, or `image_options`, by suffix of its files of images.
+    These are known before its module is imported. foreign: by its form in a config, names of other
+    frameworks, separated by spaces. suffixes: of its files. licence: of bundled records. The rest
+    says how `mxrun init` knows its data. parts: splits that need no path. files: by split the file
+    that shows it. same_files: the data set that has these files unless the record of a fetch names
+    this one. image_options: by suffix of its files of images, the options beside the path.
     """
+    attributes = {
+        "foreign": foreign,
+        "suffixes": suffixes,
+        "licence": licence,
+        "parts": parts,
+        "files": files,
+        "same_files": same_files,
+        "image_options": image_options,
+    }
 
     def add(read: R) -> R:
         doc = read.__doc__ or ""
