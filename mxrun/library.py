@@ -1,6 +1,6 @@
-"""Loading of the operator library, the data sets and users' plugin files.
+"""Loading of the operator library and users' plugin files.
 
-Only this module names the first two packages. A plugin is one Python file that registers operators
+Only this module names the library's package. A plugin is one Python file that registers operators
 like the library's own files. It is a module of its own and must not import neighbouring files.
 """
 
@@ -26,9 +26,8 @@ from mxrun.base.registry import Registry
 
 @cache
 def load() -> None:
-    """Import every module of `mxrun.ops`, which registers the operators, and `mxrun.datasets`."""
+    """Import every module of `mxrun.ops`, which registers the operators."""
     operators = importlib.import_module("mxrun.ops")
-    importlib.import_module("mxrun.datasets")
     for module in pkgutil.walk_packages(operators.__path__, "mxrun.ops."):
         importlib.import_module(module.name)
 

@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "train": "base codegen runtime operator graph compiler executor io kvstore",
     "frontend": "base config operator graph io train convert",
     "report": "base runtime graph planner train",
-    "library": "base ops datasets",
+    "library": "base ops",
     "session": (
         "base config codegen runtime operator graph passes planner compiler device ops contract "
         "executor io datasets convert peers train frontend report library"
