@@ -24,37 +24,30 @@ from mxrun.train.initializer import INITIALIZERS, Initializer, initializer_for
 from mxrun.train.metric import config_forms, default_metrics, supported_metrics
 from mxrun.train.metric_kind import METRICS, MetricKind
 from mxrun.train.schedule import SCHEDULES, Plateau, Schedule
+from mxrun.train.training_parameters import TrainingParameters
 
 # Beginning of the names of evaluation's figures in other frameworks.
 _EVALUATED = re.compile(r"^(val|valid|validation|eval|test)[_./]")
 
 
 @dataclass(frozen=True)
-class TrainingSetup:
-    """Training of a model.
+class TrainingSetup(TrainingParameters):
+    """Training of a model: the parameters of its course, and how its plan is made and started.
 
     rules: the update of each parameter that is not frozen. clipping: limit on the global norm of
     all gradients. scale: of the gradients in an update. initializers: of every parameter. metrics:
-    each is measured for the losses that it fits. accumulate: batches summed in one update. average:
-    momentum of the weights' moving average. watch: decisions that depend on evaluations.
+    each is measured for the losses that it fits. average: momentum of the weights' moving average.
     class_weights: None without them.
     """
 
-    optimizer: Optimizer
-    schedule: Schedule
     rules: Mapping[str, UpdateRule]
     clipping: Clipping | None
     scale: GradientScale
     initializers: Mapping[str, Initializer]
     metrics: tuple[MetricKind, ...]
-    epochs: int
-    max_steps: int | None
-    log_every: int | None
-    accumulate: int
     average: float | None
-    watch: EvaluationMonitor
     policy: Policy
-    class_weights: ClassWeighting | None = None
+    class_weights: ClassWeighting | None
 
 
 def build_training(

@@ -80,7 +80,7 @@ def resume(run: Run, path: Path, allow_changes: bool, advice: Advice) -> RunStar
         notes += replaced
     progress = checkpoint.manifest.progress
     is_same = saved is not None and saved.resolved() == options.resolved()
-    finished = run.pace.is_over(progress) and not differences
+    finished = run.built.training.is_over(progress) and not differences
     config_text = None if is_same else options.resolved()
     commit = partial(_reopen_at, directory, progress, config_text, finished)
     return RunStart(commit, checkpoint, tuple(notes), finished)

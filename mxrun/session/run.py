@@ -57,7 +57,6 @@ from mxrun.train.loop import TrainingLoop
 from mxrun.train.measure import Phase
 from mxrun.train.observer import Observer
 from mxrun.train.progress import Progress
-from mxrun.train.training_parameters import TrainingParameters
 
 _LENGTH: tuple[KeyPath, ...] = (("train", "epochs"), ("train", "max_steps"))
 _FILE_OF = {
@@ -187,26 +186,12 @@ class Run:
             self.built.model.losses,
             train,
             evaluation,
-            self.pace,
+            self.built.training,
             observer,
             self.engine,
             run,
             self._group if len(self.executors) > 1 else None,
             {length: model.losses for length, model in self.built.buckets.items()},
-        )
-
-    @property
-    def pace(self) -> TrainingParameters:
-        """Parameters of the run's course."""
-        training = self.built.training
-        return TrainingParameters(
-            training.epochs,
-            training.accumulate,
-            training.optimizer,
-            training.schedule,
-            training.watch,
-            training.max_steps,
-            training.log_every,
         )
 
     def phase(self, name: str, role: str, partial: tuple[str, ...] = ()) -> Phase:

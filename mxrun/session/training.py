@@ -238,7 +238,7 @@ class _Training:
 
     def _continuation(self, start: RunStart) -> str:
         """Return what continues a run that early stopping has ended, as the end of a sentence."""
-        watch = self._run.pace.watch
+        watch = self._run.built.training.watch
         if start.checkpoint is None or not watch.is_over(start.checkpoint.manifest.progress):
             return ""
         advice = self._request.advice

@@ -13,8 +13,9 @@ from mxrun.train.schedule import Schedule
 
 @dataclass(frozen=True)
 class TrainingParameters:
-    """Parameters of a run's course: epochs, batches per update, optimiser, schedule and monitor.
+    """Parameters of a run's course: epochs, optimiser, schedule and monitor.
 
+    accumulate: batches summed in one update. watch: decisions that depend on evaluations.
     max_steps: number of steps that ends the run earlier. log_every: steps between records.
     """
 
@@ -23,8 +24,8 @@ class TrainingParameters:
     optimizer: Optimizer
     schedule: Schedule
     watch: EvaluationMonitor
-    max_steps: int | None = None
-    log_every: int | None = None
+    max_steps: int | None
+    log_every: int | None
 
     def is_over(self, progress: Progress) -> bool:
         """Return whether the run has reached its end: all epochs or steps, or early stopping.
