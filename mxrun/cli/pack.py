@@ -167,8 +167,8 @@ def pack(
 
     if channels not in (None, 1, 3):
         raise typer.BadParameter(f"--channels {channels} is neither 1 (grey) nor 3 (colour)")
-    settings = command.PackSettings(
-        None if form is None else form.value,
+    options = command.PackOptions(
+        command.form_of(out, None if form is None else form.value),
         None if encoding is None else encoding.value,
         resize,
         quality,
@@ -181,7 +181,7 @@ def pack(
         job = command.prepare(
             source,
             out,
-            settings,
+            options,
             split,
             channels,
             overrides or (),

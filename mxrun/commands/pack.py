@@ -18,27 +18,9 @@ from mxrun.io.pack.pack import PackRequest, PackResult, pack
 from mxrun.session.pack_source import open_source
 from mxrun.train.interruption import Interruption
 
-__all__ = ["PackJob", "PackSettings", "prepare"]
+__all__ = ["PackJob", "PackOptions", "form_of", "prepare"]
 
 _SUFFIXES: dict[str, PackForm] = {".rec": "rec", ".tar": "tar"}
-
-
-@dataclass(frozen=True)
-class PackSettings:
-    """Settings of a pack as the user gives them; None selects a default.
-
-    form: by default from the ending of the output. encoding: by default what loses nothing
-    (`default_encoding`).
-    """
-
-    form: PackForm | None = None
-    encoding: PackEncoding | None = None
-    resize: int | None = None
-    quality: int | None = None
-    shards: int | None = None
-    shard_bytes: int | None = None
-    shuffle: bool = False
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,7 +84,7 @@ class PackReport:
 def prepare(
     source: str,
     out: Path,
-    settings: PackSettings,
+    options: PackOptions,
     split: str | None = None,
     channels: int | None = None,
     overrides: Sequence[str] = (),
@@ -111,36 +93,27 @@ def prepare(
     overwrite: bool = False,
     allow_plugins: bool = False,
 ) -> PackJob:
-    """Open the source of a pack and check its settings.
+    """Open the source of a pack and check its options.
 
     workers: number of threads, by default the cores. The other arguments are those of
-    `open_source`, `PackSettings` and `PackRequest`. Raises UserError for errors in any of them.
+    `open_source` and `PackRequest`. Raises UserError for errors in any of them.
     """
-    form = _form(out, settings.form)
+    suffix = f".{options.form}"
     name = user_path(str(out))
-    target_name = name if name.suffix == f".{form}" else name.with_name(f"{name.name}.{form}")
+    target_name = name if name.suffix == suffix else name.with_name(f"{name.name}{suffix}")
     found = open_source(source, split, channels, overrides, allow_plugins)
-    encoding = settings.encoding
-    if encoding is None:
-        encoding = default_encoding(found.dataset, settings.resize, settings.quality)
-    _check(encoding, settings)
-    options = PackOptions(
-        form,
-        encoding,
-        settings.resize,
-        95 if settings.quality is None else settings.quality,
-        settings.shards or 1,
-        settings.shard_bytes,
-        settings.shuffle,
-        settings.seed,
-    )
-    target = PackTarget(target_name, options)
+    encoding = options.encoding or default_encoding(found.dataset, options)
+    _check(encoding, options)
+    target = PackTarget(target_name, options.complete(encoding))
     threads = workers or len(os.sched_getaffinity(0))
     return PackJob(PackRequest(found.dataset, target, found.root, threads, skip_bad, overwrite))
 
 
-def _form(out: Path, given: PackForm | None) -> PackForm:
-    """Return the form of the files. Raises UserError if neither the option nor the name says it."""
+def form_of(out: Path, given: PackForm | None) -> PackForm:
+    """Return the form of the files, which the option says, or the ending of the name.
+
+    Raises UserError if neither says it, or each says another one.
+    """
     named = _SUFFIXES.get(out.suffix)
     if given is None and named is None:
         expected = "a name that ends in .rec (RecordIO) or .tar, or --format rec or tar"
@@ -152,12 +125,12 @@ def _form(out: Path, given: PackForm | None) -> PackForm:
     return given or named or "rec"
 
 
-def _check(encoding: PackEncoding, settings: PackSettings) -> None:
-    """Raise UserError for settings that contradict each other."""
-    if encoding == "keep" and settings.resize is not None:
+def _check(encoding: PackEncoding, options: PackOptions) -> None:
+    """Raise UserError for options that contradict each other."""
+    if encoding == "keep" and options.resize is not None:
         problem = "--encoding keep stores image files as they are, and --resize changes them"
         raise UserError(Diagnostic(problem, None, "--encoding jpeg, png or raw"))
-    if encoding != "jpeg" and settings.quality is not None:
+    if encoding != "jpeg" and options.quality is not None:
         raise UserError(f"--quality is for JPEG: leave it out with --encoding {encoding}")
-    if settings.shards is not None and settings.shard_bytes is not None:
+    if options.shards is not None and options.shard_bytes is not None:
         raise UserError("--shards and --shard-size both divide the records: give one of them")

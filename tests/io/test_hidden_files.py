@@ -10,7 +10,7 @@ from PIL import Image
 
 from mxrun.base.errors import UserError
 from mxrun.base.tensor import TensorSpec
-from mxrun.commands.pack import PackSettings, prepare
+from mxrun.commands.pack import PackOptions, prepare
 from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.request import open_datasets, request_dataset
 from mxrun.session.image_survey import survey_images
@@ -55,7 +55,7 @@ def test_folders_are_read_packed_surveyed_and_inferred_alike(folder, tmp_path):
     assert dataset.classes == ("cat", "dog")
     survey = survey_images(str(folder))
     assert sum(part.records for part in (survey.train, survey.evaluation)) == len(SHOWN)
-    assert prepare(str(folder), tmp_path / "p.rec", PackSettings()).total == len(SHOWN)
+    assert prepare(str(folder), tmp_path / "p.rec", PackOptions("rec")).total == len(SHOWN)
     assert input_files([str(folder)]) == [str(folder / name) for name in SHOWN]
     # What is named itself is read.
     named = str(folder / "cat/.thumbnails")

@@ -97,7 +97,7 @@ class RecordEncoder:
             return _raw(planes), "npy"
         stream = io.BytesIO()
         if encoding == "jpeg":
-            image.save(stream, "JPEG", quality=self._options.quality)
+            image.save(stream, "JPEG", quality=self._options.jpeg_quality)
             return stream.getvalue(), "jpg"
         image.save(stream, "PNG", compress_level=_PNG_COMPRESSION)
         return stream.getvalue(), "png"
@@ -141,16 +141,16 @@ def check_images(dataset: Dataset) -> None:
         raise UserError(Diagnostic(problem, None, "images", "numbers", hint))
 
 
-def default_encoding(dataset: Dataset, resize: int | None, quality: int | None) -> PackEncoding:
+def default_encoding(dataset: Dataset, options: PackOptions) -> PackEncoding:
     """Return the encoding that loses nothing: `keep` for files, `png` for arrays.
 
     Files that are resized, or for which a quality is given, are written as JPEG.
     """
-    if quality is not None:
+    if options.quality is not None:
         return "jpeg"
     if DATA not in dataset.lazy:
         return "png"
-    return "keep" if resize is None else "jpeg"
+    return "keep" if options.resize is None else "jpeg"
 
 
 def _sides(width: int, height: int, shorter: int) -> tuple[int, int]:

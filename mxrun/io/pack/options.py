@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -23,22 +23,42 @@ class PackOptions:
     encoding: `keep` stores image files as they are; `raw` stores arrays, which only mxrun reads.
     resize: length of the shorter side, in pixels; None leaves sizes. quality: of JPEG, 1 to 100.
     shards: number of files of about equally many records; shard_bytes: size that a file does not
-    exceed instead, unless one record does. shuffle, seed: order of the records.
+    exceed instead, unless one record does. shuffle, seed: order of the records. `complete` replaces
+    None where it selects a default.
     """
 
     form: PackForm
-    encoding: PackEncoding
+    encoding: PackEncoding | None = None
     resize: int | None = None
-    quality: int = 95
-    shards: int = 1
+    quality: int | None = None
+    shards: int | None = None
     shard_bytes: int | None = None
     shuffle: bool = False
     seed: int = 0
 
     @property
+    def jpeg_quality(self) -> int:
+        """Quality of JPEG, by default 95."""
+        return self.quality or 95
+
+    @property
+    def shard_count(self) -> int:
+        """Number of files of about equally many records, by default 1."""
+        return self.shards or 1
+
+    @property
     def is_sharded(self) -> bool:
         """Whether the names of the files have numbers."""
-        return self.shards > 1 or self.shard_bytes is not None
+        return self.shard_count > 1 or self.shard_bytes is not None
+
+    def complete(self, encoding: PackEncoding) -> PackOptions:
+        """Return the options with all defaults; `encoding`: that of the data set."""
+        return replace(
+            self,
+            encoding=self.encoding or encoding,
+            quality=self.jpeg_quality,
+            shards=self.shard_count,
+        )
 
 
 @dataclass(frozen=True)

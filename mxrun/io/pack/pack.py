@@ -214,7 +214,7 @@ class _Pack:
     def _shard_for(self, record: EncodedRecord, count: int) -> ShardWriter:
         """Return the shard that takes a record: the open one, or a new one."""
         state, options = self._state, self._target.options
-        slot = state.position * options.shards // count
+        slot = state.position * options.shard_count // count
         full = slot != state.slot
         if options.shard_bytes is not None and self._writer is not None:
             full = self._writer.size_with(record, state.written) > options.shard_bytes
