@@ -10,7 +10,8 @@ import numpy as np
 
 from mxrun.base.near_names import folded
 from mxrun.io.tables.cells import cell_number, has_decimal_comma
-from mxrun.io.tables.columns import MAX_KINDS, TableColumn, TableOutline
+from mxrun.io.tables.columns import TableOutline
+from mxrun.io.tables.readers import MAX_KINDS, TableColumn
 from mxrun.io.tables.table_columns import MAX_CATEGORIES
 
 # Names of columns that number the rows.

@@ -18,9 +18,10 @@ from mxrun.io.dataset.dataset import Dataset
 from mxrun.io.dataset.registry import TABLE
 from mxrun.io.paths import find_files
 from mxrun.io.tables.cells import POINT_HINT
-from mxrun.io.tables.columns import MAX_KINDS, TableColumn, TableOutline, outline_table
+from mxrun.io.tables.columns import TableOutline, outline_table
 from mxrun.io.tables.encoding import TableEncoding
 from mxrun.io.tables.learn import learn_encoding
+from mxrun.io.tables.readers import MAX_KINDS, TableColumn
 from mxrun.session.column_survey import (
     ColumnDraft,
     are_decimal_commas,

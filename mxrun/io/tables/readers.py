@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -16,11 +16,42 @@ from mxrun.io.convert import first_unrepresentable
 from mxrun.io.dataset.classes import class_key
 from mxrun.io.tables.cells import category_text, cell_number, cell_text, is_gap, plain_gap
 from mxrun.io.tables.features import MISSING
+from mxrun.io.tables.rows import RowPlaces
 
 MAX_KINDS = 10_000
 """Distinct words after which a column that is no category by name is given up."""
 
 _SECONDS = 86_400
+
+
+@dataclass(frozen=True, eq=False)
+class TableColumn:
+    """Column of a table.
+
+    number: from 0. name: empty without a header. numbers: float64 [rows], NaN for cells that are
+    missing or not finite numbers. gaps: number of missing cells, the first at `gap_place`, its file
+    and line. words: number of cells that are neither missing nor numbers; `word` is the first of
+    them. kinds: cells of each distinct text, numbers among words included; empty if all are
+    numbers, or if there are more than `MAX_KINDS`. dates: whether all words are ISO dates.
+    """
+
+    number: int
+    name: str
+    numbers: NDArray[np.float64]
+    gaps: int
+    gap_place: str
+    words: int = 0
+    word: str = ""
+    kinds: dict[str, int] = field(default_factory=dict)
+    dates: bool = False
+
+    @property
+    def label(self) -> str | int:
+        """The name, or without one the number: how a config refers to the column."""
+        return self.name or self.number
+
+    def __str__(self) -> str:
+        return repr(self.name) if self.name else f"column {self.number}"
 
 
 class NumberReader:
@@ -70,6 +101,11 @@ class NumberReader:
         values = np.concatenate(self._parts) if self._parts else np.empty(0, self._dtype)
         self._parts = []
         return values
+
+    def column(self, number: int, name: str, places: RowPlaces) -> TableColumn:
+        """Return the column as it is; the reader is empty afterwards."""
+        numbers = self.numbers()
+        return TableColumn(number, name, numbers, *_gaps(np.isnan(numbers), places))
 
 
 def _floats(cells: Sequence[bytes]) -> NDArray[np.float64] | None:
@@ -159,19 +195,21 @@ class WordReader:
         """Return the distinct cells."""
         return tuple(self._known)
 
-    def survey(self) -> WordSurvey:
-        """Return what the column holds."""
+    def column(self, number: int, name: str, places: RowPlaces) -> TableColumn:
+        """Return the column as it is."""
         if self.is_over:
             nothing = np.full(self.rows, np.nan)
             word = next((cell_text(cell) for cell in self._known if not is_gap(cell)), "")
-            return WordSurvey(nothing, np.empty(0, np.int64), self.rows, word, {}, False)
+            return TableColumn(number, name, nothing, 0, "", self.rows, word)
         codes, words = self.words(as_categories=True)
         counts = np.bincount(codes[codes >= 0], minlength=len(words)).tolist()
         values = np.array([*(cell_number(word.encode()) for word in words), np.nan])
         real = [word for word, value in zip(words, values, strict=False) if math.isnan(value)]
-        return WordSurvey(
+        return TableColumn(
+            number,
+            name,
             values[codes],
-            np.flatnonzero(codes < 0),
+            *_gaps(codes < 0, places),
             sum(count for count, value in zip(counts, values, strict=False) if math.isnan(value)),
             real[0] if real else "",
             dict(zip(words, counts, strict=True)),
@@ -184,16 +222,10 @@ class WordReader:
         return values[every]
 
 
-@dataclass(frozen=True, eq=False)
-class WordSurvey:
-    """Contents of a column of words; see `TableColumn`. gaps: the rows of missing cells."""
-
-    numbers: NDArray[np.float64]
-    gaps: NDArray[np.int64]
-    words: int
-    word: str
-    kinds: dict[str, int]
-    dates: bool
+def _gaps(are_missing: NDArray[np.bool_], places: RowPlaces) -> tuple[int, str]:
+    """Return the number of missing cells, and the place of the first."""
+    rows = np.flatnonzero(are_missing)
+    return len(rows), places.where(int(rows[0])) if len(rows) else ""
 
 
 class _Codes(dict[bytes, int]):
