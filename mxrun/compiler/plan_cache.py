@@ -76,9 +76,7 @@ def _described(node: Node, numbers: dict[Node, int]) -> Hashable:
         tuple(node.attributes.items()),
         # In messages of operators that fail.
         node.place,
-        node.implementation,
-        node.precision,
-        node.fused,
+        node.options,
     )
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 from mxrun.base.description import describe_value
 from mxrun.base.errors import Diagnostic, Diagnostics, SourceLocation
 from mxrun.base.keywords import AUTO, PREFERRED, RESERVED_KEYS
+from mxrun.base.layer_options import LayerOptions
 from mxrun.base.near_names import nearest
 from mxrun.config.marked import SourceNode
 from mxrun.config.names import is_reference, joined, scope_of
@@ -23,9 +24,8 @@ class LayerConfig:
     """Layer: an operator's name, the layer's full name, and its parameters as written.
 
     `parameters` are the operator parameters and the tensor arguments given by name. `inputs` are
-    the tensor arguments given by position; if empty, the previous layer is the input. `fused`:
-    whether the layer and its neighbours may become one operator. `implementation`, `precision`: the
-    network's if None. `precision_place` is the location of that key, or the layer's if it has none.
+    the tensor arguments given by position; if empty, the previous layer is the input.
+    `precision_place` is the location of that key, or the layer's if it has none.
 
     `chain` lists the blocks from which the layer was expanded, outermost first; every diagnostic
     about the layer includes it.
@@ -35,9 +35,7 @@ class LayerConfig:
     name: str
     parameters: Mapping[str, SourceNode]
     inputs: tuple[SourceNode, ...]
-    implementation: str | None
-    precision: str | None
-    fused: bool
+    options: LayerOptions
     place: SourceLocation = field(compare=False)
     name_place: SourceLocation = field(compare=False)
     precision_place: SourceLocation = field(compare=False)
@@ -79,9 +77,11 @@ def read_layer(
         name=joined(scope, str(entries["name"].value)),
         parameters={key: part for key, part in entries.items() if key not in RESERVED_KEYS},
         inputs=_inputs(entries.get("inputs"), chain, diagnostics),
-        implementation=_implementation(entries.get("implementation"), chain, diagnostics),
-        precision=_precision(entries.get("precision"), chain, diagnostics),
-        fused=_fused(entries.get("fused"), chain, diagnostics),
+        options=LayerOptions(
+            _implementation(entries.get("implementation"), chain, diagnostics),
+            _precision(entries.get("precision"), chain, diagnostics),
+            _fused(entries.get("fused"), chain, diagnostics),
+        ),
         place=body.start,
         name_place=entries["name"].place,
         precision_place=entries.get("precision", body).start,

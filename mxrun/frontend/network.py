@@ -209,17 +209,17 @@ class _Wiring:
 
     def _check_precision(self, layer: LayerConfig, property_class: type[AnyProperty]) -> None:
         """Report a layer that requests bfloat16 but would run in float32."""
-        if layer.precision != BFLOAT16 or property_class.is_view:
+        if layer.options.precision != BFLOAT16 or property_class.is_view:
             return
         title, place = f"{layer.operator} {layer.name!r}", layer.precision_place
         if property_class.precision is Precision.FLOAT32:
             text = f"{title} does not run in bfloat16"
             hint = "leave out its `precision`: it runs in float32 beside others in bfloat16"
-            self._problem(layer, text, place, "float32", layer.precision, hint)
-        elif layer.implementation == NUMPY.name:
+            self._problem(layer, text, place, "float32", layer.options.precision, hint)
+        elif layer.options.implementation == NUMPY.name:
             text = f"{title} does not run in bfloat16 with `implementation: numpy`"
             hint = "leave out its `precision` or its `implementation`"
-            self._problem(layer, text, place, "float32", layer.precision, hint)
+            self._problem(layer, text, place, "float32", layer.options.precision, hint)
 
     def _count(self, layer: LayerConfig) -> int:
         """Return the number of arguments wired by position and by name; report errors in them."""
@@ -286,9 +286,7 @@ class _Wiring:
             prop,
             tuple(entries),
             place=layer.place,
-            implementation=layer.implementation,
-            precision=layer.precision,
-            fused=layer.fused,
+            options=layer.options,
         )
 
     def _argument(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from mxrun.base.errors import InternalError, UserError
+from mxrun.base.layer_options import LayerOptions
 from mxrun.graph.graph import (
     Graph,
     GraphBuilder,
@@ -245,7 +246,7 @@ def backward_step(
         outputs=in_grad,
         requests=writes(in_grad),
         forward=step.name,
-        implementation=step.implementation,
+        options=LayerOptions(step.options.implementation),
         place=step.place,
     )
 

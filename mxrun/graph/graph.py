@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from mxrun.base.errors import InternalError, SourceLocation
+from mxrun.base.layer_options import DEFAULTS, LayerOptions
 from mxrun.base.once import cached_property
 from mxrun.base.tensor import TensorSpec
 from mxrun.operator.kernel import Kernel, OpReqType
@@ -93,9 +94,8 @@ class Step:
     forward: StepName | None = None
     # Original of a repeated step (rematerialisation).
     repeats: StepName | None = None
-    implementation: str | None = None
-    # Dtype that the network requests for a forward step, if any; or for a view, FLOAT32.
-    precision: str | None = None
+    # Those of the layer; of a view the precision may be FLOAT32, of a backward step it is None.
+    options: LayerOptions = DEFAULTS
     # Position of a forward step in the original network.
     order: int = 0
     # Iterations of the unrolled recurrences that the step belongs to, the outermost first.
@@ -104,8 +104,6 @@ class Step:
     stream: str | None = None
     # Of a fused step: (order, argument) at which the original network reads each of its arguments.
     readings: tuple[tuple[int, int], ...] = ()
-    # Whether the step may be fused with others.
-    fused: bool = True
     place: SourceLocation | None = None
     # Of a backward step that is a loop: the value of which each output is the gradient.
     gradients_of: tuple[ValueId, ...] = ()

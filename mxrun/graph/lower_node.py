@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mxrun.base.dtype import FLOAT32
+from mxrun.base.layer_options import DEFAULTS, LayerOptions
 from mxrun.base.tensor import TensorSpec
 from mxrun.graph.composite import expansion_of
 from mxrun.graph.graph import (
@@ -51,7 +52,7 @@ def add_node(
         _Unrolled(builder, node, prop, inference, entries, at).add()
         return
     assert prop is not None
-    if not node.fused and _expanded(builder, node, entries, at):
+    if not node.options.fused and _expanded(builder, node, entries, at):
         return
     outputs = []
     for index in range(node.num_outputs):
@@ -76,9 +77,7 @@ def add_node(
             inputs=tuple(reads),
             outputs=tuple(outputs),
             requests=writes(outputs),
-            implementation=node.implementation,
-            precision=node.precision,
-            fused=node.fused,
+            options=node.options,
             order=len(builder.steps),
             iterations=at.of,
             stream=node.name,
@@ -221,14 +220,15 @@ class _Unrolled:
 
     def _handed_on(self, value: ValueId, at: Iterations) -> ValueId:
         """Return a view of a value, in float32."""
-        return self._view(value, self._builder.values[value].spec, at, FLOAT32)
+        spec, options = self._builder.values[value].spec, LayerOptions(precision=FLOAT32)
+        return self._view(value, spec, at, options)
 
     def _view(
-        self, value: ValueId, spec: TensorSpec, at: Iterations, precision: str | None = None
+        self, value: ValueId, spec: TensorSpec, at: Iterations, options: LayerOptions = DEFAULTS
     ) -> ValueId:
         parameters = {"shape": spec.shape}
         name = f"{self._builder.values[value].name}:view{len(self._builder.values)}"
-        return self._apply("Reshape", parameters, [value], [spec], name, at, precision)[0]
+        return self._apply("Reshape", parameters, [value], [spec], name, at, options)[0]
 
     def _stacked(self, rows: list[ValueId], index: int) -> ValueId:
         """Return the rows as one tensor."""
@@ -258,7 +258,7 @@ class _Unrolled:
         specs: list[TensorSpec],
         name: str,
         at: Iterations | None = None,
-        precision: str | None = None,
+        options: LayerOptions = DEFAULTS,
     ) -> list[ValueId]:
         """Append a step; return its outputs."""
         builder, at = self._builder, at or self._at
@@ -271,7 +271,7 @@ class _Unrolled:
                 inputs=tuple(inputs),
                 outputs=tuple(made),
                 requests=writes(made),
-                precision=precision,
+                options=options,
                 order=len(builder.steps),
                 iterations=at.of,
             )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mxrun.base.errors import SourceLocation
+from mxrun.base.layer_options import DEFAULTS, LayerOptions
 from mxrun.operator.register import AnyProperty
 
 
@@ -14,9 +15,7 @@ class Node:
     """Variable (`prop` is None), or operator applied to entries of other nodes.
 
     inputs: the arguments and then the auxiliary states, in the property's order. attributes:
-    MXNet's node attributes (`__shape__`, `__lr_mult__`, ...), as strings. fused: whether the
-    operator may be fused with its neighbours. precision: its dtype, if it differs from the
-    network's.
+    MXNet's node attributes (`__shape__`, `__lr_mult__`, ...), as strings.
     """
 
     name: str
@@ -24,9 +23,7 @@ class Node:
     inputs: tuple[NodeEntry, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict)
     place: SourceLocation | None = None
-    implementation: str | None = None
-    precision: str | None = None
-    fused: bool = True
+    options: LayerOptions = DEFAULTS
 
     @property
     def is_variable(self) -> bool:

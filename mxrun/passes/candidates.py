@@ -30,7 +30,7 @@ def candidates(
     assert step.prop is not None
     operator = step.prop.type_string
     known = known_implementations(operator, device)
-    if step.implementation is None or requested in (PREFERRED, AUTO):
+    if step.options.implementation is None or requested in (PREFERRED, AUTO):
         found = sorted(known.values(), key=lambda each: each.name != requested)
         others = [each for each in found if each is not NUMPY]
         return others if others and differentiated and not has_gradient(step.prop) else found
@@ -49,9 +49,10 @@ def no_kernel(step: Step, device: DeviceDescription) -> Diagnostic:
     """Return the diagnostic for a step that no implementation accepts."""
     assert step.prop is not None
     node, where = f"{step.prop.type_string} {step.name!r}", repr(device.family)
-    if step.implementation is not None:
+    named = step.options.implementation
+    if named is not None:
         return Diagnostic(
-            f"{node} cannot run as {step.implementation!r} with these shapes and parameters",
+            f"{node} cannot run as {named!r} with these shapes and parameters",
             place=step.place,
             hint="leave out `implementation` to let the best one be chosen",
         )

@@ -191,7 +191,8 @@ class _NodeByNode:
         converted = replace(node, prop=form.prop, inputs=tuple(wired[name] for name in names))
         if form.prop.type_string != node.operator:
             # What is set for an operator's kernels says nothing about another's.
-            converted = replace(converted, implementation=None, precision=None)
+            options = replace(converted.options, implementation=None, precision=None)
+            converted = replace(converted, options=options)
         outputs = form.prop.list_outputs()
         for state, output in form.carried.items():
             value = NodeEntry(converted, outputs.index(output))

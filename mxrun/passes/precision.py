@@ -32,20 +32,20 @@ def precision(graph: Graph, dtype: str) -> Graph:
         if step.prop is None:
             continue
         full = step.prop.precision is Precision.FLOAT32 and not step.prop.is_view
-        if full and step.precision == BFLOAT16:
+        if full and step.options.precision == BFLOAT16:
             raise UserError(
                 Diagnostic(
                     f"{step.title} does not run in bfloat16",
                     step.place,
                     expected=FLOAT32,
-                    got=step.precision,
+                    got=step.options.precision,
                     hint="leave out its `precision`: it runs in float32 beside others in bfloat16",
                 )
             )
         output = step.outputs[0]
         if output is None or values[output].spec.dtype != FLOAT32:
             continue
-        if _is_low(step, values, step.precision or dtype):
+        if _is_low(step, values, step.options.precision or dtype):
             spec = replace(values[output].spec, dtype=BFLOAT16)
             values[output] = replace(values[output], spec=spec)
     return replace(graph, values=tuple(values))
@@ -56,11 +56,11 @@ def _is_low(step: Step, values: Sequence[Value], dtype: str) -> bool:
     arguments = step.inputs[: len(step.prop.list_arguments())]
     reads = [values[value] for value in arguments if value is not None]
     if step.prop.is_view:
-        return reads[0].spec.dtype == BFLOAT16 and step.precision != FLOAT32
+        return reads[0].spec.dtype == BFLOAT16 and step.options.precision != FLOAT32
     kind = step.prop.precision
     if dtype != BFLOAT16 or kind is not Precision.INHERIT:
         return dtype == BFLOAT16 and kind is Precision.BFLOAT16
     # Indices and lengths decide nothing.
     types = {value.spec.dtype for value in reads if value.memory_class not in ALWAYS_FLOAT32}
     types = {dtype for dtype in types if "float" in dtype}
-    return step.precision == BFLOAT16 or types == {BFLOAT16}
+    return step.options.precision == BFLOAT16 or types == {BFLOAT16}

@@ -360,7 +360,7 @@ class Selection:
         return self._spec(value) if always_float32 else _low(self._spec(value))
 
     def _requested(self, step: Step) -> str:
-        return step.implementation or self.choice.implementation
+        return step.options.implementation or self.choice.implementation
 
     def _chooser(self, step: Step) -> Chooser | None:
         """Return the callable that times the step's candidates; None without autotuning."""
@@ -411,7 +411,7 @@ class Selection:
         dtype of the input, which is converted if the step requests float32.
         """
         given, viewed = (self._spec(values[0]) for values in (step.reads, step.writes))
-        given = _wide(given) if step.precision == FLOAT32 else given
+        given = _wide(given) if step.options.precision == FLOAT32 else given
         layout = given.layout if given.shape == viewed.shape else PLAIN
         first = step.inputs.index(step.reads[0])
         inputs = tuple(
@@ -460,7 +460,7 @@ class Selection:
 def _is_low_itself(step: Step) -> bool:
     """Return whether a step that inherits its dtype is explicitly set to bfloat16."""
     follows = step.prop is not None and step.prop.precision is Precision.INHERIT
-    return follows and step.precision == BFLOAT16
+    return follows and step.options.precision == BFLOAT16
 
 
 def _low(spec: TensorSpec) -> TensorSpec:

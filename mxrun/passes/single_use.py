@@ -40,7 +40,7 @@ class Readers:
 
 def may_fuse(step: Step) -> bool:
     """Return whether a step may be fused: not excluded by the user, and without named kernels."""
-    return step.fused and step.implementation in (None, PREFERRED, AUTO)
+    return step.options.fused and step.options.implementation in (None, PREFERRED, AUTO)
 
 
 def with_pairs(

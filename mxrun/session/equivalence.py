@@ -285,11 +285,11 @@ def _mixed(built: ModelDefinition) -> list[Diagnostic]:
             f"{node.name!r} has a precision of its own: it cannot be compared with peers",
             node.place,
             expected=precision,
-            got=str(node.precision),
+            got=str(node.options.precision),
         )
         for node in built.model.symbol.nodes
         if node.prop is not None
-        and node.precision not in (None, precision)
+        and node.options.precision not in (None, precision)
         and node.prop.precision is not Precision.FLOAT32
     ]
 

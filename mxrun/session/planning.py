@@ -142,7 +142,7 @@ def chooser_for(
 
 def is_timed(built: ModelDefinition) -> bool:
     """Return whether the kernels of some layers are autotuned."""
-    layers = (node.implementation for node in built.model.symbol.nodes)
+    layers = (node.options.implementation for node in built.model.symbol.nodes)
     return AUTO in (built.options.implementation, *layers)
 
 

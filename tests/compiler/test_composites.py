@@ -13,6 +13,7 @@ from executors import cpu, executor_for
 
 from mxrun import library
 from mxrun.base.errors import UserError
+from mxrun.base.layer_options import LayerOptions
 from mxrun.base.tensor import Shape, TensorSpec
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import CompileRequest
@@ -48,7 +49,7 @@ def layer(parameters: dict[str, object], fused: bool) -> Symbol:
     prop = create("RNN", parameters)
     names = (*prop.list_arguments(), *prop.list_auxiliary_states())
     inputs = tuple(NodeEntry(Node(name)) for name in names)
-    node = Node("rnn", prop, inputs, fused=fused)
+    node = Node("rnn", prop, inputs, options=LayerOptions(fused=fused))
     heads = []
     for index in range(prop.num_visible_outputs):
         pair = (NodeEntry(node, index), NodeEntry(Node(f"scale{index}")))

@@ -24,6 +24,7 @@ from networks import chain, same_bits
 
 from mxrun.base.dtype import BFLOAT16, FLOAT32, numpy_dtype
 from mxrun.base.errors import InternalError
+from mxrun.base.layer_options import LayerOptions
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler import compile as compiler
 from mxrun.device.cpu.onednn import library
@@ -255,7 +256,7 @@ def test_a_state_that_every_iteration_overwrites_is_declared_by_the_body(kind: s
 def test_a_body_may_have_Python_and_native_steps() -> None:
     body = cell()
     steps = tuple(
-        replace(step, implementation="numpy") if step.name in ("tanh1", "product") else step
+        replace(step, options=LayerOptions("numpy")) if step.name in ("tanh1", "product") else step
         for step in body.steps
     )
     graph = recurrence(replace(body, steps=steps))
@@ -272,7 +273,7 @@ def test_loops_may_be_nested(kind: str, python: bool) -> None:
     outer_count = 3
     body = cell()
     if python:
-        steps = tuple(replace(step, implementation="numpy") for step in body.steps)
+        steps = tuple(replace(step, options=LayerOptions("numpy")) for step in body.steps)
         body = replace(body, steps=steps)
     inner = recurrence(body)
     specs = {name: inner.spec(value) for name, value in inner.sources.items()}

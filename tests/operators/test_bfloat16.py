@@ -12,6 +12,7 @@ from executors import cpu, executor_for
 from operator_row import Row
 from operator_rows import ROWS
 
+from mxrun.base.layer_options import LayerOptions
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import CompileRequest
@@ -64,14 +65,14 @@ def rounded(array: Array) -> Array:
 
 def network(row: Row, precision: str) -> Symbol:
     """Return a network of the operator, optionally in bfloat16; the loss weighs its outputs."""
-    prop, entries = row.create(), []
+    prop, entries, options = row.create(), [], LayerOptions(precision=precision)
     for name in row.names:
         entry = NodeEntry(Node(name))
         if name in prop.list_arguments() and name not in (*PARAMETERS, *prop.label_arguments):
             copy = create("identity", {})
-            entry = NodeEntry(Node(f"low_{name}", copy, (entry,), precision=precision))
+            entry = NodeEntry(Node(f"low_{name}", copy, (entry,), options=options))
         entries.append(entry)
-    made = NodeEntry(Node("made", prop, tuple(entries), precision=precision))
+    made = NodeEntry(Node("made", prop, tuple(entries), options=options))
     weighed = Node("weighed", create("elemwise_mul", {}), (made, NodeEntry(Node("weights"))))
     loss = Node("loss", create("MakeLoss", {}), (NodeEntry(weighed),))
     return Symbol([NodeEntry(loss), made])

@@ -11,6 +11,7 @@ from executors import cpu, executor_for
 
 from mxrun import library
 from mxrun.base.errors import SourceLocation
+from mxrun.base.layer_options import LayerOptions
 from mxrun.base.tensor import TensorSpec
 from mxrun.compiler.compile import compile_plan
 from mxrun.compiler.request import CompileRequest
@@ -47,9 +48,9 @@ def with_precisions(symbol: Symbol, precisions: Mapping[str, str]) -> Symbol:
         node = entry.node
         if node.name not in done:
             inputs = tuple(map(copied, node.inputs))
-            precision = precisions.get(node.name)
+            options = LayerOptions(precision=precisions.get(node.name))
             place = SourceLocation("net.yaml", 7, 3)
-            done[node.name] = Node(node.name, node.prop, inputs, place=place, precision=precision)
+            done[node.name] = Node(node.name, node.prop, inputs, place=place, options=options)
         return NodeEntry(done[node.name], entry.index)
 
     return Symbol([copied(head) for head in symbol.heads])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mxrun.base.dtype import FLOAT32
+from mxrun.base.layer_options import LayerOptions
 from mxrun.base.tensor import PLAIN, TensorSpec
 from mxrun.graph.gradient import Differentiated
 from mxrun.graph.graph import (
@@ -129,7 +130,7 @@ def _add_result(
         builder.values[made] = replace(builder.values[made], memory_class=made_class)
     order = len(builder.steps)
     step = Step(name, kind, prop, (value,), (made,), writes((made,)), order=order)
-    builder.step(replace(step, precision=FLOAT32))
+    builder.step(replace(step, options=LayerOptions(precision=FLOAT32)))
     builder.results[name] = made
 
 
@@ -256,7 +257,7 @@ def _add_update(
     made = builder.value(f"{name}_next", builder.values[old].spec, MemoryClass.IO)
     builder.mutations[made] = old
     step = Step(name, StepKind.UPDATE, create(operator, {}), inputs, (made,), writes((made,)))
-    builder.step(replace(step, precision=FLOAT32))
+    builder.step(replace(step, options=LayerOptions(precision=FLOAT32)))
     builder.results[name] = made
 
 
