@@ -26,16 +26,13 @@ class LiveTensor:
     """Block that is live at a step, and the tensor that keeps it live.
 
     tensor: of the tensors that share the block, the one that is read last. first, last: positions
-    of the steps that write it and that read it last. reason: the last use that keeps it live. root:
-    the first tensor of the block, whose memory the others share. shared: all other tensors of the
-    block, some of which are live at other steps.
+    of the steps that write it and that read it last. reason: the last use that keeps it live.
+    shared: all other tensors of the block, some of which are live at other steps; they share the
+    memory of the first one, whose name the block has.
     """
 
+    block: Block
     tensor: str
-    root: str
-    memory_class: MemoryClass
-    nbytes: int
-    offset: int
     first: int
     last: int
     reason: str
@@ -58,24 +55,14 @@ def live_tensors(
             if block.first <= position < block.last
         ),
     ]
-    return tuple(sorted(live, key=lambda tensor: (-tensor.nbytes, tensor.offset)))
+    return tuple(sorted(live, key=lambda tensor: (-tensor.block.nbytes, tensor.block.offset)))
 
 
 def pinned_tensors(phase: PhasePlan, pinned: Sequence[Block]) -> tuple[LiveTensor, ...]:
     """Return the blocks that all phases share, live from the first step of `phase` to its last."""
     end = max(0, len(phase.steps) - 1)
     return tuple(
-        LiveTensor(
-            tensor=block.name,
-            root=block.name,
-            memory_class=block.memory_class,
-            nbytes=block.nbytes,
-            offset=block.offset,
-            first=0,
-            last=end,
-            reason=_PINNED_REASONS[block.memory_class],
-            shared=(),
-        )
+        LiveTensor(block, block.name, 0, end, _PINNED_REASONS[block.memory_class], ())
         for block in pinned
     )
 
@@ -84,12 +71,12 @@ def pinned_tensors(phase: PhasePlan, pinned: Sequence[Block]) -> tuple[LiveTenso
 class BlockLifetime:
     """Block of a phase, and the tensors that it holds one after the other.
 
-    block: first and last are the steps of the block; its tensor is the one that is read last.
+    whole: first and last are the steps of the block; its tensor is the one that is read last.
     held: each tensor with the steps at which it is the one that keeps the block live. Together they
     cover the steps of the block.
     """
 
-    block: LiveTensor
+    whole: LiveTensor
     held: tuple[LiveTensor, ...]
 
 
@@ -136,10 +123,9 @@ class _Reads:
 
     def explain(self, block: Block, position: int) -> LiveTensor:
         """Return the tensor that keeps a block live at `position`, and the reason."""
-        place = (block.name, block.memory_class, block.nbytes, block.offset)
         if not block.values:
             reason = f"workspace of {in_words(self._phase.steps[position].name)}"
-            return LiveTensor(block.name, *place, position, position, reason, ())
+            return LiveTensor(block, block.name, position, position, reason, ())
         held = [value for value in block.values if self._written[value] <= position]
         value = max(held, key=lambda value: (self._last_read(value)[0], self._written[value]))
         last, reason = self._last_read(value)
@@ -147,7 +133,7 @@ class _Reads:
             self._phase.graph.values[each].name
             for each in (value, *(other for other in block.values if other != value))
         )
-        return LiveTensor(name, *place, self._written[value], last, reason, tuple(shared))
+        return LiveTensor(block, name, self._written[value], last, reason, tuple(shared))
 
     def held(self, block: Block) -> Iterator[LiveTensor]:
         """Yield the tensors that keep a block live one after the other.

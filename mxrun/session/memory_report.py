@@ -114,7 +114,7 @@ class MemoryReport:
         """
         return {
             name: [
-                {**_lifetime(each.block), "tensors": [_held(live) for live in each.held]}
+                {**_lifetime(each.whole), "tensors": [_held(live) for live in each.held]}
                 for each in block_lifetimes(phase)
             ]
             for name, phase in self.plan.phases.items()
@@ -144,16 +144,16 @@ def _hints(phase: PhasePlan) -> Iterator[dict[str, Any]]:
 def _placed(live: LiveTensor) -> dict[str, Any]:
     return {
         "tensor": live.tensor,
-        "class": live.memory_class.value,
-        "bytes": live.nbytes,
-        "offset": live.offset,
+        "class": live.block.memory_class.value,
+        "bytes": live.block.nbytes,
+        "offset": live.block.offset,
         "reason": live.reason,
     }
 
 
 def _lifetime(live: LiveTensor) -> dict[str, Any]:
     times = {"first": live.first, "last": live.last}
-    return _placed(live) | times | {"root": live.root, "shared": list(live.shared)}
+    return _placed(live) | times | {"root": live.block.name, "shared": list(live.shared)}
 
 
 def _held(live: LiveTensor) -> dict[str, Any]:

@@ -119,9 +119,9 @@ def test_a_block_names_the_tensor_that_it_holds(inspected: tuple[Plan, dict[str,
     held = drawn_blocks(report)[len(plan.pinned) :]
     for position in range(len(phase.steps)):
         live = {
-            tensor.offset: (tensor.tensor, tensor.reason)
+            tensor.block.offset: (tensor.tensor, tensor.reason)
             for tensor in live_tensors(phase, plan.pinned, position)
-            if not any(tensor.offset == block.offset for block in plan.pinned)
+            if not any(tensor.block.offset == block.offset for block in plan.pinned)
         }
         shown = {
             each["offset"]: (each["tensor"], each["reason"])

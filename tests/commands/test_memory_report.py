@@ -186,7 +186,9 @@ def test_F1_F7_every_live_byte_of_every_step_has_its_reason(config: str, phase: 
     live_bytes = planned.live_bytes()
     for position in range(len(planned.steps)):
         live = live_tensors(planned, plan.pinned, position)
-        assert sum(tensor.nbytes for tensor in live) == plan.pinned_bytes + live_bytes[position]
+        assert (
+            sum(tensor.block.nbytes for tensor in live) == plan.pinned_bytes + live_bytes[position]
+        )
         for tensor in live:
             assert tensor.first <= position <= tensor.last
             last = planned.steps[tensor.last]
